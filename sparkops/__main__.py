@@ -1,0 +1,5 @@
+"""`python -m sparkops`."""
+
+from sparkops.cli.main import main
+
+main()

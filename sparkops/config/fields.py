@@ -1,0 +1,135 @@
+"""The kinds of value a recipe or inventory may hold. Each refuses what its place cannot carry."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+EXPANSION = re.compile(r"\$[({]|`")
+
+
+class Section(BaseModel):
+    """A mapping of a YAML file: immutable, strictly typed, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic hands over whatever was written
+        if isinstance(data, dict):
+            for key in data:
+                if key not in cls.model_fields:
+                    raise PydanticCustomError("unknown_key", "{hint}", {"key": key, "hint": _hint(cls, key)})
+        return data
+
+
+def _hint(section: type[BaseModel], key: object) -> str:
+    known = list(section.model_fields)
+    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key, did you mean '{near[0]}'?"
+    return f"unknown key, expected one of: {', '.join(known)}"
+
+
+def one_line(text: str) -> str:
+    """Refuse what could add a line or hide a character."""
+    if found := CONTROL.search(text):
+        raise PydanticCustomError(
+            "one_line",
+            "expected one line of visible text, got the character {code}",
+            {"code": repr(found.group())},
+        )
+    return text
+
+
+def literal(text: str) -> str:
+    """Refuse what looks like a shell expansion: no shell ever sees a value, so it would stay as it is."""
+    if EXPANSION.search(text):
+        raise PydanticCustomError(
+            "literal",
+            "expected a plain value: no shell sees it, so $(...), ${{...}} and backticks do nothing",
+        )
+    return one_line(text)
+
+
+def relative_path(text: str) -> str:
+    """Refuse a path that could leave its root."""
+    if text.startswith("/") or ".." in text.split("/"):
+        raise PydanticCustomError("relative_path", "expected a relative path without '..'")
+    return one_line(text)
+
+
+def matching(expression: str, words: str) -> AfterValidator:
+    """Refuse text that does not match `expression` from its first to its last character, in `words`."""
+    compiled = re.compile(expression)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise PydanticCustomError(
+                "matching", "expected {words}, got {text}", {"words": words, "text": repr(text)}
+            )
+        return text
+
+    return AfterValidator(check)
+
+
+def argument(value: Any) -> Any:  # noqa: ANN401 - any plain data of YAML
+    """Check every text inside a value that becomes an argument."""
+    match value:
+        case dict():
+            return {one_line(key): argument(child) for key, child in value.items()}
+        case list():
+            return [argument(child) for child in value]
+        case str():
+            return literal(value)
+        case None:
+            raise PydanticCustomError(
+                "argument", "expected a value; leave the key out to leave the argument out"
+            )
+    return value
+
+
+Name = Annotated[
+    str,
+    matching(r"[a-z0-9][a-z0-9.-]{0,62}", "a name of at most 63 lower-case letters, digits, dots and dashes"),
+]
+Text = Annotated[str, Field(min_length=1), AfterValidator(str.strip)]
+"""Free text for people; may run over several lines."""
+Line = Annotated[str, Field(min_length=1), AfterValidator(one_line)]
+Value = Annotated[str, AfterValidator(literal)]
+EnvName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")]
+Flag = Annotated[
+    str,
+    matching(
+        r"[a-z][a-z0-9-]*(\.[a-z0-9_-]+)*", "an argument of vLLM without its dashes, such as max-model-len"
+    ),
+]
+ImageRef = Annotated[
+    str,
+    matching(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?", "an image, such as debian:bookworm-slim"),
+]
+Version = Annotated[
+    str, matching(r"[0-9]+(\.[0-9]+)*((a|b|rc|\.dev|\.post)[0-9]+)*", "a version, such as 2.11.0")
+]
+Requirement = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[0-9][A-Za-z0-9.!+]*",
+        "a Python package pinned with ==, such as ray[default]==2.49.0",
+    ),
+]
+Package = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._+-]*", "the name of a package")]
+RelativePath = Annotated[str, Field(min_length=1), AfterValidator(relative_path)]
+AbsolutePath = Annotated[str, matching(r"/[^\x00-\x1f:,]*", "an absolute path without colon or comma")]
+Host = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:%-]*", "a host name or an IP address")]
+User = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user's name")]
+Url = Annotated[
+    str, matching(r"(https?|file)://[^\s\"'\\]+", "a URL that begins with https://, http:// or file://")
+]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Argument = Annotated[Any, AfterValidator(argument)]

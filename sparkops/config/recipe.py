@@ -1,0 +1,189 @@
+"""The recipe: what to build, what to serve and how to know that it works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sparkops.config import source
+from sparkops.config.fields import (
+    Argument,
+    EnvName,
+    Flag,
+    ImageRef,
+    Line,
+    Name,
+    Package,
+    RelativePath,
+    Requirement,
+    Section,
+    Text,
+    Value,
+    Version,
+    matching,
+)
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Torch(Section):
+    """The torch that every stage of the Dockerfile is held to."""
+
+    version: Version
+    """Version without its local part, such as 2.11.0."""
+    backend: Annotated[str, matching(r"cpu|cu[0-9]{3}", "cpu or a CUDA build such as cu130")]
+    """`cpu` or a CUDA build such as `cu130`. The built image is asked for it."""
+    local_version: bool = True
+    """Whether the wheels carry the backend in their version (2.11.0+cu130). The package index's own wheels do not."""
+
+    @property
+    def pin(self) -> str:
+        """The requirement that the override file holds, such as torch==2.11.0+cu130."""
+        return f"torch=={self.version}" + (f"+{self.backend}" if self.local_version else "")
+
+    @property
+    def cuda(self) -> str | None:
+        """What torch.version.cuda must begin with, such as 13.0; None for the CPU."""
+        return None if self.backend == "cpu" else f"{self.backend[2:-1]}.{self.backend[-1]}"
+
+
+class Image(Section):
+    """How the image is made."""
+
+    template: Name
+    """File in templates/ without `.Dockerfile.j2`."""
+    base: ImageRef
+    """Image of every stage's FROM."""
+    torch: Torch
+    vllm: Requirement
+    """The vLLM distribution, pinned with ==."""
+    packages: list[Requirement] = []
+    """Further Python packages, pinned with ==."""
+    apt: list[Package] = []
+    """Further packages of the base image's distribution."""
+    remove: list[Package] = []
+    """Python packages that are taken out again after the installation."""
+    mods: list[Name] = []
+    """Mods from templates/mods, applied in this order; each checks what it finds and leaves a marker."""
+    disk_gib: Positive = 40.0
+    """Free space in GiB that a node needs before a build begins."""
+
+
+class Model(Section):
+    """The weights. They lie on the node, in a directory under its `model_dir`."""
+
+    id: Line
+    """Name of the model on its hub, or any name for a model of your own."""
+    revision: Line | None = None
+    """Commit of the model repository; part of the release."""
+    path: RelativePath
+    """Directory under the node's `model_dir`."""
+    size_gb: Positive | None = None
+    """Size on disk in GB (10^9 bytes), as its publisher states it."""
+
+
+class Serve(Section):
+    """How vLLM is started."""
+
+    port: Annotated[int, Field(ge=1024, le=65000)] = 8000
+    """HTTP port of the blue slot. Green has the next one; both belong to the service on its nodes."""
+    args: dict[Flag, Argument] = {}
+    """Arguments of `vllm serve` without dashes. true gives a bare flag, false gives `--no-FLAG`, a mapping gives JSON."""
+    env: dict[EnvName, Value] = {}
+    """Environment of the container. Not for secrets."""
+    shm_gib: Positive = 16.0
+    """Shared memory of the container in GiB."""
+    stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60
+    """Seconds between SIGTERM and SIGKILL."""
+
+
+class Memory(Section):
+    """What one node must have free before the engine starts."""
+
+    claim_gib: Positive
+    """Memory in GiB that the engine takes: weights, KV cache, graphs and host side."""
+    why: Text
+    """Where the figure comes from."""
+
+
+class Question(Section):
+    """A question whose answer is known."""
+
+    ask: Line
+    expect: Line
+    """Text that the answer must contain; upper and lower case are the same."""
+    max_tokens: Annotated[int, Field(ge=1, le=8192)] = 64
+    extra: dict[str, Argument] = {}
+    """Further keys of the request body, such as chat_template_kwargs."""
+
+
+class Startup(Section):
+    """When a start counts as hung. Nothing else ends a start that still moves."""
+
+    stall_s: Positive = 180.0
+    """Seconds without any progress while weights load."""
+    compile_stall_s: Positive = 300.0
+    """Seconds without any progress while the engine compiles, tunes or captures graphs."""
+    ceiling_s: Positive = 1800.0
+    """Seconds after which a start is given up although it moves."""
+
+
+class Probe(Section):
+    """How a started engine proves that it works."""
+
+    startup: Startup = Startup()
+    question: Question = Question(ask="What is the capital of France?", expect="Paris")
+
+
+class Expected(Section):
+    """Figures that somebody measured."""
+
+    tok_s: Positive | None = None
+    """Decode speed of one stream in tokens per second."""
+    cold_start_s: Positive | None = None
+    """Seconds from container start to the first answer."""
+    source: Line
+    """Who measured it, and on what."""
+
+
+class Recipe(Section):
+    """One way to build and serve one model."""
+
+    name: Name
+    """The same as the file's name without .yaml."""
+    service: Name
+    """The name that clients put into `model`; releases of one service replace each other."""
+    description: Line
+    engine: Literal["vllm"] = "vllm"
+    nodes: list[Name] = []
+    """Nodes of the inventory that this recipe runs on; empty lets the plan choose, or `--node`."""
+    image: Image
+    model: Model
+    serve: Serve = Serve()
+    memory: Memory
+    probe: Probe = Probe()
+    expected: Expected | None = None
+    verified: Text
+    """What has been run of this recipe, and where. The truth, also when it is 'nothing yet'."""
+
+    @model_validator(mode="after")
+    def _reserved(self) -> Recipe:
+        taken = {"host", "port", "served-model-name", "model"} & set(self.serve.args)
+        if taken:
+            named = ", ".join(sorted(taken))
+            raise ValueError(f"serve.args without {named}: sparkops sets these from the recipe's other keys")
+        return self
+
+
+def load(file: Path) -> Recipe:
+    """Read and check a recipe. Raises ConfigError."""
+    read = source.read(file)
+    recipe = source.validate(read, Recipe)
+    if recipe.name != file.name.removesuffix(".yaml"):
+        raise read.fail(
+            ("name",),
+            f"expected '{file.name.removesuffix('.yaml')}' as in the file's name, got {recipe.name!r}",
+        )
+    return recipe

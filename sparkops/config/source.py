@@ -1,0 +1,149 @@
+"""YAML at the door: plain data plus the line of every value, or a ConfigError that names the line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from sparkops.errors import ConfigError
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 50
+MAX_VALUES = 20_000  # counted after aliases are followed, so that aliases cannot multiply for ever
+
+TAGS = {
+    f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")
+}
+AMBIGUOUS_BOOL = re.compile(r"(?i)y|n|yes|no|on|off")
+AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
+
+Location = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass
+class Source:
+    """The data of a YAML file and the line (1 is the first) on which each value stands."""
+
+    file: Path
+    data: object = None
+    lines: dict[Location, int] = field(default_factory=dict)
+    seen: int = 0
+
+    def fail(self, where: Location, problem: str) -> ConfigError:
+        """The error for the value at `where`, or for the nearest value around it that has a line."""
+        near = next(where[:n] for n in range(len(where), -1, -1) if n == 0 or where[:n] in self.lines)
+        return ConfigError(self.file, self.lines.get(near, 1), dotted(where), problem)
+
+
+def dotted(where: Location) -> str:
+    """('nodes', 0) is written nodes[0]."""
+    text = ""
+    for part in where:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.lstrip(".")
+
+
+def read(file: Path) -> Source:
+    """Read a YAML file. Raises ConfigError: missing, too large, not YAML, a tag, a duplicate key."""
+    source = Source(file)
+    source.data = _value(source, (), _compose(source), 0)
+    return source
+
+
+def validate(source: Source, model: type[Model]) -> Model:
+    """Check the data of a file against `model`. Raises ConfigError for the first thing that is wrong."""
+    if not isinstance(source.data, dict):
+        raise source.fail((), "expected a mapping of keys to values, like `name: my-recipe`")
+    try:
+        return model.model_validate(source.data)
+    except ValidationError as error:
+        raise _translate(source, error) from None
+
+
+def _translate(source: Source, error: ValidationError) -> ConfigError:
+    first = error.errors(include_url=False)[0]
+    where: Location = tuple(part for part in first["loc"] if part in _parts(source))
+    if first["type"] == "unknown_key":
+        return source.fail((*where, first["ctx"]["key"]), first["ctx"]["hint"])
+    if first["type"] == "missing":
+        return source.fail((*where, first["loc"][-1]), "missing, and it is required")
+    problem = re.sub(
+        r"^(Input should|String should|Value error,)( be| have| match)?", r"expected", first["msg"]
+    )
+    got = first.get("input")
+    told = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
+    return source.fail(where, problem + ("" if "got" in problem else told))
+
+
+def _parts(source: Source) -> set[str | int]:
+    """The keys that were written; pydantic adds the names of union members to a location."""
+    return {part for location in source.lines for part in location}
+
+
+def _compose(source: Source) -> yaml.Node:
+    try:
+        text = source.file.read_bytes()
+    except OSError as error:
+        raise source.fail((), f"cannot be read: {error.strerror}") from None
+    if len(text) > MAX_BYTES:
+        raise source.fail((), f"{len(text)} bytes, expected at most {MAX_BYTES}")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigError(source.file, line, "", f"not YAML: {error.problem}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise source.fail((), f"not YAML: {str(error) or type(error).__name__}") from None
+    if node is None:
+        raise source.fail((), "the file is empty")
+    return node
+
+
+def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> object:
+    source.lines.setdefault(where, node.start_mark.line + 1)
+    source.seen += 1
+    if depth > MAX_DEPTH or source.seen > MAX_VALUES:
+        raise source.fail(where, f"too much: at most {MAX_DEPTH} levels and {MAX_VALUES} values")
+    if node.tag not in TAGS:
+        raise source.fail(where, f"the tag or merge '{node.tag}' is not allowed, expected plain values")
+    if isinstance(node, yaml.MappingNode):
+        return {
+            key: _value(source, (*where, key), child, depth + 1) for key, child in _keys(source, where, node)
+        }
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(source, (*where, n), child, depth + 1) for n, child in enumerate(node.value)]
+    return _scalar(source, where, node)
+
+
+def _keys(source: Source, where: Location, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
+    seen: Mapping[str, int] = {}
+    for key, child in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+            raise ConfigError(source.file, line, dotted(where), "expected a text key; put it in quotes")
+        if key.value in seen:
+            problem = f"written twice, first on line {seen[key.value]}"
+            raise ConfigError(source.file, line, dotted((*where, key.value)), problem)
+        seen = {**seen, key.value: line}
+        source.lines[(*where, key.value)] = line
+        yield key.value, child
+
+
+def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
+    kind, text = node.tag.rpartition(":")[2], node.value
+    if kind == "bool" and AMBIGUOUS_BOOL.fullmatch(text):
+        raise source.fail(where, f"{text} is ambiguous in YAML, expected true, false or '{text}' in quotes")
+    if kind == "int" and AMBIGUOUS_INT.fullmatch(text):
+        raise source.fail(
+            where, f"{text} is ambiguous in YAML, expected a decimal number or '{text}' in quotes"
+        )
+    if kind == "timestamp":
+        return text
+    return yaml.SafeLoader("").construct_object(node)  # type: ignore[no-untyped-call]

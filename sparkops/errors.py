@@ -1,0 +1,137 @@
+"""The whole error tree.
+
+SparkopsError 1 · failed, and what served before still serves
+├── ConfigError 2 · a YAML file is wrong: file:line: field: problem
+├── UsageError 2 · a command line is wrong
+├── Busy 4 · another operator holds the lock
+├── PlanRefused 5 · the plan would not be safe; nothing was changed
+├── NodeError 1 · one node, by name
+│   ├── NotReachable 5 · no connection could be made; nothing was changed
+│   │   └── HostKeyRefused 5 · unknown or changed host key
+│   ├── NotReady 5 · the node lacks something that a preflight looked for
+│   ├── ConnectionLost 1 · the connection broke while a command ran
+│   ├── CommandFailed 1 · a command ended with a code other than 0
+│   ├── BuildFailed 1 · an image could not be built
+│   ├── GateRefused 1 · an image was built, and is not what the recipe says
+│   ├── StartFailed 1 · a container did not become an answering server
+│   └── ProbeFailed 1 · a server answered, and the answer is wrong
+├── NodesFailed · several nodes failed, each with its own error
+└── Interrupted 130 · Ctrl-C
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparkops.command import Completed
+
+
+class SparkopsError(Exception):
+    """Every error that we foresee. `next_step` tells the operator what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, problem: str, *, next_step: str = "") -> None:
+        super().__init__(problem)
+        self.next_step = next_step
+
+
+class ConfigError(SparkopsError):
+    """A recipe or inventory is wrong at `line` (1 is the first) of `file`."""
+
+    exit_code = 2
+
+    def __init__(self, file: Path, line: int, field: str, problem: str) -> None:
+        where = f"{file}:{line}:" + (f" {field}:" if field else "")
+        super().__init__(f"{where} {problem}")
+
+
+class UsageError(SparkopsError):
+    """The command line asks for something that does not exist."""
+
+    exit_code = 2
+
+
+class Busy(SparkopsError):
+    """Another operator holds what this verb needs."""
+
+    exit_code = 4
+
+
+class PlanRefused(SparkopsError):
+    """A plan would not be safe. Nothing was changed."""
+
+    exit_code = 5
+
+
+class NodeError(SparkopsError):
+    """Something is wrong on one node."""
+
+    def __init__(self, node: str, problem: str, *, next_step: str = "") -> None:
+        super().__init__(f"{node}: {problem}", next_step=next_step)
+        self.node = node
+        self.problem = problem
+
+
+class NotReachable(NodeError):
+    """No connection could be made. Nothing was changed."""
+
+    exit_code = 5
+
+
+class HostKeyRefused(NotReachable):
+    """The host key is unknown, or is not the one that was pinned."""
+
+
+class NotReady(NodeError):
+    """A preflight found something missing on the node. Nothing was changed."""
+
+    exit_code = 5
+
+
+class ConnectionLost(NodeError):
+    """The connection broke, or a deadline passed, while a command ran: its outcome is unknown."""
+
+
+class CommandFailed(NodeError):
+    """A command ended with a code other than 0."""
+
+    def __init__(self, completed: Completed, *, next_step: str = "") -> None:
+        said = completed.last_lines or "it printed nothing"
+        problem = f"`{completed.command}` ended with code {completed.exit_code}: {said}"
+        super().__init__(completed.node, problem, next_step=next_step)
+        self.completed = completed
+
+
+class BuildFailed(NodeError):
+    """An image could not be built."""
+
+
+class GateRefused(NodeError):
+    """An image was built, and is not what its recipe says."""
+
+
+class StartFailed(NodeError):
+    """A container did not become an answering server."""
+
+
+class ProbeFailed(NodeError):
+    """A server answered, and the answer is wrong."""
+
+
+class NodesFailed(SparkopsError):
+    """Several nodes failed. The exit code is theirs where they agree, otherwise 1."""
+
+    def __init__(self, errors: Sequence[SparkopsError]) -> None:
+        super().__init__("\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+        codes = {error.exit_code for error in errors}
+        self.exit_code = codes.pop() if len(codes) == 1 else 1
+        self.next_step = "\n".join(dict.fromkeys(e.next_step for e in errors if e.next_step))
+
+
+class Interrupted(SparkopsError):
+    """The operator pressed Ctrl-C."""
+
+    exit_code = 130
