@@ -20,7 +20,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unknown_keys(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic hands over whatever was written
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
             for key in data:
                 if key not in cls.model_fields:
@@ -52,7 +52,7 @@ def literal(text: str) -> str:
     if EXPANSION.search(text):
         raise PydanticCustomError(
             "literal",
-            "expected a plain value: no shell sees it, so $(...), ${{...}} and backticks do nothing",
+            "expected a plain value: no shell sees it, so $(...), ${...} and backticks do nothing",
         )
     return one_line(text)
 
@@ -78,7 +78,7 @@ def matching(expression: str, words: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def argument(value: Any) -> Any:  # noqa: ANN401 - any plain data of YAML
+def argument(value: Any) -> Any:
     """Check every text inside a value that becomes an argument."""
     match value:
         case dict():
@@ -91,7 +91,8 @@ def argument(value: Any) -> Any:  # noqa: ANN401 - any plain data of YAML
             raise PydanticCustomError(
                 "argument", "expected a value; leave the key out to leave the argument out"
             )
-    return value
+        case _:
+            return value
 
 
 Name = Annotated[

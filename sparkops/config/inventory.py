@@ -22,13 +22,13 @@ class NodeSettings(Section):
     port: Port | None = None
     """SSH port; 22 if absent."""
     ssh_key: Line | None = None
-    """Private key file, relative to the inventory. With it no other key is offered; without it the agent and the usual files."""
+    """Private key file, relative to the inventory; no other key is offered. If absent: agent, usual files."""
     jump: Name | None = None
     """Another node of this inventory through which this one is reached."""
     model_dir: AbsolutePath | None = None
     """Directory on the node that holds the models; /srv/models if absent."""
     gpu: Gpu | None = None
-    """How the accelerator reaches a container: `runtime` (--gpus all, as on DGX OS), `cdi`, `devices` or `none`."""
+    """How the accelerator reaches a container: `runtime` (--gpus=all, as on DGX OS), cdi, devices, none."""
     gpu_devices: list[AbsolutePath] | None = None
     """With `gpu: devices`: device nodes given to the container, such as /dev/nvidia0."""
     gpu_mounts: list[AbsolutePath] | None = None

@@ -36,7 +36,7 @@ class Torch(Section):
     backend: Annotated[str, matching(r"cpu|cu[0-9]{3}", "cpu or a CUDA build such as cu130")]
     """`cpu` or a CUDA build such as `cu130`. The built image is asked for it."""
     local_version: bool = True
-    """Whether the wheels carry the backend in their version (2.11.0+cu130). The package index's own wheels do not."""
+    """Whether the wheels' version names the backend (2.11.0+cu130). The package index's own do not."""
 
     @property
     def pin(self) -> str:
@@ -90,7 +90,7 @@ class Serve(Section):
     port: Annotated[int, Field(ge=1024, le=65000)] = 8000
     """HTTP port of the blue slot. Green has the next one; both belong to the service on its nodes."""
     args: dict[Flag, Argument] = {}
-    """Arguments of `vllm serve` without dashes. true gives a bare flag, false gives `--no-FLAG`, a mapping gives JSON."""
+    """Arguments of `vllm serve` without dashes: true: a bare flag; false: `--no-FLAG`; a mapping: JSON."""
     env: dict[EnvName, Value] = {}
     """Environment of the container. Not for secrets."""
     shm_gib: Positive = 16.0

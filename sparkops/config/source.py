@@ -146,4 +146,4 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
         )
     if kind == "timestamp":
         return text
-    return yaml.SafeLoader("").construct_object(node)  # type: ignore[no-untyped-call]
+    return yaml.SafeLoader("").construct_object(node)
