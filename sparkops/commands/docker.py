@@ -1,0 +1,176 @@
+"""Docker commands as values. Nothing here runs anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sparkops.command import Command
+from sparkops.config.inventory import NodeConfig
+from sparkops.release import SHORT, Rank
+
+BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark, FlashInfer 40 min
+MODELS = "/models"  # where a container sees the node's model_dir
+LOG_FILE_SIZE = "20m"
+LOG_FILES = "5"
+
+
+def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
+    """A docker command that changes the node."""
+    return Command(("docker", *argv), stdin=stdin, timeout_s=timeout_s, changes=True)
+
+
+def create(rank: Rank, node: NodeConfig, image: str) -> Command:
+    """Create the container of `rank` from `image` (an image ID, so that a moved tag changes nothing).
+
+    vLLM is PID 1 and gets SIGTERM. The restart policy is `no` until the release has proven itself.
+    """
+    serve = rank.release.recipe.serve
+    return docker(
+        "create",
+        f"--name={rank.container}",
+        *_labels(rank.labels),
+        "--network=host",
+        "--restart=no",
+        "--security-opt=no-new-privileges",
+        f"--shm-size={int(serve.shm_gib * 1024)}m",
+        f"--stop-timeout={serve.stop_grace_s}",
+        "--log-driver=json-file",
+        f"--log-opt=max-size={LOG_FILE_SIZE}",
+        f"--log-opt=max-file={LOG_FILES}",
+        f"--volume={model_dir(node)}:{MODELS}:ro",
+        # Compiled kernels belong to one image: another image must not find them.
+        f"--volume=sparkops-cache-{rank.release.inputs[:SHORT]}:/root/.cache",
+        *gpu(node),
+        *(f"--env={name}={value}" for name, value in _environment(serve.env).items()),
+        "--entrypoint=vllm",
+        image,
+        *vllm_serve(rank),
+        timeout_s=120.0,
+    )
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """A start never asks the internet: the weights are there, and a hub that throttles must not matter."""
+    return {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **env}
+
+
+def _labels(labels: Mapping[str, str]) -> Iterable[str]:
+    return (f"--label={key}={value}" for key, value in labels.items())
+
+
+def model_dir(node: NodeConfig) -> str:
+    """The directory that holds the models on a node."""
+    return node.model_dir or "/srv/models"
+
+
+def gpu(node: NodeConfig) -> tuple[str, ...]:
+    """How the accelerator of `node` reaches a container."""
+    match node.gpu:
+        case "runtime":
+            return ("--gpus=all", "--ipc=host", "--ulimit=memlock=-1")
+        case "cdi":
+            return ("--device=nvidia.com/gpu=all", "--ipc=host", "--ulimit=memlock=-1")
+        case "devices":
+            devices = (f"--device={path}" for path in node.gpu_devices or ())
+            mounts = (f"--volume={path}:{path}:ro" for path in node.gpu_mounts or ())
+            return (*devices, *mounts, "--ulimit=memlock=-1")
+        case "none" | None:
+            return ()
+
+
+def vllm_serve(rank: Rank) -> tuple[str, ...]:
+    """Arguments of the container: what follows `vllm`."""
+    recipe = rank.release.recipe
+    return (
+        "serve",
+        f"{MODELS}/{recipe.model.path}",
+        "--host=0.0.0.0",
+        f"--port={rank.port}",
+        f"--served-model-name={recipe.service}",
+        *arguments(recipe.serve.args),
+    )
+
+
+def arguments(args: Mapping[str, Any]) -> Iterable[str]:
+    """vLLM's arguments from the recipe's mapping, in the order in which they were written."""
+    for flag, value in args.items():
+        match value:
+            case True:
+                yield f"--{flag}"
+            case False:
+                yield f"--no-{flag}"
+            case dict():
+                yield f"--{flag}={json.dumps(value)}"
+            case list():
+                yield from (f"--{flag}", *(str(item) for item in value))
+            case _:
+                yield f"--{flag}={value}"
+
+
+def start(container: str) -> Command:
+    """Start a created container."""
+    return docker("start", container)
+
+
+def stop(container: str, grace_s: int) -> Command:
+    """SIGTERM, and SIGKILL after `grace_s` seconds. The container and its log stay."""
+    return docker("stop", f"--time={grace_s}", container, timeout_s=grace_s + 60.0)
+
+
+def remove(container: str) -> Command:
+    """Remove a stopped container; a running one is refused by Docker."""
+    return docker("rm", container)
+
+
+def keep_running(container: str) -> Command:
+    """Let Docker start the container again after a crash or reboot."""
+    return docker("update", "--restart=unless-stopped", container)
+
+
+def stay_stopped(container: str) -> Command:
+    """Let a stopped container stay stopped, whatever happens to Docker."""
+    return docker("update", "--restart=no", container)
+
+
+def logs(container: str, *, follow: bool, tail: int | None) -> Command:
+    """The container's log, both streams."""
+    options = (*(("--follow",) if follow else ()), f"--tail={tail if tail is not None else 'all'}")
+    timeout_s = 30 * 24 * 3600.0 if follow else 120.0
+    return Command(("docker", "logs", *options, container), timeout_s=timeout_s)
+
+
+def build(tag: str, labels: Mapping[str, str], build_args: Mapping[str, str]) -> Command:
+    """Build with BuildKit from a tar on stdin.
+
+    The builder is named because another one may be the default, and it would not see the node's own images.
+    """
+    return docker(
+        "buildx",
+        "build",
+        "--builder=default",
+        "--progress=plain",
+        "--file=Dockerfile",
+        f"--tag={tag}",
+        *_labels(labels),
+        *(f"--build-arg={name}={value}" for name, value in build_args.items()),
+        "-",
+        timeout_s=BUILD_TIMEOUT_S,
+    )
+
+
+def tag(image: str, name: str) -> Command:
+    """Give an image another name."""
+    return docker("tag", image, name)
+
+
+def remove_image(name: str) -> Command:
+    """Take a name from an image; the last name takes the image with it."""
+    return docker("rmi", name)
+
+
+def ask_image(image: str, script: bytes) -> Command:
+    """Run a Python script inside an image, without network, and remove the container."""
+    options = ("--rm", "--interactive", "--network=none", "--entrypoint=python")
+    return docker("run", *options, image, "-", timeout_s=600.0, stdin=script)

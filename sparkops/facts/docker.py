@@ -1,0 +1,70 @@
+"""What Docker's inspect of a container of ours says, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sparkops.release import LABEL
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of ours. `state` is Docker's word: created, running, restarting, paused, exited, dead."""
+
+    name: str
+    node: str
+    service: str
+    release: str
+    slot: str
+    rank: int
+    port: int
+    inputs: str
+    image: str
+    state: str
+    exit_code: int
+    oom_killed: bool
+    restarts: int
+    restart_policy: str
+    started_at: float
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self.state in ("running", "restarting", "paused")
+
+
+def parse(node: str, inspect: Mapping[str, Any]) -> Container:
+    """Read Docker's inspect. Labels that a container lacks come out empty, so that it can still be shown."""
+    labels = {key.removeprefix(LABEL): value for key, value in (inspect["Config"]["Labels"] or {}).items()}
+    state = inspect["State"]
+    return Container(
+        name=inspect["Name"].lstrip("/"),
+        node=node,
+        service=labels.get("service", ""),
+        release=labels.get("release", ""),
+        slot=labels.get("slot", ""),
+        rank=_number(labels.get("rank", "")),
+        port=_number(labels.get("port", "")),
+        inputs=labels.get("inputs", ""),
+        image=inspect["Image"],
+        state=state["Status"],
+        exit_code=state["ExitCode"],
+        oom_killed=state["OOMKilled"],
+        restarts=inspect["RestartCount"],
+        restart_policy=inspect["HostConfig"]["RestartPolicy"]["Name"] or "no",
+        started_at=timestamp(state["StartedAt"]),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def timestamp(text: str) -> float:
+    """Seconds since 1970 of Docker's RFC 3339 time, whose nanoseconds Python does not read."""
+    moment, _, fraction = text.rstrip("Z").partition(".")
+    whole = datetime.fromisoformat(f"{moment}+00:00").timestamp()
+    return whole + float(f"0.{fraction or 0}")

@@ -1,0 +1,68 @@
+"""What a node says about itself: a query and the parser of its output, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkops.command import Command
+
+GIB = 2**30
+KIB = 2**10
+
+QUERY_SCRIPT = """\
+echo "arch $(uname -m)"
+echo "boot $(cat /proc/sys/kernel/random/boot_id)"
+awk '/^(MemTotal|MemAvailable):/ {print $1, $2}' /proc/meminfo
+"""
+
+PREFLIGHT_SCRIPT = (
+    QUERY_SCRIPT
+    + """\
+root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/docker)
+echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
+if docker buildx version >/dev/null 2>&1; then echo "buildx yes"; fi
+if [ -d "$1" ]; then echo "model directory"; fi
+if [ -f "$1/config.json" ]; then echo "model config"; fi
+"""
+)
+
+MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """Facts of one node. Memory and disk in GiB (2^30 bytes)."""
+
+    arch: str
+    boot_id: str
+    memory_total_gib: float
+    memory_available_gib: float
+    disk_free_gib: float | None = None
+    buildx: bool = False
+    model_directory: bool = False
+    model_config: bool = False
+
+
+def preflight(model_directory: str) -> Command:
+    """Ask for everything that a build or deploy wants to know first, in one round trip."""
+    return Command(("sh", "-c", PREFLIGHT_SCRIPT, "sparkops", model_directory), timeout_s=30.0)
+
+
+def parse(text: str) -> HostFacts:
+    """Read the output of MEMORY or preflight(). Raises ValueError for anything else."""
+    lines = [line.split(None, 1) for line in text.splitlines() if " " in line.strip()]
+    said = {(key.rstrip(":"), value) for key, value in lines}
+    found = dict(said)
+    try:
+        return HostFacts(
+            arch=found["arch"],
+            boot_id=found["boot"],
+            memory_total_gib=int(found["MemTotal"]) * KIB / GIB,
+            memory_available_gib=int(found["MemAvailable"]) * KIB / GIB,
+            disk_free_gib=int(found["disk"]) * KIB / GIB if "disk" in found else None,
+            buildx=("buildx", "yes") in said,
+            model_directory=("model", "directory") in said,
+            model_config=("model", "config") in said,
+        )
+    except KeyError as missing:
+        raise ValueError(f"no {missing} in {text!r}") from None

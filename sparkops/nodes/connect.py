@@ -1,0 +1,140 @@
+"""Open the connection to a node: keys checked, half-open connections noticed, failures explained."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import paramiko
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+
+from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.errors import NotReachable
+from sparkops.nodes.host_keys import Pins
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.node import Node
+from sparkops.nodes.ssh import SshNode
+
+KEEPALIVE_S = 15
+# A peer that vanished is noticed after a minute; without this TCP waits for about 15 of them.
+SOCKET_OPTIONS = (
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
+    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, KEEPALIVE_S),
+    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, KEEPALIVE_S),
+    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 4),
+    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 60_000),
+    ("TCP_NODELAY", socket.IPPROTO_TCP, 1),
+)
+
+
+@dataclass(frozen=True)
+class Connector:
+    """Connects to the nodes of a fleet. `patience_s` bounds the retries after time-outs and resets."""
+
+    fleet: Fleet
+    patience_s: float = 20.0
+    timeout_s: float = 6.0
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def node(self, name: str) -> Node:
+        """A connected node. Raises NotReachable or HostKeyRefused."""
+        config = self.fleet.node(name)
+        if config.transport == "local":
+            return LocalNode(name, self.cancel)
+        retrying = Retrying(
+            retry=retry_if_exception_type((TimeoutError, ConnectionResetError, EOFError)),
+            wait=wait_exponential_jitter(initial=0.5, max=5.0),
+            stop=stop_after_delay(self.patience_s),
+            reraise=True,
+        )
+        try:
+            return SshNode(name, retrying(self._client, name, config), self.cancel)
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise self._explain(name, config, error) from error
+
+    def host_key(self, name: str) -> paramiko.PKey:
+        """The key that the node shows, without trusting it. Raises NotReachable."""
+        config = self.fleet.node(name)
+        try:
+            transport = paramiko.Transport(self._socket(config))
+            try:
+                transport.start_client(timeout=self.timeout_s)
+                return transport.get_remote_server_key()
+            finally:
+                transport.close()
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise self._explain(name, config, error) from error
+
+    def pins(self, name: str) -> Pins:
+        """The keys that the node may show."""
+        config = self.fleet.node(name)
+        return Pins(name, config.address, config.port or 22, self.fleet.known_hosts)
+
+    def _client(self, name: str, config: NodeConfig) -> paramiko.SSHClient:
+        client = paramiko.SSHClient()
+        pins = self.pins(name)
+        pins.load(client)
+        key = self._key_file(name, config)
+        try:
+            client.connect(
+                config.address,
+                port=config.port or 22,
+                username=config.user or getpass.getuser(),
+                key_filename=str(key) if key else None,
+                allow_agent=key is None,
+                look_for_keys=key is None,
+                sock=self._socket(config),
+                timeout=self.timeout_s,
+                banner_timeout=self.timeout_s,
+                auth_timeout=self.timeout_s * 2,
+            )
+        except paramiko.BadHostKeyException as error:
+            raise pins.changed(error.key) from None
+        transport = client.get_transport()
+        if transport is not None:
+            transport.set_keepalive(KEEPALIVE_S)
+        return client
+
+    def _key_file(self, name: str, config: NodeConfig) -> Path | None:
+        if config.ssh_key is None:
+            return None
+        key = self.fleet.resolve(config.ssh_key)
+        if not key.is_file():
+            step = f"Correct ssh_key of {name} in {self.fleet.file}."
+            raise NotReachable(name, f"there is no key file {key}", next_step=step)
+        return key
+
+    def _socket(self, config: NodeConfig) -> socket.socket | paramiko.Channel:
+        if config.jump:
+            return self._through(config.jump, config)
+        connected = socket.create_connection((config.address, config.port or 22), timeout=self.timeout_s)
+        for option, level, value in SOCKET_OPTIONS:
+            if hasattr(socket, option):  # not every system has all of them
+                connected.setsockopt(level, getattr(socket, option), value)
+        return connected
+
+    def _through(self, jump: str, config: NodeConfig) -> paramiko.Channel:
+        transport = self._client(jump, self.fleet.node(jump)).get_transport()
+        if transport is None:
+            raise ConnectionError(f"the connection to {jump} is closed")
+        target = (config.address, config.port or 22)
+        return transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=self.timeout_s)
+
+    def _explain(self, name: str, config: NodeConfig, error: Exception) -> NotReachable:
+        where = f"{config.user or getpass.getuser()}@{config.address}:{config.port or 22}"
+        match error:
+            case paramiko.AuthenticationException():
+                why, step = (
+                    "the node refused the key",
+                    f"Check user and ssh_key of {name}, or: ssh-copy-id {where}",
+                )
+            case TimeoutError():
+                why, step = "no answer", "Check that the node is on and its network is up."
+            case socket.gaierror():
+                why, step = "the address is not known", f"Correct the address of {name} in {self.fleet.file}."
+            case _:
+                why, step = str(error) or type(error).__name__, f"Try: ssh {where}"
+        return NotReachable(name, f"cannot connect to {where}: {why}", next_step=step)

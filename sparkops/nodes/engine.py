@@ -1,0 +1,120 @@
+"""Reading a node's Docker with the Docker SDK, over the node's own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import docker
+import docker.constants
+import requests
+from docker.errors import APIError, ImageNotFound, NotFound
+from requests.exceptions import RequestException
+
+from sparkops.command import Command
+from sparkops.errors import ConnectionLost, NotReady
+from sparkops.nodes.http import StreamAdapter
+from sparkops.nodes.node import Node
+from sparkops.release import LABEL
+
+DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
+READ_TIMEOUT_S = 20.0
+
+Facts = dict[str, Any]
+"""What Docker says, as its own JSON."""
+
+
+class Engine:
+    """A reader of one node's Docker. It changes nothing: changes are commands."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._adapter = StreamAdapter(lambda: node.pipe(DIAL))
+        self.version = self._version()
+        api = min(self.version["ApiVersion"], docker.constants.DEFAULT_DOCKER_API_VERSION, key=_numbers)
+        self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))
+        self._client.mount("http+docker://", self._adapter)
+
+    def _version(self) -> Facts:
+        with requests.Session() as asking:
+            asking.mount("http+docker://", self._adapter)
+            try:
+                answer = asking.get("http+docker://localhost/version", timeout=READ_TIMEOUT_S)
+            except (RequestException, OSError) as error:
+                raise self._no_docker(error) from error
+        facts: Facts = answer.json()
+        return facts
+
+    def _no_docker(self, error: Exception) -> NotReady:
+        """Ask the docker program itself: what it says is clearer than a stream that ended."""
+        why = self.node.run(Command(("sh", "-c", "docker version --format ok 2>&1 || true"))).stdout.strip()
+        if "not found" in why:
+            return NotReady(
+                self.node.name, "Docker is not installed", next_step="Install Docker Engine 24 or newer."
+            )
+        if "permission denied" in why:
+            step = "Add the user to the group `docker` and log in again."
+            return NotReady(self.node.name, "the user may not use Docker", next_step=step)
+        said = (why.splitlines() or [str(error)])[-1]
+        step = "Start it: sudo systemctl start docker"
+        return NotReady(self.node.name, f"Docker does not answer: {said}", next_step=step)
+
+    def containers(self, **labels: str) -> list[Facts]:
+        """Inspect of every container of ours, running or not, that carries all of `labels`."""
+        wanted = [f"{LABEL}service", *(f"{LABEL}{key}={value}" for key, value in labels.items())]
+        with self._asking():
+            found = self._client.containers(all=True, filters={"label": wanted})
+            return [facts for each in found for facts in self._inspect(each["Id"])]
+
+    def _inspect(self, container: str) -> Iterator[Facts]:
+        try:
+            yield self._client.inspect_container(container)
+        except NotFound:  # removed since it was listed
+            return
+
+    def container(self, name: str) -> Facts | None:
+        """Inspect of one container; None if there is none of that name."""
+        with self._asking():
+            return next(self._inspect(name), None)
+
+    def image(self, name: str) -> Facts | None:
+        """Inspect of an image; None if there is none of that name."""
+        with self._asking():
+            try:
+                facts: Facts = self._client.inspect_image(name)  # type: ignore[no-untyped-call]
+            except ImageNotFound:
+                return None
+            return facts
+
+    def usage(self, container: str) -> Facts:
+        """One sample of `docker stats`, without waiting for a second one."""
+        with self._asking():
+            facts: Facts = self._client.stats(container, stream=False, one_shot=True)
+            return facts
+
+    def log(self, container: str, *, since: float = 0.0) -> str:
+        """The container's log with Docker's timestamps, from `since` (the node's clock, seconds) on."""
+        with self._asking():
+            raw: bytes = self._client.logs(container, timestamps=True, since=since)
+            return raw.decode(errors="replace")
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except APIError as error:
+            raise NotReady(
+                self.node.name, f"Docker refused to answer: {error.explanation or error}"
+            ) from error
+        except (RequestException, OSError) as error:
+            raise ConnectionLost(self.node.name, f"Docker's answer was cut off: {error}") from error
+
+    def close(self) -> None:
+        """Close the streams."""
+        self._client.close()
+        self._adapter.close()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

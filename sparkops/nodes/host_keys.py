@@ -1,0 +1,88 @@
+"""Pinned host keys: one file beside the inventory, keyed by node name, in OpenSSH's format."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+
+from sparkops.errors import HostKeyRefused
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The keys that a node may show: those pinned under its name, else those the user's own ssh accepted."""
+
+    node: str
+    address: str
+    port: int
+    file: Path
+
+    def load(self, client: paramiko.SSHClient) -> None:
+        """Give the client the pinned keys under the name that it looks for, and refuse every other key."""
+        for key in self._keys():
+            client.get_host_keys().add(self._connected_as, key.get_name(), key)
+        client.set_missing_host_key_policy(_Refuse(self))
+
+    @property
+    def _connected_as(self) -> str:
+        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+
+    def _keys(self) -> list[paramiko.PKey]:
+        for file, name in (
+            (self.file, self.node),
+            (Path("~/.ssh/known_hosts").expanduser(), self._connected_as),
+        ):
+            found = _read(file).lookup(name)
+            if found:
+                return list(found.values())
+        return []
+
+    def unknown(self, key: paramiko.PKey) -> HostKeyRefused:
+        """The error for a node that nobody has trusted yet."""
+        problem = f"its host key is not known ({key.get_name()} {fingerprint(key)})"
+        step = f"Compare the fingerprint on the node's own screen, then: sparkops trust {self.node}"
+        return HostKeyRefused(self.node, problem, next_step=step)
+
+    def changed(self, key: paramiko.PKey) -> HostKeyRefused:
+        """The error for a node that shows another key than the pinned one."""
+        shown = f"{key.get_name()} {fingerprint(key)}"
+        problem = f"its host key has changed to {shown}: another machine may be answering"
+        step = f"If the node was reinstalled: sparkops trust --replace {self.node}"
+        return HostKeyRefused(self.node, problem, next_step=step)
+
+    def write(self, key: paramiko.PKey) -> None:
+        """Pin `key` for the node in place of any other. The file is replaced as a whole, never cut short."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        others = [line for line in lines if line.split(" ", 1)[0] != self.node]
+        entry = f"{self.node} {key.get_name()} {key.get_base64()}"
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        new = self.file.with_name(f".{self.file.name}.new")
+        new.write_text("\n".join([*others, entry]) + "\n")
+        os.replace(new, self.file)  # noqa: PTH105 - replaces on every system
+
+
+class _Refuse(paramiko.MissingHostKeyPolicy):
+    def __init__(self, pins: Pins) -> None:
+        self.pins = pins
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
+        known = self.pins._keys()
+        raise self.pins.changed(key) if known else self.pins.unknown(key)
+
+
+def fingerprint(key: paramiko.PKey) -> str:
+    """SHA256:..., as ssh-keygen -l prints it."""
+    digest = hashlib.sha256(key.asbytes()).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def _read(file: Path) -> paramiko.HostKeys:
+    keys = paramiko.HostKeys()
+    if file.is_file():
+        keys.load(str(file))
+    return keys

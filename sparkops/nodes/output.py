@@ -1,0 +1,34 @@
+"""Bytes from a command, kept as text and handed on line by line."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass, field
+
+from sparkops.nodes.node import OnLine
+
+KEEP = 4 * 1024 * 1024  # characters kept of one output; a build log or a long line must not fill memory
+
+
+@dataclass
+class Output:
+    """One output of a command. Invalid bytes become U+FFFD; only the last 4 Mi characters are kept."""
+
+    on_line: OnLine | None = None
+    text: str = ""
+    pending: str = ""
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")(errors="replace")
+    )
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Take the next bytes; `final` ends the last line."""
+        new = self.decoder.decode(data, final)
+        self.text = (self.text + new)[-KEEP:]
+        if self.on_line is None:
+            return
+        *lines, self.pending = (self.pending + new).split("\n")
+        if final and self.pending:
+            lines.append(self.pending)
+        for line in lines:
+            self.on_line(line.rstrip("\r"))

@@ -1,0 +1,167 @@
+"""A node behind SSH: one connection, a channel for each command, and a deadline on everything."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import paramiko
+
+from sparkops.command import Command, Completed, quote
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted
+from sparkops.nodes.node import OnLine, Stream
+from sparkops.nodes.output import Output
+
+TICK_S = 0.2
+CHUNK = 64 * 1024
+OPEN_TIMEOUT_S = 15.0
+STOP_PATIENCE_S = 10.0
+
+# Closing a channel does not end the program behind it, so a long one says its process number first.
+ANNOUNCED = ("sh", "-c", 'echo "$$" >&2; exec "$@"', "sparkops")
+
+
+@dataclass(frozen=True)
+class SshNode:
+    """A connected node. See nodes/connect.py for how it is connected."""
+
+    name: str
+    client: paramiko.SSHClient
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def run(
+        self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None
+    ) -> Completed:
+        """See Node.run."""
+        long = on_line is not None
+        try:
+            channel = self._open(command, ANNOUNCED if long else ())
+            running = _Running(command, channel, Output(on_line), Output(on_line), announced=long)
+            threading.Thread(target=_feed, args=(channel, command.stdin, stdin), daemon=True).start()
+            self._wait(running)
+            exit_code = channel.recv_exit_status()
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._lost(command, error) from error
+        if exit_code == -1:
+            raise self._lost(command, "the program was killed or the connection ended")
+        done = Completed(self.name, command, exit_code, running.out.text, running.err.text)
+        if exit_code:
+            raise CommandFailed(done)
+        return done
+
+    def _open(self, command: Command, prefix: tuple[str, ...] = ()) -> paramiko.Channel:
+        transport = self.client.get_transport()
+        if transport is None or not transport.is_active():
+            raise paramiko.SSHException("the connection is closed")
+        channel = transport.open_session(timeout=OPEN_TIMEOUT_S)
+        channel.settimeout(command.timeout_s)
+        channel.exec_command(quote(*prefix, *command.argv))
+        return channel
+
+    def _wait(self, running: _Running) -> None:
+        """Read both outputs as they come: reading one after the other hangs on a full pipe."""
+        deadline = time.monotonic() + running.command.timeout_s
+        try:
+            while running.read():
+                select.select([running.channel], [], [], TICK_S)
+                if self.cancel.is_set():
+                    raise Interrupted(f"{self.name}: interrupted")
+                if time.monotonic() > deadline:
+                    raise paramiko.SSHException(f"it did not end within {running.command.timeout_s:.0f} s")
+        except (Interrupted, KeyboardInterrupt, paramiko.SSHException):
+            self._stop(running)
+            raise
+        finally:
+            running.channel.shutdown_read()
+
+    def _stop(self, running: _Running) -> None:
+        """Interrupt the program on the node and give it time to clean up."""
+        if running.pid is None:
+            running.channel.close()
+            return
+        with suppress(paramiko.SSHException, OSError):
+            self._open(Command(("kill", "-INT", running.pid), timeout_s=STOP_PATIENCE_S))
+            running.channel.status_event.wait(STOP_PATIENCE_S)
+        running.channel.close()
+
+    def _lost(self, command: Command, why: object) -> ConnectionLost:
+        reason = str(why) or type(why).__name__
+        step = "Nobody knows how it ended: `sparkops status` shows what is there now."
+        return ConnectionLost(self.name, f"`{command}`: {reason}", next_step=step if command.changes else "")
+
+    def dial(self, port: int) -> Stream:
+        """See Node.dial. Goes through the SSH connection, so nothing else needs to be open."""
+        transport = self.client.get_transport()
+        try:
+            if transport is None:
+                raise ConnectionError("the connection is closed")
+            return transport.open_channel(
+                "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_TIMEOUT_S
+            )
+        except paramiko.SSHException as error:
+            raise ConnectionRefusedError(f"{self.name}: port {port}: {error}") from error
+
+    def pipe(self, command: Command) -> Stream:
+        """See Node.pipe."""
+        try:
+            return self._open(command)
+        except paramiko.SSHException as error:
+            raise ConnectionError(f"{self.name}: `{command}`: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.client.close()
+
+
+@dataclass
+class _Running:
+    """A command on its channel."""
+
+    command: Command
+    channel: paramiko.Channel
+    out: Output
+    err: Output
+    announced: bool
+    pid: str | None = None
+    early: bytes = b""
+
+    def read(self) -> bool:
+        """Take what is there. False when both outputs have ended."""
+        channel = self.channel
+        while channel.recv_ready():
+            self.out.feed(channel.recv(CHUNK))
+        while channel.recv_stderr_ready():
+            self._feed_err(channel.recv_stderr(CHUNK))
+        if (
+            not (channel.eof_received or channel.closed)
+            or channel.recv_ready()
+            or channel.recv_stderr_ready()
+        ):
+            return True
+        self.out.feed(b"", final=True)
+        self.err.feed(b"", final=True)
+        return False
+
+    def _feed_err(self, data: bytes) -> None:
+        if self.announced and self.pid is None:
+            self.early += data
+            head, newline, data = self.early.partition(b"\n")
+            if not newline:
+                return
+            self.pid = head.decode()
+        self.err.feed(data)
+
+
+def _feed(channel: paramiko.Channel, first: bytes, rest: Iterable[bytes]) -> None:
+    """Write stdin; a program that ends early closes it, which is its right."""
+    with suppress(OSError, paramiko.SSHException, socket.timeout):
+        if first:
+            channel.sendall(first)
+        for chunk in rest:
+            channel.sendall(chunk)
+        channel.shutdown_write()

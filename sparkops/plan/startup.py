@@ -1,0 +1,118 @@
+"""Is a start still moving? Pure: samples in, a verdict out; time is an argument.
+
+A start has no fixed deadline: weights of 122B parameters take 12 minutes and more from a Spark's disk. It fails
+when its container dies, when the log says something fatal, or when nothing has moved for as long as the recipe's
+`probe.startup` allows. Moving is: a log line that was not there before, another percent, CPU time, bytes read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sparkops.config.recipe import Startup
+from sparkops.facts import vllm_log
+from sparkops.facts.vllm_log import Stage
+
+WINDOW_S = 30.0
+CPU_MOVES_S = 5.0  # seconds of CPU in a window: compiling, tuning and graph capture are silent but busy
+READ_MOVES = 50_000_000  # bytes read in a window
+KEEP_LINES = 40
+KEEP_SEEN = 5000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a starting container. `at_s` is seconds since its start."""
+
+    at_s: float
+    lines: tuple[str, ...] = ()
+    running: bool = True
+    exit_code: int = 0
+    oom_killed: bool = False
+    healthy: bool = False
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is known about a start so far."""
+
+    limits: Startup
+    stage: Stage = Stage.STARTING
+    percent: int | None = None
+    reached: tuple[tuple[Stage, float], ...] = ((Stage.STARTING, 0.0),)
+    moved_s: float = 0.0
+    window: Sample = field(default_factory=lambda: Sample(0.0))
+    seen: frozenset[str] = frozenset()
+    tail: tuple[str, ...] = ()
+    healthy: bool = False
+    failure: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether the verdict is in."""
+        return self.healthy or bool(self.failure)
+
+    @property
+    def text(self) -> str:
+        """The stage as it is shown: `loading weights 40 %`."""
+        return f"{self.stage} {self.percent} %" if self.percent is not None else str(self.stage)
+
+
+def advance(watch: Watch, sample: Sample) -> Watch:
+    """The state after one more sample."""
+    watch = _read_lines(watch, sample)
+    watch = _look_at_work(watch, sample)
+    if sample.healthy:
+        return replace(_reach(watch, Stage.SERVING, sample.at_s), healthy=True)
+    return replace(watch, failure=watch.failure or _failure(watch, sample))
+
+
+def _read_lines(watch: Watch, sample: Sample) -> Watch:
+    for line in sample.lines:
+        reading = vllm_log.read(line)
+        mark = vllm_log.fingerprint(line)
+        new = mark not in watch.seen or (reading.percent is not None and reading.percent != watch.percent)
+        seen = watch.seen | {mark} if len(watch.seen) < KEEP_SEEN else watch.seen
+        tail = (*watch.tail, line)[-KEEP_LINES:]
+        watch = replace(watch, seen=seen, tail=tail, moved_s=sample.at_s if new else watch.moved_s)
+        if reading.fatal:
+            watch = replace(watch, failure=watch.failure or f"its log says: {line.strip()}")
+        if reading.stage is not None:
+            watch = _reach(watch, reading.stage, sample.at_s)
+        if watch.stage is Stage.WEIGHTS and reading.percent is not None:
+            watch = replace(watch, percent=reading.percent)
+    return watch
+
+
+def _reach(watch: Watch, stage: Stage, at_s: float) -> Watch:
+    if stage.order <= watch.stage.order:
+        return watch
+    return replace(watch, stage=stage, percent=None, reached=(*watch.reached, (stage, at_s)), moved_s=at_s)
+
+
+def _look_at_work(watch: Watch, sample: Sample) -> Watch:
+    if sample.at_s - watch.window.at_s < WINDOW_S:
+        return watch
+    worked = sample.cpu_s - watch.window.cpu_s >= CPU_MOVES_S
+    read = sample.read_bytes - watch.window.read_bytes >= READ_MOVES
+    moved_s = sample.at_s if worked or read else watch.moved_s
+    return replace(watch, window=sample, moved_s=moved_s)
+
+
+def _failure(watch: Watch, sample: Sample) -> str:
+    if not sample.running:
+        how = (
+            "was killed for want of memory (OOM)"
+            if sample.oom_killed
+            else f"ended with code {sample.exit_code}"
+        )
+        return f"its process {how} while {watch.text}"
+    loading = watch.stage.order <= Stage.WEIGHTS.order
+    stall_s = watch.limits.stall_s if loading else watch.limits.compile_stall_s
+    if sample.at_s - watch.moved_s > stall_s:
+        return f"nothing has moved for {stall_s:.0f} s while {watch.text}"
+    if sample.at_s > watch.limits.ceiling_s:
+        return f"it is still {watch.text} after {watch.limits.ceiling_s:.0f} s"
+    return ""

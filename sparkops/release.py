@@ -1,0 +1,104 @@
+"""Release, slot and rank: every name, tag, label and port is derived here, once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from sparkops import __version__
+from sparkops.config.recipe import Recipe
+
+LABEL = "sparkops."
+SHORT = 12  # hex digits of a digest in names and tags: 48 bits
+
+
+class Slot(StrEnum):
+    """The two places that releases of one service take in turn."""
+
+    BLUE = "blue"
+    GREEN = "green"
+
+    @property
+    def other(self) -> Slot:
+        """Blue's is green, green's is blue."""
+        return Slot.GREEN if self is Slot.BLUE else Slot.BLUE
+
+
+@dataclass(frozen=True)
+class Release:
+    """What runs: the recipe, the image made from `inputs` (a sha256) and the model revision. Immutable."""
+
+    recipe: Recipe
+    inputs: str
+
+    @cached_property
+    def id(self) -> str:
+        """Recipe name and ten hex digits over all that decides how the release behaves.
+
+        Descriptions, probes and placement may change without making another release.
+        """
+        identity = self.recipe.model_dump(mode="json", include={"service", "engine", "model", "serve"})
+        text = json.dumps({**identity, "inputs": self.inputs}, sort_keys=True)
+        return f"{self.recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+    @property
+    def service(self) -> str:
+        """The name that clients call."""
+        return self.recipe.service
+
+    @property
+    def image(self) -> str:
+        """Tag of the image. It exists on a node only after the image passed its gates there."""
+        return image_tag(self.recipe.name, self.inputs)
+
+
+def image_tag(recipe_name: str, inputs: str) -> str:
+    """sparkops/NAME:DIGEST; the same inputs give the same tag on every machine."""
+    return f"sparkops/{recipe_name}:{inputs[:SHORT]}"
+
+
+def candidate_tag(recipe_name: str, inputs: str) -> str:
+    """Tag of an image that was built and has not passed its gates yet."""
+    return f"sparkops-candidate/{recipe_name}:{inputs[:SHORT]}"
+
+
+def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:
+    """Labels of an image."""
+    return {f"{LABEL}recipe": recipe_name, f"{LABEL}inputs": inputs, f"{LABEL}version": __version__}
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One container of a replica."""
+
+    release: Release
+    slot: Slot
+    node: str
+    index: int = 0
+
+    @property
+    def container(self) -> str:
+        """Name of the container; it holds the release, so two releases never clash."""
+        return f"{self.release.id}-{self.slot}-r{self.index}"
+
+    @property
+    def port(self) -> int:
+        """HTTP port: the recipe's for blue, the next one for green."""
+        return self.release.recipe.serve.port + (self.slot is Slot.GREEN)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the container is. Never what it is for: who has traffic is not a label."""
+        return {
+            f"{LABEL}service": self.release.service,
+            f"{LABEL}release": self.release.id,
+            f"{LABEL}recipe": self.release.recipe.name,
+            f"{LABEL}slot": self.slot.value,
+            f"{LABEL}rank": str(self.index),
+            f"{LABEL}port": str(self.port),
+            f"{LABEL}inputs": self.release.inputs,
+            f"{LABEL}version": __version__,
+        }
