@@ -1,0 +1,210 @@
+"""The fleet of one checkout: labels on containers are its only memory."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import TypeVar
+
+from . import engine, images, inventory, network
+from .node import FleetNode, Host, launch
+from .shell import FleetError, docker, run, say
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+MAIN_NODE = re.compile(r"node-(\d+)")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    size: int
+    root: Path = CHECKOUT
+
+    @classmethod
+    def up(cls, nodes: int = 2, *, root: Path = CHECKOUT) -> Fleet:
+        """Nodes node-1 to node-N that answer, whatever was there before."""
+        fleet = cls(nodes, root)
+        with fleet.alone():
+            engine.ensure()
+            fleet.prepare()
+            fleet.start()
+            inventory.write(fleet.inventory, fleet.nodes, fleet.ssh_key)
+        return fleet
+
+    @classmethod
+    def attach(cls, *, root: Path = CHECKOUT) -> Fleet:
+        """The fleet that is up, as its last `up` left it."""
+        size = sum(bool(MAIN_NODE.fullmatch(name)) for name in cls(0, root).present())
+        if not size:
+            raise FleetError("there is no fleet: run `python -m tests.fleet up`")
+        return cls(size, root)
+
+    def down(self) -> None:
+        """Remove containers, volumes, network and files; images stay, as a cache."""
+        with self.alone():
+            if engine.present("docker"):
+                engine.ensure()
+                self.discard()
+            shutil.rmtree(self.home, ignore_errors=True)
+
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(str(self.root).encode()).hexdigest()[:6]
+
+    @property
+    def name(self) -> str:
+        return f"sparkops-{self.id}"
+
+    @property
+    def home(self) -> Path:
+        return self.root / ".fleet"
+
+    @property
+    def inventory(self) -> Path:
+        return self.home / "inventory.yaml"
+
+    @property
+    def ssh_key(self) -> Path:
+        return self.home / "id_ed25519"
+
+    @property
+    def nodes(self) -> tuple[FleetNode, ...]:
+        return tuple(self.node(f"node-{number}") for number in range(1, self.size + 1))
+
+    def node(self, name: str) -> FleetNode:
+        address = self.present().get(name)
+        if address is None:
+            raise FleetError(f"this fleet has no node {name}")
+        return FleetNode(name, address, self.name)
+
+    def add(self, name: str, *, docker: bool = True, disk_mib: int | None = None) -> FleetNode:
+        """A node beside node-1..N, in no inventory. A small disk gets no base image."""
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or MAIN_NODE.fullmatch(name):
+            raise FleetError(f"{name} is not a name for an extra node; try `tiny-disk`")
+        with self.alone():
+            if name in self.present():
+                raise FleetError(f"this fleet has a node {name} already; remove it first")
+            host = Host(name, self.free_address(), docker, disk_mib)
+            node = launch(self.name, self.labels, host, images.node())
+            node.ready(self.public_key)
+            if docker and disk_mib is None:
+                self.load(node)
+            return node
+
+    def remove(self, name: str) -> None:
+        node = self.node(name)
+        docker("rm", "--force", "--volumes", node.container)
+        docker("volume", "rm", "--force", node.container)
+
+    def write_inventory(self, path: Path, nodes: Sequence[FleetNode]) -> Path:
+        """An inventory of these nodes, with their host keys of this moment pinned beside it."""
+        return inventory.write(path, nodes, self.ssh_key)
+
+    def load(self, node: FleetNode) -> None:
+        for image in images.recipe_bases():
+            node.load(image)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"sparkops.fleet": self.id}
+
+    @property
+    def public_key(self) -> bytes:
+        return self.ssh_key.with_suffix(".pub").read_bytes()
+
+    def present(self) -> dict[str, str]:
+        """Names and addresses of all nodes, running or not."""
+        form = '{{.Label "sparkops.node"}} {{.Label "sparkops.address"}}'
+        rows = docker("ps", "--all", "--filter", self.mine, "--format", form)
+        return dict(row.split() for row in rows.splitlines())
+
+    @property
+    def mine(self) -> str:
+        return f"label=sparkops.fleet={self.id}"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Two runs at once would give one address twice; the second one waits."""
+        handle = os.open(self.root, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def prepare(self) -> None:
+        """What every node needs: a key, images, and a network."""
+        engine.require({"ssh-keygen": "openssh-client"})
+        self.home.mkdir(exist_ok=True)
+        (self.home / ".gitignore").write_text("*\n")
+        if not self.ssh_key.exists():
+            owner = ("-N", "", "-C", self.name)
+            run("ssh-keygen", "-q", "-t", "ed25519", *owner, "-f", str(self.ssh_key))
+        bases = images.recipe_bases()
+        each(lambda image: image.ensure(), (images.node(), *bases))
+        each(images.name_on_host, bases)
+
+    def start(self) -> None:
+        mine = f"sparkops.fleet={self.id}"
+        subnet = network.ensure(self.name, mine, int(self.id, 16))
+        each(lambda number: self.start_node(number, subnet), range(1, self.size + 1))
+
+    def start_node(self, number: int, subnet: IPv4Network) -> None:
+        host = Host(f"node-{number}", str(subnet[network.FIRST_NODE + number - 1]))
+        if host.name in self.present():
+            node = self.node(host.name)
+            self.revive(node, subnet)
+        else:
+            node = launch(self.name, self.labels, host, images.node())
+        node.ready(self.public_key)
+        self.load(node)
+
+    def revive(self, node: FleetNode, subnet: IPv4Network) -> None:
+        form = "{{.State.Status}} {{.Config.Image}} {{json .NetworkSettings.Networks}}"
+        state, image, networks = docker("inspect", "--format", form, node.container).split(" ", 2)
+        if image != images.node().tag or node.address not in map(str, subnet):
+            raise FleetError(f"{node.name} was made by an older version: run down, then up")
+        if f'"{self.name}"' not in networks:
+            docker("network", "connect", f"--ip={node.address}", self.name, node.container)
+        if state == "paused":
+            docker("unpause", node.container)
+        elif state != "running":
+            docker("start", node.container)
+
+    def free_address(self) -> str:
+        taken = set(self.present().values())
+        hosts = network.subnet(self.name)
+        free = (str(hosts[last]) for last in range(network.FIRST_EXTRA, 255))
+        return next(address for address in free if address not in taken)
+
+    def discard(self) -> None:
+        for kind, remove, query in (
+            ("containers", ("rm", "--force", "--volumes"), ("ps", "--all")),
+            ("volumes", ("volume", "rm", "--force"), ("volume", "ls")),
+            ("networks", ("network", "rm"), ("network", "ls")),
+        ):
+            found = docker(*query, "--quiet", "--filter", self.mine).split()
+            if found:
+                docker(*remove, *found)
+                say(f"{len(found)} {kind} removed")
+
+
+def each(act: Callable[[T], None], items: Iterable[T]) -> None:
+    """Do it for all at once, wait for all, and tell every failure."""
+    with ThreadPoolExecutor() as threads:
+        waiting = [threads.submit(act, item) for item in items]
+    errors = [error for job in waiting if (error := job.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, FleetError):
+            raise error
+    if errors:
+        raise FleetError("; ".join(map(str, errors)))

@@ -1,0 +1,164 @@
+"""One node: a container that is a small Linux machine, and everything that can befall it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+
+from . import network
+from .images import NODE_PROGRAM, Image
+from .shell import FleetError, client, docker, pipe, say, seconds_since
+
+# Not --privileged: that asks for SYS_RESOURCE too, which a machine may not have to give.
+RIGHTS = (
+    "--cap-add=ALL",
+    "--cap-drop=SYS_RESOURCE",
+    "--security-opt=seccomp=unconfined",
+    "--security-opt=apparmor=unconfined",
+    "--cgroupns=host",
+    "--volume=/sys/fs/cgroup:/sys/fs/cgroup:rw",
+)
+# /run is empty after a reboot, as on any Linux; else the last life's pid files stay.
+MACHINE = ("--tmpfs=/run:exec", "--shm-size=4g", "--stop-timeout=30")
+SSH_PATIENCE_S = 20
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is decided about a node before it exists."""
+
+    name: str
+    address: str
+    docker: bool = True
+    disk_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class FleetNode:
+    name: str
+    address: str
+    fleet: str
+
+    @property
+    def container(self) -> str:
+        return f"{self.fleet}-{self.name}"
+
+    def exec(self, *argv: str, stdin: bytes = b"") -> str:
+        """Run a program as root, past network and sshd: it works on a cut node too."""
+        return docker("exec", "--interactive", self.container, *argv, stdin=stdin)
+
+    def program(self, verb: str, stdin: bytes = b"") -> str:
+        return self.exec(NODE_PROGRAM, verb, stdin=stdin)
+
+    @property
+    def host_key(self) -> str:
+        """Type and key, read past the network, so it is the truth."""
+        line = self.exec("cat", "/etc/ssh/ssh_host_ed25519_key.pub")
+        return " ".join(line.split()[:2])
+
+    def reboot(self, *, graceful: bool = True, wait: bool = True) -> None:
+        """Restart the machine; not graceful: as if its power had failed."""
+        if graceful:
+            docker("restart", self.container)
+        else:
+            docker("kill", self.container)
+            docker("start", self.container)
+        if wait:
+            self.wait()
+
+    def cut(self, *peers: FleetNode) -> None:
+        """Lose every packet from and to the peers (none named: everybody), silently."""
+        for chain, interface, side in (("PREROUTING", "-i", "-s"), ("POSTROUTING", "-o", "-d")):
+            for address in [peer.address for peer in peers] or ["0.0.0.0/0"]:
+                rule = ("-A", chain, interface, "eth0", side, address, "-j", "DROP")
+                self.exec("iptables", "-w", "-t", "mangle", *rule)
+
+    def heal(self) -> None:
+        self.program("heal")
+
+    def kill_engine(self) -> None:
+        """SIGKILL dockerd and containerd; nothing brings them back, containers live on."""
+        self.program("kill_engine")
+
+    def start_engine(self) -> None:
+        self.program("start_engine")
+
+    def change_host_key(self) -> None:
+        """As after a reinstallation, or with somebody in between. Pinned keys stay."""
+        self.program("change_host_key")
+
+    def ready(self, authorized_key: bytes) -> None:
+        """Start what is dead, let the key in, undo a cut, and wait until all answers."""
+        start = time.monotonic()
+        _, *engine = self.program("ready", authorized_key).splitlines()
+        self.wait_for_sshd()
+        what = f"Docker Engine {engine[0]}" if engine else "sshd (no Docker)"
+        say(f"{self.name}: {what} answers after {seconds_since(start)} s")
+
+    def wait(self) -> None:
+        if self.exec("printenv", "FLEET_ENGINE") == "yes":
+            self.start_engine()
+        self.wait_for_sshd()
+
+    def wait_for_sshd(self) -> None:
+        end = time.monotonic() + SSH_PATIENCE_S
+        while not greets(self.address):
+            if time.monotonic() > end:
+                raise FleetError(
+                    f"{self.name} does not answer on {self.address}:22 from this machine: "
+                    "a container's address must be reachable, so use an Engine on this Linux"
+                )
+            time.sleep(0.1)
+
+    def load(self, image: Image) -> None:
+        """Give this engine an image of the host's; nothing moves when it is there already."""
+        query = ("docker", "image", "inspect", "--format", "{{json .RootFS.Layers}}", image.base)
+        try:
+            if self.exec(*query) == image.layers:
+                return
+        except FleetError:
+            pass  # no such image yet
+        start = time.monotonic()
+        enter = (client(), "exec", "--interactive", self.container, "docker", "load", "--quiet")
+        pipe((client(), "save", image.tag), enter)
+        self.exec("docker", "tag", image.tag, image.base)
+        self.exec("docker", "rmi", image.tag)  # only the second name of it
+        say(f"{self.name}: {image.base} loaded in {seconds_since(start)} s")
+
+
+def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> FleetNode:
+    made = FleetNode(host.name, host.address, fleet)
+    marks = {**labels, "sparkops.node": host.name, "sparkops.address": host.address}
+    docker(
+        "run",
+        "--detach",
+        f"--name={made.container}",
+        f"--hostname={host.name}",
+        f"--network={fleet}",
+        f"--network-alias={host.name}",
+        f"--ip={host.address}",
+        *(f"--label={key}={value}" for key, value in marks.items()),
+        *RIGHTS,
+        *MACHINE,
+        f"--volume={disk(made.container, labels, host.disk_mib)}:/var/lib/docker",
+        f"--env=FLEET_ENGINE={'yes' if host.docker else 'no'}",
+        f"--env=FLEET_DNS={' '.join(network.resolvers())}",
+        image.tag,
+    )
+    return made
+
+
+def disk(name: str, labels: dict[str, str], mib: int | None) -> str:
+    """A volume for the node's engine; one of limited size is in memory, so a reboot wipes it."""
+    limit = ("--opt=type=tmpfs", "--opt=device=tmpfs", f"--opt=o=size={mib}m") if mib else ()
+    marks = (f"--label={key}={value}" for key, value in labels.items())
+    return docker("volume", "create", *marks, *limit, name)
+
+
+def greets(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 22), timeout=2) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
