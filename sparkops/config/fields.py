@@ -70,9 +70,7 @@ def matching(expression: str, words: str) -> AfterValidator:
 
     def check(text: str) -> str:
         if not compiled.fullmatch(text):
-            raise PydanticCustomError(
-                "matching", "expected {words}, got {text}", {"words": words, "text": repr(text)}
-            )
+            raise PydanticCustomError("matching", "expected {words}, got {text}", {"words": words, "text": repr(text)})
         return text
 
     return AfterValidator(check)
@@ -88,9 +86,7 @@ def argument(value: Any) -> Any:
         case str():
             return literal(value)
         case None:
-            raise PydanticCustomError(
-                "argument", "expected a value; leave the key out to leave the argument out"
-            )
+            raise PydanticCustomError("argument", "expected a value; leave the key out to leave the argument out")
         case _:
             return value
 
@@ -106,17 +102,13 @@ Value = Annotated[str, AfterValidator(literal)]
 EnvName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")]
 Flag = Annotated[
     str,
-    matching(
-        r"[a-z][a-z0-9-]*(\.[a-z0-9_-]+)*", "an argument of vLLM without its dashes, such as max-model-len"
-    ),
+    matching(r"[a-z][a-z0-9-]*(\.[a-z0-9_-]+)*", "an argument of vLLM without its dashes, such as max-model-len"),
 ]
 ImageRef = Annotated[
     str,
     matching(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?", "an image, such as debian:bookworm-slim"),
 ]
-Version = Annotated[
-    str, matching(r"[0-9]+(\.[0-9]+)*((a|b|rc|\.dev|\.post)[0-9]+)*", "a version, such as 2.11.0")
-]
+Version = Annotated[str, matching(r"[0-9]+(\.[0-9]+)*((a|b|rc|\.dev|\.post)[0-9]+)*", "a version, such as 2.11.0")]
 Requirement = Annotated[
     str,
     matching(
@@ -129,8 +121,6 @@ RelativePath = Annotated[str, Field(min_length=1), AfterValidator(relative_path)
 AbsolutePath = Annotated[str, matching(r"/[^\x00-\x1f:,]*", "an absolute path without colon or comma")]
 Host = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:%-]*", "a host name or an IP address")]
 User = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user's name")]
-Url = Annotated[
-    str, matching(r"(https?|file)://[^\s\"'\\]+", "a URL that begins with https://, http:// or file://")
-]
+Url = Annotated[str, matching(r"(https?|file)://[^\s\"'\\]+", "a URL that begins with https://, http:// or file://")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Argument = Annotated[Any, AfterValidator(argument)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -177,8 +178,8 @@ class Recipe(Section):
         return self
 
 
-def load(file: Path) -> Recipe:
-    """Read and check a recipe. Raises ConfigError."""
+def load(file: Path, nodes: Collection[str] | None = None) -> Recipe:
+    """Read and check a recipe, against the `nodes` of an inventory if they are given. Raises ConfigError."""
     read = source.read(file)
     recipe = source.validate(read, Recipe)
     if recipe.name != file.name.removesuffix(".yaml"):
@@ -186,4 +187,7 @@ def load(file: Path) -> Recipe:
             ("name",),
             f"expected '{file.name.removesuffix('.yaml')}' as in the file's name, got {recipe.name!r}",
         )
+    for number, name in enumerate(recipe.nodes):
+        if nodes is not None and name not in nodes:
+            raise read.fail(("nodes", number), f"the inventory has no node {name!r}, only: {', '.join(nodes)}")
     return recipe

@@ -17,9 +17,7 @@ MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 50
 MAX_VALUES = 20_000  # counted after aliases are followed, so that aliases cannot multiply for ever
 
-TAGS = {
-    f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")
-}
+TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")}
 AMBIGUOUS_BOOL = re.compile(r"(?i)y|n|yes|no|on|off")
 AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
 
@@ -74,9 +72,7 @@ def _translate(source: Source, error: ValidationError) -> ConfigError:
         return source.fail((*where, first["ctx"]["key"]), first["ctx"]["hint"])
     if first["type"] == "missing":
         return source.fail((*where, first["loc"][-1]), "missing, and it is required")
-    problem = re.sub(
-        r"^(Input should|String should|Value error,)( be| have| match)?", r"expected", first["msg"]
-    )
+    problem = re.sub(r"^(Input should|String should|Value error,)( be| have| match)?", r"expected", first["msg"])
     got = first.get("input")
     told = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
     return source.fail(where, problem + ("" if "got" in problem else told))
@@ -114,9 +110,7 @@ def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> obje
     if node.tag not in TAGS:
         raise source.fail(where, f"the tag or merge '{node.tag}' is not allowed, expected plain values")
     if isinstance(node, yaml.MappingNode):
-        return {
-            key: _value(source, (*where, key), child, depth + 1) for key, child in _keys(source, where, node)
-        }
+        return {key: _value(source, (*where, key), child, depth + 1) for key, child in _keys(source, where, node)}
     if isinstance(node, yaml.SequenceNode):
         return [_value(source, (*where, n), child, depth + 1) for n, child in enumerate(node.value)]
     return _scalar(source, where, node)
@@ -141,9 +135,7 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
     if kind == "bool" and AMBIGUOUS_BOOL.fullmatch(text):
         raise source.fail(where, f"{text} is ambiguous in YAML, expected true, false or '{text}' in quotes")
     if kind == "int" and AMBIGUOUS_INT.fullmatch(text):
-        raise source.fail(
-            where, f"{text} is ambiguous in YAML, expected a decimal number or '{text}' in quotes"
-        )
+        raise source.fail(where, f"{text} is ambiguous in YAML, expected a decimal number or '{text}' in quotes")
     if kind == "timestamp":
         return text
     return yaml.SafeLoader("").construct_object(node)

@@ -29,6 +29,7 @@ class Container:
     restarts: int
     restart_policy: str
     started_at: float
+    grace_s: int
 
     @property
     def running(self) -> bool:
@@ -56,6 +57,7 @@ def parse(node: str, inspect: Mapping[str, Any]) -> Container:
         restarts=inspect["RestartCount"],
         restart_policy=inspect["HostConfig"]["RestartPolicy"]["Name"] or "no",
         started_at=timestamp(state["StartedAt"]),
+        grace_s=inspect["Config"].get("StopTimeout") or 10,
     )
 
 
@@ -68,3 +70,19 @@ def timestamp(text: str) -> float:
     moment, _, fraction = text.rstrip("Z").partition(".")
     whole = datetime.fromisoformat(f"{moment}+00:00").timestamp()
     return whole + float(f"0.{fraction or 0}")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a container has used since its start: seconds of CPU, bytes read from disks."""
+
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+
+
+def parse_usage(stats: Mapping[str, Any]) -> Usage:
+    """Read one sample of Docker's stats."""
+    nanoseconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0)
+    operations = stats.get("blkio_stats", {}).get("io_service_bytes_recursive") or ()
+    read = sum(each["value"] for each in operations if each["op"].lower() == "read")
+    return Usage(nanoseconds / 1e9, read)

@@ -11,6 +11,7 @@ KIB = 2**10
 
 QUERY_SCRIPT = """\
 echo "arch $(uname -m)"
+echo "now $(date +%s.%N)"
 echo "boot $(cat /proc/sys/kernel/random/boot_id)"
 awk '/^(MemTotal|MemAvailable):/ {print $1, $2}' /proc/meminfo
 """
@@ -21,6 +22,7 @@ PREFLIGHT_SCRIPT = (
 root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/docker)
 echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
 if docker buildx version >/dev/null 2>&1; then echo "buildx yes"; fi
+awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 if [ -d "$1" ]; then echo "model directory"; fi
 if [ -f "$1/config.json" ]; then echo "model config"; fi
 """
@@ -31,14 +33,16 @@ MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
 
 @dataclass(frozen=True)
 class HostFacts:
-    """Facts of one node. Memory and disk in GiB (2^30 bytes)."""
+    """Facts of one node. Memory and disk in GiB (2^30 bytes); `now_s` is the node's clock, seconds since 1970."""
 
     arch: str
     boot_id: str
+    now_s: float
     memory_total_gib: float
     memory_available_gib: float
     disk_free_gib: float | None = None
     buildx: bool = False
+    listening: frozenset[int] = frozenset()
     model_directory: bool = False
     model_config: bool = False
 
@@ -57,10 +61,12 @@ def parse(text: str) -> HostFacts:
         return HostFacts(
             arch=found["arch"],
             boot_id=found["boot"],
+            now_s=float(found["now"]),
             memory_total_gib=int(found["MemTotal"]) * KIB / GIB,
             memory_available_gib=int(found["MemAvailable"]) * KIB / GIB,
             disk_free_gib=int(found["disk"]) * KIB / GIB if "disk" in found else None,
             buildx=("buildx", "yes") in said,
+            listening=frozenset(int(value, 16) for key, value in said if key == "listen"),
             model_directory=("model", "directory") in said,
             model_config=("model", "config") in said,
         )

@@ -21,7 +21,7 @@ class Load:
 
 
 def parse(text: str) -> Load:
-    """Read vLLM's metrics; several engines of one server are added up. Raises ValueError when it is not vLLM's."""
+    """Read vLLM's metrics, the engines of one server added up. Raises ValueError when they are not vLLM's."""
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

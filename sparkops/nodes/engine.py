@@ -50,9 +50,7 @@ class Engine:
         """Ask the docker program itself: what it says is clearer than a stream that ended."""
         why = self.node.run(Command(("sh", "-c", "docker version --format ok 2>&1 || true"))).stdout.strip()
         if "not found" in why:
-            return NotReady(
-                self.node.name, "Docker is not installed", next_step="Install Docker Engine 24 or newer."
-            )
+            return NotReady(self.node.name, "Docker is not installed", next_step="Install Docker Engine 24 or newer.")
         if "permission denied" in why:
             step = "Add the user to the group `docker` and log in again."
             return NotReady(self.node.name, "the user may not use Docker", next_step=step)
@@ -93,10 +91,12 @@ class Engine:
             facts: Facts = self._client.stats(container, stream=False, one_shot=True)
             return facts
 
-    def log(self, container: str, *, since: float = 0.0) -> str:
+    def log(self, container: str, *, since: float = 0.0, tail: int | None = None) -> str:
         """The container's log with Docker's timestamps, from `since` (the node's clock, seconds) on."""
         with self._asking():
-            raw: bytes = self._client.logs(container, timestamps=True, since=since)
+            raw: bytes = self._client.logs(
+                container, timestamps=True, since=since or None, tail="all" if tail is None else tail
+            )
             return raw.decode(errors="replace")
 
     @contextmanager
@@ -104,9 +104,7 @@ class Engine:
         try:
             yield
         except APIError as error:
-            raise NotReady(
-                self.node.name, f"Docker refused to answer: {error.explanation or error}"
-            ) from error
+            raise NotReady(self.node.name, f"Docker refused to answer: {error.explanation or error}") from error
         except (RequestException, OSError) as error:
             raise ConnectionLost(self.node.name, f"Docker's answer was cut off: {error}") from error
 

@@ -42,6 +42,14 @@ class Pins:
                 return list(found.values())
         return []
 
+    def known(self) -> bool:
+        """Whether any key is pinned for the node."""
+        return bool(self._keys())
+
+    def has(self, key: paramiko.PKey) -> bool:
+        """Whether this very key is pinned."""
+        return key in self._keys()
+
     def unknown(self, key: paramiko.PKey) -> HostKeyRefused:
         """The error for a node that nobody has trusted yet."""
         problem = f"its host key is not known ({key.get_name()} {fingerprint(key)})"
@@ -71,8 +79,7 @@ class _Refuse(paramiko.MissingHostKeyPolicy):
         self.pins = pins
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        known = self.pins._keys()
-        raise self.pins.changed(key) if known else self.pins.unknown(key)
+        raise self.pins.changed(key) if self.pins.known() else self.pins.unknown(key)
 
 
 def fingerprint(key: paramiko.PKey) -> str:

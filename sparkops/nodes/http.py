@@ -20,9 +20,7 @@ class StreamAdapter(HTTPAdapter):
         super().__init__()
         self._pool = _Pool(open_stream)
 
-    def get_connection_with_tls_context(
-        self, *_: Any, **__: Any
-    ) -> urllib3.connectionpool.HTTPConnectionPool:
+    def get_connection_with_tls_context(self, *_: Any, **__: Any) -> urllib3.connectionpool.HTTPConnectionPool:
         """The pool of our connections."""
         return self._pool
 

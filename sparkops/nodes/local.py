@@ -29,9 +29,7 @@ class LocalNode:
     name: str
     cancel: threading.Event = field(default_factory=threading.Event)
 
-    def run(
-        self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None
-    ) -> Completed:
+    def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
         process = self._start(command)
         feeder = threading.Thread(target=_feed, args=(process, command.stdin, stdin), daemon=True)

@@ -25,9 +25,7 @@ class Node(Protocol):
     def cancel(self) -> threading.Event:
         """Set by Ctrl-C: a running command is then stopped on the node as well."""
 
-    def run(
-        self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None
-    ) -> Completed:
+    def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """Run a command to its end.
 
         `stdin` is streamed after `command.stdin`. `on_line` gets every line of both outputs as it comes.

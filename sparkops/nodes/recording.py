@@ -11,7 +11,6 @@ from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed
 from sparkops.nodes.node import OnLine, Stream
 
-
 T = TypeVar("T")
 
 
@@ -25,9 +24,7 @@ class RecordingNode:
     ran: list[Command] = field(default_factory=list)
     cancel: threading.Event = field(default_factory=threading.Event)
 
-    def run(
-        self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None
-    ) -> Completed:
+    def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
         self.ran.append(command)
         for _ in stdin:

@@ -34,9 +34,7 @@ class SshNode:
     client: paramiko.SSHClient
     cancel: threading.Event = field(default_factory=threading.Event)
 
-    def run(
-        self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None
-    ) -> Completed:
+    def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
         long = on_line is not None
         try:
@@ -100,9 +98,7 @@ class SshNode:
         try:
             if transport is None:
                 raise ConnectionError("the connection is closed")
-            return transport.open_channel(
-                "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_TIMEOUT_S
-            )
+            return transport.open_channel("direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_TIMEOUT_S)
         except paramiko.SSHException as error:
             raise ConnectionRefusedError(f"{self.name}: port {port}: {error}") from error
 
@@ -137,11 +133,7 @@ class _Running:
             self.out.feed(channel.recv(CHUNK))
         while channel.recv_stderr_ready():
             self._feed_err(channel.recv_stderr(CHUNK))
-        if (
-            not (channel.eof_received or channel.closed)
-            or channel.recv_ready()
-            or channel.recv_stderr_ready()
-        ):
+        if not (channel.eof_received or channel.closed) or channel.recv_ready() or channel.recv_stderr_ready():
             return True
         self.out.feed(b"", final=True)
         self.err.feed(b"", final=True)

@@ -1,8 +1,8 @@
 """Is a start still moving? Pure: samples in, a verdict out; time is an argument.
 
-A start has no fixed deadline: weights of 122B parameters take 12 minutes and more from a Spark's disk. It fails
-when its container dies, when the log says something fatal, or when nothing has moved for as long as the recipe's
-`probe.startup` allows. Moving is: a log line that was not there before, another percent, CPU time, bytes read.
+A start has no fixed deadline: a model of 122B parameters takes 12 minutes and more on a Spark. It fails when its
+container dies, when the log says something fatal, or when nothing has moved for as long as `probe.startup` of the
+recipe allows. Moving is: a log line that was not there before, another percent, CPU time, bytes read.
 """
 
 from __future__ import annotations
@@ -103,11 +103,7 @@ def _look_at_work(watch: Watch, sample: Sample) -> Watch:
 
 def _failure(watch: Watch, sample: Sample) -> str:
     if not sample.running:
-        how = (
-            "was killed for want of memory (OOM)"
-            if sample.oom_killed
-            else f"ended with code {sample.exit_code}"
-        )
+        how = "was killed for want of memory (OOM)" if sample.oom_killed else f"ended with code {sample.exit_code}"
         return f"its process {how} while {watch.text}"
     loading = watch.stage.order <= Stage.WEIGHTS.order
     stall_s = watch.limits.stall_s if loading else watch.limits.compile_stall_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import requests
+from requests import Response, Session
 from requests.exceptions import RequestException
 
 from sparkops.config.recipe import Question
@@ -26,7 +26,7 @@ class Answer:
     problem: str = ""
 
 
-def healthy(session: requests.Session) -> bool:
+def healthy(session: Session) -> bool:
     """Whether /health says 200. It proves that a server listens, nothing more."""
     try:
         return session.get("http://node/health", timeout=HEALTH_TIMEOUT_S).status_code == 200
@@ -34,7 +34,7 @@ def healthy(session: requests.Session) -> bool:
         return False
 
 
-def load(session: requests.Session) -> metrics.Load | None:
+def load(session: Session) -> metrics.Load | None:
     """What /metrics says; None if it does not answer."""
     try:
         return metrics.parse(session.get("http://node/metrics", timeout=HEALTH_TIMEOUT_S).text)
@@ -42,7 +42,7 @@ def load(session: requests.Session) -> metrics.Load | None:
         return None
 
 
-def ask(session: requests.Session, model: str, question: Question) -> Answer:
+def ask(session: Session, model: str, question: Question) -> Answer:
     """Ask one question with a known answer, greedily."""
     body: dict[str, Any] = {
         "model": model,
@@ -58,7 +58,7 @@ def ask(session: requests.Session, model: str, question: Question) -> Answer:
     return _judge(reply, question)
 
 
-def _judge(reply: requests.Response, question: Question) -> Answer:
+def _judge(reply: Response, question: Question) -> Answer:
     took_s = reply.elapsed.total_seconds()
     if reply.status_code != 200:
         problem = f"HTTP {reply.status_code}: {reply.text[:300]}"
@@ -71,9 +71,5 @@ def _judge(reply: requests.Response, question: Question) -> Answer:
         problem = f"not an OpenAI answer: {reply.text[:300]}"
         return Answer(ok=False, text="", tokens=0, took_s=took_s, problem=problem)
     ok = question.expect.casefold() in text.casefold()
-    problem = (
-        ""
-        if ok
-        else f"asked {question.ask!r}, expected {question.expect!r} in the answer, got {text[:200]!r}"
-    )
+    problem = "" if ok else f"asked {question.ask!r}, expected {question.expect!r} in the answer, got {text[:200]!r}"
     return Answer(ok=ok, text=text.strip(), tokens=tokens, took_s=took_s, problem=problem)

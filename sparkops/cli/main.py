@@ -1,0 +1,82 @@
+"""The command line: global options, the verbs, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparkops import __version__
+from sparkops.cli import images, looking, recipes, services, setup
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import say
+from sparkops.errors import SparkopsError
+
+app = typer.Typer(
+    name="sparkops",
+    help="Build, deploy and watch LLM servers on NVIDIA DGX Sparks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    inventory: Annotated[
+        Path, typer.Option("--inventory", "-i", envvar="SPARKOPS_INVENTORY", help="The fleet's YAML file.")
+    ] = Path("inventory.yaml"),
+    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the commands that run.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+) -> None:
+    """Build, deploy and watch LLM servers on NVIDIA DGX Sparks."""
+    if version:
+        typer.echo(f"sparkops {__version__}")
+        raise typer.Exit
+    if no_color or os.environ.get("NO_COLOR"):
+        os.environ["NO_COLOR"] = "1"
+        context.color = False
+    context.obj = Settings(inventory=inventory, color=not no_color, verbose=verbose)
+
+
+for family in (setup, recipes, images, services, looking):
+    family.register(app)
+
+
+def main() -> None:
+    """Run the program and end with the exit code of DESIGN's contract: 0, 1, 2, 3, 4, 5, 6, 7 or 130."""
+    try:
+        app()
+    except SparkopsError as error:
+        _report(error)
+        raise SystemExit(error.exit_code) from None
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone: `sparkops status | head`
+        raise SystemExit(0) from None
+    except Exception as error:
+        say(f"sparkops: this is a bug: {type(error).__name__}: {error}", fg="red")
+        say(f"  The traceback is in {_save_traceback()}; please send it to us.")
+        raise SystemExit(3) from error
+
+
+def _report(error: SparkopsError) -> None:
+    say(f"sparkops: {error}", fg="red")
+    each = [error, *getattr(error, "errors", ())]
+    for note in (note for one in each for note in getattr(one, "__notes__", ())):
+        say(f"  {note}")
+    for line in error.next_step.splitlines():
+        say(f"  next: {line}", bold=True)
+
+
+def _save_traceback() -> str:
+    with tempfile.NamedTemporaryFile("w", prefix="sparkops-bug-", suffix=".txt", delete=False) as file:
+        file.write(f"sparkops {__version__}, Python {sys.version}\n{traceback.format_exc()}")
+    return file.name

@@ -1,0 +1,59 @@
+"""What every verb is given: the global options, and the way from a name to a file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkops.errors import UsageError
+
+if TYPE_CHECKING:
+    from sparkops.config.inventory import Fleet
+    from sparkops.config.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The global options."""
+
+    inventory: Path
+    color: bool
+    verbose: bool
+
+    def fleet(self) -> Fleet:
+        """The inventory. Raises ConfigError."""
+        from sparkops.config import inventory
+
+        if not self.inventory.exists():
+            step = "Make one with `sparkops init`, or name yours with --inventory or SPARKOPS_INVENTORY."
+            raise UsageError(f"there is no inventory {self.inventory}", next_step=step)
+        return inventory.load(self.inventory)
+
+    def recipe(self, named: str, fleet: Fleet | None = None) -> Recipe:
+        """The recipe in that file, or the one of that name that comes with sparkops. Raises ConfigError, UsageError."""
+        from sparkops.config import recipe
+
+        return recipe.load(find_recipe(named), fleet.nodes if fleet else None)
+
+
+def find_recipe(named: str) -> Path:
+    """The file of a recipe: a path, or the name of one that comes with sparkops. Raises UsageError."""
+    from sparkops.config import shipped
+
+    if Path(named).is_file():
+        return Path(named)
+    shipped_recipes = {file.stem: file for file in shipped.directory("recipes").glob("*.yaml")}
+    name = Path(named).name.removesuffix(".yaml")
+    if name in shipped_recipes and len(Path(named).parts) <= 2:
+        return shipped_recipes[name]
+    near = difflib.get_close_matches(name, shipped_recipes, n=1)
+    step = f"Did you mean {near[0]}? " if near else ""
+    raise UsageError(f"there is no recipe {named}", next_step=f"{step}All recipes: sparkops recipes")
+
+
+def state_directory() -> Path:
+    """Where this machine keeps what a person may want to read later. Nothing that matters is only here."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "sparkops"

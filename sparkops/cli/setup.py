@@ -1,0 +1,104 @@
+"""init, trust, schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import confirm, data_json, say
+from sparkops.errors import UsageError
+
+EXAMPLE = """\
+# The nodes of your fleet. Every key: docs/inventory.md, or `sparkops schema inventory`.
+known_hosts: known_hosts        # written by `sparkops trust`
+defaults:
+  user: {user}
+  model_dir: /srv/models        # one directory for each model, on each node
+  gpu: runtime                  # runtime (DGX OS) | cdi | devices | none
+nodes:
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs of this family."""
+    app.command()(init)
+    app.command()(trust)
+    app.command()(schema)
+
+
+def init(
+    context: typer.Context,
+    addresses: Annotated[
+        list[str] | None, typer.Argument(help="Addresses of your nodes; none for this machine.")
+    ] = None,
+    user: Annotated[str, typer.Option(help="SSH user on the nodes.")] = "",
+) -> None:
+    """Write a first inventory. An existing one is never overwritten."""
+    import getpass
+
+    settings: Settings = context.obj
+    if settings.inventory.exists():
+        raise UsageError(
+            f"{settings.inventory} is there already", next_step="Edit it, or name another with --inventory."
+        )
+    text = EXAMPLE.format(user=user or getpass.getuser())
+    for number, address in enumerate(addresses or (), 1):
+        text += f"  spark-{number}: {{address: {address}}}\n"
+    if not addresses:
+        text += "  here: {transport: local}    # this machine's own Docker, without SSH\n"
+    settings.inventory.write_text(text)
+    settings.fleet()
+    say(f"wrote {settings.inventory}")
+    say("  next: sparkops trust" if addresses else "  next: sparkops status", bold=True)
+
+
+def trust(
+    context: typer.Context,
+    nodes: Annotated[list[str] | None, typer.Argument(help="Nodes; all if none is named.")] = None,
+    replace: Annotated[bool, typer.Option(help="Pin a new key in place of another one.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Show each node's host key and pin it beside the inventory."""
+    from sparkops.nodes.connect import Connector
+    from sparkops.nodes.host_keys import fingerprint
+
+    settings: Settings = context.obj
+    fleet = settings.fleet()
+    connector = Connector(fleet)
+    for name in nodes or [name for name, node in fleet.nodes.items() if node.transport == "ssh"]:
+        key, pins = connector.host_key(name), connector.pins(name)
+        if pins.has(key):
+            say(f"{name}: {fingerprint(key)} is trusted already")
+            continue
+        if pins.known() and not replace:
+            raise pins.changed(key)
+        if not confirm(f"{name}: {key.get_name()} {fingerprint(key)}. Trust it?", yes=yes):
+            raise typer.Exit(2)
+        pins.write(key)
+        say(f"{name}: pinned in {fleet.known_hosts}")
+
+
+def schema(
+    of: Annotated[str, typer.Argument(help="recipe, inventory or status.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to a file.")] = None,
+) -> None:
+    """Print the JSON Schema of a recipe, an inventory, or what `status --json` prints."""
+    import json
+
+    from pydantic import BaseModel
+
+    from sparkops.config.inventory import Inventory
+    from sparkops.config.recipe import Recipe
+    from sparkops.plan.status import Status
+
+    models: dict[str, type[BaseModel]] = {"recipe": Recipe, "inventory": Inventory, "status": Status}
+    if of not in models:
+        raise UsageError(f"there is no schema of {of}", next_step=f"One of: {', '.join(models)}")
+    made = models[of].model_json_schema()
+    if output:
+        output.write_text(json.dumps(made, indent=2) + "\n")
+    else:
+        data_json(made)

@@ -1,0 +1,87 @@
+"""What a person sees: messages and progress on stderr, data on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sparkops.fleet.progress import Event, Tell
+
+
+def say(text: str, *, fg: str | None = None, bold: bool = False) -> None:
+    """A message."""
+    typer.secho(text, fg=fg, bold=bold, err=True)
+
+
+def data(text: str) -> None:
+    """Something to be piped."""
+    typer.echo(text)
+
+
+def data_json(value: Any) -> None:
+    """One JSON object."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Ask on a terminal. Without one nobody can answer: `--yes` must have said it."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        say(f"{question} Nobody is there to answer: give --yes.", fg="yellow")
+        return False
+    return typer.confirm(question, err=True)
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    """Show events as they come: a live line for each node on a terminal, plain lines elsewhere."""
+    if sys.stderr.isatty():
+        with _live() as tell:
+            yield tell
+    else:
+        began = time.monotonic()
+        yield lambda event: _plain(event, time.monotonic() - began)
+
+
+def _plain(event: Event, at_s: float) -> None:
+    if event.lasting:
+        say(f"[{at_s:4.0f} s] {event.node}: {event.text}{_count(event)}")
+
+
+def _count(event: Event) -> str:
+    return f" ({event.done}/{event.total} steps done)" if event.total else ""
+
+
+@contextmanager
+def _live() -> Iterator[Tell]:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("[bold]{task.fields[node]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True) as shown:
+        tasks: dict[str, Any] = {}
+        began = time.monotonic()
+
+        def tell(event: Event) -> None:
+            if event.node not in tasks:
+                tasks[event.node] = shown.add_task("", node=event.node)
+            shown.update(tasks[event.node], description=event.text + _count(event))
+            if event.lasting:
+                at_s = time.monotonic() - began
+                shown.console.print(f"[{at_s:4.0f} s] {event.node}: {event.text}", markup=False, highlight=False)
+
+        yield tell

@@ -1,0 +1,102 @@
+"""What a build needs from files: templates, mods, the gate's script, wheels and CA certificates. Read at the door."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkops.config import shipped, source
+from sparkops.config.inventory import Fleet
+from sparkops.config.source import Location
+from sparkops.errors import ConfigError
+
+PEM = b"-----BEGIN CERTIFICATE-----"
+
+
+@dataclass(frozen=True)
+class WheelFile:
+    """A wheel on this machine. It is streamed to each build, so only its hash is held here."""
+
+    name: str
+    path: Path
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class BuildInputs:
+    """What the inventory adds to every build. The two URLs may hold credentials."""
+
+    package_index: str | None = None
+    torch_index: str | None = None
+    wheels: tuple[WheelFile, ...] = ()
+    ca_certificates: tuple[tuple[str, bytes], ...] = ()
+
+
+def load_templates() -> dict[str, str]:
+    """The templates by file name, such as vllm-cpu.Dockerfile.j2."""
+    return {file.name: file.read_text() for file in sorted(shipped.directory("templates").glob("*.j2"))}
+
+
+def load_mods() -> dict[str, bytes]:
+    """The mods and the code they share by file name, such as mend.py."""
+    return {file.name: file.read_bytes() for file in sorted((shipped.directory("templates") / "mods").glob("*.py"))}
+
+
+def load_gate() -> bytes:
+    """The script that a built image is asked with."""
+    return (shipped.directory("templates") / "gate.py").read_bytes()
+
+
+def load_inputs(fleet: Fleet) -> BuildInputs:
+    """What the inventory's `build` section names. Raises ConfigError for a file that is not there."""
+    return BuildInputs(
+        package_index=fleet.build.package_index,
+        torch_index=fleet.build.torch_index,
+        wheels=_wheels(fleet),
+        ca_certificates=_ca_certificates(fleet),
+    )
+
+
+def _wheels(fleet: Fleet) -> tuple[WheelFile, ...]:
+    if fleet.build.wheels is None:
+        return ()
+    directory = fleet.resolve(fleet.build.wheels)
+    found = sorted(directory.glob("*.whl"))
+    if not found:
+        what = "holds no .whl file" if directory.is_dir() else "is not a directory"
+        raise _fail(fleet, ("build", "wheels"), f"{directory} {what}")
+    with ThreadPoolExecutor() as threads:
+        return tuple(threads.map(_wheel, found))
+
+
+def _wheel(file: Path) -> WheelFile:
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        return WheelFile(file.name, file, digest, opened.tell())
+
+
+def _ca_certificates(fleet: Fleet) -> tuple[tuple[str, bytes], ...]:
+    found: dict[str, bytes] = {}
+    for number, named in enumerate(fleet.build.ca_certificates):
+        file, where = fleet.resolve(named), ("build", "ca_certificates", number)
+        if file.suffix != ".crt" or file.name in found:
+            raise _fail(fleet, where, f"expected a file name of its own that ends in .crt, got {file.name!r}")
+        found[file.name] = _certificate(fleet, where, file)
+    return tuple(sorted(found.items()))
+
+
+def _certificate(fleet: Fleet, where: Location, file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise _fail(fleet, where, f"{file} cannot be read: {error.strerror}") from None
+    if PEM not in content:  # the image's tool passes over anything else without a word
+        raise _fail(fleet, where, f"{file} holds no PEM certificate")
+    return content
+
+
+def _fail(fleet: Fleet, where: Location, problem: str) -> ConfigError:
+    return source.read(fleet.file).fail(where, problem)

@@ -1,0 +1,81 @@
+"""The nodes of a fleet while we hold connections to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.errors import SparkopsError
+from sparkops.fleet.parallel import all_or_raise, on_each
+from sparkops.nodes.connect import Connector
+from sparkops.nodes.engine import Engine
+from sparkops.nodes.node import Node
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A connected node and the reader of its Docker."""
+
+    name: str
+    config: NodeConfig
+    node: Node
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Connected nodes, and for those that are not: why."""
+
+    fleet: Fleet
+    members: dict[str, Member]
+    unreachable: dict[str, SparkopsError] = field(default_factory=dict)
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def on_each(self, work: Callable[[Member], R]) -> dict[str, R | SparkopsError]:
+        """Do `work` on every connected node at once; an error is that node's result."""
+        return on_each(self.members, lambda name: work(self.members[name]), self.cancel)
+
+    def all(self, work: Callable[[Member], R]) -> dict[str, R]:
+        """Do `work` on every connected node at once. Raises the error, or NodesFailed with all of them."""
+        return all_or_raise(self.on_each(work))
+
+
+@contextmanager
+def connect(
+    fleet: Fleet, names: Sequence[str] = (), *, patience_s: float = 20.0, required: bool = True
+) -> Iterator[Connected]:
+    """Connect to `names` (all nodes if empty) at once, and close everything afterwards.
+
+    With `required` a node that cannot be reached raises its error; otherwise it is listed in `unreachable`.
+    """
+    cancel = threading.Event()
+    connector = Connector(fleet, patience_s=patience_s, cancel=cancel)
+    for name in names:
+        fleet.node(name)
+    outcomes = on_each(names or fleet.nodes, lambda name: _member(connector, name), cancel)
+    members = {name: each for name, each in outcomes.items() if isinstance(each, Member)}
+    failed = {name: each for name, each in outcomes.items() if isinstance(each, SparkopsError)}
+    try:
+        if required:
+            all_or_raise(outcomes)
+        yield Connected(fleet, members, failed, cancel)
+    finally:
+        for member in members.values():
+            with suppress(OSError):  # a stream that is gone already
+                member.engine.close()
+                member.node.close()
+
+
+def _member(connector: Connector, name: str) -> Member:
+    node = connector.node(name)
+    try:
+        return Member(name, connector.fleet.node(name), node, Engine(node))
+    except SparkopsError:
+        node.close()
+        raise

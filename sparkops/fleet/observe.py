@@ -1,0 +1,79 @@
+"""Look at the nodes: what a plan needs to know, and what status shows."""
+
+from __future__ import annotations
+
+import time
+
+from requests import Session
+
+from sparkops.commands.docker import model_dir
+from sparkops.config.recipe import Startup
+from sparkops.facts import docker as docker_facts
+from sparkops.facts import host
+from sparkops.facts.docker import Container
+from sparkops.facts.metrics import Load
+from sparkops.fleet.connected import Connected, Member
+from sparkops.nodes.http import session
+from sparkops.plan.deploy import Observed
+from sparkops.plan.startup import Sample, Watch, advance
+from sparkops.plan.status import Health, NodeReport, RankReport
+from sparkops.probes import openai
+from sparkops.release import Release
+
+RATE_WINDOW_S = 1.0
+LOG_TAIL = 2000
+
+
+def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]:
+    """Everything that a deploy of `release` wants to know of each connected node."""
+    return connected.all(lambda member: _observe(member, release))
+
+
+def _observe(member: Member, release: Release) -> Observed:
+    path = f"{model_dir(member.config)}/{release.recipe.model.path}"
+    facts = host.parse(member.node.run(host.preflight(path)).stdout)
+    image = member.engine.image(release.image)
+    return Observed(
+        config=member.config, host=facts, containers=containers(member), image=image["Id"] if image else None
+    )
+
+
+def containers(member: Member, **labels: str) -> tuple[Container, ...]:
+    """The containers of ours on a node that carry `labels`."""
+    return tuple(docker_facts.parse(member.name, each) for each in member.engine.containers(**labels))
+
+
+def report(member: Member) -> NodeReport:
+    """One node as status shows it."""
+    facts = host.parse(member.node.run(host.MEMORY).stdout)
+    return NodeReport(
+        name=member.name,
+        host=facts,
+        ranks=tuple(rank_report(member, each) for each in containers(member)),
+    )
+
+
+def rank_report(member: Member, container: Container) -> RankReport:
+    """One container: its stage, its health, its load."""
+    if not container.running:
+        return RankReport(container)
+    with session(member.node, container.port) as asking:
+        if openai.healthy(asking):
+            load, tok_s = _load(asking)
+            return RankReport(container, Health.OK, "serving", load, tok_s)
+    watch = advance(Watch(Startup()), Sample(0.0, tuple(member.engine.log(container.name, tail=LOG_TAIL).splitlines())))
+    served = watch.stage.name == "SERVING"
+    return RankReport(container, Health.FAILING if served else Health.STARTING, watch.text)
+
+
+def _load(asking: Session) -> tuple[Load | None, float]:
+    """Requests now, and tokens per second over one second if anything runs."""
+    first = openai.load(asking)
+    if first is None or not first.running:
+        return first, 0.0
+    began = time.monotonic()
+    time.sleep(RATE_WINDOW_S)
+    second = openai.load(asking)
+    if second is None:
+        return first, 0.0
+    return second, (second.generated - first.generated) / (time.monotonic() - began)

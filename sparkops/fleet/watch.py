@@ -1,0 +1,122 @@
+"""Watch a container become an answering server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from requests import Session
+
+from sparkops.errors import Interrupted, StartFailed
+from sparkops.facts import docker as docker_facts
+from sparkops.facts import host, vllm_log
+from sparkops.facts.docker import Container, Usage
+from sparkops.fleet.connected import Member
+from sparkops.fleet.progress import Event, Tell
+from sparkops.nodes.http import session
+from sparkops.plan.startup import Sample, Watch, advance
+from sparkops.probes import openai
+from sparkops.release import Rank
+
+POLL_S = 1.0
+USAGE_EVERY_S = 5.0
+NO_USAGE = Usage()
+
+
+@dataclass
+class LogCursor:
+    """Reads a container's log once: Docker's timestamps tell what has been read."""
+
+    member: Member
+    container: str
+    last: str = ""
+
+    def new_lines(self) -> Iterator[str]:
+        """The lines since the last call."""
+        since = docker_facts.timestamp(self.last) - 1.0 if self.last else 0.0
+        for line in self.member.engine.log(self.container, since=since).splitlines():
+            stamp, _, text = line.partition(" ")
+            if stamp > self.last:
+                self.last = stamp
+                yield text
+
+
+@dataclass
+class Eyes:
+    """What looks at one starting container. The age of a start is counted on the node's own clock."""
+
+    member: Member
+    rank: Rank
+    asking: Session
+    cursor: LogCursor
+    born_s: float
+    clock: Callable[[], float] = time.monotonic
+    usage: Usage = NO_USAGE
+    usage_at_s: float = float("-inf")
+
+    def sample(self) -> Sample:
+        """One look. Raises StartFailed when the container is gone."""
+        at_s = self.clock() - self.born_s
+        container = look(self.member, self.rank)
+        if container.running and at_s - self.usage_at_s >= USAGE_EVERY_S:
+            self.usage = docker_facts.parse_usage(self.member.engine.usage(container.name))
+            self.usage_at_s = at_s
+        return Sample(
+            at_s=at_s,
+            lines=tuple(self.cursor.new_lines()),
+            running=container.running,
+            exit_code=container.exit_code,
+            oom_killed=container.oom_killed,
+            healthy=container.running and openai.healthy(self.asking),
+            cpu_s=self.usage.cpu_s,
+            read_bytes=self.usage.read_bytes,
+        )
+
+
+def look(member: Member, rank: Rank) -> Container:
+    """The container of a rank. Raises StartFailed when there is none any more."""
+    inspect = member.engine.container(rank.container)
+    if inspect is None:
+        raise StartFailed(member.name, f"{rank.container} was removed while it started")
+    return docker_facts.parse(member.name, inspect)
+
+
+def until_healthy(member: Member, rank: Rank, tell: Tell) -> Watch:
+    """Watch until /health answers. Raises StartFailed with the reason, the last lines and the known cause."""
+    watch = Watch(rank.release.recipe.probe.startup)
+    with ExitStack() as open_things:
+        asking = open_things.enter_context(session(member.node, rank.port))
+        age_s = _age(member, look(member, rank))
+        eyes = Eyes(member, rank, asking, LogCursor(member, rank.container), time.monotonic() - age_s)
+        while not watch.over:
+            sample = eyes.sample()
+            before, watch = watch, advance(watch, sample)
+            _tell(tell, rank, before, watch, sample.at_s)
+            if not watch.over and member.node.cancel.wait(POLL_S):
+                raise Interrupted(f"{rank.container} goes on loading; the same deploy again adopts it")
+    if watch.failure:
+        raise _failed(rank, watch)
+    return watch
+
+
+def _age(member: Member, container: Container) -> float:
+    now_s = host.parse(member.node.run(host.MEMORY).stdout).now_s
+    return max(0.0, now_s - container.started_at)
+
+
+def _tell(tell: Tell, rank: Rank, before: Watch, watch: Watch, at_s: float) -> None:
+    if watch.stage is not before.stage:
+        tell(Event(rank.node, f"{watch.text} after {at_s:.0f} s"))
+    else:
+        tell(Event(rank.node, f"{watch.text}, {at_s:.0f} s", lasting=False))
+
+
+def _failed(rank: Rank, watch: Watch) -> StartFailed:
+    """Why, the last lines and the likely cause, and where to read on."""
+    last = "".join(f"\n    {line}" for line in watch.tail[-12:])
+    cause = vllm_log.cause(watch.tail)
+    text = f"{rank.container} did not start: {watch.failure}{last}"
+    step = f"The whole log: sparkops logs {rank.release.service} --node {rank.node}"
+    return StartFailed(rank.node, text + (f"\n  likely cause: {cause}" if cause else ""), next_step=step)

@@ -1,0 +1,184 @@
+"""Plan a deploy: from a release and what was observed to the commands that run, or to a refusal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from sparkops.command import Command
+from sparkops.commands import docker
+from sparkops.config.inventory import NodeConfig
+from sparkops.config.recipe import Recipe
+from sparkops.errors import NodesFailed, NotReady, PlanRefused, SparkopsError
+from sparkops.facts.docker import Container
+from sparkops.facts.host import HostFacts
+from sparkops.release import Rank, Release, Slot
+
+
+class Act(Enum):
+    """What a step does."""
+
+    RUN = "run a command"
+    WATCH = "watch the start until /health answers"
+    ASK = "ask the question with the known answer"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens on one node. Printing it shows exactly what runs."""
+
+    title: str
+    act: Act = Act.RUN
+    command: Command | None = None
+
+    def __str__(self) -> str:
+        return f"{self.title}" + (f"\n      $ {self.command}" if self.command else "")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates."""
+
+    config: NodeConfig
+    host: HostFacts
+    containers: tuple[Container, ...] = ()
+    image: str | None = None
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One endpoint and the steps that bring it up."""
+
+    rank: Rank
+    steps: tuple[Step, ...]
+
+    @property
+    def changes(self) -> bool:
+        """Whether any step changes the node."""
+        return any(step.command for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a deploy will do. Printing it changes nothing, and nothing else than it will run."""
+
+    release: Release
+    replicas: tuple[Replica, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"service {self.release.service}, release {self.release.id}"
+        yield from (f"  {note}" for note in self.notes)
+        for replica in self.replicas:
+            yield f"  {replica.rank.node}: {replica.rank.slot}, port {replica.rank.port}"
+            yield from (f"    {number}. {step}" for number, step in enumerate(replica.steps, 1))
+
+
+def place(recipe: Recipe, asked: Sequence[str], observed: Mapping[str, Observed]) -> tuple[str, ...]:
+    """The nodes that a deploy goes to: asked for, else the recipe's, else where the service is, else the freest."""
+    if asked or recipe.nodes:
+        return tuple(asked or recipe.nodes)
+    serving = tuple(name for name, node in observed.items() if _running(node, recipe.service))
+    return serving or (max(observed, key=lambda name: _suits(recipe, observed[name])),)
+
+
+def _suits(recipe: Recipe, node: Observed) -> tuple[bool, bool, float]:
+    gpu = recipe.image.torch.backend == "cpu" or node.config.gpu not in (None, "none")
+    return gpu, node.host.model_directory, node.host.memory_available_gib
+
+
+def _running(node: Observed, service: str) -> list[Container]:
+    return [each for each in node.containers if each.service == service and each.running]
+
+
+def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
+    """Plan one replica on each observed node. Raises PlanRefused or NotReady, for all nodes at once."""
+    replicas, notes, problems = [], [], []
+    for name, node in observed.items():
+        rank = Rank(release, Slot.BLUE, name)
+        found = [*_obstacles(rank, node)]
+        problems += found
+        if not found and node.image:
+            replicas.append(Replica(rank, tuple(_steps(rank, node, node.image))))
+            notes.append(_arithmetic(rank, node))
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise NodesFailed(problems)
+    return Plan(release, tuple(replicas), tuple(notes))
+
+
+def _arithmetic(rank: Rank, node: Observed) -> str:
+    claim, free = rank.release.recipe.memory.claim_gib, node.host.memory_available_gib
+    if _own(rank, node):
+        return f"{rank.node}: the release is there, its {claim:g} GiB are taken already"
+    return f"{rank.node}: {free:.1f} GiB available - {claim:g} GiB claimed = {free - claim:.1f} GiB left"
+
+
+def _own(rank: Rank, node: Observed) -> Container | None:
+    """The container of this very rank, if it runs."""
+    found = (each for each in node.containers if each.name == rank.container and each.running)
+    return next(found, None)
+
+
+def _obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
+    """Everything that stands against a replica on a node."""
+    recipe = rank.release.recipe
+    if _own(rank, node):
+        return
+    if recipe.image.torch.backend != "cpu" and node.config.gpu in (None, "none"):
+        step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
+        yield NotReady(
+            rank.node,
+            f"it offers no GPU, and {recipe.name} needs {recipe.image.torch.backend}",
+            next_step=step,
+        )
+    if node.image is None:
+        step = f"sparkops build recipes/{recipe.name}.yaml --node {rank.node}"
+        yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
+    if not node.host.model_config:
+        yield _model_missing(rank, node)
+    yield from _conflicts(rank, node)
+
+
+def _model_missing(rank: Rank, node: Observed) -> NotReady:
+    where = f"{docker.model_dir(node.config)}/{rank.release.recipe.model.path}"
+    what = "has no config.json" if node.host.model_directory else "is not there"
+    step = f"Copy {rank.release.recipe.model.id} to {where}, for example with rsync."
+    return NotReady(rank.node, f"the model directory {where} {what}", next_step=step)
+
+
+def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:
+    """What already runs there: another release of the service, something on the port, too little memory."""
+    service, claim = rank.release.service, rank.release.recipe.memory.claim_gib
+    free = node.host.memory_available_gib
+    others = _running(node, service)
+    for other in others:
+        problem = f"{rank.node}: release {other.release} of {service} runs there"
+        yield PlanRefused(problem, next_step=f"sparkops stop {service} --node {rank.node}")
+    if rank.port in node.host.listening and not others:
+        owner = next((each.name for each in node.containers if each.running and each.port == rank.port), "a program")
+        problem = f"{rank.node}: port {rank.port} is taken by {owner}"
+        yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {rank.release.recipe.name}.")
+    if claim > free and not others:
+        problem = f"{rank.node}: {claim:g} GiB claimed, {free:.1f} GiB available: {claim - free:.1f} GiB short"
+        yield PlanRefused(problem, next_step="Stop what uses the memory, or lower memory.claim_gib if it is wrong.")
+
+
+def _steps(rank: Rank, node: Observed, image: str) -> Iterator[Step]:
+    """Look, then act: what is there already is not done again."""
+    name = rank.container
+    here = next((each for each in node.containers if each.name == name), None)
+    if here is None or not here.running:
+        if here is not None:
+            yield Step("remove the container of an earlier start", command=docker.remove(name))
+        yield Step("create the container", command=docker.create(rank, node.config, image))
+        yield Step("start it", command=docker.start(name))
+    yield Step(Act.WATCH.value, Act.WATCH)
+    yield Step(f"{Act.ASK.value}: {rank.release.recipe.probe.question.ask}", Act.ASK)
+    if here is None or not here.running or here.restart_policy == "no":
+        yield Step("let Docker keep it running", command=docker.keep_running(name))

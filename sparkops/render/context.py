@@ -1,0 +1,97 @@
+"""The build context as a value: every file that a build sees, its arguments and one digest over them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkops.config.assets import BuildInputs, WheelFile
+from sparkops.config.recipe import Recipe
+from sparkops.errors import ConfigError
+from sparkops.render.dockerfile import render
+
+SHARED_MOD = "mend.py"
+MOUNTED_WHEELS = "/run/sparkops/wheels"
+
+Content = bytes | WheelFile
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is sent to a build.
+
+    `files` is sorted by path; a path that ends in a slash is a directory and has no content. `digest` is over
+    everything that goes into the image. index/ and the arguments only say where the same pinned packages come
+    from, so they are not part of it.
+    """
+
+    files: tuple[tuple[str, Content], ...] = field(repr=False)  # index/ may hold a URL with credentials
+    build_args: Mapping[str, str]
+    digest: str
+
+
+def context(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, bytes], inputs: BuildInputs) -> Context:
+    """Everything that the build of `recipe` sees. Raises ConfigError for a template or mod that is not there."""
+    files: dict[str, Content] = {
+        "Dockerfile": render(recipe, templates).encode(),
+        "ca/": b"",
+        "index/": b"",
+        "index/pip.conf": _pip_conf(inputs).encode(),
+        "index/uv.toml": _uv_toml(inputs).encode(),
+        "mods/": b"",
+        "wheels/": b"",
+        **{f"ca/{name}": content for name, content in inputs.ca_certificates},
+        **{f"mods/{name}": content for name, content in _mods(recipe, mods).items()},
+        **{f"wheels/{wheel.name}": wheel for wheel in inputs.wheels},
+    }
+    ordered = tuple(sorted(files.items()))
+    return Context(ordered, _build_args(recipe, inputs), _digest(ordered))
+
+
+def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
+    wanted = [f"{name}.py" for name in recipe.image.mods]
+    for name in wanted:
+        if name not in mods or name == SHARED_MOD:
+            known = ", ".join(sorted(key.removesuffix(".py") for key in mods if key != SHARED_MOD))
+            file, problem = Path(f"recipes/{recipe.name}.yaml"), f"there is no mod '{name[:-3]}', only: {known}"
+            raise ConfigError(file, 1, "image.mods", problem)
+    return {name: mods[name] for name in (*wanted, SHARED_MOD)} if wanted else {}
+
+
+def _build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
+    """uv would look for torch in its own index only; an empty argument lets it look where the inventory says."""
+    prefix = f"torch-{recipe.image.torch.version}"
+    brought = any(wheel.name.startswith((f"{prefix}-", f"{prefix}+")) for wheel in inputs.wheels)
+    return {"TORCH_BACKEND": ""} if inputs.torch_index or brought else {}
+
+
+def _uv_toml(inputs: BuildInputs) -> str:
+    """uv stops at the first index that knows a name; with a second place to look, the pins decide instead."""
+    lines = []
+    if inputs.wheels or inputs.torch_index:
+        lines += ["[pip]", 'index-strategy = "unsafe-best-match"']
+        lines += [f"find-links = [{json.dumps(MOUNTED_WHEELS)}]"] if inputs.wheels else []
+    if inputs.torch_index:
+        lines += ["[[index]]", 'name = "torch"', f"url = {json.dumps(inputs.torch_index)}"]
+    if inputs.package_index:
+        lines += ["[[index]]", 'name = "packages"', f"url = {json.dumps(inputs.package_index)}", "default = true"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _pip_conf(inputs: BuildInputs) -> str:
+    lines = ["[global]"]
+    lines += [f"index-url = {inputs.package_index}"] if inputs.package_index else []
+    lines += [f"find-links = {MOUNTED_WHEELS}"] if inputs.wheels else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _digest(files: tuple[tuple[str, Content], ...]) -> str:
+    whole = hashlib.sha256()
+    for path, content in files:
+        if not path.startswith("index/"):
+            known = content.sha256 if isinstance(content, WheelFile) else hashlib.sha256(content).hexdigest()
+            whole.update(f"{path}\0{known}\n".encode())
+    return whole.hexdigest()
