@@ -144,20 +144,18 @@ def logs(container: str, *, follow: bool, tail: int | None) -> Command:
 def build(tag: str, labels: Mapping[str, str], build_args: Mapping[str, str]) -> Command:
     """Build with BuildKit from a tar on stdin.
 
-    The builder is named because another one may be the default, and it would not see the node's own images.
+    `docker build` with BuildKit is there with the buildx plugin and, in older clients, without it. The builder is
+    named because another one may be the user's default, and it would not see the node's own images.
     """
-    return docker(
-        "buildx",
-        "build",
-        "--builder=default",
+    options = (
         "--progress=plain",
         "--file=Dockerfile",
         f"--tag={tag}",
         *_labels(labels),
         *(f"--build-arg={name}={value}" for name, value in build_args.items()),
-        "-",
-        timeout_s=BUILD_TIMEOUT_S,
     )
+    buildkit = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
+    return Command((*buildkit, "docker", "build", *options, "-"), timeout_s=BUILD_TIMEOUT_S, changes=True)
 
 
 def tag(image: str, name: str) -> Command:

@@ -21,7 +21,7 @@ PREFLIGHT_SCRIPT = (
     + """\
 root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/docker)
 echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
-if docker buildx version >/dev/null 2>&1; then echo "buildx yes"; fi
+if DOCKER_BUILDKIT=1 docker build --help 2>/dev/null | grep -q -e --progress; then echo "buildkit yes"; fi
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 if [ -d "$1" ]; then echo "model directory"; fi
 if [ -f "$1/config.json" ]; then echo "model config"; fi
@@ -41,7 +41,7 @@ class HostFacts:
     memory_total_gib: float
     memory_available_gib: float
     disk_free_gib: float | None = None
-    buildx: bool = False
+    buildkit: bool = False
     listening: frozenset[int] = frozenset()
     model_directory: bool = False
     model_config: bool = False
@@ -65,7 +65,7 @@ def parse(text: str) -> HostFacts:
             memory_total_gib=int(found["MemTotal"]) * KIB / GIB,
             memory_available_gib=int(found["MemAvailable"]) * KIB / GIB,
             disk_free_gib=int(found["disk"]) * KIB / GIB if "disk" in found else None,
-            buildx=("buildx", "yes") in said,
+            buildkit=("buildkit", "yes") in said,
             listening=frozenset(int(value, 16) for key, value in said if key == "listen"),
             model_directory=("model", "directory") in said,
             model_config=("model", "config") in said,

@@ -18,7 +18,7 @@ from sparkops.release import candidate_tag, image_labels, image_tag
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
 
-OLDEST_ENGINE = 23  # the first with BuildKit as the default builder
+OLDEST_ENGINE = 20  # the first whose BuildKit has the mounts that our templates use
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ def _preflight(member: Member, order: Order) -> None:
     need, free = order.recipe.image.disk_gib, facts.disk_free_gib
     if int(engine.split(".", maxsplit=1)[0]) < OLDEST_ENGINE:
         raise NotReady(member.name, f"Docker {engine} is too old", next_step="Install Docker Engine 24 or newer.")
-    if not facts.buildx:
+    if not facts.buildkit:
         step = "Install the buildx plugin (package docker-buildx or docker-buildx-plugin)."
-        raise NotReady(member.name, "Docker has no buildx", next_step=step)
+        raise NotReady(member.name, "the docker program cannot use BuildKit", next_step=step)
     if free is not None and free < need:
         problem = f"{free:.1f} GiB free on Docker's disk, {need:g} GiB needed (image.disk_gib)"
         raise NotReady(member.name, problem, next_step="Free space: docker system df; docker builder prune")

@@ -37,12 +37,12 @@ class Engine:
         self._client.mount("http+docker://", self._adapter)
 
     def _version(self) -> Facts:
-        with requests.Session() as asking:
-            asking.mount("http+docker://", self._adapter)
-            try:
-                answer = asking.get("http+docker://localhost/version", timeout=READ_TIMEOUT_S)
-            except (RequestException, OSError) as error:
-                raise self._no_docker(error) from error
+        asking = requests.Session()  # not closed: that would close the adapter, which lives on
+        asking.mount("http+docker://", self._adapter)
+        try:
+            answer = asking.get("http+docker://localhost/version", timeout=READ_TIMEOUT_S)
+        except (RequestException, OSError) as error:
+            raise self._no_docker(error) from error
         facts: Facts = answer.json()
         return facts
 

@@ -1,0 +1,53 @@
+# Two commands do all on a fresh machine: `make demo` and `make test`.
+
+PYTHON ?= python3
+NODES ?= 2
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test check lint types unit fleet fleet-down bench clean
+
+demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy, the answer
+	@$(BIN)/python -m tests.demo
+
+test: $(READY)  ## every test: units first, then real nodes, then real vLLM
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
+	@$(BIN)/pytest -m "fleet or vllm"
+
+check: $(READY)  ## the fast loop: format, lint, types, units, rendered Dockerfiles
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint types unit
+
+lint: $(READY)
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/sparkops render --all --check
+
+types: $(READY)
+	@$(BIN)/mypy
+
+unit: $(READY)
+	@$(BIN)/pytest -m "not fleet and not vllm"
+
+fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd of their own
+	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
+
+fleet-down: $(READY)  ## remove the nodes and all they hold
+	@$(BIN)/python -m tests.fleet down
+
+bench: $(READY)  ## ratios measured side by side in one run
+	@$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; } \
+	  || { echo "Python lacks its venv module: install python3-venv" >&2; exit 1; }
+	@echo "making .venv" >&2
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,66 @@
+"""Tiny checkpoints for real engines: trained in the recipe's own image, copied to nodes like a user's model."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+from sparkops.command import Command, quote
+from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.nodes.connect import Connector
+
+TRAINER = Path(__file__).parent / "tiny_model.py"
+INSIDE = 'cat > /tmp/train.py && python /tmp/train.py "$@" /tmp/model >&2 && tar -C /tmp/model -cf - .'
+
+
+def make(fleet: Fleet, node: str, image: str, cache: Path, *options: str) -> Path:
+    """Train a checkpoint inside `image` on `node` and bring it here. Done once for each trainer and options."""
+    script = TRAINER.read_bytes()
+    key = hashlib.sha256(script + "\0".join(options).encode()).hexdigest()[:12]
+    made = cache / key
+    if not made.is_dir():
+        run = ("docker", "run", "--rm", "--interactive", "--network=none", "--entrypoint=sh", image, "-c", INSIDE, "sh")
+        packed = _binary(fleet, node, Command((*run, *options), stdin=script))
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(made, filter="data")
+    return made
+
+
+def _binary(fleet: Fleet, node: str, command: Command) -> bytes:
+    return subprocess.run(
+        [*_ssh(fleet, node, "ssh"), _target(fleet.node(node)), quote(*command.argv)],
+        input=command.stdin,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=300,
+    ).stdout
+
+
+def copy(fleet: Fleet, node: str, made: Path, name: str) -> None:
+    """Copy a checkpoint to the node's model directory under `name`, as a user would: with scp."""
+    directory = fleet.node(node).model_dir
+    target = f"{_target(fleet.node(node))}:{directory}/{name}"
+    connected = Connector(fleet).node(node)
+    try:
+        connected.run(Command(("rm", "-rf", f"{directory}/{name}")))
+    finally:
+        connected.close()
+    subprocess.run([*_ssh(fleet, node, "scp"), "-q", "-r", str(made), target], check=True, timeout=120)
+
+
+def _ssh(fleet: Fleet, node: str, program: str) -> list[str]:
+    """OpenSSH with the same key and the same pinned host key as sparkops."""
+    options = {
+        "HostKeyAlias": node,
+        "UserKnownHostsFile": str(fleet.known_hosts),
+        "IdentitiesOnly": "yes",
+        "IdentityFile": str(fleet.resolve(fleet.node(node).ssh_key or "")),
+    }
+    return [program, *(f"-o{key}={value}" for key, value in options.items())]
+
+
+def _target(config: NodeConfig) -> str:
+    return f"{config.user}@{config.address}"
