@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from .shell import (
 
 LOG = Path("/var/log/dockerd.log")
 PATIENCE_S = 60
+ONE_AT_A_TIME = threading.Lock()  # the package tools refuse a second run beside the first
 PACKAGES = {"dockerd": "docker.io", "iptables": "iptables"}
 PID_FILE = Path("/var/run/docker.pid")
 CONTAINERD_PID_FILE = Path("/var/run/docker/containerd/containerd.pid")
@@ -51,18 +53,22 @@ def version() -> str:
 
 def require(needs: dict[str, str]) -> None:
     """Install what is missing; a key is a command, or the path of a file."""
-    missing = sorted({package for need, package in needs.items() if not present(need)})
-    if not missing:
-        return
+    with ONE_AT_A_TIME:
+        missing = sorted({package for need, package in needs.items() if not present(need)})
+        if missing:
+            install(missing)
+
+
+def install(packages: list[str]) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise FleetError(
-            f"this machine lacks {', '.join(missing)} (names of Debian's packages): "
+            f"this machine lacks {', '.join(packages)} (names of Debian's packages): "
             "install and start them, or run this as root on Debian or Ubuntu"
         )
-    with step(f"host: installed {', '.join(missing)}"):
+    with step(f"host: installed {', '.join(packages)}"):
         quiet = {"DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "-qq", "update", env=quiet)
-        run("apt-get", "-qq", "install", "--no-install-recommends", *missing, env=quiet)
+        run("apt-get", "-qq", "install", "--no-install-recommends", *packages, env=quiet)
 
 
 def present(need: str) -> bool:

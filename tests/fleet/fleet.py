@@ -160,25 +160,28 @@ class Fleet:
 
     def start_node(self, number: int, subnet: IPv4Network) -> None:
         host = Host(f"node-{number}", str(subnet[network.FIRST_NODE + number - 1]))
-        if host.name in self.present():
-            node = self.node(host.name)
-            self.revive(node, subnet)
-        else:
-            node = launch(self.name, self.labels, host, images.node())
+        node = FleetNode(host.name, host.address, self.name)
+        if not (host.name in self.present() and self.revive(node)):
+            launch(self.name, self.labels, host, images.node())
         node.ready(self.public_key)
         self.load(node)
 
-    def revive(self, node: FleetNode, subnet: IPv4Network) -> None:
-        form = "{{.State.Status}} {{.Config.Image}} {{json .NetworkSettings.Networks}}"
-        state, image, networks = docker("inspect", "--format", form, node.container).split(" ", 2)
-        if image != images.node().tag or node.address not in map(str, subnet):
-            raise FleetError(f"{node.name} was made by an older version: run down, then up")
+    def revive(self, node: FleetNode) -> bool:
+        """Start the node that is there; one of another version makes room, and leaves its disk."""
+        made_for = '{{.Config.Image}} {{index .Config.Labels "sparkops.address"}}'
+        form = f"{{{{.State.Status}}}} {made_for} {{{{json .NetworkSettings.Networks}}}}"
+        state, *made, networks = docker("inspect", "--format", form, node.container).split(" ", 3)
+        if made != [images.node().tag, node.address]:
+            say(f"{node.name}: made anew, since its image or address changed")
+            docker("rm", "--force", node.container)
+            return False
         if f'"{self.name}"' not in networks:
             docker("network", "connect", f"--ip={node.address}", self.name, node.container)
         if state == "paused":
             docker("unpause", node.container)
         elif state != "running":
             docker("start", node.container)
+        return True
 
     def free_address(self) -> str:
         taken = set(self.present().values())

@@ -78,7 +78,7 @@ class FleetNode:
         self.program("heal")
 
     def kill_engine(self) -> None:
-        """SIGKILL dockerd and containerd; nothing brings them back, containers live on."""
+        """SIGKILL dockerd. Nothing brings it back; the containers live on until it starts."""
         self.program("kill_engine")
 
     def start_engine(self) -> None:

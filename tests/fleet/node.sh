@@ -36,10 +36,10 @@ start_all() {
   [ "$FLEET_ENGINE" = yes ] && start_engine
 }
 
+# Not containerd: on a real node it is a service of its own, and keeps the containers.
 kill_engine() {
-  for file in "$ENGINE" "$CONTAINERD"; do
-    [ -s "$file" ] && kill -KILL "$(cat "$file")"
-  done
+  kill -KILL "$(cat "$ENGINE")"
+  while alive "$ENGINE" dockerd; do sleep 0.05; done
 }
 
 shut_down() {
@@ -52,6 +52,8 @@ boot() {
   trap shut_down TERM INT
   mount -o remount,rw /proc/sys  # read-only, it fails every container network
   mount --make-rshared /         # as an init system does
+  cat /proc/sys/kernel/random/uuid >/run/boot_id # the kernel's own is the host's, and never changes
+  mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
   if [ "$FLEET_ENGINE" = no ]; then
     rm -rf /usr/bin/docker /usr/sbin/dockerd /usr/bin/containerd* /usr/libexec/docker
   fi
