@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from sparkops.command import Command, quote
-from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.config.inventory import Fleet
 from sparkops.nodes.connect import Connector
 
 TRAINER = Path(__file__).parent / "tiny_model.py"
@@ -31,7 +31,7 @@ def make(fleet: Fleet, node: str, image: str, cache: Path, *options: str) -> Pat
 
 def _binary(fleet: Fleet, node: str, command: Command) -> bytes:
     return subprocess.run(
-        [*_ssh(fleet, node, "ssh"), _target(fleet.node(node)), quote(*command.argv)],
+        [*ssh_argv(fleet, node, "ssh"), quote(*command.argv)],
         input=command.stdin,
         stdout=subprocess.PIPE,
         check=True,
@@ -42,25 +42,24 @@ def _binary(fleet: Fleet, node: str, command: Command) -> bytes:
 def copy(fleet: Fleet, node: str, made: Path, name: str) -> None:
     """Copy a checkpoint to the node's model directory under `name`, as a user would: with scp."""
     directory = fleet.node(node).model_dir
-    target = f"{_target(fleet.node(node))}:{directory}/{name}"
+    config = fleet.node(node)
+    target = f"{config.user}@{config.address}:{directory}/{name}"
     connected = Connector(fleet).node(node)
     try:
         connected.run(Command(("rm", "-rf", f"{directory}/{name}")))
     finally:
         connected.close()
-    subprocess.run([*_ssh(fleet, node, "scp"), "-q", "-r", str(made), target], check=True, timeout=120)
+    subprocess.run([*ssh_argv(fleet, node, "scp"), "-q", "-r", str(made), target], check=True, timeout=120)
 
 
-def _ssh(fleet: Fleet, node: str, program: str) -> list[str]:
-    """OpenSSH with the same key and the same pinned host key as sparkops."""
+def ssh_argv(fleet: Fleet, node: str, program: str) -> list[str]:
+    """OpenSSH's `program` (ssh or scp) up to and with the target; the same key and pinned host key as sparkops."""
+    config = fleet.node(node)
     options = {
         "HostKeyAlias": node,
         "UserKnownHostsFile": str(fleet.known_hosts),
         "IdentitiesOnly": "yes",
-        "IdentityFile": str(fleet.resolve(fleet.node(node).ssh_key or "")),
+        "IdentityFile": str(fleet.resolve(config.ssh_key or "")),
     }
-    return [program, *(f"-o{key}={value}" for key, value in options.items())]
-
-
-def _target(config: NodeConfig) -> str:
-    return f"{config.user}@{config.address}"
+    target = f"{config.user}@{config.address}"
+    return [program, *(f"-o{key}={value}" for key, value in options.items()), *([target] if program == "ssh" else [])]

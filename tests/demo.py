@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import requests
@@ -80,7 +81,7 @@ def ask(address: str, port: int, model: str) -> str:
 def summary(times: list[tuple[str, float]], total_s: float, where: str) -> None:
     """How long each part took, and what to do next."""
     print("== times")
-    for (title, begin), (_, end) in zip(times, times[1:], strict=False):
+    for (title, begin), (_, end) in pairwise(times):
         print(f"{end - begin:6.1f} s  {title}")
     print(f"{total_s:6.1f} s  all")
     print(f"""

