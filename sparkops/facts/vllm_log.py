@@ -15,8 +15,9 @@ class Stage(StrEnum):
     WEIGHTS = "loading weights"
     COMPILING = "compiling"
     KV_CACHE = "sizing the KV cache"
-    GRAPHS = "capturing graphs"
     WARMING = "warming up"
+    GRAPHS = "capturing graphs"
+    OPENING = "opening the API"
     SERVING = "serving"
 
     @property
@@ -25,31 +26,35 @@ class Stage(StrEnum):
         return list(Stage).index(self)
 
 
-# Phrases of vLLM 0.17 to 0.32; tests/facts/captured holds a whole log of the last one.
+# Phrases of vLLM 0.17 to 0.32; tests/facts/captured holds a whole log of the last one. They are whole phrases,
+# because an engine also prints its configuration and names what it does not do: "disabling torch.compile".
 MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (Stage.SERVING, re.compile(r"Application startup complete")),
-    (Stage.WARMING, re.compile(r"Starting vLLM (API )?server|init engine .* took|Warming up")),
-    (Stage.GRAPHS, re.compile(r"Capturing CUDA graph|Graph capturing finished|Capturing cudagraphs")),
-    (Stage.KV_CACHE, re.compile(r"(GPU|CPU) KV cache size|Available KV cache memory|Memory profiling")),
+    (Stage.OPENING, re.compile(r"init engine \(.*\) took|Starting vLLM (API )?server")),
+    (Stage.GRAPHS, re.compile(r"Capturing CUDA graphs|Graph capturing finished")),
+    (
+        Stage.WARMING,
+        re.compile(
+            r"Autotuning process starts|Warming up FlashInfer|Warming up model for|Compile and warming up model for"
+        ),
+    ),
+    (Stage.KV_CACHE, re.compile(r"[GC]PU KV cache size:|Available KV cache memory:")),
     (
         Stage.COMPILING,
-        re.compile(r"torch\.compile|Dynamo bytecode|Loading weights took|Model loading took|autotun"),
+        re.compile(
+            r"(Loading weights|Model loading|torch\.compile) (took|takes) |for vLLM's torch\.compile"
+            r"|Dynamo bytecode transform|Compiling a graph"
+        ),
     ),
-    (
-        Stage.WEIGHTS,
-        re.compile(r"Starting to load model|Loading safetensors|Loading model weights|Loading drafter"),
-    ),
-    (
-        Stage.JOINING,
-        re.compile(r"rank \d+ in world size|init_process_group|distributed_init_method|Ray cluster"),
-    ),
+    (Stage.WEIGHTS, re.compile(r"Starting to load model |Loading drafter model")),
+    (Stage.JOINING, re.compile(r"rank \d+ in world size|distributed_init_method=|existing Ray cluster")),
 )
-SHARDS = re.compile(r"Loading safetensors checkpoint shards:\s+(\d+)%")
+SHARDS = re.compile(r"[Ll]oading (safetensors|pt|np_cache|shards)[^%]*:\s+(?P<percent>\d+)% Completed")
 
 FATAL = re.compile(
     r"EngineCore (failed|encountered a fatal error)|CUDA out of memory|NV_ERR_NO_MEMORY"
     r"|Error in memory profiling|No available memory for the cache blocks|illegal instruction"
-    r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use"
+    r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use(?!\. Retrying)"
     r"|Engine core initialization failed"
 )
 
@@ -95,7 +100,7 @@ def read(line: str) -> Reading:
     """Read one line of vLLM's log."""
     if FATAL.search(line):
         return Reading(fatal=True)
-    percent = int(found[1]) if (found := SHARDS.search(line)) else None
+    percent = int(found["percent"]) if (found := SHARDS.search(line)) else None
     stage = next((stage for stage, marker in MARKERS if marker.search(line)), None)
     return Reading(stage=Stage.WEIGHTS if percent is not None else stage, percent=percent)
 
