@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from sparkops.config import source
 from sparkops.config.fields import AbsolutePath, Host, Line, Name, Port, Section, Url, User
+from sparkops.config.source import Source
 from sparkops.errors import UsageError
 
 Gpu = Literal["none", "runtime", "cdi", "devices"]
@@ -102,11 +104,34 @@ def load(file: Path) -> Fleet:
     """Read and check an inventory. Raises ConfigError."""
     read = source.read(file)
     inventory = source.validate(read, Inventory)
-    defaults = inventory.defaults.model_dump(exclude_none=True)
-    nodes = {}
-    for name, node in inventory.nodes.items():
-        nodes[name] = NodeConfig(**{**defaults, **node.model_dump(exclude_none=True, exclude_unset=True)})
-        if node.jump and node.jump not in inventory.nodes:
-            raise read.fail(("nodes", name, "jump"), f"there is no node '{node.jump}'")
-    known_hosts = (file.parent / inventory.known_hosts).absolute()
+    nodes = {name: _with_defaults(read, name, node, inventory.defaults) for name, node in inventory.nodes.items()}
+    for name in nodes:
+        _check_jumps(read, name, nodes)
+    known_hosts = (file.parent / Path(inventory.known_hosts).expanduser()).absolute()
     return Fleet(file=file, nodes=nodes, build=inventory.build, known_hosts=known_hosts)
+
+
+def _with_defaults(read: Source, name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:
+    """What a node says, and the defaults for what it does not say: another `gpu` and a jump to itself say it too."""
+    said = node.model_dump(exclude_none=True, exclude_unset=True)
+    given = defaults.model_dump(exclude_none=True)
+    if said.get("gpu", "devices") != "devices":
+        given = {key: value for key, value in given.items() if key not in ("gpu_devices", "gpu_mounts")}
+    if given.get("jump") == name:
+        del given["jump"]
+    try:
+        return NodeConfig(**{**given, **said})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"].replace("Value error,", "with the defaults, expected")
+        raise read.fail(("nodes", name), problem) from None
+
+
+def _check_jumps(read: Source, name: str, nodes: Mapping[str, NodeConfig]) -> None:
+    way = [name]
+    while jump := nodes[way[-1]].jump:
+        where = ("nodes", way[-1], "jump")
+        if jump not in nodes:
+            raise read.fail(where, f"there is no node '{jump}', only: {', '.join(nodes)}")
+        if jump in way:
+            raise read.fail(where, f"no way leads there: {' -> '.join([*way, jump])}")
+        way.append(jump)

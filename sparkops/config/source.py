@@ -72,10 +72,16 @@ def _translate(source: Source, error: ValidationError) -> ConfigError:
         return source.fail((*where, first["ctx"]["key"]), first["ctx"]["hint"])
     if first["type"] == "missing":
         return source.fail((*where, first["loc"][-1]), "missing, and it is required")
-    problem = re.sub(r"^(Input should|String should|Value error,)( be| have| match)?", r"expected", first["msg"])
+    problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", first["msg"])
+    problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
     got = first.get("input")
     told = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
     return source.fail(where, problem + ("" if "got" in problem else told))
+
+
+def _plain(found: re.Match[str]) -> str:
+    """YAML's words for pydantic's."""
+    return "a mapping of keys to values" if found[1] == "a valid dictionary" else ""
 
 
 def _parts(source: Source) -> set[str | int]:
@@ -96,7 +102,7 @@ def _compose(source: Source) -> yaml.Node:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ConfigError(source.file, line, "", f"not YAML: {error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise source.fail((), f"not YAML: {str(error) or type(error).__name__}") from None
+        raise source.fail((), f"not YAML: {str(error).splitlines()[0]}") from None
     if node is None:
         raise source.fail((), "the file is empty")
     return node
@@ -108,7 +114,7 @@ def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> obje
     if depth > MAX_DEPTH or source.seen > MAX_VALUES:
         raise source.fail(where, f"too much: at most {MAX_DEPTH} levels and {MAX_VALUES} values")
     if node.tag not in TAGS:
-        raise source.fail(where, f"the tag or merge '{node.tag}' is not allowed, expected plain values")
+        raise source.fail(where, f"the tag '{node.tag}' is not allowed, expected plain values")
     if isinstance(node, yaml.MappingNode):
         return {key: _value(source, (*where, key), child, depth + 1) for key, child in _keys(source, where, node)}
     if isinstance(node, yaml.SequenceNode):
@@ -120,6 +126,9 @@ def _keys(source: Source, where: Location, node: yaml.MappingNode) -> Iterator[t
     seen: Mapping[str, int] = {}
     for key, child in node.value:
         line = key.start_mark.line + 1
+        if key.tag == "tag:yaml.org,2002:merge":
+            problem = "merging with << is not allowed; write the values out, or use `defaults`"
+            raise ConfigError(source.file, line, dotted(where), problem)
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
             raise ConfigError(source.file, line, dotted(where), "expected a text key; put it in quotes")
         if key.value in seen:
@@ -138,4 +147,9 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
         raise source.fail(where, f"{text} is ambiguous in YAML, expected a decimal number or '{text}' in quotes")
     if kind == "timestamp":
         return text
-    return yaml.SafeLoader("").construct_object(node)
+    try:
+        if kind not in ("map", "seq"):
+            return yaml.SafeLoader("").construct_object(node)
+    except (yaml.YAMLError, ValueError, KeyError):  # as in `!!int abc`, 0x_ or a number of 5000 digits
+        pass
+    raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")
