@@ -101,9 +101,10 @@ class Fleet:
             return node
 
     def remove(self, name: str) -> None:
-        node = self.node(name)
-        docker("rm", "--force", "--volumes", node.container)
-        docker("volume", "rm", "--force", node.container)
+        with self.alone():
+            node = self.node(name)
+            docker("rm", "--force", "--volumes", node.container)
+            docker("volume", "rm", "--force", node.container)
 
     def write_inventory(self, path: Path, nodes: Sequence[FleetNode]) -> Path:
         """An inventory of these nodes, with their host keys of this moment pinned beside it."""
