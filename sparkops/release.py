@@ -40,7 +40,8 @@ class Release:
 
         Descriptions, probes and placement may change without making another release.
         """
-        identity = self.recipe.model_dump(mode="json", include={"service", "engine", "model", "serve"})
+        deciding = {"service", "engine", "model", "serve"}
+        identity = self.recipe.model_dump(mode="json", include=deciding, exclude={"model": {"size_gb"}})
         text = json.dumps({**identity, "inputs": self.inputs}, sort_keys=True)
         return f"{self.recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
