@@ -102,8 +102,8 @@ def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
         rank = Rank(release, Slot.BLUE, name)
         found = [*_obstacles(rank, node)]
         problems += found
-        if not found and node.image:
-            replicas.append(Replica(rank, tuple(_steps(rank, node, node.image))))
+        if not found:
+            replicas.append(Replica(rank, tuple(_steps(rank, node))))
             notes.append(_arithmetic(rank, node))
     if len(problems) == 1:
         raise problems[0]
@@ -169,14 +169,14 @@ def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:
         yield PlanRefused(problem, next_step="Stop what uses the memory, or lower memory.claim_gib if it is wrong.")
 
 
-def _steps(rank: Rank, node: Observed, image: str) -> Iterator[Step]:
+def _steps(rank: Rank, node: Observed) -> Iterator[Step]:
     """Look, then act: what is there already is not done again."""
     name = rank.container
     here = next((each for each in node.containers if each.name == name), None)
     if here is None or not here.running:
         if here is not None:
             yield Step("remove the container of an earlier start", command=docker.remove(name))
-        yield Step("create the container", command=docker.create(rank, node.config, image))
+        yield Step("create the container", command=docker.create(rank, node.config, node.image or rank.release.image))
         yield Step("start it", command=docker.start(name))
     yield Step(Act.WATCH.value, Act.WATCH)
     yield Step(f"{Act.ASK.value}: {rank.release.recipe.probe.question.ask}", Act.ASK)
