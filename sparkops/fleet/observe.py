@@ -61,7 +61,8 @@ def rank_report(member: Member, container: Container) -> RankReport:
         if openai.healthy(asking):
             load, tok_s = _load(asking)
             return RankReport(container, Health.OK, "serving", load, tok_s)
-    watch = advance(Watch(Startup()), Sample(0.0, tuple(member.engine.log(container.name, tail=LOG_TAIL).splitlines())))
+    log = member.engine.log(container.name, since=container.started_at, tail=LOG_TAIL)
+    watch = advance(Watch(Startup()), Sample(0.0, tuple(log.splitlines())))
     served = watch.stage.name == "SERVING"
     return RankReport(container, Health.FAILING if served else Health.STARTING, watch.text)
 

@@ -27,15 +27,16 @@ NO_USAGE = Usage()
 
 @dataclass
 class LogCursor:
-    """Reads a container's log once: Docker's timestamps tell what has been read."""
+    """Reads a container's log once, from `since_s` on: Docker's timestamps tell what has been read."""
 
     member: Member
     container: str
+    since_s: float = 0.0
     last: str = ""
 
     def new_lines(self) -> Iterator[str]:
         """The lines since the last call."""
-        since = docker_facts.timestamp(self.last) - 1.0 if self.last else 0.0
+        since = docker_facts.timestamp(self.last) - 1.0 if self.last else self.since_s
         for line in self.member.engine.log(self.container, since=since).splitlines():
             stamp, _, text = line.partition(" ")
             if stamp > self.last:
@@ -88,8 +89,10 @@ def until_healthy(member: Member, rank: Rank, tell: Tell) -> Watch:
     watch = Watch(rank.release.recipe.probe.startup)
     with ExitStack() as open_things:
         asking = open_things.enter_context(session(member.node, rank.port))
-        age_s = _age(member, look(member, rank))
-        eyes = Eyes(member, rank, asking, LogCursor(member, rank.container), time.monotonic() - age_s)
+        container = look(member, rank)
+        # What an earlier start of the container said is not about this one. Docker notes the start a little late.
+        cursor = LogCursor(member, rank.container, since_s=container.started_at - 1.0)
+        eyes = Eyes(member, rank, asking, cursor, time.monotonic() - _age(member, container))
         while not watch.over:
             sample = eyes.sample()
             before, watch = watch, advance(watch, sample)

@@ -65,7 +65,7 @@ def advance(watch: Watch, sample: Sample) -> Watch:
     watch = _read_lines(watch, sample)
     watch = _look_at_work(watch, sample)
     if sample.healthy:
-        return replace(_reach(watch, Stage.SERVING, sample.at_s), healthy=True)
+        return replace(_reach(watch, Stage.SERVING, sample.at_s), healthy=True, failure="")
     return replace(watch, failure=watch.failure or _failure(watch, sample))
 
 
