@@ -9,12 +9,14 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import IO, cast
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NotReady
+from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
 from sparkops.nodes.output import Output
 
@@ -32,42 +34,50 @@ class LocalNode:
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
         process = self._start(command)
-        feeder = threading.Thread(target=_feed, args=(process, command.stdin, stdin), daemon=True)
-        feeder.start()
-        out, err = Output(on_line), Output(on_line)
-        try:
-            self._read(command, process, out, err)
-        except BaseException:
-            _stop(process)
-            raise
-        done = Completed(self.name, command, process.wait(), out.text, err.text)
+        to, out, err = (cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout, process.stderr))
+        outputs = {out: Output(on_line), err: Output(on_line)}
+        with out, err:
+            feeding = feed(command.stdin, stdin, to.write, to.close)
+            try:
+                self._read(command, process, outputs, feeding)
+            except BaseException:
+                _stop(process)
+                raise
+        done = Completed(self.name, command, process.returncode, outputs[out].text, outputs[err].text)
         if done.exit_code:
             raise CommandFailed(done)
         return done
 
     def _start(self, command: Command) -> subprocess.Popen[bytes]:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipe = subprocess.PIPE
         try:
-            return subprocess.Popen(command.argv, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
-        except FileNotFoundError:
-            raise NotReady(
-                self.name,
-                f"there is no `{command.argv[0]}` on this machine",
-                next_step="Install Docker Engine.",
-            ) from None
+            return subprocess.Popen(command.argv, start_new_session=True, stdin=pipe, stdout=pipe, stderr=pipe)
+        except OSError as error:
+            problem = f"`{command.argv[0]}` cannot be started on this machine: {error.strerror}"
+            step = "Install Docker Engine." if command.argv[0] == "docker" else ""
+            raise NotReady(self.name, problem, next_step=step) from None
 
-    def _read(self, command: Command, process: subprocess.Popen[bytes], out: Output, err: Output) -> None:
+    def _read(
+        self, command: Command, process: subprocess.Popen[bytes], outputs: Mapping[IO[bytes], Output], feeding: Feed
+    ) -> None:
+        """Read both outputs as they come until they end, then wait for the program itself."""
         deadline = time.monotonic() + command.timeout_s
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ, out)  # type: ignore[arg-type]
-            selector.register(process.stderr, selectors.EVENT_READ, err)  # type: ignore[arg-type]
+            for pipe, output in outputs.items():
+                selector.register(pipe, selectors.EVENT_READ, output)
             while selector.get_map():
                 for key, _ in selector.select(TICK_S):
                     data = os.read(key.fd, CHUNK)
                     key.data.feed(data, final=not data)
                     if not data:
                         selector.unregister(key.fileobj)
+                feeding.check()
                 self._check(command, deadline)
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(TICK_S)
+            self._check(command, deadline)
+        feeding.check()
 
     def _check(self, command: Command, deadline: float) -> None:
         if self.cancel.is_set():
@@ -83,25 +93,22 @@ class LocalNode:
         """See Node.pipe."""
         ours, theirs = socket.socketpair()
         with theirs:
-            subprocess.Popen(
-                command.argv,
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    command.argv,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                raise
+        threading.Thread(target=process.wait, daemon=True).start()  # the stream is closed by others; no zombie is left
         return ours
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def _feed(process: subprocess.Popen[bytes], first: bytes, rest: Iterable[bytes]) -> None:
-    """Write stdin; a program that ends early closes it, which is its right."""
-    with suppress(BrokenPipeError), process.stdin:  # type: ignore[union-attr]
-        process.stdin.write(first)  # type: ignore[union-attr]
-        for chunk in rest:
-            process.stdin.write(chunk)  # type: ignore[union-attr]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import socket
 import threading
 import time
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ import paramiko
 
 from sparkops.command import Command, Completed, quote
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted
+from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
 from sparkops.nodes.output import Output
 
@@ -39,8 +39,8 @@ class SshNode:
         long = on_line is not None
         try:
             channel = self._open(command, ANNOUNCED if long else ())
-            running = _Running(command, channel, Output(on_line), Output(on_line), announced=long)
-            threading.Thread(target=_feed, args=(channel, command.stdin, stdin), daemon=True).start()
+            feeding = feed(command.stdin, stdin, channel.sendall, channel.shutdown_write)
+            running = _Running(command, channel, feeding, Output(on_line), Output(on_line), announced=long)
             self._wait(running)
             exit_code = channel.recv_exit_status()
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -67,11 +67,13 @@ class SshNode:
         try:
             while running.read():
                 select.select([running.channel], [], [], TICK_S)
+                running.feeding.check()
                 if self.cancel.is_set():
                     raise Interrupted(f"{self.name}: interrupted")
                 if time.monotonic() > deadline:
                     raise paramiko.SSHException(f"it did not end within {running.command.timeout_s:.0f} s")
-        except (Interrupted, KeyboardInterrupt, paramiko.SSHException):
+            running.feeding.check()
+        except BaseException:
             self._stop(running)
             raise
         finally:
@@ -120,6 +122,7 @@ class _Running:
 
     command: Command
     channel: paramiko.Channel
+    feeding: Feed
     out: Output
     err: Output
     announced: bool
@@ -147,13 +150,3 @@ class _Running:
                 return
             self.pid = head.decode()
         self.err.feed(data)
-
-
-def _feed(channel: paramiko.Channel, first: bytes, rest: Iterable[bytes]) -> None:
-    """Write stdin; a program that ends early closes it, which is its right."""
-    with suppress(OSError, paramiko.SSHException, socket.timeout):
-        if first:
-            channel.sendall(first)
-        for chunk in rest:
-            channel.sendall(chunk)
-        channel.shutdown_write()

@@ -1,0 +1,48 @@
+"""Bytes for the stdin of a command, written from a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+
+from paramiko import SSHException
+
+GONE = (OSError, SSHException)  # a program that ends early closes its stdin, which is its right
+
+
+@dataclass
+class Feed:
+    """Writes `chunks`. An error of theirs is kept for the thread that waits for the command: see `check`."""
+
+    chunks: Iterable[bytes]
+    write: Callable[[bytes], object]
+    close: Callable[[], object]
+    error: Exception | None = None
+
+    def check(self) -> None:
+        """Raise what the chunks raised: the program has got only a part of them."""
+        if self.error is not None:
+            raise self.error
+
+    def run(self) -> None:
+        """Write all of them, then end the stdin."""
+        try:
+            for chunk in self.chunks:
+                try:
+                    self.write(chunk)
+                except GONE:
+                    break
+        except Exception as error:  # noqa: BLE001 - raised again by check(), where somebody waits
+            self.error = error
+        with suppress(*GONE):
+            self.close()
+
+
+def feed(first: bytes, rest: Iterable[bytes], write: Callable[[bytes], object], close: Callable[[], object]) -> Feed:
+    """Begin to write `first` and then `rest`."""
+    made = Feed(chain((first,) if first else (), rest), write, close)
+    threading.Thread(target=made.run, daemon=True).start()
+    return made
