@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
+from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
-from sparkops.errors import HostKeyRefused
+from sparkops.errors import ConfigError, HostKeyRefused
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,21 @@ def fingerprint(key: paramiko.PKey) -> str:
 
 def _read(file: Path) -> paramiko.HostKeys:
     keys = paramiko.HostKeys()
-    if file.is_file():
-        keys.load(str(file))
+    for number, line in enumerate(_lines(file), 1):
+        try:
+            entry = None if line.startswith(("#", "@")) else HostKeyEntry.from_line(line)
+        except (InvalidHostKey, ValueError, paramiko.SSHException):
+            raise ConfigError(file, number, "", "expected a host key as in OpenSSH's known_hosts") from None
+        if entry is not None:
+            for name in entry.hostnames:
+                keys.add(name, entry.key.get_name(), entry.key)
     return keys
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return [line.strip() for line in file.read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(file, 1, "", f"cannot be read: {error}") from None
