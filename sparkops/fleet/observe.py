@@ -9,7 +9,7 @@ from requests import Session
 from sparkops.commands.docker import model_dir
 from sparkops.config.recipe import Startup
 from sparkops.facts import docker as docker_facts
-from sparkops.facts import host
+from sparkops.facts import host, metrics
 from sparkops.facts.docker import Container
 from sparkops.facts.metrics import Load
 from sparkops.fleet.connected import Connected, Member
@@ -69,12 +69,20 @@ def rank_report(member: Member, container: Container) -> RankReport:
 
 def _load(asking: Session) -> tuple[Load | None, float]:
     """Requests now, and tokens per second over one second if anything runs."""
-    first = openai.load(asking)
+    first = _metrics(asking)
     if first is None or not first.running:
         return first, 0.0
     began = time.monotonic()
     time.sleep(RATE_WINDOW_S)
-    second = openai.load(asking)
+    second = _metrics(asking)
     if second is None:
         return first, 0.0
     return second, (second.generated - first.generated) / (time.monotonic() - began)
+
+
+def _metrics(asking: Session) -> Load | None:
+    """None for a server that does not say it, or is not vLLM."""
+    try:
+        return metrics.parse(openai.metrics(asking) or "")
+    except ValueError:
+        return None

@@ -9,7 +9,6 @@ from requests import Response, Session
 from requests.exceptions import RequestException
 
 from sparkops.config.recipe import Question
-from sparkops.facts import metrics
 
 HEALTH_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 300.0  # the first request may compile for minutes
@@ -34,12 +33,13 @@ def healthy(session: Session) -> bool:
         return False
 
 
-def load(session: Session) -> metrics.Load | None:
+def metrics(session: Session) -> str | None:
     """What /metrics says; None if it does not answer."""
     try:
-        return metrics.parse(session.get("http://node/metrics", timeout=HEALTH_TIMEOUT_S).text)
-    except (RequestException, OSError, ValueError):
+        reply = session.get("http://node/metrics", timeout=HEALTH_TIMEOUT_S)
+    except (RequestException, OSError):
         return None
+    return reply.text if reply.status_code == 200 else None
 
 
 def ask(session: Session, model: str, question: Question) -> Answer:
