@@ -27,6 +27,12 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sparkops {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     context: typer.Context,
@@ -35,12 +41,11 @@ def options(
     ] = Path("inventory.yaml"),
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the commands that run.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+    version: Annotated[  # noqa: ARG001 - its callback has answered
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
     """Build, deploy and watch LLM servers on NVIDIA DGX Sparks."""
-    if version:
-        typer.echo(f"sparkops {__version__}")
-        raise typer.Exit
     if no_color or os.environ.get("NO_COLOR"):
         os.environ["NO_COLOR"] = "1"
         context.color = False
@@ -58,9 +63,10 @@ def main() -> None:
     except SparkopsError as error:
         _report(error)
         raise SystemExit(error.exit_code) from None
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone: `sparkops status | head`
-        raise SystemExit(0) from None
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # the reader has what it wants: `sparkops status | head`
+            raise SystemExit(0) from None
+        raise
     except Exception as error:
         say(f"sparkops: this is a bug: {type(error).__name__}: {error}", fg="red")
         say(f"  The traceback is in {_save_traceback()}; please send it to us.")

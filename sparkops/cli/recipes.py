@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.settings import find_recipe
+from sparkops.cli.settings import find_recipe, known_recipes
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.errors import SparkopsError, UsageError
 
@@ -23,21 +23,13 @@ def recipes(json: Annotated[bool, typer.Option("--json", help="One JSON object."
     """List the recipes: those in ./recipes, and those that come with sparkops."""
     from sparkops.config import recipe
 
-    found = [recipe.load(file) for file in _all_files()]
+    found = [recipe.load(file) for file in known_recipes().values()]
     if json:
         data_json({"recipes": [each.model_dump(mode="json") for each in found]})
         return
     for each in found:
         speed = f"{each.expected.tok_s:g} tok/s" if each.expected and each.expected.tok_s else "-"
         data(f"{each.name:<28} {each.memory.claim_gib:>6g} GiB  {speed:>12}  {each.description}")
-
-
-def _all_files() -> list[Path]:
-    from sparkops.config import shipped
-
-    files = {file.name: file for file in shipped.directory("recipes").glob("*.yaml")}
-    files |= {file.name: file for file in Path("recipes").glob("*.yaml")}
-    return [files[name] for name in sorted(files)]
 
 
 def show(
@@ -67,7 +59,7 @@ def render(
     from sparkops.config import recipe as recipes_module
     from sparkops.render.dockerfile import render as render_text
 
-    files = _all_files() if all_ else [find_recipe(named) for named in recipe or ()]
+    files = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
     if not files:
         raise UsageError("nothing to render", next_step="Name recipes, or give --all.")
     templates = assets.load_templates()

@@ -40,18 +40,24 @@ class Settings:
 
 
 def find_recipe(named: str) -> Path:
-    """The file of a recipe: a path, or the name of one that comes with sparkops. Raises UsageError."""
-    from sparkops.config import shipped
-
+    """The file of a recipe: a path, or the name of one in ./recipes or that comes with sparkops. Raises UsageError."""
     if Path(named).is_file():
         return Path(named)
-    shipped_recipes = {file.stem: file for file in shipped.directory("recipes").glob("*.yaml")}
+    known = known_recipes()
     name = Path(named).name.removesuffix(".yaml")
-    if name in shipped_recipes and len(Path(named).parts) <= 2:
-        return shipped_recipes[name]
-    near = difflib.get_close_matches(name, shipped_recipes, n=1)
+    if name in known and len(Path(named).parts) <= 2:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
     step = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(f"there is no recipe {named}", next_step=f"{step}All recipes: sparkops recipes")
+
+
+def known_recipes() -> dict[str, Path]:
+    """The recipes by name, in order: those that come with sparkops, and those in ./recipes, which go before."""
+    from sparkops.config import shipped
+
+    files = [*shipped.directory("recipes").glob("*.yaml"), *Path("recipes").glob("*.yaml")]
+    return dict(sorted({file.stem: file for file in files}.items()))
 
 
 def state_directory() -> Path:
