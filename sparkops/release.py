@@ -87,8 +87,8 @@ class Rank:
 
     @property
     def port(self) -> int:
-        """HTTP port: the recipe's for blue, the next one for green."""
-        return self.release.recipe.serve.port + (self.slot is Slot.GREEN)
+        """HTTP port of the engine: the first after the service's own for blue, the second for green."""
+        return self.release.recipe.serve.port + (1 if self.slot is Slot.BLUE else 2)
 
     @property
     def labels(self) -> dict[str, str]:

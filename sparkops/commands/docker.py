@@ -125,8 +125,12 @@ def remove(container: str) -> Command:
 
 
 def keep_running(container: str) -> Command:
-    """Let Docker start the container again after a crash or reboot."""
-    return docker("update", "--restart=unless-stopped", container)
+    """Let Docker start the container again after a crash or reboot.
+
+    Not `unless-stopped`: when dockerd is killed, the next one stops the containers that lived on, and such a
+    container would stay down. `stop` takes the policy away first, so what an operator stopped stays stopped.
+    """
+    return docker("update", "--restart=always", container)
 
 
 def stay_stopped(container: str) -> Command:

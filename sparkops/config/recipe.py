@@ -57,8 +57,9 @@ class Image(Section):
     """File in templates/ without `.Dockerfile.j2`."""
     base: ImageRef
     """Image of every stage's FROM."""
-    torch: Torch
-    vllm: Requirement
+    torch: Torch | None = None
+    """The torch of an engine that needs one."""
+    vllm: Requirement | None = None
     """The vLLM distribution, pinned with ==."""
     packages: list[Requirement] = []
     """Further Python packages, pinned with ==."""
@@ -89,7 +90,7 @@ class Serve(Section):
     """How vLLM is started."""
 
     port: Annotated[int, Field(ge=1024, le=65000)] = 8000
-    """HTTP port of the blue slot. Green has the next one; both belong to the service on its nodes."""
+    """The service's port on the gateway. On its nodes the blue slot has the next one, green the one after."""
     args: dict[Flag, Argument] = {}
     """Arguments of `vllm serve` without dashes: true: a bare flag; false: `--no-FLAG`; a mapping: JSON."""
     env: dict[EnvName, Value] = {}
@@ -157,7 +158,8 @@ class Recipe(Section):
     service: Name
     """The name that clients put into `model`; releases of one service replace each other."""
     description: Line
-    engine: Literal["vllm"] = "vllm"
+    engine: Literal["vllm", "stand-in"] = "vllm"
+    """What answers. `stand-in` speaks vLLM's endpoints and log lines without a model, to rehearse deploys."""
     nodes: list[Name] = []
     """Nodes of the inventory that this recipe runs on; empty lets the plan choose, or `--node`."""
     image: Image
@@ -175,7 +177,14 @@ class Recipe(Section):
         if taken:
             named = ", ".join(sorted(taken))
             raise ValueError(f"serve.args without {named}: sparkops sets these from the recipe's other keys")
+        if self.engine == "vllm" and not (self.image.torch and self.image.vllm):
+            raise ValueError("image.torch and image.vllm, which the engine vllm needs")
         return self
+
+    @property
+    def backend(self) -> str:
+        """Where the engine computes: `cpu`, or a CUDA build such as `cu130`."""
+        return self.image.torch.backend if self.image.torch else "cpu"
 
 
 def load(file: Path, nodes: Collection[str] | None = None) -> Recipe:

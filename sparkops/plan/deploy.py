@@ -87,7 +87,7 @@ def place(recipe: Recipe, asked: Sequence[str], observed: Mapping[str, Observed]
 
 
 def _suits(recipe: Recipe, node: Observed) -> tuple[bool, bool, float]:
-    gpu = recipe.image.torch.backend == "cpu" or node.config.gpu not in (None, "none")
+    gpu = recipe.backend == "cpu" or node.config.gpu not in (None, "none")
     return gpu, node.host.model_directory, node.host.memory_available_gib
 
 
@@ -130,17 +130,17 @@ def _obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
     recipe = rank.release.recipe
     if _own(rank, node):
         return
-    if recipe.image.torch.backend != "cpu" and node.config.gpu in (None, "none"):
+    if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
         step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
         yield NotReady(
             rank.node,
-            f"it offers no GPU, and {recipe.name} needs {recipe.image.torch.backend}",
+            f"it offers no GPU, and {recipe.name} needs {recipe.backend}",
             next_step=step,
         )
     if node.image is None:
         step = f"sparkops build recipes/{recipe.name}.yaml --node {rank.node}"
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
-    if not node.host.model_config:
+    if recipe.engine == "vllm" and not node.host.model_config:
         yield _model_missing(rank, node)
     yield from _conflicts(rank, node)
 

@@ -63,6 +63,8 @@ def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
     """uv would look for torch in its own index only; an empty argument lets it look where the inventory says."""
+    if recipe.image.torch is None:
+        return {}
     prefix = f"torch-{recipe.image.torch.version}"
     brought = any(wheel.name.startswith((f"{prefix}-", f"{prefix}+")) for wheel in inputs.wheels)
     return {"TORCH_BACKEND": ""} if inputs.torch_index or brought else {}

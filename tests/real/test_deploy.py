@@ -91,7 +91,7 @@ def test_vllm_is_pid_1_with_bounded_logs_and_least_rights(nodes: RealFleet, depl
     top = nodes.node("node-1").exec("docker", "exec", container(deployed), "cat", "/proc/1/cmdline").split("\0")
     assert any(word.endswith("/vllm") for word in top[:2])
     assert host["LogConfig"]["Config"] == {"max-file": "5", "max-size": "20m"}
-    assert host["RestartPolicy"]["Name"] == "unless-stopped"
+    assert host["RestartPolicy"]["Name"] == "always"
     assert (host["Privileged"], host["CapAdd"]) == (False, None)
     assert inspect["Config"]["StopTimeout"] == 60
 

@@ -130,7 +130,8 @@ def test_a_node_without_docker_is_refused(nodes: RealFleet, tmp_path: Path) -> N
 def test_a_user_who_may_not_use_docker_is_told_so(nodes: RealFleet, with_inventory: Callable[..., Cli]) -> None:
     node = nodes.node("node-1")
     key = nodes.ssh_key.with_suffix(".pub").read_bytes()
-    script = "id guest || useradd -m guest; install -d -m 700 -o guest ~guest/.ssh; cat > ~guest/.ssh/authorized_keys"
+    user = "id guest || useradd -m -p '*' guest"
+    script = f"{user}; install -d -m 700 -o guest ~guest/.ssh; cat > ~guest/.ssh/authorized_keys"
     node.exec("sh", "-c", script, stdin=key)
 
     def change(data: dict[str, Any]) -> None:
