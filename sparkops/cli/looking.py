@@ -13,7 +13,7 @@ from sparkops.errors import UsageError
 if TYPE_CHECKING:
     from sparkops.facts.docker import Container
     from sparkops.fleet.connected import Connected
-    from sparkops.plan.status import RankRow, Status
+    from sparkops.plan.picture import RankRow, Status
 
 STATUS_PATIENCE_S = 0.0  # one try: status shows what is true now
 

@@ -92,7 +92,7 @@ def schema(
 
     from sparkops.config.inventory import Inventory
     from sparkops.config.recipe import Recipe
-    from sparkops.plan.status import Status
+    from sparkops.plan.picture import Status
 
     models: dict[str, type[BaseModel]] = {"recipe": Recipe, "inventory": Inventory, "status": Status}
     if of not in models:

@@ -70,9 +70,10 @@ class Build(Section):
 
 
 class Inventory(Section):
-    """The fleet. `file` is where it was read."""
+    """The fleet: its nodes, and how to reach them."""
 
     nodes: Annotated[dict[Name, NodeConfig], Field(min_length=1)]
+    """The nodes by name. A name is what `--node` takes and status shows."""
     defaults: NodeSettings = NodeSettings()
     """Values for every node that does not say otherwise."""
     build: Build = Build()
@@ -84,9 +85,12 @@ class Fleet(Section):
     """An inventory with its defaults applied and its paths resolved."""
 
     file: Path
+    """Where the inventory was read."""
     nodes: dict[str, NodeConfig]
+    """The nodes by name."""
     build: Build
     known_hosts: Path
+    """File of pinned host keys."""
 
     def node(self, name: str) -> NodeConfig:
         """The node of that name. Raises UsageError with the names there are."""

@@ -114,9 +114,11 @@ class Question(Section):
     """A question whose answer is known."""
 
     ask: Line
+    """The question, sent as one user message at temperature 0."""
     expect: Line
     """Text that the answer must contain; upper and lower case are the same."""
     max_tokens: Annotated[int, Field(ge=1, le=8192)] = 64
+    """Length of the answer in tokens; a model that thinks first needs more."""
     extra: dict[str, Argument] = {}
     """Further keys of the request body, such as chat_template_kwargs."""
 
@@ -158,6 +160,7 @@ class Recipe(Section):
     service: Name
     """The name that clients put into `model`; releases of one service replace each other."""
     description: Line
+    """One line for `sparkops recipes`."""
     engine: Literal["vllm", "stand-in"] = "vllm"
     """What answers. `stand-in` speaks vLLM's endpoints and log lines without a model, to rehearse deploys."""
     nodes: list[Name] = []

@@ -15,8 +15,9 @@ from sparkops.facts.metrics import Load
 from sparkops.fleet.connected import Connected, Member
 from sparkops.nodes.http import session
 from sparkops.plan.deploy import Observed
+from sparkops.plan.picture import Health
 from sparkops.plan.startup import Sample, Watch, advance
-from sparkops.plan.status import Health, NodeReport, RankReport
+from sparkops.plan.status import NodeReport, RankReport
 from sparkops.probes import openai
 from sparkops.release import Release
 

@@ -1,30 +1,15 @@
-"""Join what every node said into one picture. Pure. The models here are the schema of `status --json`."""
+"""Join what every node said into one picture. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.facts.docker import Container
 from sparkops.facts.host import HostFacts
 from sparkops.facts.metrics import Load
-
-
-class Health(StrEnum):
-    """What a container's server says about itself."""
-
-    OK = "ok"
-    STARTING = "starting"
-    FAILING = "failing"
-    NONE = "none"
-
-
-State = Literal["healthy", "starting", "degraded", "failed", "stopped"]
+from sparkops.plan.picture import Drift, Health, Live, Memory, NodeRow, RankRow, ReplicaRow, ServiceRow, State, Status
 
 
 @dataclass(frozen=True)
@@ -45,103 +30,6 @@ class NodeReport:
     name: str
     host: HostFacts
     ranks: tuple[RankReport, ...] = ()
-
-
-class _Row(BaseModel):
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
-
-
-class Memory(_Row):
-    """Memory of a node in GiB (2^30 bytes), shared by CPU and GPU on a Spark."""
-
-    total_gib: float
-    available_gib: float
-
-
-class NodeRow(_Row):
-    """One node of the inventory."""
-
-    name: str
-    reachable: bool
-    error: str | None
-    """Why it could not be reached or read."""
-    memory: Memory | None
-
-
-class RankRow(_Row):
-    """One container."""
-
-    node: str
-    rank: int
-    container: str
-    image: str
-    """ID of the image that runs, sha256:..."""
-    state: str
-    """Docker's word: created, running, restarting, paused, exited, dead."""
-    stage: str | None
-    """Where a start is, such as `loading weights 40 %`; `serving` afterwards."""
-    health: Health
-    port: int
-    exit_code: int | None
-    running: int | None
-    """Requests in the engine's batch."""
-    waiting: int | None
-    """Requests in the engine's queue."""
-    tok_s: float | None
-    """Tokens per second over the last second."""
-
-
-class ReplicaRow(_Row):
-    """One endpoint of a service."""
-
-    release: str
-    slot: str
-    ranks: list[RankRow]
-
-
-class Live(_Row):
-    """The release that answers."""
-
-    slot: str
-    release: str
-    image: str
-    """ID of its image, sha256:..."""
-
-
-class ServiceRow(_Row):
-    """One service."""
-
-    name: str
-    url: str | None
-    """Base URL for OpenAI clients on the gateway; null without a gateway."""
-    state: State
-    live: Live | None
-    replicas: list[ReplicaRow]
-
-
-class Gateway(_Row):
-    """The gateway."""
-
-    node: str
-    address: str
-    state: str
-
-
-class Drift(_Row):
-    """A disagreement between what runs and what should."""
-
-    code: str
-    node: str
-    detail: str
-
-
-class Status(_Row):
-    """What `sparkops status --json` prints."""
-
-    nodes: list[NodeRow]
-    services: list[ServiceRow]
-    gateway: Gateway | None = None
-    drift: list[Drift]
 
 
 def join(names: Sequence[str], reports: Mapping[str, NodeReport | SparkopsError]) -> Status:

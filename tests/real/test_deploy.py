@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from sparkops.config.inventory import Fleet
-from sparkops.plan.status import Status
+from sparkops.plan.picture import Status
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.conftest import RECIPE, Cli
 from tests.real.test_build import wait_until
