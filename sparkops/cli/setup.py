@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.settings import Settings
-from sparkops.cli.terminal import confirm, data_json, say
-from sparkops.errors import UsageError
+from sparkops.cli.terminal import confirm, data, say
+from sparkops.errors import ConfigError, UsageError
 
 EXAMPLE = """\
 # The nodes of your fleet. Every key: docs/inventory.md, or `sparkops schema inventory`.
@@ -50,7 +50,11 @@ def init(
     if not addresses:
         text += "  here: {transport: local}    # this machine's own Docker, without SSH\n"
     settings.inventory.write_text(text)
-    settings.fleet()
+    try:
+        settings.fleet()
+    except ConfigError:  # an address that is none
+        settings.inventory.unlink()
+        raise
     say(f"wrote {settings.inventory}")
     say("  next: sparkops trust" if addresses else "  next: sparkops status", bold=True)
 
@@ -83,6 +87,7 @@ def trust(
 
 def schema(
     of: Annotated[str, typer.Argument(help="recipe, inventory or status.")],
+    markdown: Annotated[bool, typer.Option("--markdown", help="A reference to read instead, as in docs/.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to a file.")] = None,
 ) -> None:
     """Print the JSON Schema of a recipe, an inventory, or what `status --json` prints."""
@@ -93,12 +98,13 @@ def schema(
     from sparkops.config.inventory import Inventory
     from sparkops.config.recipe import Recipe
     from sparkops.plan.picture import Status
+    from sparkops.render.reference import reference
 
     models: dict[str, type[BaseModel]] = {"recipe": Recipe, "inventory": Inventory, "status": Status}
     if of not in models:
         raise UsageError(f"there is no schema of {of}", next_step=f"One of: {', '.join(models)}")
-    made = models[of].model_json_schema()
+    made = reference(models[of]) if markdown else json.dumps(models[of].model_json_schema(), indent=2) + "\n"
     if output:
-        output.write_text(json.dumps(made, indent=2) + "\n")
+        output.write_text(made)
     else:
-        data_json(made)
+        data(made.removesuffix("\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -64,16 +65,23 @@ def relative_path(text: str) -> str:
     return one_line(text)
 
 
-def matching(expression: str, words: str) -> AfterValidator:
-    """Refuse text that does not match `expression` from its first to its last character, in `words`."""
-    compiled = re.compile(expression)
+@dataclass(frozen=True)
+class Matching:
+    """Refuses text that does not match `pattern` from its first to its last character, in `words`."""
 
-    def check(text: str) -> str:
-        if not compiled.fullmatch(text):
-            raise PydanticCustomError("matching", "expected {words}, got {text}", {"words": words, "text": repr(text)})
+    pattern: re.Pattern[str]
+    words: str
+
+    def __call__(self, text: str) -> str:
+        if not self.pattern.fullmatch(text):
+            told = {"words": self.words, "text": repr(text)}
+            raise PydanticCustomError("matching", "expected {words}, got {text}", told)
         return text
 
-    return AfterValidator(check)
+
+def matching(expression: str, words: str) -> AfterValidator:
+    """The validator for text that matches `expression`."""
+    return AfterValidator(Matching(re.compile(expression), words))
 
 
 def argument(value: Any) -> Any:
