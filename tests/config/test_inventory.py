@@ -1,0 +1,160 @@
+"""The inventory's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkops.config import inventory
+from sparkops.config.inventory import Fleet
+from sparkops.errors import ConfigError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(text: str) -> Fleet:
+    file = Path("inventory.yaml")
+    file.write_text(text)
+    return inventory.load(file)
+
+
+def test_the_smallest_inventory() -> None:
+    fleet = load("nodes:\n  a: {address: 10.0.0.1}\n")
+
+    assert fleet.nodes["a"].model_dump(exclude_unset=True) == {"address": "10.0.0.1"}
+    assert fleet.known_hosts == Path.cwd() / "known_hosts"
+
+
+def test_a_local_node_needs_no_address() -> None:
+    assert load("nodes: {here: {transport: local}}").nodes["here"].address == "127.0.0.1"
+
+
+def test_defaults_apply_to_what_a_node_does_not_say() -> None:
+    fleet = load(
+        "defaults: {user: ops, port: 2222, gpu: runtime}\n"
+        "nodes:\n"
+        "  a: {address: h}\n"
+        "  b: {address: h, port: 22, gpu: none}\n"
+        "  c: {address: h, user: null}\n"
+    )
+
+    said = {name: (node.user, node.port, node.gpu) for name, node in fleet.nodes.items()}
+    assert said == {"a": ("ops", 2222, "runtime"), "b": ("ops", 22, "none"), "c": ("ops", 2222, "runtime")}
+
+
+def test_a_node_with_another_gpu_mode_leaves_the_default_devices() -> None:
+    fleet = load(
+        "defaults: {gpu: devices, gpu_devices: [/dev/nvidia0], gpu_mounts: [/usr/lib/x]}\n"
+        "nodes:\n"
+        "  a: {address: h}\n"
+        "  b: {address: h, gpu: none}\n"
+    )
+
+    given = {name: (node.gpu, node.gpu_devices, node.gpu_mounts) for name, node in fleet.nodes.items()}
+    assert given == {"a": ("devices", ["/dev/nvidia0"], ["/usr/lib/x"]), "b": ("none", None, None)}
+
+
+def test_the_default_jump_is_not_reached_through_itself() -> None:
+    fleet = load("defaults: {jump: a}\nnodes:\n  a: {address: h}\n  b: {address: h}\n")
+
+    assert {name: node.jump for name, node in fleet.nodes.items()} == {"a": None, "b": "a"}
+
+
+def test_paths_are_seen_from_the_inventory(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    file = Path("far/inventory.yaml")
+    file.write_text("known_hosts: keys\nnodes: {a: {address: h}}\n")
+
+    fleet = inventory.load(file)
+
+    assert fleet.known_hosts == tmp_path / "far/keys"
+    assert fleet.resolve("id") == tmp_path / "far/id"
+    assert fleet.resolve("/etc/id") == Path("/etc/id")
+
+
+def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ops")
+
+    fleet = load("known_hosts: ~/keys\nnodes: {a: {address: h}}\n")
+
+    assert (fleet.known_hosts, fleet.resolve("~/id")) == (Path("/home/ops/keys"), Path("/home/ops/id"))
+
+
+def test_a_node_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(UsageError, match=r"^inventory\.yaml: there is no node 'c'$") as caught:
+        load("nodes: {a: {address: h}, b: {address: h}}").node("c")
+
+    assert caught.value.next_step == "Name one of: a, b"
+
+
+NODE = "nodes:\n  a:\n    address: h\n    "
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("- a\n", "1: expected a mapping of keys to values, like `name: my-recipe`"),
+        ("defaults: {}\n", "1: nodes: missing, and it is required"),
+        ("nodes: {}\n", "1: nodes: expected at least 1 item"),
+        ("nodes: [a]\n", "1: nodes: expected a mapping of keys to values"),
+        ("nodes:\n  a: h\n", "2: nodes.a: expected a mapping of keys to values, got 'h'"),
+        ("nodes:\n  a: {}\n", "2: nodes.a: expected an `address`, or `transport: local`"),
+        ("node: {}\n", "1: node: unknown key, did you mean 'nodes'?"),
+        ("x: 1\n", "1: x: unknown key, expected one of: nodes, defaults, build, known_hosts"),
+        (NODE + "adress: h\n", "4: nodes.a.adress: unknown key, did you mean 'address'?"),
+        (
+            "nodes:\n  A: {address: h}\n",
+            "2: nodes.A: expected a name of at most 63 lower-case letters, digits, dots and dashes, got 'A'",
+        ),
+        (NODE + "port: '22'\n", "4: nodes.a.port: expected a valid integer, got '22'"),
+        (NODE + "port: true\n", "4: nodes.a.port: expected a valid integer, got True"),
+        (NODE + "port: 70000\n", "4: nodes.a.port: expected less than or equal to 65535, got 70000"),
+        (NODE + "transport: SSH\n", "4: nodes.a.transport: expected 'ssh' or 'local', got 'SSH'"),
+        (NODE + "gpu: all\n", "4: nodes.a.gpu: expected 'none', 'runtime', 'cdi' or 'devices', got 'all'"),
+        (NODE + "user: a b\n", "4: nodes.a.user: expected a user's name, got 'a b'"),
+        (NODE + "user: -oProxyCommand=x\n", "4: nodes.a.user: expected a user's name, got '-oProxyCommand=x'"),
+        (NODE + "ssh_key: ''\n", "4: nodes.a.ssh_key: expected at least 1 character, got ''"),
+        (
+            NODE + 'ssh_key: "a\\nb"\n',
+            "4: nodes.a.ssh_key: expected one line of visible text, got the character '\\n'",
+        ),
+        (
+            NODE + "labels: {rack: 1}\n",
+            "4: nodes.a.labels.rack: expected a valid string, got 1",
+        ),
+        (
+            NODE + "model_dir: models\n",
+            "4: nodes.a.model_dir: expected an absolute path without colon or comma, got 'models'",
+        ),
+        (
+            NODE + "model_dir: /a:/b\n",
+            "4: nodes.a.model_dir: expected an absolute path without colon or comma, got '/a:/b'",
+        ),
+        ("nodes:\n  a: {address: -x}\n", "2: nodes.a.address: expected a host name or an IP address, got '-x'"),
+        (NODE + "gpu_devices: [/dev/x]\n", "2: nodes.a: expected `gpu: devices` beside gpu_devices or gpu_mounts"),
+        (
+            "defaults: {gpu_devices: [/dev/x]}\nnodes:\n  a: {address: h}\n",
+            "3: nodes.a: with the defaults, expected `gpu: devices` beside gpu_devices or gpu_mounts",
+        ),
+        (NODE + "jump: b\n", "4: nodes.a.jump: there is no node 'b', only: a"),
+        ("defaults: {jump: b}\n" + NODE, "3: nodes.a.jump: there is no node 'b', only: a"),
+        (NODE + "jump: a\n", "4: nodes.a.jump: no way leads there: a -> a"),
+        (
+            "nodes:\n  a: {address: h, jump: b}\n  b: {address: h, jump: a}\n",
+            "3: nodes.b.jump: no way leads there: a -> b -> a",
+        ),
+        (
+            "build: {package_index: ftp://x}\n" + NODE,
+            "1: build.package_index: expected a URL that begins with https://, http:// or file://, got 'ftp://x'",
+        ),
+    ],
+)
+def test_a_mistake_names_its_line_and_field(text: str, error: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+
+    assert str(caught.value) == f"inventory.yaml:{error}"

@@ -1,0 +1,175 @@
+"""The recipe's file."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sparkops.config import recipe, shipped
+from sparkops.config.recipe import Recipe, Torch
+from sparkops.errors import ConfigError
+from tests.examples import RECIPE
+
+SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written(changes: dict[str, Any]) -> Path:
+    """The example as q.yaml, one key a line, with `section.key` set to a value or removed by None."""
+    data = copy.deepcopy(RECIPE)
+    for where, value in changes.items():
+        *sections, key = where.split(".")
+        inner = data
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[key] = value
+        if value is None:
+            del inner[key]
+    file = Path("q.yaml")
+    file.write_text(yaml.safe_dump(data, sort_keys=False, default_flow_style=False))
+    return file
+
+
+def load(**changes: Any) -> Recipe:
+    return recipe.load(written({key.replace("__", "."): value for key, value in changes.items()}))
+
+
+def mistake(changes: dict[str, Any]) -> str:
+    """The error without its file and line: these depend on how the example is written down."""
+    with pytest.raises(ConfigError) as caught:
+        recipe.load(written(changes))
+    return str(caught.value).split(": ", 1)[1]
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_a_shipped_recipe_is_valid(file: Path) -> None:
+    assert recipe.load(file).name == file.stem
+
+
+def test_the_smallest_recipe_has_the_documented_defaults() -> None:
+    loaded = load()
+
+    assert loaded.serve.model_dump() == {"port": 8000, "args": {}, "env": {}, "shm_gib": 16.0, "stop_grace_s": 60}
+    assert loaded.probe.startup.model_dump() == {"stall_s": 180.0, "compile_stall_s": 300.0, "ceiling_s": 1800.0}
+    assert loaded.nodes == []
+
+
+@pytest.mark.parametrize(
+    ("torch", "pin", "cuda"),
+    [
+        (Torch(version="2.13.0", backend="cpu"), "torch==2.13.0+cpu", None),
+        (Torch(version="2.11.0", backend="cu130"), "torch==2.11.0+cu130", "13.0"),
+        (Torch(version="2.11.0", backend="cu128", local_version=False), "torch==2.11.0", "12.8"),
+    ],
+)
+def test_the_pin_of_torch_names_its_backend(torch: Torch, pin: str, cuda: str | None) -> None:
+    assert (torch.pin, torch.cuda) == (pin, cuda)
+
+
+NAME = "expected a name of at most 63 lower-case letters, digits, dots and dashes"
+PACKAGE = "expected a Python package pinned with ==, such as ray[default]==2.49.0"
+PLAIN = "expected a plain value: no shell sees it, so $(...), ${...} and backticks do nothing"
+ONE_LINE = "expected one line of visible text, got the character"
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "error"),
+    [
+        ("servce", "chat", "servce: unknown key, did you mean 'service'?"),
+        ("serve.prt", 1, "serve.prt: unknown key, did you mean 'port'?"),
+        ("service", None, "service: missing, and it is required"),
+        ("memory.why", None, "memory.why: missing, and it is required"),
+        ("service", "my chat", f"service: {NAME}, got 'my chat'"),
+        ("service", "x" * 64, f"service: {NAME}, got '{'x' * 64}'"),
+        ("description", "two\nlines", f"description: {ONE_LINE} '\\n'"),
+        ("description", "hidden\u202etext", f"description: {ONE_LINE} '\\u202e'"),
+        ("engine", "sglang", "engine: expected 'vllm' or 'stand-in', got 'sglang'"),
+        ("nodes", "n1", "nodes: expected a valid list, got 'n1'"),
+        ("image.base", "a b", "image.base: expected an image, such as debian:bookworm-slim, got 'a b'"),
+        ("image.base", "a\nRUN id", "image.base: expected an image, such as debian:bookworm-slim, got 'a\\nRUN id'"),
+        ("image.vllm", "vllm", f"image.vllm: {PACKAGE}, got 'vllm'"),
+        ("image.vllm", "vllm>=0.1", f"image.vllm: {PACKAGE}, got 'vllm>=0.1'"),
+        ("image.packages", ["a==1", "b==1 --index-url=x"], f"image.packages[1]: {PACKAGE}, got 'b==1 --index-url=x'"),
+        ("image.apt", ["-y"], "image.apt[0]: expected the name of a package, got '-y'"),
+        ("image.torch.version", 2.11, "image.torch.version: expected a valid string, got 2.11"),
+        (
+            "image.torch.version",
+            "2.11.0+cu130",
+            "image.torch.version: expected a version, such as 2.11.0, got '2.11.0+cu130'",
+        ),
+        ("image.torch.backend", "cuda", "image.torch.backend: expected cpu or a CUDA build such as cu130, got 'cuda'"),
+        ("image.disk_gib", 0, "image.disk_gib: expected greater than 0, got 0"),
+        ("model.path", "/srv/q", "model.path: expected a relative path without '..', got '/srv/q'"),
+        ("model.path", "a/../../b", "model.path: expected a relative path without '..', got 'a/../../b'"),
+        ("serve.port", "8000", "serve.port: expected a valid integer, got '8000'"),
+        ("serve.port", 80, "serve.port: expected greater than or equal to 1024, got 80"),
+        (
+            "serve.args",
+            {"--dtype": "x"},
+            "serve.args.--dtype: expected an argument of vLLM without its dashes, such as max-model-len, got '--dtype'",
+        ),
+        ("serve.args", {"dtype": "$(id)"}, f"serve.args.dtype: {PLAIN}, got '$(id)'"),
+        ("serve.args", {"dtype": "a\nb"}, f"serve.args.dtype: {ONE_LINE} '\\n'"),
+        ("serve.args", {"x": {"y": ["${HOME}"]}}, f"serve.args.x: {PLAIN}"),
+        (
+            "serve.args",
+            {"x": {"y": [None]}},
+            "serve.args.x: expected a value; leave the key out to leave the argument out",
+        ),
+        ("serve.env", {"A": "`id`"}, f"serve.env.A: {PLAIN}, got '`id`'"),
+        ("serve.env", {"A": 1}, "serve.env.A: expected a valid string, got 1"),
+        ("serve.env", {"A-B": "1"}, "serve.env.A-B: expected the name of an environment variable, got 'A-B'"),
+        ("memory.claim_gib", "10 GiB", "memory.claim_gib: expected a valid number, got '10 GiB'"),
+        ("memory.claim_gib", True, "memory.claim_gib: expected a valid number, got True"),
+        ("probe.question", {"ask": "Why?"}, "probe.question.expect: missing, and it is required"),
+        ("expected", {"tok_s": 1}, "expected.source: missing, and it is required"),
+    ],
+)
+def test_a_mistake_names_its_field_and_what_was_expected(where: str, value: Any, error: str) -> None:
+    assert mistake({where: value}) == error
+
+
+def test_a_mistake_names_its_line() -> None:
+    file = Path("q.yaml")
+    lines = yaml.safe_dump(RECIPE, sort_keys=False).splitlines()
+    line = lines.index("  path: q") + 1
+    file.write_text("\n".join([*lines[:line], "  pth: q", *lines[line:]]))
+
+    with pytest.raises(ConfigError, match=rf"^q\.yaml:{line + 1}: model\.pth: unknown key, did you mean 'path'\?$"):
+        recipe.load(file)
+
+
+@pytest.mark.parametrize("flag", ["host", "port", "model", "served-model-name"])
+def test_an_argument_that_sparkops_sets_is_refused(flag: str) -> None:
+    told = f"expected serve.args without {flag}: sparkops sets these from the recipe's other keys"
+
+    assert mistake({"serve.args": {flag: "x"}}) == told
+
+
+@pytest.mark.parametrize("missing", ["image.torch", "image.vllm"])
+def test_vllm_needs_a_torch_and_a_vllm(missing: str) -> None:
+    assert mistake({missing: None}) == "expected image.torch and image.vllm, which the engine vllm needs"
+
+
+def test_a_stand_in_needs_neither() -> None:
+    assert load(engine="stand-in", image__torch=None, image__vllm=None).backend == "cpu"
+
+
+def test_a_recipe_has_the_name_of_its_file() -> None:
+    assert mistake({"name": "p"}) == "name: expected 'q' as in the file's name, got 'p'"
+
+
+def test_a_recipe_names_only_nodes_of_the_inventory() -> None:
+    file = written({"nodes": ["n1", "n3"]})
+
+    with pytest.raises(ConfigError, match=r": nodes\[1\]: the inventory has no node 'n3', only: n1, n2$"):
+        recipe.load(file, ["n1", "n2"])
+    assert recipe.load(file).nodes == ["n1", "n3"]

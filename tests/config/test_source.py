@@ -1,0 +1,124 @@
+"""YAML at the door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkops.config import source
+from sparkops.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def read(text: str | bytes) -> object:
+    file = Path("f.yaml")
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return source.read(file).data
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a: 1\nb: [x, 2.5, true, null]\n", {"a": 1, "b": ["x", 2.5, True, None]}),
+        ("a: 'yes'\nb: \"010\"\nc: 0x10\n", {"a": "yes", "b": "010", "c": 16}),
+        ("a: &x [1]\nb: *x\n", {"a": [1], "b": [1]}),
+        ("day: 2026-11-21\n", {"day": "2026-11-21"}),
+        ("a: !!str 5\n", {"a": "5"}),
+        ("- 1\n- {a: 2}\n", [1, {"a": 2}]),
+    ],
+)
+def test_plain_yaml_becomes_plain_data(text: str, data: object) -> None:
+    assert read(text) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "f.yaml:1: the file is empty"),
+        ("# nothing\n", "f.yaml:1: the file is empty"),
+        ("a: [1\n", "f.yaml:2: not YAML: expected ',' or ']', but got '<stream end>'"),
+        ("a: 1\n\tb: 2\n", "f.yaml:2: not YAML: found character '\\t' that cannot start any token"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2: not YAML: but found another document"),
+        ("a: *nowhere\n", "f.yaml:1: not YAML: found undefined alias 'nowhere'"),
+        ("a: b\x00\n", "f.yaml:1: not YAML: unacceptable character #x0000: special characters are not allowed"),
+        (b"a: \xff\n", "f.yaml:1: not YAML: unacceptable character #x00ff: invalid start byte"),
+        ("a:\n  b: 1\n  c: 2\n  b: 3\n", "f.yaml:4: a.b: written twice, first on line 2"),
+        ("a: 1\n2: b\n", "f.yaml:2: expected a text key; put it in quotes"),
+        ("a:\n  on: b\n", "f.yaml:2: a: expected a text key; put it in quotes"),
+        ("? [a]\n: b\n", "f.yaml:1: expected a text key; put it in quotes"),
+        ("<<: {a: 1}\n", "f.yaml:1: merging with << is not allowed; write the values out, or use `defaults`"),
+        ("a:\n- !secret b\n", "f.yaml:2: a[0]: the tag '!secret' is not allowed, expected plain values"),
+        (
+            "a: !!python/object/apply:os.system [id]\n",
+            "f.yaml:1: a: the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not allowed,"
+            " expected plain values",
+        ),
+        ("a:\n  b: yes\n", "f.yaml:2: a.b: yes is ambiguous in YAML, expected true, false or 'yes' in quotes"),
+        ("a: Off\n", "f.yaml:1: a: Off is ambiguous in YAML, expected true, false or 'Off' in quotes"),
+        ("a: 010\n", "f.yaml:1: a: 010 is ambiguous in YAML, expected a decimal number or '010' in quotes"),
+        ("a: 1:30\n", "f.yaml:1: a: 1:30 is ambiguous in YAML, expected a decimal number or '1:30' in quotes"),
+        ("a: !!int abc\n", "f.yaml:1: a: 'abc' cannot be read as int"),
+        ("a: !!bool maybe\n", "f.yaml:1: a: 'maybe' cannot be read as bool"),
+        ("a: !!map b\n", "f.yaml:1: a: 'b' cannot be read as map"),
+        ("a: 0x_\n", "f.yaml:1: a: '0x_' cannot be read as int"),
+        (f"a: {'9' * 5000}\n", f"f.yaml:1: a: '{'9' * 40}' cannot be read as int"),
+    ],
+)
+def test_anything_else_is_refused_with_its_line(text: str | bytes, error: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+
+    assert str(caught.value) == error
+
+
+def test_a_file_that_is_not_there_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"^nowhere\.yaml:1: cannot be read: No such file or directory$"):
+        source.read(Path("nowhere.yaml"))
+
+
+def test_a_directory_is_not_a_file() -> None:
+    with pytest.raises(ConfigError, match=r"^\.:1: cannot be read: Is a directory$"):
+        source.read(Path())
+
+
+def test_a_file_of_more_than_a_mebibyte_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^f\.yaml:1: 1048577 bytes, expected at most 1048576$"):
+        read("a: " + "x" * (source.MAX_BYTES - 2))
+
+
+def test_aliases_cannot_multiply_for_ever() -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+    )
+
+    with pytest.raises(ConfigError, match=r"^f\.yaml:\d+: a.*: too much: at most 50 levels and 20000 values$"):
+        read(bomb)
+
+
+def test_an_alias_of_itself_is_too_deep() -> None:
+    with pytest.raises(ConfigError, match="too much: at most 50 levels"):
+        read("a: &a [*a]\n")
+
+
+@pytest.mark.parametrize("levels", [52, 5000])
+def test_depth_is_bounded(levels: int) -> None:
+    with pytest.raises(ConfigError, match=r"^f\.yaml:1: (a.*too much: at most 50 levels|not YAML: maximum recursion)"):
+        read("a: " + "[" * levels + "]" * levels)
+
+
+def test_fifty_levels_are_allowed() -> None:
+    read("[" * 50 + "]" * 50)
+
+
+def test_an_error_points_to_the_nearest_line_that_was_written() -> None:
+    file = Path("f.yaml")
+    file.write_text("a: 1\nb:\n  c: 2\n")
+
+    error = source.read(file).fail(("b", "missing", 0), "expected more")
+
+    assert str(error) == "f.yaml:2: b.missing[0]: expected more"
