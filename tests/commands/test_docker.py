@@ -1,0 +1,128 @@
+"""Every docker command, as the one line that runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparkops import __version__
+from sparkops.command import Command
+from sparkops.commands import docker
+from tests.examples import IMAGE_ID, INPUTS, node, rank
+
+
+def test_create() -> None:
+    serve = {"args": {"dtype": "bfloat16"}, "env": {"OMP_NUM_THREADS": "2"}}
+    created = rank(serve=serve)
+
+    command = docker.create(created, node(model_dir="/srv/my models"), IMAGE_ID)
+
+    assert str(command) == (
+        f"docker create --name={created.container}"
+        f" --label=sparkops.service=chat --label=sparkops.release={created.release.id} --label=sparkops.recipe=q"
+        f" --label=sparkops.slot=blue --label=sparkops.rank=0 --label=sparkops.port=8001"
+        f" --label=sparkops.inputs={INPUTS} --label=sparkops.version={__version__}"
+        " --network=host --restart=no --security-opt=no-new-privileges --shm-size=16384m --stop-timeout=60"
+        " --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5"
+        " '--volume=/srv/my models:/models:ro' --volume=sparkops-cache-0123456789ab:/root/.cache"
+        " --env=HF_HUB_OFFLINE=1 --env=VLLM_NO_USAGE_STATS=1 --env=OMP_NUM_THREADS=2"
+        f" --entrypoint=vllm {IMAGE_ID}"
+        " serve /models/q --host=0.0.0.0 --port=8001 --served-model-name=chat --dtype=bfloat16"
+    )
+    assert (command.changes, command.timeout_s) == (True, 120.0)
+
+
+def test_the_recipe_may_change_what_sparkops_sets_in_the_environment() -> None:
+    line = str(docker.create(rank(serve={"env": {"HF_HUB_OFFLINE": "0"}}), node(), IMAGE_ID))
+
+    assert line.count("HF_HUB_OFFLINE") == 1
+    assert "--env=HF_HUB_OFFLINE=0" in line
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ({"gpu": "none"}, ""),
+        ({"gpu": None}, ""),
+        ({"gpu": "runtime"}, "--gpus=all --ipc=host --ulimit=memlock=-1"),
+        ({"gpu": "cdi"}, "--device=nvidia.com/gpu=all --ipc=host --ulimit=memlock=-1"),
+        ({"gpu": "devices"}, "--ulimit=memlock=-1"),
+        (
+            {"gpu": "devices", "gpu_devices": ["/dev/nvidia0", "/dev/nvidiactl"], "gpu_mounts": ["/usr/lib/nv"]},
+            "--device=/dev/nvidia0 --device=/dev/nvidiactl --volume=/usr/lib/nv:/usr/lib/nv:ro --ulimit=memlock=-1",
+        ),
+    ],
+    ids=str,
+)
+def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[str, Any], options: str) -> None:
+    line = str(docker.create(rank(), node(**mode), IMAGE_ID))
+
+    between = line.partition(":/root/.cache ")[2].partition("--env=HF_HUB_OFFLINE")[0]
+    assert between.strip() == options
+
+
+@pytest.mark.parametrize(
+    ("args", "argv"),
+    [
+        ({}, []),
+        ({"max-model-len": 1024}, ["--max-model-len=1024"]),
+        ({"gpu-memory-utilization": 0.9}, ["--gpu-memory-utilization=0.9"]),
+        ({"chat-template": "a b.jinja"}, ["--chat-template=a b.jinja"]),
+        ({"enforce-eager": True}, ["--enforce-eager"]),
+        ({"enable-prefix-caching": False}, ["--no-enable-prefix-caching"]),
+        ({"middleware": ["a", 1]}, ["--middleware", "a", "1"]),
+        ({"speculative-config": {"method": "mtp", "n": 2}}, ['--speculative-config={"method": "mtp", "n": 2}']),
+        ({"n": 1, "x": 0}, ["--n=1", "--x=0"]),
+        ({"b": "1", "a": "2"}, ["--b=1", "--a=2"]),
+    ],
+    ids=str,
+)
+def test_arguments_of_vllm(args: dict[str, Any], argv: list[str]) -> None:
+    assert list(docker.arguments(args)) == argv
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "timeout_s"),
+    [
+        (docker.start("c"), "docker start c", 60.0),
+        (docker.stop("c", 90), "docker stop --time=90 c", 150.0),
+        (docker.remove("c"), "docker rm c", 60.0),
+        (docker.keep_running("c"), "docker update --restart=always c", 60.0),
+        (docker.stay_stopped("c"), "docker update --restart=no c", 60.0),
+        (docker.tag("sha256:1", "sparkops/q:1"), "docker tag sha256:1 sparkops/q:1", 60.0),
+        (docker.remove_image("sparkops/q:1"), "docker rmi sparkops/q:1", 60.0),
+        (
+            docker.build("t", {"sparkops.recipe": "q"}, {"TORCH_BACKEND": ""}),
+            "env DOCKER_BUILDKIT=1 BUILDX_BUILDER=default docker build --progress=plain --file=Dockerfile --tag=t"
+            " --label=sparkops.recipe=q --build-arg=TORCH_BACKEND= -",
+            4 * 3600.0,
+        ),
+        (
+            docker.ask_image("t", b"print()"),
+            "docker run --rm --interactive --network=none --entrypoint=python t -",
+            600.0,
+        ),
+    ],
+    ids=str,
+)
+def test_what_changes_a_node(command: Command, line: str, timeout_s: float) -> None:
+    assert (str(command), command.timeout_s, command.changes) == (line, timeout_s, True)
+
+
+@pytest.mark.parametrize(
+    ("follow", "tail", "line", "timeout_s"),
+    [
+        (False, None, "docker logs --tail=all c", 120.0),
+        (False, 0, "docker logs --tail=0 c", 120.0),
+        (True, 10, "docker logs --follow --tail=10 c", 30 * 24 * 3600.0),
+    ],
+)
+def test_reading_logs_changes_nothing(*, follow: bool, tail: int | None, line: str, timeout_s: float) -> None:
+    command = docker.logs("c", follow=follow, tail=tail)
+
+    assert (str(command), command.timeout_s, command.changes) == (line, timeout_s, False)
+
+
+def test_the_script_for_an_image_goes_through_stdin() -> None:
+    assert docker.ask_image("t", b"print()").stdin == b"print()"

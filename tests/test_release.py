@@ -1,0 +1,100 @@
+"""Names, ports and labels: derived once, and stable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops import __version__
+from sparkops.release import Rank, Slot, candidate_tag, image_labels, image_tag
+from tests.examples import CUDA, INPUTS, rank, release
+
+
+def test_the_id_of_a_release_is_the_same_on_every_machine_and_day() -> None:
+    assert release().id == "q-7fd0d71b0b"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"service": "other"},
+        {"engine": "stand-in"},
+        {"model": {"revision": "abc"}},
+        {"model": {"path": "q2"}},
+        {"model": {"id": "org/q2"}},
+        {"serve": {"port": 8001}},
+        {"serve": {"args": {"dtype": "bfloat16"}}},
+        {"serve": {"env": {"A": "1"}}},
+        {"serve": {"shm_gib": 1.0}},
+        {"serve": {"stop_grace_s": 5}},
+    ],
+    ids=str,
+)
+def test_what_decides_how_a_release_behaves_makes_another_one(change: dict[str, Any]) -> None:
+    assert release(**change).id != release().id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"description": "Other words"},
+        {"nodes": ["n1"]},
+        {"model": {"size_gb": 5.0}},
+        {"memory": {"claim_gib": 5.0}},
+        {"probe": {"question": {"ask": "What is 2 + 2?", "expect": "4"}}},
+        {"probe": {"startup": {"stall_s": 10.0}}},
+        {"expected": {"tok_s": 1.0, "source": "a guess"}},
+        {"verified": "on two nodes"},
+        {"image": {"torch": CUDA}},  # the image is known by its inputs
+    ],
+    ids=str,
+)
+def test_words_probes_and_placement_make_no_other_release(change: dict[str, Any]) -> None:
+    assert release(**change).id == release().id
+
+
+def test_other_inputs_of_the_image_make_another_release() -> None:
+    assert replace(release(), inputs="f" * 64).id != release().id
+
+
+def test_the_order_in_which_arguments_are_written_makes_no_other_release() -> None:
+    one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+
+    assert release(serve={"args": one}).id == release(serve={"args": other}).id
+
+
+def test_a_tag_is_a_digest_of_what_went_in() -> None:
+    assert image_tag("q", INPUTS) == release().image == "sparkops/q:0123456789ab"
+    assert candidate_tag("q", INPUTS) == "sparkops-candidate/q:0123456789ab"
+
+
+def test_an_image_carries_its_recipe_and_inputs() -> None:
+    assert image_labels("q", INPUTS) == {
+        "sparkops.recipe": "q",
+        "sparkops.inputs": INPUTS,
+        "sparkops.version": __version__,
+    }
+
+
+@pytest.mark.parametrize(("slot", "port"), [(Slot.BLUE, 8001), (Slot.GREEN, 8002)])
+def test_each_slot_has_a_container_and_a_port_of_its_own(slot: Slot, port: int) -> None:
+    assert (rank(slot=slot).container, rank(slot=slot).port) == (f"{release().id}-{slot}-r0", port)
+
+
+def test_each_slot_is_the_other_of_the_other() -> None:
+    assert {slot: slot.other for slot in Slot} == {Slot.BLUE: Slot.GREEN, Slot.GREEN: Slot.BLUE}
+
+
+def test_a_container_says_what_it_is_and_not_what_it_is_for() -> None:
+    assert Rank(release(), Slot.GREEN, "n1", index=1).labels == {
+        "sparkops.service": "chat",
+        "sparkops.release": release().id,
+        "sparkops.recipe": "q",
+        "sparkops.slot": "green",
+        "sparkops.rank": "1",
+        "sparkops.port": "8002",
+        "sparkops.inputs": INPUTS,
+        "sparkops.version": __version__,
+    }
