@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-STEP = re.compile(r"#(?P<id>\d+) \[(?:(?P<stage>[\w.-]+) )?(?P<at>\d+)/(?P<of>\d+)\] (?P<what>.+)")
+# From ten steps on the numbers are padded: [runner  2/10].
+STEP = re.compile(r"#(?P<id>\d+) \[(?:(?P<stage>[\w.-]+) )? *(?P<at>\d+)/(?P<of>\d+)\] (?P<what>.+)")
+SENDING = re.compile(r"#(?P<id>\d+) \[internal\] load (remote )?build context")
 ENDED = re.compile(r"#(?P<id>\d+) (?P<how>DONE|CACHED|ERROR|CANCELED)(?: (?P<seconds>[\d.]+)s)?")
 OUTPUT = re.compile(r"#(?P<id>\d+) [\d.]+ (?P<text>.*)")
 DISK_FULL = re.compile(r"no space left on device|ENOSPC|disk quota exceeded", re.IGNORECASE)
@@ -19,6 +21,7 @@ class Progress:
     """How far a build is. `step` reads like `runner 3/9: RUN uv pip install`."""
 
     steps: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     step: str = ""
     failed: str = ""
@@ -30,6 +33,11 @@ class Progress:
         """Steps that have ended."""
         return len(self.ended & set(self.steps))
 
+    @property
+    def total(self) -> int:
+        """Steps of all stages that have begun."""
+        return sum(self.sizes.values())
+
 
 def advance(progress: Progress, line: str) -> Progress:
     """The progress after one more line."""
@@ -37,14 +45,18 @@ def advance(progress: Progress, line: str) -> Progress:
         progress = replace(progress, disk_full=True)
     if found := STEP.fullmatch(line):
         name = f"{found['stage'] or 'image'} {found['at']}/{found['of']}: {_short(found['what'])}"
-        return replace(progress, steps={**progress.steps, found["id"]: name}, step=name)
+        sizes = {**progress.sizes, found["stage"] or "": int(found["of"])}
+        return replace(progress, steps={**progress.steps, found["id"]: name}, sizes=sizes, step=name)
+    if SENDING.fullmatch(line):
+        return replace(progress, step="sending the build context")
     if line.endswith(ALL):
         return replace(progress, step=ALL)
     if found := ENDED.match(line):
         failed = progress.steps.get(found["id"], "") if found["how"] == "ERROR" else progress.failed
         return replace(progress, ended=progress.ended | {found["id"]}, failed=failed)
     if found := OUTPUT.fullmatch(line):
-        return replace(progress, tail=(*progress.tail, found["text"])[-KEEP_LINES:])
+        drawn = found["text"].rstrip("\r").rpartition("\r")[2]  # of a line that was drawn again and again: the last
+        return replace(progress, tail=(*progress.tail, drawn)[-KEEP_LINES:])
     return progress
 
 
@@ -58,4 +70,4 @@ def read(lines: Iterable[str]) -> Progress:
 
 def _short(what: str) -> str:
     """A step's instruction without its mounts, which fill a line and say nothing new."""
-    return re.sub(r"--mount=\S+ ", "", what)[:100]
+    return re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ", "", what))[:100]

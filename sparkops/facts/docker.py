@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -86,3 +87,14 @@ def parse_usage(stats: Mapping[str, Any]) -> Usage:
     operations = stats.get("blkio_stats", {}).get("io_service_bytes_recursive") or ()
     read = sum(each["value"] for each in operations if each["op"].lower() == "read")
     return Usage(nanoseconds / 1e9, read)
+
+
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
+
+
+def log_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Timestamp and text of each line of a log. A progress bar draws one line many times, parted by returns."""
+    for record in text.split("\n"):
+        stamp, _, line = record.partition(" ")
+        if STAMP.fullmatch(stamp):
+            yield from ((stamp, part) for part in line.split("\r") if part)

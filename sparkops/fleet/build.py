@@ -97,7 +97,7 @@ def _run_build(member: Member, order: Order, tell: Tell) -> None:
         before, progress = progress, buildkit.advance(progress, line)
         if progress.step != before.step or progress.done != before.done:
             lasting = progress.step != before.step
-            tell(Event(member.name, progress.step, progress.done, len(progress.steps), lasting=lasting))
+            tell(Event(member.name, progress.step, progress.done, progress.total, lasting=lasting))
 
     try:
         member.node.run(command, stdin=tar(order.context, order.open_file), on_line=on_line)

@@ -63,7 +63,8 @@ def rank_report(member: Member, container: Container) -> RankReport:
             load, tok_s = _load(asking)
             return RankReport(container, Health.OK, "serving", load, tok_s)
     log = member.engine.log(container.name, since=container.started_at, tail=LOG_TAIL)
-    watch = advance(Watch(Startup()), Sample(0.0, tuple(log.splitlines())))
+    lines = tuple(line for _, line in docker_facts.log_lines(log))
+    watch = advance(Watch(Startup()), Sample(0.0, lines))
     served = watch.stage.name == "SERVING"
     return RankReport(container, Health.FAILING if served else Health.STARTING, watch.text)
 

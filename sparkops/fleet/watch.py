@@ -37,9 +37,9 @@ class LogCursor:
     def new_lines(self) -> Iterator[str]:
         """The lines since the last call."""
         since = docker_facts.timestamp(self.last) - 1.0 if self.last else self.since_s
-        for line in self.member.engine.log(self.container, since=since).splitlines():
-            stamp, _, text = line.partition(" ")
-            if stamp > self.last:
+        before = self.last
+        for stamp, text in docker_facts.log_lines(self.member.engine.log(self.container, since=since)):
+            if stamp > before:
                 self.last = stamp
                 yield text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from sparkops.nodes.host_keys import Pins
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Node
 from sparkops.nodes.ssh import SshNode
+
+# paramiko logs a refused port as an error; here it is how a server that still loads looks.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 KEEPALIVE_S = 15
 # A peer that vanished is noticed after a minute; without this TCP waits for about 15 of them.
