@@ -8,6 +8,7 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import requests
 
@@ -17,6 +18,7 @@ from tests.fleet.fleet import Fleet as TestFleet
 
 RECIPE = "recipes/tiny-qwen3-cpu.yaml"
 MODEL = "tiny-qwen3"
+REFUSED = 5
 QUESTION = "What is the capital of France?"
 ROOT = Path(__file__).parent.parent
 SPARKOPS = str(Path(sys.executable).parent / "sparkops")
@@ -46,7 +48,7 @@ def main() -> int:
         print(f"{name}: {fleet.nodes[name].model_dir}/{MODEL}")
 
     part("the deploy: start, watch, check a known answer")
-    done = json.loads(sparkops(where, "deploy", RECIPE, "--node", "node-1", "--node", "node-2", "--json"))
+    done = deploy(where)
 
     part(f"the OpenAI API of each node is asked: {QUESTION}")
     answers = [ask(fleet.nodes[each["node"]].address, each["port"], done["service"]) for each in done["replicas"]]
@@ -60,14 +62,32 @@ def main() -> int:
     return 0 if all("Paris" in answer for answer in answers) else 1
 
 
+def deploy(where: str) -> Any:
+    """Deploy to both nodes. An older release that an earlier demo left there is stopped first."""
+    argv = ("deploy", RECIPE, "--node", "node-1", "--node", "node-2", "--json")
+    code, out = run(where, *argv)
+    if code == REFUSED:
+        sparkops(where, "stop", "tiny")
+        out = sparkops(where, *argv)
+    elif code:
+        sys.exit(code)
+    return json.loads(out)
+
+
 def sparkops(where: str, *argv: str) -> str:
-    """Run sparkops as a user would; its progress goes straight to the terminal."""
+    """Run sparkops; the demo ends where it fails."""
+    code, out = run(where, *argv)
+    if code:
+        sys.exit(code)
+    return out
+
+
+def run(where: str, *argv: str) -> tuple[int, str]:
+    """Run sparkops as a user would: its progress goes straight to the terminal."""
     command = ["sparkops", "--inventory", where, *argv]
     print(f"$ {' '.join(command)}", flush=True)
     ran = subprocess.run([SPARKOPS, *command[1:]], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    if ran.returncode:
-        sys.exit(ran.returncode)
-    return ran.stdout
+    return ran.returncode, ran.stdout
 
 
 def ask(address: str, port: int, model: str) -> str:
