@@ -94,6 +94,8 @@ def test_of_a_line_drawn_again_and_again_the_last_is_kept(line: str, kept: str) 
     assert buildkit.advance(Progress(), line).tail == (kept,)
 
 
-@pytest.mark.parametrize("line", ["", "#1 [internal] load metadata for debian", "------", " > [runner 3/3] RUN exit 3:"])
+@pytest.mark.parametrize(
+    "line", ["", "#1 [internal] load metadata for debian", "------", " > [runner 3/3] RUN exit 3:"]
+)
 def test_other_lines_say_nothing(line: str) -> None:
     assert buildkit.advance(Progress(), line) == Progress()

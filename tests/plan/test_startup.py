@@ -1,0 +1,221 @@
+"""Is a start still moving? Whole starts are played through, second by second, without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from sparkops.config.recipe import Startup
+from sparkops.facts.vllm_log import Stage
+from sparkops.plan.startup import Sample, Watch, advance
+
+CAPTURED = Path(__file__).parent.parent / "facts/captured/vllm-0.32.0-cpu-start.log"
+LOADING = "Starting to load model /models/q..."
+LOADED = "Model loading took 61.1 GiB memory and 230.4 seconds"
+COMPILED = "torch.compile took 61.02 s in total"
+AUTOTUNE = "Autotuning process starts ..."
+ENGINE_READY = "init engine (profile, create kv cache, warmup model) took 480.0 s"
+SERVING = "INFO:     Application startup complete."
+
+
+def shards(percent: int) -> str:
+    return f"Loading safetensors checkpoint shards: {percent:3}% Completed | x/13 [01:41<01:58, 16.9s/it]"
+
+
+def idle(_: float) -> float:
+    return 0.0
+
+
+def busy(at_s: float) -> float:
+    """One core that computes all the time."""
+    return at_s
+
+
+def play(
+    lines: Mapping[int, str],
+    *,
+    until_s: int = 3600,
+    since_s: int = 0,
+    cpu_s: Callable[[float], float] = idle,
+    limits: Startup | None = None,
+) -> tuple[Watch, int]:
+    """The watch when its verdict is in, or at `until_s`, and when that was. `lines` are the log by second."""
+    watch = Watch(limits or Startup())
+    for at_s in range(since_s, until_s + 1):
+        new = lines.items() if at_s == since_s else [(at_s, lines[at_s])] if at_s in lines else ()
+        said = tuple(line for when, line in new if when <= at_s)
+        watch = advance(watch, Sample(at_s, said, healthy=SERVING in said, cpu_s=cpu_s(at_s)))
+        if watch.over:
+            return watch, at_s
+    return watch, until_s
+
+
+def test_a_start_of_750_s_with_360_s_of_silence_passes_while_the_cpu_works() -> None:
+    log = {1: LOADING, 150: shards(50), 300: LOADED, 370: COMPILED, 380: AUTOTUNE, 740: ENGINE_READY, 750: SERVING}
+
+    watch, at_s = play(log, cpu_s=busy)
+
+    assert (watch.healthy, watch.failure, at_s) == (True, "", 750)
+    assert watch.reached == (
+        (Stage.STARTING, 0.0),
+        (Stage.WEIGHTS, 1),
+        (Stage.COMPILING, 300),
+        (Stage.WARMING, 380),
+        (Stage.OPENING, 740),
+        (Stage.SERVING, 750),
+    )
+
+
+def test_the_same_silence_without_work_is_a_stall() -> None:
+    watch, at_s = play({1: LOADING, 150: shards(50), 300: LOADED, 370: COMPILED, 380: AUTOTUNE})
+
+    assert (watch.failure, at_s) == ("nothing has moved for 300 s while warming up", 380 + 301)
+
+
+@pytest.mark.parametrize(
+    ("log", "failure", "at_s"),
+    [
+        ({}, "nothing has moved for 180 s while starting", 181),
+        ({5: LOADING}, "nothing has moved for 180 s while loading weights", 186),
+        ({5: LOADING, 9: shards(40)}, "nothing has moved for 180 s while loading weights 40 %", 190),
+        ({5: LOADED}, "nothing has moved for 300 s while compiling", 306),
+    ],
+)
+def test_a_stall_is_named_with_its_stage(log: Mapping[int, str], failure: str, at_s: int) -> None:
+    watch, ended_s = play(log)
+
+    assert (watch.failure, ended_s) == (failure, at_s)
+
+
+def heartbeats(every_s: int) -> Iterator[tuple[int, str]]:
+    return ((at_s, f"INFO 11-21 00:{at_s} still waiting after {at_s} s") for at_s in range(0, 3600, every_s))
+
+
+def test_a_heartbeat_is_no_progress() -> None:
+    watch, at_s = play({**dict(heartbeats(10)), 5: LOADING})
+
+    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights", 5 + 181)
+
+
+def test_every_new_percent_is_progress() -> None:
+    log = {1: LOADING, **{150 * n: shards(10 * n) for n in range(1, 11)}}
+
+    watch, at_s = play(log, until_s=1500)
+
+    assert (watch.over, watch.text, at_s) == (False, "loading weights 100 %", 1500)
+
+
+def test_the_same_percent_again_is_no_progress() -> None:
+    log = {1: LOADING, **{100 * n: shards(10) for n in range(1, 11)}}
+
+    assert play(log)[0].failure == "nothing has moved for 180 s while loading weights 10 %"
+
+
+@pytest.mark.parametrize(("cpu_in_30_s", "over"), [(4.9, True), (5.1, False)])
+def test_work_is_at_least_5_s_of_cpu_in_30_s(*, cpu_in_30_s: float, over: bool) -> None:
+    watch, _ = play({1: LOADING}, until_s=1000, cpu_s=lambda at_s: at_s * cpu_in_30_s / 30)
+
+    assert watch.over is over
+
+
+@pytest.mark.parametrize(("megabytes_in_30_s", "over"), [(49, True), (51, False)])
+def test_reading_50_mb_in_30_s_is_progress(*, megabytes_in_30_s: int, over: bool) -> None:
+    watch = Watch(Startup())
+    for at_s in range(1000):
+        watch = advance(watch, Sample(at_s, read_bytes=at_s * megabytes_in_30_s * 1_000_000 // 30))
+
+    assert watch.over is over
+
+
+def test_a_start_that_moves_for_ever_ends_at_the_ceiling() -> None:
+    watch, at_s = play({1: LOADED}, cpu_s=busy)
+
+    assert (watch.failure, at_s) == ("it is still compiling after 1800 s", 1801)
+
+
+@pytest.mark.parametrize(
+    ("log", "ends_at_s"),
+    [
+        ({}, 11),
+        ({5: LOADED}, 26),
+        ({at_s: f"reading {'x' * at_s}" for at_s in range(100)}, 61),
+    ],
+    ids=["stall", "compile stall", "ceiling"],
+)
+def test_the_recipe_sets_the_limits(log: Mapping[int, str], ends_at_s: int) -> None:
+    limits = Startup(stall_s=10.0, compile_stall_s=20.0, ceiling_s=60.0)
+
+    assert play(log, limits=limits)[1] == ends_at_s
+
+
+@pytest.mark.parametrize(
+    ("sample", "failure"),
+    [
+        (Sample(9.0, running=False, exit_code=1), "its process ended with code 1 while loading weights 40 %"),
+        (
+            Sample(9.0, running=False, exit_code=137, oom_killed=True),
+            "its process was killed for want of memory (OOM) while loading weights 40 %",
+        ),
+        (
+            Sample(9.0, ("ValueError: No available memory for the cache blocks.",), running=False, exit_code=1),
+            "its log says: ValueError: No available memory for the cache blocks.",
+        ),
+        (
+            Sample(9.0, ("  CUDA out of memory. Tried to allocate 2 GiB",)),
+            "its log says: CUDA out of memory. Tried to allocate 2 GiB",
+        ),
+    ],
+    ids=["exit", "oom", "fatal and exit", "fatal"],
+)
+def test_a_dead_process_or_a_fatal_line_ends_it_at_once(sample: Sample, failure: str) -> None:
+    watch = advance(Watch(Startup()), Sample(5.0, (LOADING, shards(40))))
+
+    assert advance(watch, sample).failure == failure
+
+
+def test_the_first_fatal_line_is_the_reason() -> None:
+    lines = ("CUDA out of memory", "EngineCore failed to start.", "Engine core initialization failed.")
+
+    assert advance(Watch(Startup()), Sample(5.0, lines)).failure == "its log says: CUDA out of memory"
+
+
+def test_a_server_that_answers_has_not_failed_whatever_its_log_says() -> None:
+    watch = advance(Watch(Startup()), Sample(5.0, ("EngineCore failed to start.",), healthy=True))
+
+    assert (watch.healthy, watch.failure, watch.stage) == (True, "", Stage.SERVING)
+
+
+def test_an_adopted_start_gets_the_time_of_a_new_stall() -> None:
+    """A deploy that is run again sees the whole log at once, of a container that is minutes old."""
+    watch, at_s = play({1: LOADING, 100: shards(10)}, since_s=900)
+
+    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights 10 %", 900 + 181)
+
+
+def test_an_adopted_start_goes_on_from_the_stage_it_has_reached() -> None:
+    watch, at_s = play({1: LOADING, 100: shards(100), 200: LOADED, 1000: SERVING}, since_s=900)
+
+    assert (watch.healthy, at_s) == (True, 1000)
+    assert watch.reached == (
+        (Stage.STARTING, 0.0),
+        (Stage.WEIGHTS, 900),
+        (Stage.COMPILING, 900),
+        (Stage.SERVING, 1000),
+    )
+
+
+def test_a_stage_never_goes_back() -> None:
+    watch, _ = play({1: LOADED, 2: LOADING, 3: shards(7)}, until_s=5)
+
+    assert (watch.stage, watch.percent) == (Stage.COMPILING, None)
+
+
+def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
+    lines = CAPTURED.read_text().splitlines()
+
+    watch = advance(Watch(Startup()), Sample(28.0, tuple(lines)))
+
+    assert (watch.stage, watch.failure, watch.healthy) == (Stage.SERVING, "", False)
+    assert watch.tail == tuple(lines[-40:])
