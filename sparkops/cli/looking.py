@@ -61,7 +61,7 @@ def _show(joined: Status) -> None:
         data(f"\n{service.name:<14} {service.state:<9} {live}")
         for replica in service.replicas:
             for rank in replica.ranks:
-                data(f"  {rank.node:<12} {replica.slot:<5} {_line(rank)}")
+                data(f"  {rank.node:<12} {replica.slot:<5} {replica.release}  {_line(rank)}")
     for drift in joined.drift:
         data(f"\ndrift {drift.code} on {drift.node}: {drift.detail}")
     if not joined.services:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import paramiko
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential, wait_random
 
 from sparkops.config.inventory import Fleet, NodeConfig
 from sparkops.errors import NotReachable
@@ -50,7 +50,7 @@ class Connector:
             return LocalNode(name, self.cancel)
         retrying = Retrying(
             retry=retry_if_exception_type((TimeoutError, ConnectionResetError, EOFError)),
-            wait=wait_exponential_jitter(initial=0.5, max=5.0),
+            wait=wait_exponential(multiplier=0.5, max=5.0) + wait_random(0.0, 1.0),
             stop=stop_after_delay(self.patience_s),
             reraise=True,
         )
