@@ -22,6 +22,7 @@ from sparkops.nodes.output import Output
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
+STOP_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class LocalNode:
         if self.cancel.is_set():
             raise Interrupted(f"{self.name}: interrupted")
         if time.monotonic() > deadline:
-            raise ConnectionLost(self.name, f"`{command}` did not end within {command.timeout_s:.0f} s")
+            raise ConnectionLost(self.name, f"`{command}` did not end within {command.timeout_s:g} s")
 
     def dial(self, port: int) -> Stream:
         """See Node.dial."""
@@ -112,9 +113,14 @@ class LocalNode:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    for number, patience_s in ((signal.SIGINT, 10.0), (signal.SIGKILL, 5.0)):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(patience_s)
-            return
+    """Interrupt the program and what it started, and then make sure: a job in the background ignores SIGINT."""
+    _signal(process, signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_PATIENCE_S)
+    _signal(process, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -28,6 +28,7 @@ class Output:
         if self.on_line is None:
             return
         *lines, self.pending = (self.pending + new).split("\n")
+        self.pending = self.pending[-KEEP:]
         if final and self.pending:
             lines.append(self.pending)
         for line in lines:

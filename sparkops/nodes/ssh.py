@@ -71,7 +71,7 @@ class SshNode:
                 if self.cancel.is_set():
                     raise Interrupted(f"{self.name}: interrupted")
                 if time.monotonic() > deadline:
-                    raise paramiko.SSHException(f"it did not end within {running.command.timeout_s:.0f} s")
+                    raise paramiko.SSHException(f"it did not end within {running.command.timeout_s:g} s")
             running.feeding.check()
         except BaseException:
             self._stop(running)

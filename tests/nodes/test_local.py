@@ -1,0 +1,204 @@
+"""This machine as a node: real processes."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkops.command import Command, Completed
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NotReady, SparkopsError
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.output import KEEP
+
+NODE = LocalNode("here")
+BIG = 20_000_000
+
+
+def sh(script: str, *argv: str, timeout_s: float = 10.0, stdin: bytes = b"") -> Command:
+    return Command(("sh", "-c", script, "sh", *argv), timeout_s=timeout_s, stdin=stdin)
+
+
+def ends(pid_file: Path) -> bool:
+    """Whether the process ends within 5 s. One that nobody has waited for yet (Z) has ended."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        ran = subprocess.run(
+            ["ps", "-o", "stat=", "-p", pid_file.read_text().strip()], capture_output=True, text=True, check=False
+        )
+        if not ran.stdout.strip() or ran.stdout.startswith("Z"):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def wait_for(file: Path) -> None:
+    while not file.exists() or not file.read_text().endswith("\n"):
+        time.sleep(0.01)
+
+
+def test_a_command_gives_its_code_and_both_outputs() -> None:
+    command = sh("echo out; echo err >&2")
+
+    assert NODE.run(command) == Completed("here", command, 0, "out\n", "err\n")
+
+
+def test_arguments_reach_the_program_as_they_are() -> None:
+    argv = ("a b", "$(id)", "it's", "", "ü\n")
+
+    assert NODE.run(Command(("printf", "%s|", *argv))).stdout == "a b|$(id)|it's||ü\n|"
+
+
+def test_another_code_than_0_is_an_error() -> None:
+    with pytest.raises(CommandFailed, match=r"ended with code 3: no such thing$") as caught:
+        NODE.run(sh("echo no such thing >&2; exit 3"))
+
+    assert caught.value.completed.exit_code == 3
+
+
+def test_a_program_killed_by_a_signal_has_failed() -> None:
+    with pytest.raises(CommandFailed, match="ended with code -9"):
+        NODE.run(sh("kill -KILL $$"))
+
+
+def test_20_mb_on_both_outputs_at_once_do_not_block_each_other() -> None:
+    script = f"yes 0123456789 | head -c {BIG} & yes abcdefghij | head -c {BIG} >&2; wait"
+
+    done = NODE.run(sh(script))
+
+    assert (len(done.stdout), len(done.stderr)) == (KEEP, KEEP)
+    assert (done.stdout[-10:], done.stderr[-10:]) == ("\n012345678", "\nabcdefghi")
+
+
+def test_stdin_is_the_command_s_own_and_then_the_stream() -> None:
+    assert NODE.run(sh("cat", stdin=b"first "), stdin=[b"second ", b"third"]).stdout == "first second third"
+
+
+def test_20_mb_go_in_while_20_mb_come_out() -> None:
+    done = NODE.run(sh("tee /dev/stderr | wc -c"), stdin=(b"x" * 100_000 for _ in range(BIG // 100_000)))
+
+    assert (done.stdout.strip(), len(done.stderr)) == (str(BIG), KEEP)
+
+
+def test_a_program_may_end_without_reading_its_stdin() -> None:
+    assert NODE.run(sh("echo enough"), stdin=(b"x" * 100_000 for _ in range(20))).stdout == "enough\n"
+
+
+def test_an_error_of_the_stream_ends_the_program(tmp_path: Path) -> None:
+    def cut_short() -> Iterator[bytes]:
+        yield b"half"
+        wait_for(tmp_path / "pid")
+        raise SparkopsError("a.whl changed while it was sent")
+
+    with pytest.raises(SparkopsError, match=r"^a\.whl changed while it was sent$"):
+        NODE.run(sh('echo $$ > "$1"; exec sleep 60', str(tmp_path / "pid")), stdin=cut_short())
+
+    assert ends(tmp_path / "pid")
+
+
+def test_lines_come_while_the_program_runs() -> None:
+    lines: list[str] = []
+    seen = threading.Event()
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        seen.set()
+
+    def last_word() -> Iterator[bytes]:
+        assert seen.wait(5)
+        yield b"go on\n"
+
+    NODE.run(sh("echo first; read word; echo $word; printf 'no newline'"), stdin=last_word(), on_line=on_line)
+
+    assert lines == ["first", "go on", "no newline"]
+
+
+def test_a_deadline_ends_the_whole_process_group(tmp_path: Path) -> None:
+    began = time.monotonic()
+
+    with pytest.raises(ConnectionLost, match=r"did not end within 0\.3 s"):
+        NODE.run(sh('sleep 60 & echo $! > "$1"; sleep 60', str(tmp_path / "pid"), timeout_s=0.3))
+
+    assert time.monotonic() - began < 5
+    assert ends(tmp_path / "pid")
+
+
+def test_the_deadline_holds_for_a_program_that_closes_its_outputs() -> None:
+    with pytest.raises(ConnectionLost, match="did not end within"):
+        NODE.run(sh("exec sleep 60 >/dev/null 2>&1", timeout_s=0.3))
+
+
+def test_cancel_ends_the_whole_process_group(tmp_path: Path) -> None:
+    node = LocalNode("here")
+
+    def cancel_when_it_runs() -> None:
+        wait_for(tmp_path / "pid")
+        node.cancel.set()
+
+    threading.Thread(target=cancel_when_it_runs).start()
+    with pytest.raises(Interrupted, match=r"^here: interrupted$"):
+        node.run(sh('sleep 60 & echo $! > "$1"; wait', str(tmp_path / "pid")))
+
+    assert ends(tmp_path / "pid")
+
+
+@pytest.mark.parametrize(
+    ("program", "why", "step"),
+    [
+        ("no-such-program", "No such file or directory", ""),
+        ("/etc/passwd", "Permission denied", ""),
+    ],
+)
+def test_a_program_that_cannot_be_started_says_so(program: str, why: str, step: str) -> None:
+    with pytest.raises(NotReady) as caught:
+        NODE.run(Command((program,)))
+
+    assert str(caught.value) == f"here: `{program}` cannot be started on this machine: {why}"
+    assert (caught.value.next_step, caught.value.exit_code) == (step, 5)
+
+
+def test_a_missing_docker_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    with pytest.raises(NotReady) as caught:
+        NODE.run(Command(("docker", "ps")))
+
+    assert caught.value.next_step == "Install Docker Engine."
+
+
+def test_a_port_is_dialled_on_this_machine() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, NODE.dial(server.getsockname()[1]) as stream:
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.sendall(b"hello")
+            assert stream.recv(5) == b"hello"
+
+
+def test_a_port_that_nobody_listens_on_refuses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+    with pytest.raises(ConnectionRefusedError):
+        NODE.dial(port)
+
+
+def test_a_pipe_is_both_stdin_and_stdout_of_a_program() -> None:
+    with NODE.pipe(Command(("cat",))) as stream:
+        stream.sendall(b"there and back")
+
+        assert stream.recv(100) == b"there and back"
+
+
+def test_a_pipe_ends_with_its_program() -> None:
+    with NODE.pipe(Command(("true",))) as stream:
+        assert stream.recv(100) == b""
+
+
+def test_a_pipe_to_a_missing_program_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        NODE.pipe(Command(("no-such-program",)))
