@@ -19,6 +19,7 @@ LAYERS = {
     "__version__": 0,
     "command": 0,
     "errors": 0,
+    "exchange": 0,
     "config": 1,
     "release": 1,
     "plan": 2,

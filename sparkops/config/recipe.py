@@ -25,8 +25,7 @@ from sparkops.config.fields import (
     Version,
     matching,
 )
-
-Positive = Annotated[float, Field(gt=0)]
+from sparkops.config.smoke import Positive, Question, Smoke
 
 
 class Torch(Section):
@@ -110,19 +109,6 @@ class Memory(Section):
     """Where the figure comes from."""
 
 
-class Question(Section):
-    """A question whose answer is known."""
-
-    ask: Line
-    """The question, sent as one user message at temperature 0."""
-    expect: Line
-    """Text that the answer must contain; upper and lower case are the same."""
-    max_tokens: Annotated[int, Field(ge=1, le=8192)] = 64
-    """Length of the answer in tokens; a model that thinks first needs more."""
-    extra: dict[str, Argument] = {}
-    """Further keys of the request body, such as chat_template_kwargs."""
-
-
 class Startup(Section):
     """When a start counts as hung. Nothing else ends a start that still moves."""
 
@@ -138,6 +124,9 @@ class Probe(Section):
     """How a started engine proves that it works."""
 
     startup: Startup = Startup()
+    passes: Annotated[int, Field(ge=1, le=10)] = 3
+    """Full passes of the smoke suite in a row before it may have traffic."""
+    smoke: Smoke = Smoke()
     question: Question = Question(ask="What is the capital of France?", expect="Paris")
 
 

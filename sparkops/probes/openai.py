@@ -8,7 +8,7 @@ from typing import Any
 from requests import Response, Session
 from requests.exceptions import RequestException
 
-from sparkops.config.recipe import Question
+from sparkops.config.smoke import Question
 
 HEALTH_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 300.0  # the first request may compile for minutes

@@ -1,0 +1,135 @@
+"""The smoke suite: what a check finds, and what its findings mean. Pure.
+
+plan/coverage.py says which checks a recipe calls for, plan/checks.py and plan/claims.py are the checks.
+
+A server that answers 200 proves nothing: engines answer garbage, hang behind a good /health, or talk in raw tags.
+A release may have traffic only after `probe.passes` full passes of these checks in a row. A wrong answer is never
+asked for again; only a connection that fails is tried twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sparkops.exchange import Reply, Request
+
+KEEP_TEXT = 2000  # characters of a request or a response that the transcript keeps
+STOP_AFTER = {"health", "models", "warm_up"}  # where these fail, every later check would say the same less clearly
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found. Without a `problem` all is well. `silent`: the server gave no whole answer."""
+
+    problem: str = ""
+    expected: str = ""
+    got: str = ""
+    note: str = ""
+    silent: bool = False
+
+    def __str__(self) -> str:
+        parts = [self.problem, self.expected and f"expected {self.expected}", self.got and f"got {self.got}"]
+        return "; ".join(part for part in parts if part) if self.problem else self.note
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A finding, by which check, in which pass (1 is the first), and how long it took."""
+
+    check: str
+    number: int
+    took_s: float
+    finding: Finding
+
+    @property
+    def ok(self) -> bool:
+        """Whether the check passed."""
+        return not self.finding.problem
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing more can be learned by asking on."""
+        return not self.ok and (self.finding.silent or self.check in STOP_AFTER)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One request of the transcript. It never holds a header, so no key either."""
+
+    check: str
+    number: int
+    at_s: float
+    request: Request
+    reply: Reply
+    ok: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a run of the suite ended: `passes` full passes in a row of `wanted`."""
+
+    passes: int
+    wanted: int
+    verdicts: tuple[Verdict, ...]
+    transcript: tuple[Entry, ...]
+    took_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server may have traffic."""
+        return self.passes >= self.wanted
+
+    @property
+    def failure(self) -> str:
+        """Why it may not, in words; empty if it may."""
+        failed = [each for each in self.verdicts if not each.ok]
+        if not failed:
+            return ""
+        lines = [f"{each.check}: {each.finding}" for each in failed]
+        head = f"the smoke suite failed in pass {failed[0].number} of {self.wanted}: "
+        return head + (lines[0] if len(lines) == 1 else "".join(f"\n    {line}" for line in lines))
+
+    def as_json(self, secret: str = "") -> dict[str, Any]:
+        """The whole report as JSON, with long texts cut and `secret` blackened."""
+        made = {
+            "ok": self.ok,
+            "passes": self.passes,
+            "wanted": self.wanted,
+            "took_s": round(self.took_s, 2),
+            "failure": self.failure,
+            "verdicts": [_verdict(each) for each in self.verdicts],
+            "transcript": [_entry(each) for each in self.transcript],
+        }
+        blackened = json.dumps(made).replace(json.dumps(secret)[1:-1], "***") if secret else json.dumps(made)
+        loaded: dict[str, Any] = json.loads(blackened)
+        return loaded
+
+
+def _verdict(each: Verdict) -> dict[str, Any]:
+    found = {"ok": each.ok, "took_s": round(each.took_s, 2), "reason": str(each.finding)}
+    details = {key: value for key, value in asdict(each.finding).items() if key in ("expected", "got")}
+    return {"check": each.check, "pass": each.number, **found, **details}
+
+
+def _entry(each: Entry) -> dict[str, Any]:
+    request = {"method": each.request.method, "path": each.request.path, "body": _cut(each.request.body)}
+    reply = {"status": each.reply.status, "body": _cut(each.reply.body), "problem": each.reply.problem}
+    times = {"at_s": round(each.at_s, 3), "took_s": round(each.reply.took_s, 3)}
+    told = {"ok": each.ok, **times, "tries": each.reply.tries, "parts": len(each.reply.parts)}
+    return {"check": each.check, "pass": each.number, **told, "request": request, "response": reply}
+
+
+def _cut(value: Any) -> Any:
+    """The same value with every long text cut, so that its shape can still be read."""
+    match value:
+        case Mapping():
+            return {key: _cut(child) for key, child in value.items()}
+        case list() | tuple():
+            return [_cut(child) for child in value]
+        case str() if len(value) > KEEP_TEXT:
+            return f"{value[:KEEP_TEXT]}... ({len(value)} characters)"
+        case _:
+            return value

@@ -1,0 +1,133 @@
+"""Sending the requests of the smoke suite: each over a connection of its own, each with a deadline of its own."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from requests import Session
+from requests.exceptions import RequestException, Timeout
+from urllib3.exceptions import HTTPError
+
+from sparkops.errors import Interrupted
+from sparkops.exchange import Reply, Request
+
+TRIES = 2  # a connection that fails is tried again once; an answer is never asked for again
+PAUSE_S = 1.0
+TICK_S = 0.1
+BROKEN = (RequestException, HTTPError, OSError, EOFError)
+
+
+@dataclass
+class Client:
+    """Asks one server. `open` gives sessions that know the way to it; their number is the number of connections."""
+
+    open: Callable[[], Session]
+    api_key: str | None = None
+    cancel: threading.Event = field(default_factory=threading.Event)
+    pause_s: float = PAUSE_S
+
+    def send(self, requests: Sequence[Request]) -> tuple[Reply, ...]:
+        """Send the requests at once and wait for all of them. Raises Interrupted."""
+        calls = [_Call(each, self) for each in requests]
+        for call in calls:
+            threading.Thread(target=call.run, daemon=True).start()
+        return tuple(call.reply() for call in calls)
+
+    def headers(self, request: Request) -> Mapping[str, str]:
+        """The headers of a request. Nothing else ever holds the key."""
+        made = {"Content-Type": "application/json"}
+        if self.api_key and not request.keyless:
+            made["Authorization"] = f"Bearer {self.api_key}"
+        return made
+
+
+@dataclass
+class _Call:
+    """One request on its way. A thread fills it; whoever waits may give it up, for a thread cannot be stopped."""
+
+    request: Request
+    client: Client
+    began_s: float = field(default_factory=time.monotonic)
+    ended: threading.Event = field(default_factory=threading.Event)
+    given_up: bool = False
+    status: int = 0
+    parts: list[tuple[float, str]] = field(default_factory=list)
+    problem: str = ""
+    tries: int = 0
+    late: bool = False
+
+    def run(self) -> None:
+        """Send it, again if the connection fails before anything came."""
+        try:
+            self.client.cancel.wait(self.request.after_s)
+            while self._again():
+                self.tries += 1
+                self._try()
+        finally:
+            self.ended.set()
+
+    def _again(self) -> bool:
+        if self.given_up or self.client.cancel.is_set() or self.status or self.late or self.tries == TRIES:
+            return False
+        return not self.tries or not self.client.cancel.wait(self.client.pause_s)
+
+    def _try(self) -> None:
+        self.began_s = time.monotonic()
+        self.problem = ""
+        body = None if self.request.body is None else json.dumps(self.request.body)
+        try:
+            with (
+                self.client.open() as session,
+                session.request(
+                    self.request.method,
+                    f"http://node{self.request.path}",
+                    data=body,
+                    headers=self.client.headers(self.request),
+                    timeout=self.request.timeout_s,
+                    stream=True,
+                ) as response,
+            ):
+                self.status = response.status_code
+                self._read(response.iter_content(chunk_size=None))
+        except Timeout:
+            self.late = True
+            self.problem = self._too_late()
+        except BROKEN as error:
+            self.problem = f"the connection broke: {innermost(error)}"
+
+    def _read(self, chunks: Iterable[bytes]) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for chunk in chunks:
+            if self.given_up:
+                return
+            self.parts.append((time.monotonic() - self.began_s, decoder.decode(chunk)))
+
+    def reply(self) -> Reply:
+        """Wait for the end or the deadline, whichever comes first."""
+        deadline = time.monotonic() + self.request.after_s + self.request.timeout_s + TICK_S
+        while not self.ended.wait(TICK_S):
+            if self.client.cancel.is_set():
+                self.given_up = True
+                raise Interrupted("interrupted")
+            if time.monotonic() > deadline:
+                self.given_up = True
+                self.problem = self._too_late()
+                break
+        took_s = time.monotonic() - self.began_s
+        return Reply(self.status, tuple(self.parts), took_s, self.problem, self.tries)
+
+    def _too_late(self) -> str:
+        what = "whole answer" if self.status else "answer"
+        return f"no {what} within {self.request.timeout_s:g} s"
+
+
+def innermost(error: BaseException) -> str:
+    """What went wrong in the first place, without the errors that other layers made of it."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return str(error) or type(error).__name__
