@@ -46,12 +46,14 @@ def _histogram(name: str, text: str, buckets: tuple[float, ...] = SECONDS) -> Fa
     return Family("histogram", name, text, buckets=buckets)
 
 
+def _gc(name: str, text: str) -> Family:
+    return Family("counter", f"python_gc_{name}", text, GENERATIONS, created=False)
+
+
 PROCESS = (
-    Family("counter", "python_gc_objects_collected", "Objects collected during gc", GENERATIONS, created=False),
-    Family(
-        "counter", "python_gc_objects_uncollectable", "Uncollectable objects found during GC", GENERATIONS, created=False
-    ),
-    Family("counter", "python_gc_collections", "Number of times this generation was collected", GENERATIONS, created=False),
+    _gc("objects_collected", "Objects collected during gc"),
+    _gc("objects_uncollectable", "Uncollectable objects found during GC"),
+    _gc("collections", "Number of times this generation was collected"),
     Family("gauge", "python_info", "Python platform information", (), created=False),
     _gauge("process_virtual_memory_bytes", "Virtual memory size in bytes."),
     _gauge("process_resident_memory_bytes", "Resident memory size in bytes."),
@@ -90,7 +92,8 @@ ENGINE = (
     ),
     _counter(
         "external_prefix_cache_hits",
-        "External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of cached tokens.",
+        "External prefix cache hits from KV connector cross-instance cache sharing, "
+        "in terms of number of cached tokens.",
     ),
     _counter("mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items."),
     _counter("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items."),
@@ -154,8 +157,8 @@ ENGINE = (
 CACHE_CONFIG = _gauge("cache_config_info", "Information of the LLMEngine CacheConfig")
 CACHE_LABELS = (
     "_block_size_resolved=True block_size=128 cache_dtype=auto cache_hit_alignment_tokens=None "
-    "effective_attention_block_size=128 enable_mamba_shared_prefix_checkpoint=False enable_prefix_caching=True engine=0 "
-    "gpu_memory_utilization=0.92 hash_block_size=None is_attention_free=False kv_cache_dtype_skip_layers=[] "
+    "effective_attention_block_size=128 enable_mamba_shared_prefix_checkpoint=False enable_prefix_caching=True "
+    "engine=0 gpu_memory_utilization=0.92 hash_block_size=None is_attention_free=False kv_cache_dtype_skip_layers=[] "
     "kv_cache_layout=None kv_cache_max_concurrency=2048.0 kv_cache_memory_bytes=1073741824 "
     "kv_cache_size_tokens=2097152 kv_offloading_backend=native kv_offloading_size=None kv_sharing_fast_prefill=False "
     "mamba_block_size=None mamba_cache_dtype=auto mamba_cache_mode=none mamba_page_size_padded=None "

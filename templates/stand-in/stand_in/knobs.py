@@ -76,7 +76,7 @@ class Knobs:
 
     start_s: float = _knob(SECONDS, 0.0)
     silent_s: float = _knob(SECONDS, 0.0)
-    silent_cpu: bool = _knob(_switch, True)
+    silent_cpu: bool = _knob(_switch, default=True)
     hang_at: int | None = _knob(PERCENT)
     crash_at: int | None = _knob(PERCENT)
     fatal: str | None = _knob(_line)
@@ -85,11 +85,11 @@ class Knobs:
     tok_s: float = _knob(_number(0.01, 100_000, "tokens per second, from 0.01 to 100000"), 50.0)
     stream_s: float = _knob(SECONDS, 4.0)
     answers: str = _knob(_answers, "true")
-    health_only: bool = _knob(_switch, False)
+    health_only: bool = _knob(_switch, default=False)
     error_rate: float = _knob(_number(0, 1, "a share from 0 to 1"), 0.0)
     die_after_s: float | None = _knob(SECONDS)
     die_after_requests: int | None = _knob(_whole(1, 1_000_000_000, "a whole number from 1"))
-    ignore_term: bool = _knob(_switch, False)
+    ignore_term: bool = _knob(_switch, default=False)
     keep_memory_s: float = _knob(SECONDS, 0.0)
     release_name: str | None = _knob(_header)
 

@@ -5,12 +5,10 @@ do on a GPU.
 """
 
 STARTING = """\
-A INFO [api_utils.py:347] 
 A INFO [api_utils.py:347]        █     █     █▄   ▄█
 A INFO [api_utils.py:347]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version {version}
 A INFO [api_utils.py:347]   █▄█▀ █     █     █     █  model   {model}
 A INFO [api_utils.py:347]    ▀▀  ▀▀▀▀▀ ▀▀▀▀▀ ▀     ▀
-A INFO [api_utils.py:347] 
 A INFO [api_utils.py:286] non-default args: {given}
 A INFO [model.py:733] Resolved architecture: StandInForCausalLM
 A INFO [model.py:2152] Using max model len {model_len}
@@ -20,11 +18,11 @@ speculative_config=None, tokenizer='{model}', skip_tokenizer_init=False, tokeniz
 tokenizer_revision=None, trust_remote_code=False, dtype=torch.bfloat16, max_seq_len={model_len}, download_dir=None, \
 load_format=auto, tensor_parallel_size=1, pipeline_parallel_size=1, data_parallel_size=1, quantization=None, \
 enforce_eager=False, kv_cache_dtype=auto, device_config=stand-in, seed=0, served_model_name={name}
-"""  # noqa: W291 - as vLLM prints them
+"""
 
 JOINING = """\
-W INFO [parallel_state.py:1906] world_size=1 rank=0 local_rank=0 distributed_init_method=file:///tmp/vllm_dist_stand_in \
-backend=gloo
+W INFO [parallel_state.py:1906] world_size=1 rank=0 local_rank=0 \
+distributed_init_method=file:///tmp/vllm_dist_stand_in backend=gloo
 W INFO [parallel_state.py:2350] rank 0 in world size 1 is assigned as DP rank 0, PP rank 0, PCP rank 0, TP rank 0, \
 ETP rank 0, EP rank N/A, EPLB rank N/A
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 import platform
 import resource
 import time
@@ -102,7 +101,8 @@ class Metrics:
 
     def _web(self) -> Iterator[str]:
         named = families.HTTP_REQUESTS.name
-        yield from self._simple(families.HTTP_REQUESTS, {at: n for (name, at), n in self.values.items() if name == named})
+        counts = {series: count for (name, series), count in self.values.items() if name == named}
+        yield from self._simple(families.HTTP_REQUESTS, counts)
         for family in families.HTTP_SIZES:
             yield from self._summary(family)
         yield from self._histogram(families.HTTP_LATENCY, {"": self.histograms[families.HTTP_LATENCY.name, ""]})
@@ -193,5 +193,5 @@ def process_samples(born: float) -> Iterator[tuple[tuple[str, str], float]]:
     yield ("process_resident_memory_bytes", ""), resident
     yield ("process_start_time_seconds", ""), born
     yield ("process_cpu_seconds", ""), time.process_time()
-    yield ("process_open_fds", ""), len(os.listdir("/proc/self/fd"))
+    yield ("process_open_fds", ""), sum(1 for _ in Path("/proc/self/fd").iterdir())
     yield ("process_max_fds", ""), resource.getrlimit(resource.RLIMIT_NOFILE)[0]

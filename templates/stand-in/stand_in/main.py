@@ -1,0 +1,107 @@
+"""The life of the process: read what is wanted, start, serve, and go when told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+from stand_in import console, knobs, lines
+from stand_in.arguments import Arguments, BadArguments, parse
+from stand_in.http1 import Connection
+from stand_in.knobs import BadKnob, Knobs
+from stand_in.server import Engine, die
+from stand_in.startup import Crashed, Start
+
+BACKLOG = 2048
+DRAIN_TICK_S = 0.02
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run until SIGTERM. Exit code 1 after a crash, 2 for a knob or argument that cannot be."""
+    try:
+        wanted, arguments = knobs.read(os.environ), parse(argv)
+    except (BadKnob, BadArguments) as error:
+        console.write(f"vllm: error: {error}")
+        return 2
+    return asyncio.run(live(wanted, arguments))
+
+
+async def live(wanted: Knobs, arguments: Arguments) -> int:
+    """The whole life; the exit code."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, ignore if wanted.ignore_term and each == signal.SIGTERM else told.set)
+    try:
+        taken = bind(arguments)
+    except OSError as error:
+        console.tell_script(f"A|Traceback (most recent call last):\nA|OSError: [Errno {error.errno}] {error.strerror}")
+        return 1
+    start = Start(wanted, arguments)
+    try:
+        if await _started(start, told):
+            await _serve(wanted, arguments, taken, told)
+    except Crashed as crashed:
+        console.tell_script(lines.CRASHED.format(error=crashed))
+        return 1
+    await asyncio.sleep(wanted.keep_memory_s)  # `start` holds it until here
+    console.tell_script(lines.SHUTTING.format(pid=os.getpid()))
+    return 0
+
+
+def ignore() -> None:
+    """What STAND_IN_IGNORE_TERM does with SIGTERM."""
+
+
+def bind(arguments: Arguments) -> socket.socket:
+    """Take the port. As in vLLM it is taken early and refuses connections until the start is over."""
+    family = socket.AF_INET6 if ":" in arguments.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((arguments.host, arguments.port))
+    return made
+
+
+async def _started(start: Start, told: asyncio.Event) -> bool:
+    """Whether the start came to its end before SIGTERM did. Raises Crashed."""
+    starting, stopping = asyncio.create_task(start.run()), asyncio.create_task(told.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    return False
+
+
+async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told: asyncio.Event) -> None:
+    engine = Engine(wanted, arguments, os.environ.get("VLLM_API_KEY") or arguments.flags.get("api-key", ""))
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: Connection(engine.server), sock=taken, backlog=BACKLOG)
+    console.tell_script(lines.SERVING.format(pid=os.getpid()))
+    if wanted.die_after_s is not None:
+        loop.call_later(wanted.die_after_s, die, f"{wanted.die_after_s:g} s after serving began")
+    stats = asyncio.create_task(engine.tell_stats())
+    await told.wait()
+    listening.close()
+    await _drain(engine)
+    stats.cancel()
+
+
+async def _drain(engine: Engine) -> None:
+    """Let what runs end. What can never end is let go."""
+    engine.server.drain()
+    if engine.knobs.health_only:
+        for connection in tuple(engine.server.connections):
+            if connection.task:
+                connection.task.cancel()
+    while any(connection.task for connection in engine.server.connections):
+        await asyncio.sleep(DRAIN_TICK_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
