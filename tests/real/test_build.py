@@ -11,6 +11,14 @@ from typing import Any
 
 import pytest
 
+from sparkops.cli.images import make_order
+from sparkops.config import assets, recipe
+from sparkops.config.inventory import Fleet
+from sparkops.config.recipe import Torch
+from sparkops.errors import GateRefused
+from sparkops.fleet.build import Order, build
+from sparkops.fleet.connected import connect
+from sparkops.fleet.progress import silent
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.conftest import RECIPE, Cli
@@ -36,19 +44,20 @@ def test_an_image_says_what_it_was_made_from(nodes: RealFleet, sparkops: Cli, bu
 
 @pytest.mark.vllm
 @pytest.mark.usefixtures("built")
-def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(
-    nodes: RealFleet, sparkops: Cli, variant: Callable[..., Path]
-) -> None:
-    """The mods are left out: vLLM then cannot find its own metadata."""
-    mods = next(line for line in RECIPE.read_text().splitlines() if line.strip().startswith("mods:"))
-    file = variant({mods: "  mods: [vllm-cpu-ray-device]"})
-    node = nodes.node("node-1")
-    before = images(node)
-    refused = sparkops("build", file, "--node", "node-1", timeout=900)
-    assert refused.code == 1
-    assert "node-1: the image is not what the recipe says:" in refused.err
-    assert "vllm" in refused.err
-    assert images(node) == before
+def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(nodes: RealFleet, fleet: Fleet) -> None:
+    """The trap of seed 001: a CPU torch where the recipe wants cu130. The build itself ends well."""
+    real = recipe.load(RECIPE)
+    wanted = Torch(version="2.13.0", backend="cu130")
+    claims = real.model_copy(update={"name": "planted", "image": real.image.model_copy(update={"torch": wanted})})
+    order = Order(claims, make_order(real, fleet).context, assets.load_gate())
+    before = images(nodes.node("node-1"))
+
+    with connect(fleet, ["node-1"]) as connected, pytest.raises(GateRefused) as refused:
+        build(connected, order, silent)
+
+    assert "node-1: the image is not what the recipe says:" in str(refused.value)
+    assert "2.13.0+cpu" in str(refused.value)
+    assert images(nodes.node("node-1")) == before
 
 
 @pytest.mark.fleet
