@@ -7,9 +7,9 @@ import logging
 import socket
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import paramiko
+from paramiko.pkey import UnknownKeyType
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential, wait_random
 
 from sparkops.config.inventory import Fleet, NodeConfig
@@ -81,13 +81,13 @@ class Connector:
         client = paramiko.SSHClient()
         pins = self.pins(name)
         pins.load(client)
-        key = self._key_file(name, config)
+        key = self._key(name, config)
         try:
             client.connect(
                 config.address,
                 port=config.port or 22,
                 username=config.user or getpass.getuser(),
-                key_filename=str(key) if key else None,
+                pkey=key,
                 allow_agent=key is None,
                 look_for_keys=key is None,
                 sock=self._socket(config),
@@ -96,19 +96,29 @@ class Connector:
                 auth_timeout=self.timeout_s * 2,
             )
         except paramiko.BadHostKeyException as error:
+            client.close()
             raise pins.changed(error.key) from None
+        except BaseException:
+            client.close()
+            raise
         transport = client.get_transport()
         if transport is not None:
             transport.set_keepalive(KEEPALIVE_S)
         return client
 
-    def _key_file(self, name: str, config: NodeConfig) -> Path | None:
+    def _key(self, name: str, config: NodeConfig) -> paramiko.PKey | None:
         if config.ssh_key is None:
             return None
-        key = self.fleet.resolve(config.ssh_key)
-        if not key.is_file():
-            step = f"Correct ssh_key of {name} in {self.fleet.file}."
-            raise NotReachable(name, f"there is no key file {key}", next_step=step)
+        file, step = self.fleet.resolve(config.ssh_key), f"Correct ssh_key of {name} in {self.fleet.file}."
+        if not file.is_file():
+            raise NotReachable(name, f"there is no key file {file}", next_step=step)
+        try:
+            key: paramiko.PKey = paramiko.PKey.from_path(file)
+        except TypeError:  # what a key with a passphrase raises, which only an agent can open
+            step = "Load it with ssh-add, and leave ssh_key out of the inventory."
+            raise NotReachable(name, f"the key {file} has a passphrase", next_step=step) from None
+        except (OSError, ValueError, paramiko.SSHException, UnknownKeyType) as error:
+            raise NotReachable(name, f"{file} cannot be read as a private key: {error}", next_step=step) from None
         return key
 
     def _socket(self, config: NodeConfig) -> socket.socket | paramiko.Channel:

@@ -66,13 +66,18 @@ class Pins:
 
     def write(self, key: paramiko.PKey) -> None:
         """Pin `key` for the node in place of any other. The file is replaced as a whole, never cut short."""
-        lines = self.file.read_text().splitlines() if self.file.exists() else []
-        others = [line for line in lines if line.split(" ", 1)[0] != self.node]
+        kept = [left for line in _lines(self.file) if (left := self._without(line)) is not None]
         entry = f"{self.node} {key.get_name()} {key.get_base64()}"
         self.file.parent.mkdir(parents=True, exist_ok=True)
         new = self.file.with_name(f".{self.file.name}.new")
-        new.write_text("\n".join([*others, entry]) + "\n")
+        new.write_text("\n".join([*kept, entry]) + "\n")
         os.replace(new, self.file)  # noqa: PTH105 - replaces on every system
+
+    def _without(self, line: str) -> str | None:
+        """The line as it is for other nodes; None if it was for this one only."""
+        names, space, key = line.partition(" ")
+        others = [name for name in names.split(",") if name != self.node]
+        return ",".join(others) + space + key if others else None
 
 
 class _Refuse(paramiko.MissingHostKeyPolicy):

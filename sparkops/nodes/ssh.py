@@ -81,6 +81,9 @@ class SshNode:
 
     def _stop(self, running: _Running) -> None:
         """Interrupt the program on the node and give it time to clean up."""
+        deadline = time.monotonic() + STOP_PATIENCE_S
+        while running.announced and running.pid is None and running.read() and time.monotonic() < deadline:
+            select.select([running.channel], [], [], TICK_S)  # its number is on the way
         if running.pid is None:
             running.channel.close()
             return

@@ -1,0 +1,48 @@
+"""A real SSH server and the fleet that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from sparkops.config import inventory
+from sparkops.config.inventory import Fleet
+from sparkops.nodes.connect import Connector
+from sparkops.nodes.node import Node
+from tests.nodes.ssh_server import SshServer, listening
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SshServer]:
+    with listening(paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()) as listener:
+        yield listener
+
+
+@pytest.fixture
+def fleet(server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """Node n1 is the server; `far` is the server too, seen through n1. Both keys are pinned."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    server.client_key.write_private_key_file(str(tmp_path / "id"))
+    (tmp_path / "inventory.yaml").write_text(
+        f"defaults: {{user: ops, ssh_key: id, port: {server.port}}}\n"
+        "nodes:\n"
+        "  n1: {address: 127.0.0.1}\n"
+        "  far: {address: localhost, jump: n1}\n"
+        "  stranger: {address: 127.0.0.1, user: root}\n"
+        "  keyless: {address: 127.0.0.1, ssh_key: nowhere}\n"
+        "  nobody: {address: nobody.invalid}\n"
+    )
+    key = server.host_key
+    names = "n1,far,stranger,keyless,nobody"
+    (tmp_path / "known_hosts").write_text(f"{names} {key.get_name()} {key.get_base64()}\n")
+    return inventory.load(tmp_path / "inventory.yaml")
+
+
+@pytest.fixture
+def node(fleet: Fleet) -> Iterator[Node]:
+    connected = Connector(fleet, patience_s=0).node("n1")
+    yield connected
+    connected.close()

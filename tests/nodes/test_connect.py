@@ -1,0 +1,117 @@
+"""Connecting to a node: what is accepted, and why not, with a real client and a real server."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+
+import paramiko
+import pytest
+
+from sparkops.command import Command
+from sparkops.config.inventory import Fleet
+from sparkops.errors import HostKeyRefused, NotReachable
+from sparkops.nodes.connect import Connector
+from sparkops.nodes.host_keys import fingerprint
+from tests.nodes.ssh_server import SshServer
+
+
+def refusal(fleet: Fleet, name: str) -> NotReachable:
+    with pytest.raises(NotReachable) as caught:
+        Connector(fleet, patience_s=0).node(name)
+    return caught.value
+
+
+def test_a_node_is_reached_through_another(fleet: Fleet) -> None:
+    far = Connector(fleet, patience_s=0).node("far")
+
+    assert far.run(Command(("echo", "far"))).stdout == "far\n"
+    far.close()
+
+
+def test_an_unknown_host_key_is_refused_with_its_fingerprint(fleet: Fleet, server: SshServer) -> None:
+    fleet.known_hosts.unlink()
+
+    error = refusal(fleet, "n1")
+
+    shown = f"ecdsa-sha2-nistp256 {fingerprint(server.host_key)}"
+    assert (type(error), str(error)) == (HostKeyRefused, f"n1: its host key is not known ({shown})")
+    assert error.next_step == "Compare the fingerprint on the node's own screen, then: sparkops trust n1"
+
+
+@pytest.mark.parametrize("bits", [256, 384], ids=["of the same type", "of another type"])
+def test_another_key_than_the_pinned_one_is_refused_as_changed(fleet: Fleet, server: SshServer, bits: int) -> None:
+    Connector(fleet).pins("n1").write(paramiko.ECDSAKey.generate(bits=bits))
+
+    error = refusal(fleet, "n1")
+
+    shown = f"ecdsa-sha2-nistp256 {fingerprint(server.host_key)}"
+    told = f"n1: its host key has changed to {shown}: another machine may be answering"
+    assert (type(error), str(error)) == (HostKeyRefused, told)
+    assert error.next_step == "If the node was reinstalled: sparkops trust --replace n1"
+
+
+def test_the_key_that_a_node_shows_can_be_looked_at_without_trust(fleet: Fleet, server: SshServer) -> None:
+    fleet.known_hosts.unlink()
+
+    assert Connector(fleet).host_key("n1") == server.host_key
+
+
+def test_a_refused_user_says_what_to_check(fleet: Fleet, server: SshServer) -> None:
+    error = refusal(fleet, "stranger")
+
+    where = f"root@127.0.0.1:{server.port}"
+    assert str(error) == f"stranger: cannot connect to {where}: the node refused the key"
+    assert error.next_step == f"Check user and ssh_key of stranger, or: ssh-copy-id {where}"
+
+
+def test_a_missing_key_file_is_named(fleet: Fleet) -> None:
+    error = refusal(fleet, "keyless")
+
+    assert str(error) == f"keyless: there is no key file {fleet.file.parent}/nowhere"
+    assert error.next_step == f"Correct ssh_key of keyless in {fleet.file}."
+
+
+@pytest.mark.parametrize(
+    ("options", "problem", "step"),
+    [
+        (
+            ["-N", "secret"],
+            "the key {file} has a passphrase",
+            "Load it with ssh-add, and leave ssh_key out of the inventory.",
+        ),
+        (None, "{file} cannot be read as a private key: ", "Correct ssh_key of n1 in {inventory}."),
+    ],
+    ids=["passphrase", "no key"],
+)
+def test_a_key_file_that_cannot_be_used_says_why(
+    fleet: Fleet, options: list[str] | None, problem: str, step: str
+) -> None:
+    file = fleet.resolve("id")
+    file.write_text("not a key\n")
+    if options:
+        file.unlink()
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", *options, "-f", file], check=True)
+
+    error = refusal(fleet, "n1")
+
+    assert str(error).startswith("n1: " + problem.format(file=file))
+    assert error.next_step == step.format(inventory=fleet.file)
+
+
+def test_an_address_that_does_not_exist_is_named(fleet: Fleet, server: SshServer) -> None:
+    error = refusal(fleet, "nobody")
+
+    assert str(error) == f"nobody: cannot connect to ops@nobody.invalid:{server.port}: the address is not known"
+
+
+def test_a_server_that_says_nothing_is_given_up_in_time(fleet: Fleet) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        mute = fleet.model_copy(update={"nodes": {"n1": fleet.nodes["n1"].model_copy(update={"port": port})}})
+        began = time.monotonic()
+        with pytest.raises(NotReachable, match=f"cannot connect to ops@127.0.0.1:{port}: "):
+            Connector(mute, patience_s=0, timeout_s=0.3).node("n1")
+
+    assert time.monotonic() - began < 5

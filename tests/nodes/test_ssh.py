@@ -1,0 +1,119 @@
+"""A node behind SSH: a real client and a real server, on this machine."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.command import Command
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, SparkopsError
+from sparkops.nodes.node import Node
+from tests.nodes.ssh_server import SshServer
+
+
+def sh(script: str, timeout_s: float = 10.0) -> Command:
+    return Command(("sh", "-c", script), timeout_s=timeout_s)
+
+
+def test_a_command_gives_its_code_and_both_outputs(node: Node) -> None:
+    done = node.run(sh("echo out; echo err >&2"))
+
+    assert (done.node, done.exit_code, done.stdout, done.stderr) == ("n1", 0, "out\n", "err\n")
+
+
+def test_the_line_that_runs_is_the_line_that_is_printed(node: Node, server: SshServer) -> None:
+    command = Command(("printf", "%s|", "a b", "$(id)", "it's", "", "two\nlines", "ü"))
+
+    assert node.run(command).stdout == "a b|$(id)|it's||two\nlines|ü|"
+    assert server.lines[-1] == str(command)
+
+
+def test_another_code_than_0_is_an_error(node: Node) -> None:
+    with pytest.raises(CommandFailed, match="ended with code 3: no such thing"):
+        node.run(sh("echo no such thing >&2; exit 3"))
+
+
+def test_5_mb_on_both_outputs_and_on_stdin_do_not_block_each_other(node: Node) -> None:
+    done = node.run(sh("tee /dev/stderr | cat"), stdin=(b"x" * 100_000 for _ in range(50)))
+
+    assert (len(done.stdout), len(done.stderr)) == (4 * 1024 * 1024, 4 * 1024 * 1024)
+
+
+def test_lines_come_without_the_process_number_that_is_announced(node: Node) -> None:
+    lines: list[str] = []
+
+    done = node.run(sh("echo out; echo err >&2"), on_line=lines.append)
+
+    assert (sorted(lines), done.stderr) == (["err", "out"], "err\n")
+
+
+def test_an_error_of_the_stream_ends_the_program(node: Node) -> None:
+    def cut_short() -> Iterator[bytes]:
+        yield b"half"
+        raise SparkopsError("a.whl changed while it was sent")
+
+    with pytest.raises(SparkopsError, match=r"^a\.whl changed while it was sent$"):
+        node.run(sh("cat >/dev/null; sleep 5"), stdin=cut_short())
+
+
+def test_a_deadline_ends_the_command_and_says_that_its_outcome_is_unknown(node: Node) -> None:
+    command = replace(sh("sleep 60", timeout_s=0.3), changes=True)
+
+    with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: it did not end within 0\.3 s$") as caught:
+        node.run(command)
+
+    assert caught.value.next_step == "Nobody knows how it ended: `sparkops status` shows what is there now."
+
+
+def test_cancel_interrupts_the_program_on_the_node(node: Node, tmp_path: Path) -> None:
+    trap = f"trap 'echo interrupted > {tmp_path}/said; exit' INT; touch {tmp_path}/runs; while :; do sleep 0.05; done"
+
+    def cancel_when_it_runs() -> None:
+        while not (tmp_path / "runs").exists():
+            time.sleep(0.01)
+        node.cancel.set()
+
+    threading.Thread(target=cancel_when_it_runs).start()
+    with pytest.raises(Interrupted, match=r"^n1: interrupted$"):
+        node.run(sh(trap), on_line=lambda _: None)
+
+    assert (tmp_path / "said").read_text() == "interrupted\n"
+
+
+def test_a_lost_connection_is_told_as_such(node: Node, server: SshServer) -> None:
+    threading.Timer(0.2, server.transports[-1].close).start()
+
+    with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: "):
+        node.run(sh("sleep 60"))
+    with pytest.raises(ConnectionLost, match="the connection is closed"):
+        node.run(sh("true"))
+
+
+def test_a_port_of_the_node_is_dialled_through_the_connection(node: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, node.dial(listener.getsockname()[1]) as stream:
+        accepted, _ = listener.accept()
+        with accepted:
+            accepted.sendall(b"hello")
+
+            assert stream.recv(5) == b"hello"
+
+
+def test_a_port_that_nobody_listens_on_refuses(node: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    with pytest.raises(ConnectionRefusedError):
+        node.dial(port)
+
+
+def test_a_pipe_is_both_stdin_and_stdout_of_a_program(node: Node) -> None:
+    with node.pipe(Command(("cat",))) as stream:
+        stream.sendall(b"there and back")
+
+        assert stream.recv(100) == b"there and back"
