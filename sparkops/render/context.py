@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.config.recipe import Recipe
@@ -43,12 +43,13 @@ def context(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, byt
         "index/uv.toml": _uv_toml(inputs).encode(),
         "mods/": b"",
         "wheels/": b"",
+        **_beside(recipe, templates),
         **{f"ca/{name}": content for name, content in inputs.ca_certificates},
         **{f"mods/{name}": content for name, content in _mods(recipe, mods).items()},
         **{f"wheels/{wheel.name}": wheel for wheel in inputs.wheels},
     }
     ordered = tuple(sorted(files.items()))
-    return Context(ordered, _build_args(recipe, inputs), _digest(ordered))
+    return Context(ordered, _build_args(recipe, inputs), digest(ordered))
 
 
 def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -59,6 +60,15 @@ def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
             file, problem = Path(f"recipes/{recipe.name}.yaml"), f"there is no mod '{name[:-3]}', only: {known}"
             raise ConfigError(file, 1, "image.mods", problem)
     return {name: mods[name] for name in (*wanted, SHARED_MOD)} if wanted else {}
+
+
+def _beside(recipe: Recipe, templates: Mapping[str, str]) -> dict[str, bytes]:
+    """What the template's own directory holds, as files/."""
+    prefix = f"{recipe.image.template}/"
+    own = {name.removeprefix(prefix): text for name, text in templates.items() if name.startswith(prefix)}
+    files = {PurePosixPath("files", name): text.encode() for name, text in own.items()}
+    parents = {parent for file in files for parent in file.parents if parent.name}
+    return {f"{parent}/": b"" for parent in parents} | {str(file): content for file, content in files.items()}
 
 
 def _build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
@@ -90,7 +100,8 @@ def _pip_conf(inputs: BuildInputs) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _digest(files: tuple[tuple[str, Content], ...]) -> str:
+def digest(files: tuple[tuple[str, Content], ...]) -> str:
+    """SHA-256 over all that goes into an image."""
     whole = hashlib.sha256()
     for path, content in files:
         if not path.startswith("index/"):

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-
-from jinja2 import FunctionLoader, StrictUndefined, TemplateError, TemplateSyntaxError
-from jinja2.sandbox import SandboxedEnvironment
 
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
-
-ROOT = "templates/"
-
-# What each kind of value may be made of. The recipe's model says the same; a template does not rely on it.
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
-REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+]+")
-
-
-class _Refused(TemplateError):
-    """A value that a filter does not let through."""
+from sparkops.render.sandbox import fill
 
 
 def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
@@ -32,53 +16,4 @@ def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
     if name not in templates:
         known = ", ".join(sorted(key.removesuffix(".Dockerfile.j2") for key in templates if "Dockerfile" in key))
         raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.template", f"expected one of: {known}")
-    try:
-        text = _environment(frozenset(templates.items())).get_template(name).render(recipe=recipe)
-    except TemplateError as error:
-        raise _translate(error, name) from error
-    return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
-
-
-@lru_cache(maxsize=1)
-def _environment(given: frozenset[tuple[str, str]]) -> SandboxedEnvironment:
-    """Kept for the next recipe: compiling the templates takes most of the time."""
-    templates = dict(given)
-
-    def load(name: str) -> tuple[str, str, None] | None:
-        return (templates[name], ROOT + name, None) if name in templates else None
-
-    environment = SandboxedEnvironment(
-        loader=FunctionLoader(load), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters = {
-        "word": _only(WORD, "a word"),
-        "image": _only(IMAGE, "an image"),
-        "requirement": _only(REQUIREMENT, "a requirement"),
-    }
-    return environment
-
-
-def _only(allowed: re.Pattern[str], words: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        if not isinstance(value, str) or not allowed.fullmatch(value):
-            raise _Refused(f"expected {words}, got {value!r}")
-        return value
-
-    return check
-
-
-def _translate(error: TemplateError, name: str) -> ConfigError:
-    if isinstance(error, TemplateSyntaxError):
-        file, line = error.filename or ROOT + name, error.lineno
-    else:
-        file, line = _place(error.__traceback__, ROOT + name)
-    return ConfigError(Path(file), line, "", error.message or type(error).__name__)
-
-
-def _place(traceback: TracebackType | None, file: str, line: int = 1) -> tuple[str, int]:
-    """Jinja2 gives the frames of a template its own file name and lines: the last one is where it happened."""
-    while traceback:
-        if traceback.tb_frame.f_code.co_filename.startswith(ROOT):
-            file, line = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
-        traceback = traceback.tb_next
-    return file, line
+    return fill(name, templates, recipe=recipe)

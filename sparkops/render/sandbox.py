@@ -1,0 +1,74 @@
+"""Where templates are rendered: sandboxed, strict, and with filters that let no value add a line or an argument."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from jinja2 import FunctionLoader, StrictUndefined, TemplateError, TemplateSyntaxError
+from jinja2.sandbox import SandboxedEnvironment
+
+from sparkops.errors import ConfigError
+
+ROOT = "templates/"
+
+# What each kind of value may be made of. The models say the same; a template does not rely on it.
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+]+")
+
+
+class _Refused(TemplateError):
+    """A value that a filter does not let through."""
+
+
+def fill(name: str, templates: Mapping[str, str], **values: object) -> str:
+    """The text of the template `name`, without runs of empty lines. Raises ConfigError with file and line."""
+    try:
+        text = _environment(templates).get_template(name).render(**values)
+    except TemplateError as error:
+        raise _translate(error, name) from error
+    return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
+
+
+def _environment(templates: Mapping[str, str]) -> SandboxedEnvironment:
+    def load(name: str) -> tuple[str, str, None] | None:
+        return (templates[name], ROOT + name, None) if name in templates else None
+
+    environment = SandboxedEnvironment(
+        loader=FunctionLoader(load), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters = {
+        "word": _only(WORD, "a word"),
+        "image": _only(IMAGE, "an image"),
+        "requirement": _only(REQUIREMENT, "a requirement"),
+    }
+    return environment
+
+
+def _only(allowed: re.Pattern[str], words: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not allowed.fullmatch(value):
+            raise _Refused(f"expected {words}, got {value!r}")
+        return value
+
+    return check
+
+
+def _translate(error: TemplateError, name: str) -> ConfigError:
+    if isinstance(error, TemplateSyntaxError):
+        file, line = error.filename or ROOT + name, error.lineno
+    else:
+        file, line = _place(error.__traceback__, ROOT + name)
+    return ConfigError(Path(file), line, "", error.message or type(error).__name__)
+
+
+def _place(traceback: TracebackType | None, file: str, line: int = 1) -> tuple[str, int]:
+    """Jinja2 gives the frames of a template its own file name and lines: the last one is where it happened."""
+    while traceback:
+        if traceback.tb_frame.f_code.co_filename.startswith(ROOT):
+            file, line = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return file, line
