@@ -12,6 +12,7 @@ from sparkops.config.inventory import Fleet
 from sparkops.config.source import Location
 from sparkops.errors import ConfigError
 
+TEMPLATE = ".Dockerfile.j2"
 PEM = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -36,8 +37,15 @@ class BuildInputs:
 
 
 def load_templates() -> dict[str, str]:
-    """The templates by file name, such as vllm-cpu.Dockerfile.j2."""
-    return {file.name: file.read_text() for file in sorted(shipped.directory("templates").glob("*.j2"))}
+    """The templates by file name, such as vllm-cpu.Dockerfile.j2.
+
+    A template may have a directory of its own name for the programs that it copies: stand-in/vllm.py.
+    """
+    root = shipped.directory("templates")
+    found = list(root.glob("*.j2"))
+    for template in root.glob(f"*{TEMPLATE}"):
+        found += (root / template.name.removesuffix(TEMPLATE)).rglob("*.py")
+    return {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in sorted(found)}
 
 
 def load_mods() -> dict[str, bytes]:

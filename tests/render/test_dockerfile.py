@@ -189,7 +189,7 @@ def test_no_value_adds_a_line_or_an_argument(wanted: Recipe, place: str, value: 
 
 def test_every_value_in_a_template_passes_a_filter() -> None:
     """What is printed is a constant, a macro's text, or a value behind one of our filters."""
-    for name, text in TEMPLATES.items():
+    for name, text in ((name, text) for name, text in TEMPLATES.items() if name.endswith(".j2")):
         for output in Environment(trim_blocks=True, autoescape=False).parse(text).find_all(nodes.Output):
             for printed in output.nodes:
                 harmless = isinstance(printed, nodes.TemplateData | nodes.Call)
