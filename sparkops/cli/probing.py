@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparkops.config.recipe import Recipe
     from sparkops.fleet.connected import Connected, Member
     from sparkops.fleet.probing import Target
-    from sparkops.plan.smoke import Report, Verdict
+    from sparkops.plan.smoke import Report
 
 
 def register(app: typer.Typer) -> None:
@@ -107,15 +107,11 @@ def _run(
         # Others may send requests meanwhile: a service that runs is one that is used.
         how = probing.Probing(recipes[member.name], passes, alone=False)
         mark = f"{member.name} | " if len(found) > 1 else ""
-        return probing.probe(member, found[member.name].container, how, lambda each: show(mark + _line(each)))
+        container = found[member.name].container
+        return probing.probe(member, container.name, container.port, how, lambda each: show(f"{mark}{each}"))
 
     members = {name: connected.members[name] for name in found}
     return Connected(connected.fleet, members, {}, connected.cancel).all(probe_one)
-
-
-def _line(verdict: Verdict) -> str:
-    how = "ok" if verdict.ok else "FAILED"
-    return f"pass {verdict.number}  {verdict.check:<11} {how:<6} {verdict.took_s:7.2f} s  {verdict.finding}".rstrip()
 
 
 def _as_json(target: Target, report: Report) -> dict[str, object]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from sparkops.exchange import Reply
 
-SHOWN = 300  # characters of an answer that an error shows
+SHOWN = 120  # characters of an answer that a sentence shows
+SHOWN_ERROR = 400  # of what a server says went wrong
 DONE = "[DONE]"
 
 
@@ -72,7 +73,7 @@ def whole(reply: Reply) -> Reply:
 def data(reply: Reply) -> Any:
     """The JSON of a reply with status 200. Raises Unusable."""
     if whole(reply).status != 200:
-        raise Unusable(f"HTTP {reply.status}: {shown(reply.body)}")
+        raise Unusable(f"HTTP {reply.status}: {shown(reply.body, SHOWN_ERROR)}")
     try:
         return json.loads(reply.body)
     except ValueError:
@@ -112,7 +113,7 @@ def stream(reply: Reply) -> Streamed:
     if not reply.parts:
         whole(reply)
     if reply.status != 200:
-        raise Unusable(f"HTTP {reply.status}: {shown(reply.body)}")
+        raise Unusable(f"HTTP {reply.status}: {shown(reply.body, SHOWN_ERROR)}")
     found = [(at_s, event, *_piece(event)) for at_s, event in events(reply.parts)]
     if not found:
         raise _strange(reply)
@@ -136,9 +137,9 @@ def events(parts: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
                 yield at_s, line.removeprefix("data:").strip()
 
 
-def shown(text: str) -> str:
+def shown(text: str, most: int = SHOWN) -> str:
     """The beginning of a text, on one line and quoted."""
-    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+    return repr(text if len(text) <= most else f"{text[:most]}...")
 
 
 def _strange(reply: Reply) -> Unusable:
@@ -176,5 +177,5 @@ def _piece(event: str) -> tuple[str, int]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Unusable(f"not an OpenAI stream: {shown(event)}") from None
     if error:
-        raise Unusable(f"an error in the stream: {shown(event)}")
+        raise Unusable(f"an error in the stream: {shown(event, SHOWN_ERROR)}")
     return piece, tokens

@@ -52,14 +52,14 @@ class Probing:
 
 
 def probe(
-    member: Member, container: Container, probing: Probing, tell: Callable[[Verdict], None] = smoke.ignore
+    member: Member, container: str, port: int, probing: Probing, tell: Callable[[Verdict], None] = smoke.ignore
 ) -> Report:
-    """Run the smoke suite over one replica through the node's connection. Raises Interrupted, NodeError."""
-    before = restarts(member, container.name)
+    """Run the smoke suite over one replica through the node's connection. Raises Interrupted, StartFailed."""
+    before = restarts(member, container)
     server = Server(
-        open=lambda: session(member.node, container.port),
+        open=lambda: session(member.node, port),
         recipe=probing.recipe,
-        restarts=lambda: restarts(member, container.name) - before,
+        restarts=lambda: restarts(member, container) - before,
         api_key=probing.api_key,
         alone=probing.alone,
         cancel=member.node.cancel,

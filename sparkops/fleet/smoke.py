@@ -17,7 +17,7 @@ from sparkops.plan import checks, claims, coverage
 from sparkops.plan.asking import Round
 from sparkops.plan.checks import Steps
 from sparkops.plan.smoke import Entry, Finding, Report, Verdict
-from sparkops.probes.client import Client
+from sparkops.probes.client import PAUSE_S, Client
 
 CHECKS: dict[str, Callable[[Round], Steps]] = {
     "health": checks.health,
@@ -48,7 +48,8 @@ def _no_restarts() -> int:
 class Server:
     """What is probed. `open` gives sessions that know the way to it, as sparkops.nodes.http.session does.
 
-    `restarts` is asked at the end of each pass. `alone`: nobody else sends requests meanwhile.
+    `restarts` is asked at the end of each pass. `alone`: nobody else sends requests meanwhile. `pause_s` lies between
+    the two tries of a connection.
     """
 
     open: Callable[[], Session]
@@ -57,6 +58,7 @@ class Server:
     api_key: str | None = None
     alone: bool = True
     cancel: threading.Event = field(default_factory=threading.Event)
+    pause_s: float = PAUSE_S
 
 
 def ignore(_: Verdict) -> None:
@@ -82,7 +84,7 @@ class _Suite:
     began_s: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.client = Client(self.server.open, self.server.api_key, self.server.cancel)
+        self.client = Client(self.server.open, self.server.api_key, self.server.cancel, self.server.pause_s)
 
     def run(self) -> Report:
         """See run above."""

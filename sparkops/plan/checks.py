@@ -21,6 +21,7 @@ from sparkops.plan.smoke import Finding
 Steps = Generator[tuple[Request, ...], tuple[Reply, ...], Finding]
 Asking = Generator[tuple[Request, ...], tuple[Reply, ...], Reply]
 
+SHOWN_WRONG = 2
 LOOKS = 5  # at the metrics, until they show no running request
 
 
@@ -93,7 +94,7 @@ def questions(this: Round) -> Steps:
     if len(wrong) <= tuning.wrong:
         return Finding(note=f"{len(tuning.ask) - len(wrong)} of {len(tuning.ask)} right")
     few = f"only {len(tuning.ask) - len(wrong)} of {len(tuning.ask)} answers are right"
-    return Finding(few, f"at least {len(tuning.ask) - tuning.wrong}", "; ".join(_missed(this, wrong)))
+    return Finding(few, f"at least {len(tuning.ask) - tuning.wrong}", "; ".join(_missed(this, wrong[:SHOWN_WRONG])))
 
 
 def right(this: Round, asked: Question) -> bool:

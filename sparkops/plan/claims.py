@@ -43,7 +43,7 @@ SCHEMA: dict[str, Any] = {
 }
 TYPES = {"name": str, "country": str, "rivers": int}
 DESCRIBE = "Describe Budapest as JSON with the keys name, country and rivers (how many rivers flow through it)."
-THINK = "How many legs do three spiders have together?"
+THINK = "What is 12*17? Think step by step."
 
 
 def streaming(this: Round) -> Steps:

@@ -38,6 +38,10 @@ class Client:
             threading.Thread(target=call.run, daemon=True).start()
         return tuple(call.reply() for call in calls)
 
+    def blackened(self, text: str) -> str:
+        """The text without the key, should a server repeat it."""
+        return text.replace(self.api_key, "***") if self.api_key else text
+
     def headers(self, request: Request) -> Mapping[str, str]:
         """The headers of a request. Nothing else ever holds the key."""
         made = {"Content-Type": "application/json"}
@@ -58,6 +62,7 @@ class _Call:
     status: int = 0
     parts: list[tuple[float, str]] = field(default_factory=list)
     problem: str = ""
+    broken: list[str] = field(default_factory=list)
     tries: int = 0
     late: bool = False
 
@@ -77,8 +82,8 @@ class _Call:
         return not self.tries or not self.client.cancel.wait(self.client.pause_s)
 
     def _try(self) -> None:
-        self.began_s = time.monotonic()
         self.problem = ""
+        self.began_s = time.monotonic()
         body = None if self.request.body is None else json.dumps(self.request.body)
         try:
             with (
@@ -98,14 +103,15 @@ class _Call:
             self.late = True
             self.problem = self._too_late()
         except BROKEN as error:
-            self.problem = f"the connection broke: {innermost(error)}"
+            self.broken.append(innermost(error))
+            self.problem = f"the connection broke: {', then: '.join(dict.fromkeys(self.broken))}"
 
     def _read(self, chunks: Iterable[bytes]) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for chunk in chunks:
             if self.given_up:
                 return
-            self.parts.append((time.monotonic() - self.began_s, decoder.decode(chunk)))
+            self.parts.append((time.monotonic() - self.began_s, self.client.blackened(decoder.decode(chunk))))
 
     def reply(self) -> Reply:
         """Wait for the end or the deadline, whichever comes first."""
