@@ -110,9 +110,10 @@ def _age(member: Member, container: Container) -> float:
 
 
 def _tell(tell: Tell, rank: Rank, before: Watch, watch: Watch, at_s: float) -> None:
-    if watch.stage is not before.stage:
-        tell(Event(rank.node, f"{watch.text} after {at_s:.0f} s"))
-    else:
+    new = watch.reached[len(before.reached) :]  # one look may find several
+    for stage, reached_s in new:
+        tell(Event(rank.node, f"{stage} after {reached_s:.0f} s"))
+    if not new:
         tell(Event(rank.node, f"{watch.text}, {at_s:.0f} s", lasting=False))
 
 

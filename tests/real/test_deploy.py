@@ -141,14 +141,13 @@ def test_an_image_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[
 
 
 def test_a_start_that_fails_is_told_at_once_and_kept(
-    nodes: RealFleet, sparkops: Cli, variant: Callable[..., Path], deployed: Any
+    nodes: RealFleet, sparkops: Cli, with_inventory: Callable[..., Cli], variant: Callable[..., Path], deployed: Any
 ) -> None:
     """vLLM refuses an argument that it does not know and ends; its log stays on the node and is saved here."""
     assert deployed
-    file = variant(
-        {"service: tiny": "service: broken", "dtype: bfloat16": "no-such-argument: true", "port: 8000": "port: 8100"}
-    )
-    failed = sparkops("deploy", file, "--node", "node-2")
+    changes = {"service: tiny": "service: broken", "dtype: bfloat16": "no-such-argument: true"}
+    with_devices = with_inventory(lambda data: data["nodes"]["node-2"].update(DEVICES))
+    failed = with_devices("deploy", variant({**changes, "port: 8000": "port: 8100"}), "--node", "node-2")
     assert failed.code == 1
     assert "its process ended with code 2 while starting" in failed.err
     assert "likely cause: this vLLM does not know an argument of serve.args" in failed.err
@@ -157,8 +156,20 @@ def test_a_start_that_fails_is_told_at_once_and_kept(
     assert "unrecognized arguments" in (saved / "log.txt").read_text()
     assert "unrecognized arguments" in sparkops("logs", "broken", "--node", "node-2").out
     row = next(each for each in sparkops("status", "--json").json["services"] if each["name"] == "broken")
-    assert (row["state"], row["replicas"][0]["ranks"][0]["state"]) == ("failed", "exited")
-    nodes.node("node-2").exec("docker", "rm", row["replicas"][0]["ranks"][0]["container"])
+    (rank,) = row["replicas"][0]["ranks"]
+    assert (row["state"], rank["state"]) == ("failed", "exited")
+    _has_devices(json.loads((saved / "inspect.json").read_text()))
+    nodes.node("node-2").exec("docker", "rm", rank["container"])
+
+
+DEVICES = {"gpu": "devices", "gpu_devices": ["/dev/full"], "gpu_mounts": ["/usr/share/zoneinfo"]}
+
+
+def _has_devices(inspect: Any) -> None:
+    """A plain driver's way: devices by name, its files read-only. /dev/full stands for /dev/nvidia0 here."""
+    host = inspect["HostConfig"]
+    assert [each["PathInContainer"] for each in host["Devices"]] == ["/dev/full"]
+    assert "/usr/share/zoneinfo:/usr/share/zoneinfo:ro" in host["Binds"]
 
 
 def test_a_deploy_that_is_interrupted_is_adopted_by_the_next(
