@@ -21,8 +21,10 @@ def on_each(names: Iterable[str], work: Callable[[str], R], cancel: threading.Ev
     the work has stopped on the nodes as well, and raises Interrupted.
     """
     with ThreadPoolExecutor(MAX_NODES) as pool:
-        futures = {name: pool.submit(_outcome, work, name) for name in names}
+        futures: dict[str, Future[R | SparkopsError]] = {}
         try:
+            for name in names:
+                futures[name] = pool.submit(_outcome, work, name)
             _wait(futures.values())
         except KeyboardInterrupt:
             cancel.set()

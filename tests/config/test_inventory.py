@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.config import inventory
-from sparkops.config.inventory import Fleet
+from sparkops.config.inventory import Fleet, Inventory
 from sparkops.errors import ConfigError, UsageError
 
 
@@ -104,7 +104,7 @@ NODE = "nodes:\n  a:\n    address: h\n    "
         ("nodes:\n  a: h\n", "2: nodes.a: expected a mapping of keys to values, got 'h'"),
         ("nodes:\n  a: {}\n", "2: nodes.a: expected an `address`, or `transport: local`"),
         ("node: {}\n", "1: node: unknown key, did you mean 'nodes'?"),
-        ("x: 1\n", "1: x: unknown key, expected one of: nodes, defaults, build, known_hosts"),
+        ("x: 1\n", f"1: x: unknown key, expected one of: {', '.join(Inventory.model_fields)}"),
         (NODE + "adress: h\n", "4: nodes.a.adress: unknown key, did you mean 'address'?"),
         (
             "nodes:\n  A: {address: h}\n",

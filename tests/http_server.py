@@ -1,0 +1,76 @@
+"""A real HTTP server on this machine that answers as a test says."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came. `connection` is the client's port: one for each connection."""
+
+    method: str
+    path: str
+    body: bytes
+    connection: int
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int = 200
+    body: bytes = b""
+
+
+Respond = Callable[[Asked], Answer | None]
+"""None hangs up without a word."""
+
+
+@dataclass
+class HttpServer:
+    port: int
+    asked: list[Asked] = field(default_factory=list)
+
+
+@contextmanager
+def answering(respond: Respond) -> Iterator[HttpServer]:
+    """Serve until the end of the block."""
+
+    class Conversation(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            server.asked.append(Asked(self.command, self.path, body, self.client_address[1]))
+            answer = respond(server.asked[-1])
+            if answer is None:
+                self.close_connection = True
+                return
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        do_GET = do_POST = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Conversation) as listening:
+        server = HttpServer(listening.server_address[1])
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            listening.shutdown()
+            thread.join()
