@@ -219,4 +219,4 @@ def test_a_template_that_is_not_there_is_a_mistake_of_the_recipe() -> None:
     with pytest.raises(ConfigError) as caught:
         render(recipe(image={"template": "vllm-gpu"}), TEMPLATES)
 
-    assert str(caught.value) == "recipes/q.yaml:1: image.template: expected one of: vllm-cpu, vllm-wheels"
+    assert str(caught.value) == "recipes/q.yaml:1: image.template: expected one of: stand-in, vllm-cpu, vllm-wheels"
