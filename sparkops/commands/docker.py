@@ -69,13 +69,13 @@ def gpu(node: NodeConfig) -> tuple[str, ...]:
     """How the accelerator of `node` reaches a container."""
     match node.gpu:
         case "runtime":
-            return ("--gpus=all", "--ipc=host", "--ulimit=memlock=-1")
+            return ("--gpus=all",)
         case "cdi":
-            return ("--device=nvidia.com/gpu=all", "--ipc=host", "--ulimit=memlock=-1")
+            return ("--device=nvidia.com/gpu=all",)
         case "devices":
             devices = (f"--device={path}" for path in node.gpu_devices or ())
             mounts = (f"--volume={path}:{path}:ro" for path in node.gpu_mounts or ())
-            return (*devices, *mounts, "--ulimit=memlock=-1")
+            return (*devices, *mounts)
         case "none" | None:
             return ()
 

@@ -45,12 +45,12 @@ def test_the_recipe_may_change_what_sparkops_sets_in_the_environment() -> None:
     [
         ({"gpu": "none"}, ""),
         ({"gpu": None}, ""),
-        ({"gpu": "runtime"}, "--gpus=all --ipc=host --ulimit=memlock=-1"),
-        ({"gpu": "cdi"}, "--device=nvidia.com/gpu=all --ipc=host --ulimit=memlock=-1"),
-        ({"gpu": "devices"}, "--ulimit=memlock=-1"),
+        ({"gpu": "runtime"}, "--gpus=all"),
+        ({"gpu": "cdi"}, "--device=nvidia.com/gpu=all"),
+        ({"gpu": "devices"}, ""),
         (
             {"gpu": "devices", "gpu_devices": ["/dev/nvidia0", "/dev/nvidiactl"], "gpu_mounts": ["/usr/lib/nv"]},
-            "--device=/dev/nvidia0 --device=/dev/nvidiactl --volume=/usr/lib/nv:/usr/lib/nv:ro --ulimit=memlock=-1",
+            "--device=/dev/nvidia0 --device=/dev/nvidiactl --volume=/usr/lib/nv:/usr/lib/nv:ro",
         ),
     ],
     ids=str,
