@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.settings import find_recipe, known_recipes
-from sparkops.cli.terminal import data, data_json, say
+from sparkops.cli.terminal import data, data_json, say, write
 from sparkops.errors import SparkopsError, UsageError
 
 
@@ -71,8 +71,7 @@ def render(
             continue
         stale.append(target)
         if not check:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
+            write(target, text)
             say(f"wrote {target}")
     if check and stale:
         step = "sparkops render --all"

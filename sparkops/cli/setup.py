@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.settings import Settings
-from sparkops.cli.terminal import confirm, data, say
+from sparkops.cli.terminal import confirm, data, say, write
 from sparkops.errors import ConfigError, UsageError
 
 EXAMPLE = """\
@@ -49,7 +49,7 @@ def init(
         text += f"  spark-{number}: {{address: {address}}}\n"
     if not addresses:
         text += "  here: {transport: local}    # this machine's own Docker, without SSH\n"
-    settings.inventory.write_text(text)
+    write(settings.inventory, text)
     try:
         settings.fleet()
     except ConfigError:  # an address that is none
@@ -105,6 +105,6 @@ def schema(
         raise UsageError(f"there is no schema of {of}", next_step=f"One of: {', '.join(models)}")
     made = reference(models[of]) if markdown else json.dumps(models[of].model_json_schema(), indent=2) + "\n"
     if output:
-        output.write_text(made)
+        write(output, made)
     else:
         data(made.removesuffix("\n"))

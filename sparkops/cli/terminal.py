@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from sparkops.errors import UsageError
 
 if TYPE_CHECKING:
     from sparkops.fleet.progress import Event, Tell
@@ -17,7 +21,8 @@ if TYPE_CHECKING:
 
 def say(text: str, *, fg: str | None = None, bold: bool = False) -> None:
     """A message."""
-    typer.secho(text, fg=fg, bold=bold, err=True)
+    color = False if os.environ.get("NO_COLOR") else None
+    typer.secho(text, fg=fg, bold=bold, err=True, color=color)
 
 
 def data(text: str) -> None:
@@ -28,6 +33,15 @@ def data(text: str) -> None:
 def data_json(value: Any) -> None:
     """One JSON object."""
     typer.echo(json.dumps(value, indent=2))
+
+
+def write(file: Path, text: str) -> None:
+    """Write a file that the operator named, with its directory. Raises UsageError."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from None
 
 
 def confirm(question: str, *, yes: bool) -> bool:
