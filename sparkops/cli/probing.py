@@ -40,7 +40,7 @@ def probe(
     settings: Settings = context.obj
     fleet = settings.fleet()
     if list_ and recipe:
-        _list([settings.recipe(recipe, fleet)], json=json)
+        _list([_of(service, settings.recipe(recipe, fleet))], json=json)
         return
     with connect(fleet, node or ()) as connected:
         found = _find(connected, service)
@@ -70,12 +70,16 @@ def _recipe(settings: Settings, fleet: Fleet, named: str | None, target: Target)
     container = target.container
     if not named and not target.recipe:
         raise UsageError(f"{container.name} does not say what recipe it is of", next_step="Name it with --recipe.")
-    loaded = settings.recipe(named or target.recipe, fleet)
-    if loaded.service != container.service:
-        raise UsageError(f"the recipe {loaded.name} is of {loaded.service}, not of {container.service}")
+    loaded = _of(container.service, settings.recipe(named or target.recipe, fleet))
     if target.differs(loaded):
         say(f"{container.node}: {container.release} was made from another state of {loaded.name}", fg="yellow")
     return loaded
+
+
+def _of(service: str, recipe: Recipe) -> Recipe:
+    if recipe.service != service:
+        raise UsageError(f"the recipe {recipe.name} is of {recipe.service}, not of {service}")
+    return recipe
 
 
 def _list(recipes: list[Recipe], *, json: bool) -> None:

@@ -16,9 +16,9 @@ from sparkops.config.smoke import TextCheck
 from sparkops.facts.openai import Said, shown
 from sparkops.plan.smoke import Finding
 
-WORD = re.compile(r"[A-Za-z\u00c0-\u1fff]+|\w|[^\w\s]")  # a letter of a script without spaces is a word
-RULES_OF_TABLES = re.escape("-=_*.#~\u2500\u2550|")
-RUN = re.compile(rf"([^\s{RULES_OF_TABLES}])\1*")
+DRAWN = re.escape("-=_*#~|\u2500\u2550")  # what tables and headings are drawn with
+WORD = re.compile(rf"[A-Za-z\u00c0-\u1fff]+|\w|[^\w\s{DRAWN}]")  # a letter of a script without spaces is a word
+RUN = re.compile(rf"([^\s.{DRAWN}])\1*")
 EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "FULLWIDTH", "HALFWIDTH"}
 REPLACEMENT = "\ufffd"
 

@@ -81,7 +81,7 @@ def head(status: int = 200, *lines: str) -> bytes:
 def whole(body: Any, status: int = 200) -> bytes:
     """A whole response."""
     text = (body if isinstance(body, str) else json.dumps(body)).encode()
-    return head(status, f"Content-Length: {len(text)}") + text
+    return head(status, f"Content-Length: {len(text)}", "Connection: close") + text
 
 
 def chunk(text: str) -> bytes:

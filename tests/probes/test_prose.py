@@ -1,0 +1,79 @@
+"""Text statistics: what people write passes in any language, what broken engines say does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sparkops.config.smoke import TextCheck
+from sparkops.facts.openai import Said
+from sparkops.plan import prose
+from tests.probes.texts import BAD, GOOD
+
+TUNING = TextCheck()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_text_passes(name: str) -> None:
+    found = prose.judge(Said(text=GOOD[name]), TUNING)
+
+    assert str(found) == f"{len(GOOD[name])} characters, packed to {prose.packed(GOOD[name]):.0%}"
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_text_passes_wherever_it_is_cut(name: str) -> None:
+    texts = [GOOD[name][:end] for end in range(TUNING.characters, len(GOOD[name]), 20)]
+
+    assert [prose.judge(Said(text=each), TUNING).problem for each in texts] == [""] * len(texts)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_garbage_is_named(name: str) -> None:
+    text, problem = BAD[name]
+
+    assert problem in prose.judge(Said(text=text), TUNING).problem
+
+
+def test_a_failure_says_what_was_expected_and_shows_the_text() -> None:
+    text = "ha " * 100
+
+    assert str(prose.judge(Said(text=text), TUNING)) == (
+        f"the text repeats itself; expected more than 25% of its size when packed; got {prose.packed(text):.0%}: "
+        f"{text[:120] + '...'!r}"
+    )
+
+
+def test_a_model_that_got_no_further_than_its_thoughts_wrote_text() -> None:
+    assert prose.judge(Said(reasoning=GOOD["english"]), TUNING).problem == ""
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "problem", "got"),
+    [
+        ((-0.1, math.nan), "logprobs are not numbers", "nan for 1 of 2 tokens"),
+        ((None, -0.1), "logprobs are not numbers", "None for 1 of 2 tokens"),
+        ((-math.inf,), "logprobs are not numbers", "-inf for 1 of 1 tokens"),
+        ((-2.0, -4.0), "the model does not believe its own text", "-3.00"),
+        ((-2.5,), "the model does not believe its own text", "-2.50"),
+    ],
+)
+def test_logprobs_are_judged_where_they_come(logprobs: tuple[float | None, ...], problem: str, got: str) -> None:
+    found = prose.judge(Said(text=GOOD["english"], logprobs=logprobs), TUNING)
+
+    assert (found.problem, found.got.partition(": ")[0]) == (problem, got)
+
+
+def test_good_logprobs_are_noted() -> None:
+    found = prose.judge(Said(text=GOOD["english"], logprobs=(-0.2, -0.4)), TUNING)
+
+    assert (found.problem, found.note.endswith(", mean logprob -0.30")) == ("", True)
+
+
+def test_what_tables_are_drawn_with_is_no_run() -> None:
+    assert prose.longest_run("|----------|==========| ........ ________ 1000000") == "000000"
+
+
+def test_thresholds_can_be_tuned() -> None:
+    assert prose.judge(Said(text="ready"), TextCheck(characters=3, packed_high=1.0)).problem == "the text is noise"
+    assert prose.judge(Said(text="a1" * 100), TextCheck(packed_low=0.01, distinct=0.0, words=0.5)).problem == ""
