@@ -69,6 +69,27 @@ class Build(Section):
     """PEM files ending in .crt, relative to the inventory, added to what the image trusts."""
 
 
+class Gateway(Section):
+    """What stands before the services: clients call it, and a deploy switches it from one release to the next."""
+
+    node: Name
+    """Node that it runs on."""
+    address: Host | None = None
+    """Host name or IP address that clients use; the node's own address if absent."""
+    api_keys: list[Line] = []
+    """Files that hold one key each, relative to the inventory, with mode 0600. With any, requests need a key."""
+    tls_certificate: Line | None = None
+    """PEM file with certificate chain and private key, relative to the inventory. With it, services speak https."""
+    metrics_port: Annotated[int, Field(ge=1024, le=65535)] = 8405
+    """Port of the metrics for Prometheus, on 127.0.0.1 of the gateway's node."""
+
+    def url(self, port: int) -> str:
+        """Base URL for OpenAI clients of the service on `port`."""
+        address = self.address or ""  # load has filled it in
+        host = f"[{address}]" if ":" in address else address
+        return f"{'https' if self.tls_certificate else 'http'}://{host}:{port}/v1"
+
+
 class Inventory(Section):
     """The fleet: its nodes, and how to reach them."""
 
@@ -77,6 +98,8 @@ class Inventory(Section):
     defaults: NodeSettings = NodeSettings()
     """Values for every node that does not say otherwise."""
     build: Build = Build()
+    gateway: Gateway | None = None
+    """Without it there is no swap, and clients call the nodes themselves."""
     known_hosts: Line = "known_hosts"
     """File of pinned host keys by node name, relative to the inventory; `sparkops trust` writes it."""
 
@@ -89,6 +112,8 @@ class Fleet(Section):
     nodes: dict[str, NodeConfig]
     """The nodes by name."""
     build: Build
+    gateway: Gateway | None = None
+    """The gateway with its address, if there is one."""
     known_hosts: Path
     """File of pinned host keys."""
 
@@ -112,7 +137,16 @@ def load(file: Path) -> Fleet:
     for name in nodes:
         _check_jumps(read, name, nodes)
     known_hosts = (file.parent / Path(inventory.known_hosts).expanduser()).absolute()
-    return Fleet(file=file, nodes=nodes, build=inventory.build, known_hosts=known_hosts)
+    gateway = _gateway(read, inventory.gateway, nodes)
+    return Fleet(file=file, nodes=nodes, build=inventory.build, gateway=gateway, known_hosts=known_hosts)
+
+
+def _gateway(read: Source, gateway: Gateway | None, nodes: Mapping[str, NodeConfig]) -> Gateway | None:
+    if gateway is None:
+        return None
+    if gateway.node not in nodes:
+        raise read.fail(("gateway", "node"), f"there is no node '{gateway.node}', only: {', '.join(nodes)}")
+    return gateway.model_copy(update={"address": gateway.address or nodes[gateway.node].address})
 
 
 def _with_defaults(read: Source, name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:
