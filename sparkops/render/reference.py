@@ -80,10 +80,15 @@ def _cell(text: str) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    value = field.get_default()
+    value = _plain(field.get_default(call_default_factory=True))
+    return "-" if value is None else f"`{_cell(json.dumps(value, ensure_ascii=False))}`"
+
+
+def _plain(value: Any) -> Any:
+    """A default as YAML would hold it; of a model what differs from its own defaults, and none if nothing does."""
     if isinstance(value, BaseModel):
-        value = value.model_dump(exclude_defaults=True) or None
-    return "-" if value is None else f"`{json.dumps(value)}`"
+        return value.model_dump(mode="json", exclude_defaults=True) or None
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _field_words(field: FieldInfo) -> str:

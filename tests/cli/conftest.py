@@ -1,0 +1,47 @@
+"""The command line as a user meets it: arguments in; exit code, stdout and stderr out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.cli.main import main
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Sparkops = Callable[..., Ran]
+
+
+@pytest.fixture
+def sparkops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Sparkops:
+    """Run in an empty directory, as a user without keys and inventory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("SPARKOPS_INVENTORY", raising=False)
+
+    def run(*argv: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["sparkops", *map(str, argv)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), out, err)
+
+    return run

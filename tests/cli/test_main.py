@@ -1,0 +1,181 @@
+"""Global options, exit codes, and what a person is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+from sparkops import __version__
+from sparkops.cli.main import app
+from tests.cli.conftest import Sparkops
+
+VERBS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+MAIN = "import sys, time; from sparkops.cli.main import app, main\n{verb}\nsys.argv = ['sparkops', {argv}]; main()"
+
+
+def program(verb: str, *argv: str) -> list[str]:
+    """sparkops as a program, with one verb more."""
+    return [sys.executable, "-c", MAIN.format(verb=verb, argv=", ".join(map(repr, argv)))]
+
+
+def test_version(sparkops: Sparkops) -> None:
+    assert sparkops("--version").out == f"sparkops {__version__}\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(sparkops: Sparkops, verb: str) -> None:
+    ran = sparkops(verb, "--help")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"Usage: sparkops {verb}")
+
+
+@pytest.mark.parametrize("argv", [[], ["nope"], ["status", "--nope"], ["show"], ["logs", "x", "--tail", "y"]], ids=str)
+def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -> None:
+    assert sparkops(*argv).code == 2
+
+
+NEEDS_INVENTORY = [["status"], ["build", "x"], ["plan", "x"], ["deploy", "x"], ["stop", "x"], ["logs", "x"], ["trust"]]
+
+
+@pytest.mark.parametrize("argv", NEEDS_INVENTORY, ids=lambda argv: argv[0])
+def test_a_missing_inventory_says_how_to_make_one(sparkops: Sparkops, argv: list[str]) -> None:
+    ran = sparkops(*argv)
+
+    step = "Make one with `sparkops init`, or name yours with --inventory or SPARKOPS_INVENTORY."
+    assert (ran.code, ran.err) == (2, f"sparkops: there is no inventory inventory.yaml\n  next: {step}\n")
+
+
+def test_the_inventory_may_come_from_the_environment(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARKOPS_INVENTORY", "other.yaml")
+
+    assert sparkops("status").err.startswith("sparkops: there is no inventory other.yaml\n")
+
+
+def test_a_broken_inventory_is_named_with_its_line(sparkops: Sparkops) -> None:
+    Path("inventory.yaml").write_text("nodes:\n  a: {adress: h}\n")
+
+    assert (sparkops("status").code, sparkops("status").err) == (
+        2,
+        "sparkops: inventory.yaml:2: nodes.a.adress: unknown key, did you mean 'address'?\n",
+    )
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def refusing(closed_port: int, sparkops: Sparkops) -> str:
+    """An inventory with a node that refuses connections; the reason as it is told."""
+    assert callable(sparkops)  # which has gone to an empty directory
+    node = f"{{address: 127.0.0.1, port: {closed_port}, user: ops}}"
+    Path("inventory.yaml").write_text(f"nodes:\n  n1: {node}\n")
+    return f"cannot connect to ops@127.0.0.1:{closed_port}: [Errno 111] Connection refused"
+
+
+def test_status_shows_a_node_that_refuses_and_ends_with_1(sparkops: Sparkops, refusing: str) -> None:
+    began = time.monotonic()
+
+    ran = sparkops("status")
+
+    assert time.monotonic() - began < 10
+    assert (ran.code, ran.err) == (1, f"n1: {refusing}\n")
+    assert ran.out == "n1             unreachable\n\nno service; next: sparkops deploy RECIPE\n"
+
+
+def test_status_in_json_says_the_same(sparkops: Sparkops, refusing: str) -> None:
+    ran = sparkops("status", "--json")
+
+    assert ran.code == 1
+    assert ran.json["nodes"] == [{"name": "n1", "reachable": False, "error": refusing, "memory": None}]
+
+
+@pytest.mark.parametrize("argv", [["plan", "tiny-qwen3-cpu"], ["build", "tiny-qwen3-cpu"], ["stop", "tiny"]], ids=str)
+def test_a_verb_that_needs_the_node_ends_with_5(sparkops: Sparkops, refusing: str, argv: list[str]) -> None:
+    ran = sparkops(*argv)
+
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.startswith(f"sparkops: n1: {refusing}\n  next: Try: ssh ops@127.0.0.1:")
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_node_that_is_not_in_the_inventory_is_a_wrong_command_line(sparkops: Sparkops) -> None:
+    ran = sparkops("stop", "tiny", "--node", "n9")
+
+    assert (ran.code, ran.err) == (
+        2,
+        "sparkops: inventory.yaml: there is no node 'n9'\n  next: Name one of: n1\n",
+    )
+
+
+@pytest.mark.usefixtures("refusing")
+def test_a_dry_build_connects_to_nothing(sparkops: Sparkops) -> None:
+    ran = sparkops("build", "tiny-qwen3-cpu", "--dry-run")
+
+    assert ran.code == 0
+    assert "sparkops/tiny-qwen3-cpu:" in ran.err
+    assert "docker build --progress=plain" in ran.err
+
+
+def test_a_bug_of_ours_ends_with_3_and_a_traceback_in_a_file(tmp_path: Path) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    verb = "@app.command()\ndef bug(): raise ZeroDivisionError('of ours')"
+
+    ran = subprocess.run(program(verb, "bug"), capture_output=True, text=True, env=env, check=False)
+
+    [saved] = tmp_path.glob("sparkops-bug-*.txt")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        3,
+        "",
+        f"sparkops: this is a bug: ZeroDivisionError: of ours\n  The traceback is in {saved}; please send it to us.\n",
+    )
+    assert saved.read_text().endswith("ZeroDivisionError: of ours\n")
+
+
+def test_ctrl_c_ends_with_130() -> None:
+    verb = "@app.command()\ndef wait(): print('waiting', flush=True); time.sleep(60)"
+    with subprocess.Popen(program(verb, "wait"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(5) == 130
+
+
+def test_a_reader_that_has_gone_is_no_failure() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "sparkops", "schema", "recipe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+
+        assert (process.wait(5), process.stderr.read()) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "coloured"), [([], {}, True), (["--no-color"], {}, False), ([], {"NO_COLOR": "1"}, False)]
+)
+def test_colours_are_for_terminals_that_want_them(
+    tmp_path: Path, *, options: list[str], env: dict[str, str], coloured: bool
+) -> None:
+    ours, theirs = os.openpty()
+    inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    command = [sys.executable, "-m", "sparkops", *options, "show", "nope"]
+    subprocess.run(command, stderr=theirs, cwd=tmp_path, env={**inherited, **env}, check=False)
+    os.close(theirs)
+    shown = os.read(ours, 4096)
+    os.close(ours)
+
+    assert (b"there is no recipe nope" in shown, b"\x1b[" in shown) == (True, coloured)

@@ -1,0 +1,105 @@
+"""recipes, show, render."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkops.config import recipe, shipped
+from tests.cli.conftest import Sparkops
+from tests.examples import RECIPE
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(file.stem for file in shipped.directory("recipes").glob("*.yaml"))
+
+
+@pytest.fixture
+def mine() -> None:
+    """A recipe of the user's own, called q."""
+    Path("recipes").mkdir()
+    Path("recipes/q.yaml").write_text(yaml.safe_dump(RECIPE))
+
+
+def test_recipes_lists_those_that_are_shipped(sparkops: Sparkops) -> None:
+    ran = sparkops("recipes")
+
+    assert (ran.code, [line.split()[0] for line in ran.out.splitlines()]) == (0, NAMES)
+
+
+@pytest.mark.usefixtures("sparkops", "mine")
+def test_recipes_of_the_user_are_listed_and_found_by_name(sparkops: Sparkops) -> None:
+    listed = [each["name"] for each in sparkops("recipes", "--json").json["recipes"]]
+
+    assert listed == sorted([*NAMES, "q"])
+    assert sparkops("show", "q", "--json").json["description"] == RECIPE["description"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_show_gives_the_whole_recipe_in_yaml_and_in_json(sparkops: Sparkops, name: str) -> None:
+    whole = recipe.load(shipped.directory("recipes") / f"{name}.yaml").model_dump(mode="json", exclude_none=True)
+
+    assert sparkops("show", name, "--json").json == whole
+    assert yaml.safe_load(sparkops("show", name).out) == whole
+
+
+@pytest.mark.parametrize("named", ["q", "q.yaml", "recipes/q.yaml", "recipes/q"])
+@pytest.mark.usefixtures("sparkops", "mine")
+def test_a_recipe_is_found_by_name_and_by_file(sparkops: Sparkops, named: str) -> None:
+    assert sparkops("show", named, "--json").json["name"] == "q"
+
+
+@pytest.mark.parametrize(
+    ("named", "hint"),
+    [("tiny-qwen3-gpu", "Did you mean tiny-qwen3-cpu? "), ("zzz", ""), ("a/b/tiny-qwen3-cpu", "Did you mean")],
+)
+def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, hint: str) -> None:
+    ran = sparkops("show", named)
+
+    assert (ran.code, ran.err.splitlines()[0]) == (2, f"sparkops: there is no recipe {named}")
+    assert ran.err.splitlines()[1].startswith(f"  next: {hint}")
+    assert ran.err.endswith("All recipes: sparkops recipes\n")
+
+
+def test_a_broken_recipe_is_named_with_its_line(sparkops: Sparkops) -> None:
+    Path("q.yaml").write_text("name: q\nservce: chat\n")
+
+    assert (sparkops("show", "q.yaml").code, sparkops("show", "q.yaml").err) == (
+        2,
+        "sparkops: q.yaml:2: servce: unknown key, did you mean 'service'?\n",
+    )
+
+
+def test_the_committed_dockerfiles_are_as_rendered(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+    ran = sparkops("render", "--all", "--check")
+
+    assert (ran.code, ran.err) == (0, f"{len(NAMES)} Dockerfiles are as rendered\n")
+
+
+def test_render_writes_what_check_then_accepts(sparkops: Sparkops) -> None:
+    written = sparkops("render", "tiny-qwen3-cpu", "-o", "made")
+
+    assert (written.code, written.err) == (0, "wrote made/tiny-qwen3-cpu.Dockerfile\n1 of 1 written\n")
+    assert sparkops("render", "tiny-qwen3-cpu", "--check", "-o", "made").code == 0
+    committed = ROOT / "Dockerfiles/tiny-qwen3-cpu.Dockerfile"
+    assert Path("made/tiny-qwen3-cpu.Dockerfile").read_text() == committed.read_text()
+
+
+def test_check_fails_on_a_stale_file_and_writes_nothing(sparkops: Sparkops) -> None:
+    Path("Dockerfiles").mkdir()
+    Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile").write_text("FROM scratch\n")
+
+    ran = sparkops("render", "tiny-qwen3-cpu", "--check")
+
+    told = "sparkops: not as rendered: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops render --all\n"
+    assert (ran.code, ran.err) == (1, told)
+    assert Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile").read_text() == "FROM scratch\n"
+
+
+def test_render_needs_a_recipe(sparkops: Sparkops) -> None:
+    ran = sparkops("render")
+
+    assert (ran.code, ran.err) == (2, "sparkops: nothing to render\n  next: Name recipes, or give --all.\n")
