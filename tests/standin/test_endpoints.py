@@ -1,0 +1,250 @@
+"""The endpoints answer as vLLM's do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparkops.facts import metrics
+from tests.standin.program import ROOT, Program
+
+CAPTURED = ROOT / "tests" / "facts" / "captured" / "vllm-0.32.0-cpu-metrics.txt"
+FRANCE = "What is the capital of France?"
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["fahrenheit", "celsius"]}},
+            "required": ["city", "unit"],
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Program]:
+    with Program("--max-model-len=1024", RELEASE_NAME="blue") as program:
+        yield program.serves()
+
+
+def events(engine: Program, **more: Any) -> list[Any]:
+    """The events of a stream; the last is [DONE]."""
+    reply = engine.post(engine.body(more.pop("ask", FRANCE), stream=True, **more))
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    said = [line.removeprefix("data: ") for line in reply.text.split("\n\n") if line]
+    assert said.pop() == "[DONE]"
+    return [json.loads(each) for each in said]
+
+
+def test_health_version_and_models(engine: Program) -> None:
+    health, version, models = engine.get("/health"), engine.get("/version"), engine.get("/v1/models")
+    assert (health.status_code, health.text) == (200, "")
+    assert version.json() == {"version": "0.32.0", "stand_in": "blue"}
+    (card,) = models.json()["data"]
+    assert (card["id"], card["max_model_len"]) == ("stand-in", 1024)
+    assert {each.headers["x-stand-in"] for each in (health, version, models)} == {"blue"}
+
+
+def test_an_answer_has_text_and_usage(engine: Program) -> None:
+    said = engine.post(engine.body(FRANCE)).json()
+    assert said["choices"][0]["message"]["content"] == "The capital of France is Paris."
+    assert said["choices"][0]["finish_reason"] == "stop"
+    assert said["usage"] == {
+        "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, "prompt_tokens_details": None,
+    }  # fmt: skip
+
+
+def test_a_stream_says_the_same_in_pieces(engine: Program) -> None:
+    said = events(engine, stream_options={"include_usage": True})
+    assert [each["choices"][0]["delta"].get("content", "") for each in said[:-1]] == [
+        "", "The", " capital", " of", " France", " is", " Paris", ".", "",
+    ]  # fmt: skip
+    assert said[-2]["choices"][0]["finish_reason"] == "stop"
+    assert (said[-1]["choices"], said[-1]["usage"]["completion_tokens"]) == ([], 7)
+    assert all("usage" not in each for each in events(engine))
+
+
+def test_a_text_completion_is_answered_whole_and_in_pieces(engine: Program) -> None:
+    body = {"model": "stand-in", "prompt": "Once upon a time", "max_tokens": 8}
+    said = engine.post(body, "/v1/completions").json()["choices"][0]
+    assert said["finish_reason"] == "length"
+    streamed = engine.post({**body, "stream": True}, "/v1/completions").text
+    pieces = [json.loads(line)["choices"][0]["text"] for line in re.findall(r"data: ({.*})", streamed)]
+    assert "".join(pieces) == said["text"]
+
+
+def test_prose_has_as_many_tokens_as_wanted_and_the_statistics_of_text(engine: Program) -> None:
+    reply = engine.post(engine.body("Write about the sea.", max_tokens=200)).json()
+    text = reply["choices"][0]["message"]["content"]
+    words = text.split()
+    assert reply["usage"]["completion_tokens"] == 200
+    assert text.isprintable()
+    assert 0.25 < len(zlib.compress(text.encode())) / len(text.encode()) < 0.9
+    threes = [tuple(words[at : at + 3]) for at in range(len(words) - 2)]
+    assert len(set(threes)) / len(threes) > 0.6
+    assert engine.ask("Write about the sea.", max_tokens=200)["message"]["content"] == text
+
+
+def test_logprobs_come_when_asked_for(engine: Program) -> None:
+    assert engine.ask(FRANCE)["logprobs"] is None
+    said = engine.ask(FRANCE, logprobs=True, top_logprobs=2)["logprobs"]["content"]
+    assert [each["token"] for each in said][:3] == ["The", " capital", " of"]
+    assert all(-2.5 < each["logprob"] < 0 for each in said)
+    assert all(each["top_logprobs"][0]["token"] == each["token"] for each in said)
+    assert {len(each["top_logprobs"]) for each in said} == {2}
+
+
+def test_a_tool_is_called_when_the_question_is_about_it(engine: Program) -> None:
+    said = engine.ask("What is the weather in Budapest, in celsius?", tools=[WEATHER])
+    (call,) = said["message"]["tool_calls"]
+    assert (said["finish_reason"], said["message"]["content"]) == ("tool_calls", None)
+    assert call["function"]["name"] == "get_weather"
+    assert json.loads(call["function"]["arguments"]) == {"city": "Budapest", "unit": "celsius"}
+    assert engine.ask(FRANCE, tools=[WEATHER])["finish_reason"] == "stop"
+
+
+def test_a_tool_call_is_streamed_in_pieces_and_its_result_answered(engine: Program) -> None:
+    said = events(engine, ask="What is the weather in Budapest?", tools=[WEATHER])
+    calls = [call for each in said for call in each["choices"][0]["delta"].get("tool_calls", [])]
+    assert json.loads("".join(each["function"]["arguments"] for each in calls))["city"] == "Budapest"
+    assert said[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    messages = [{"role": "user", "content": "Weather?"}, {"role": "tool", "tool_call_id": "1", "content": "rain"}]
+    answer = engine.post({"model": "stand-in", "messages": messages, "tools": [WEATHER]}).json()
+    assert answer["choices"][0]["message"]["content"] == "The tool says: rain"
+
+
+def test_thoughts_are_apart_from_the_answer(engine: Program) -> None:
+    thinking = {"chat_template_kwargs": {"enable_thinking": True}}
+    said = engine.ask("What is 17*23?", **thinking)["message"]
+    assert said["content"] == "391"
+    assert said["reasoning_content"].startswith("The question is clear")
+    assert engine.ask("What is 17*23?")["message"]["reasoning_content"] is None
+    deltas = [each["choices"][0]["delta"] for each in events(engine, ask="What is 17*23?", **thinking)]
+    assert "".join(each.get("reasoning_content", "") for each in deltas) == said["reasoning_content"]
+
+
+def test_an_answer_fits_the_schema_that_it_is_held_to(engine: Program) -> None:
+    properties = {"city": {"type": "string"}, "n": {"type": "integer"}, "all": {"type": "array", "minItems": 2}}
+    schema = {"type": "object", "properties": properties, "required": ["city", "n", "all"]}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    message = engine.ask("What is the capital of Hungary? Give 7 too.", response_format=form)["message"]
+    said = json.loads(message["content"])
+    assert (said["city"], said["n"], len(said["all"])) == ("Budapest", 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"model": "x", "messages": [{"role": "user", "content": "a"}]}, 404, "`x` does not exist"),
+        ({"messages": [{"role": "user", "content": "a " * 1100}]}, 400, "maximum context length"),
+        ({"messages": [{"content": "a"}], "max_tokens": 1020}, 400, "is too large: 1020"),
+        ({"messages": [{"content": "a"}], "max_tokens": 0}, 400, "at least 1"),
+        ({"messages": []}, 400, "Field required"),
+        ([], 400, "valid dictionary"),
+    ],
+)
+def test_a_refusal_has_the_shape_of_openais(engine: Program, body: Any, status: int, words: str) -> None:
+    reply = engine.post(body)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"]) == (status, status)
+    assert words in error["message"]
+    assert error["type"]
+
+
+def test_what_is_not_there_is_404_and_what_cannot_be_done_to_it_405(engine: Program) -> None:
+    assert engine.get("/v1/nothing").json()["error"]["code"] == 404
+    assert engine.post({}, "/health").json()["error"]["code"] == 405
+
+
+def test_the_key_is_wanted_under_v1_alone() -> None:
+    with Program(key="canary") as engine:
+        engine.serves()
+        assert engine.get("/health").status_code == 200
+        assert engine.get("/v1/models").status_code == 401
+        assert engine.get("/v1/models", headers={"Authorization": "Bearer other"}).status_code == 401
+        assert engine.get("/v1/models", headers={"Authorization": "Bearer canary"}).status_code == 200
+    assert "canary" not in engine.log
+
+
+def families(text: str) -> dict[str, Any]:
+    """Kind, help and the labels of all samples, by family."""
+    return {
+        each.name: (each.type, each.documentation, {(one.name, *sorted(one.labels.items())) for one in each.samples})
+        for each in text_string_to_metric_families(text)
+        if each.name != "python_info"
+    }
+
+
+def test_the_metrics_are_those_of_the_real_engine() -> None:
+    with Program("--max-model-len=1024") as engine:
+        engine.serves().ask(FRANCE)
+        text = engine.get("/metrics").text.replace('model_name="stand-in"', 'model_name="tiny"')
+    assert families(text) == families(CAPTURED.read_text())
+
+
+def test_the_metrics_move(engine: Program) -> None:
+    before = metrics.parse(engine.get("/metrics").text)
+    first = engine.metric("vllm:e2e_request_latency_seconds_count")
+    engine.ask(FRANCE)
+    after = metrics.parse(engine.get("/metrics").text)
+    assert (after.generated - before.generated, after.running, after.waiting) == (7, 0, 0)
+    assert engine.metric("vllm:e2e_request_latency_seconds_count") == first + 1
+    assert engine.metric("vllm:e2e_request_latency_seconds_sum") > 0
+
+
+def test_a_batch_that_is_full_makes_requests_wait() -> None:
+    with Program("--max-num-seqs=1", TTFT_S="0.1") as engine, ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(engine.serves().ask, FRANCE) for _ in range(2)]
+        while engine.metric("vllm:num_requests_waiting") != 1:
+            assert not all(each.done() for each in asked)
+        assert engine.metric("vllm:num_requests_running") == 1
+        assert [each.result()["finish_reason"] for each in asked] == ["stop", "stop"]
+
+
+def test_a_client_that_goes_away_aborts_its_request(engine: Program) -> None:
+    with socket.create_connection(("127.0.0.1", engine.port)) as client:
+        body = json.dumps(engine.body("Talk.", max_tokens=900, stream=True)).encode()
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        client.recv(100)
+    while engine.metric("vllm:num_requests_running"):
+        pass
+    reasons = engine.get("/metrics").text
+    assert 'finished_reason="abort",model_name="stand-in"} 1.0' in reasons
+
+
+def test_a_connection_is_kept_and_may_be_pipelined(engine: Program) -> None:
+    with socket.create_connection(("127.0.0.1", engine.port)) as client:
+        client.sendall(b"GET /version HTTP/1.1\r\n\r\n" * 2 + b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n")
+        said = b"".join(iter(lambda: client.recv(4096), b""))
+    assert said.count(b"HTTP/1.1 200 OK") == 3
+    assert said.endswith(b"connection: close\r\n\r\n")
+
+
+def test_bodies_in_chunks_and_with_expect_are_read(engine: Program) -> None:
+    parts = [json.dumps(engine.body(FRANCE)).encode()[at : at + 40] for at in range(0, 200, 40)]
+    client = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=5)
+    client.request("POST", "/v1/chat/completions", body=iter(each for each in parts if each))
+    assert b"Paris" in client.getresponse().read()
+    client.close()
+    with socket.create_connection(("127.0.0.1", engine.port)) as raw:
+        raw.sendall(b"POST /ping HTTP/1.1\r\ncontent-length: 1\r\nexpect: 100-continue\r\n\r\n")
+        assert raw.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        raw.sendall(b"x")
+        assert raw.recv(100).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_what_is_not_http_is_refused(engine: Program) -> None:
+    with socket.create_connection(("127.0.0.1", engine.port)) as client:
+        client.sendall(b"hello\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 400 ")

@@ -1,0 +1,147 @@
+"""Each misbehaviour of a running engine, seen from outside."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+
+from sparkops.config import recipe as recipes
+from sparkops.config.recipe import Recipe
+from sparkops.fleet.smoke import Server, run
+from sparkops.plan.smoke import Report
+from tests.standin.program import ROOT, Program
+
+FRANCE = "What is the capital of France?"
+RECIPE = recipes.load(ROOT / "recipes" / "stand-in.yaml")
+SMOKE = {"timeout_s": 2.0, "warm_up": {"timeout_s": 0.3}, "metrics": {"settle_s": 0.1}}
+PROBE = {"smoke": {**SMOKE, "structured": {"enabled": True}}}
+IMPATIENT = Recipe.model_validate({**RECIPE.model_dump(), "probe": PROBE})
+ARGS = ("--max-model-len=32768",)
+
+
+def suite(program: Program) -> Report:
+    """One pass of the smoke suite over the program."""
+
+    class Session(requests.Session):
+        def request(self, method: str | bytes, url: str | bytes, *args: object, **more: object) -> requests.Response:
+            here = str(url).replace("http://node", program.url)
+            return super().request(method, here, *args, **more)  # type: ignore[arg-type]
+
+    def session() -> requests.Session:
+        made = Session()
+        made.trust_env = False
+        return made
+
+    return run(Server(session, IMPATIENT), passes=1)
+
+
+def listens(program: Program) -> bool:
+    """Whether new connections are taken."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", program.port)) == 0
+
+
+def test_the_smoke_suite_passes_on_an_engine_that_is_well() -> None:
+    with Program(*ARGS) as program:
+        report = suite(program.serves())
+    assert report.ok, report.failure
+    assert {"tools", "structured", "reasoning", "needle", "concurrent"} <= {each.check for each in report.verdicts}
+
+
+@pytest.mark.parametrize(
+    ("answers", "check"),
+    [
+        ("nonsense", "questions"),
+        ("bangs", "questions"),
+        ("noise", "questions"),
+        ("empty", "questions"),
+        ("wrong_name", "models"),
+        ("raw_tools", "tools"),
+        ("think_leak", "reasoning"),
+    ],
+)
+def test_the_smoke_suite_refuses_an_engine_that_is_not(answers: str, check: str) -> None:
+    with Program(*ARGS, ANSWERS=answers) as program:
+        report = suite(program.serves())
+    assert not report.ok
+    assert check in {each.check for each in report.verdicts if not each.ok}
+
+
+def test_slow_is_slow() -> None:
+    with Program(TOK_S="40", TTFT_S="0.1") as program:
+        program.serves()
+        began_s = time.monotonic()
+        program.ask(FRANCE)
+        assert 0.25 <= time.monotonic() - began_s < 0.75
+
+
+def test_health_alone_is_no_service_and_its_metrics_show_it() -> None:
+    with Program(HEALTH_ONLY="1") as program:
+        program.serves()
+        assert "warm_up: no answer within 0.3 s" in suite(program).failure
+        assert program.get("/health").status_code == 200
+        assert program.metric("vllm:generation_tokens_total") == 0
+        assert program.tell().ended() == 0
+
+
+def test_errors_come_at_their_rate() -> None:
+    with Program(ERROR_RATE="0.25") as program:
+        program.serves()
+        replies = [program.post(program.body(FRANCE)) for _ in range(8)]
+    assert [each.status_code for each in replies].count(500) == 2
+    assert next(each for each in replies if each.status_code == 500).json()["error"]["type"] == "InternalServerError"
+
+
+def test_it_dies_after_so_many_completions() -> None:
+    with Program(DIE_AFTER_REQUESTS="2") as program:
+        program.serves()
+        assert [program.ask(FRANCE)["finish_reason"] for _ in range(2)] == ["stop", "stop"]
+        with pytest.raises(requests.ConnectionError):
+            program.ask(FRANCE)
+        assert program.ended() == 1
+    assert "EngineCore encountered a fatal error" in program.log
+
+
+def test_it_dies_some_time_after_it_began_to_serve() -> None:
+    with Program(DIE_AFTER_S="0.1") as program:
+        assert program.serves().get("/health").status_code == 200
+        assert program.ended(1.0) == 1
+    assert "EngineDeadError" in program.log
+
+
+def test_told_to_end_it_finishes_what_runs_and_takes_nothing_new() -> None:
+    with Program(TOK_S="40") as program, ThreadPoolExecutor(1) as thread:
+        running = thread.submit(program.serves().post, program.body("Talk.", max_tokens=20, stream=True))
+        while not program.metric("vllm:generation_tokens_total"):
+            pass
+        program.tell()
+        while listens(program):
+            pass
+        assert running.result().text.endswith("data: [DONE]\n\n")
+        assert program.ended() == 0
+    assert program.lines[-1] == f"INFO:     Finished server process [{program.process.pid}]"
+
+
+def test_told_to_end_while_it_starts_it_ends() -> None:
+    with Program(START_S="60") as program:
+        assert program.says("api_utils").tell().ended() == 0
+
+
+def test_it_may_ignore_sigterm() -> None:
+    with Program(IGNORE_TERM="1") as program:
+        program.serves().tell()
+        time.sleep(0.1)
+        assert program.ask(FRANCE)["finish_reason"] == "stop"
+
+
+def test_it_may_keep_its_memory_for_a_while() -> None:
+    with Program(KEEP_MEMORY_S="0.2", MEMORY_MIB="20") as program:
+        program.serves().tell()
+        while listens(program):
+            pass
+        assert program.resident_mib() > 20
+        assert program.ended() == 0

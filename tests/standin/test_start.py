@@ -1,0 +1,103 @@
+"""The start of the stand-in engine looks like vLLM's, in good and in bad."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import requests
+
+from sparkops.facts import vllm_log
+from sparkops.facts.vllm_log import Stage
+from tests.standin.program import Program, module
+
+CAPTURED = Path(__file__).parents[1] / "facts" / "captured" / "vllm-0.32.0-cpu-start.log"
+
+
+@pytest.mark.parametrize("length_s", ["0", "0.2"])
+def test_a_start_goes_through_all_stages_in_their_order(length_s: str) -> None:
+    with Program(START_S=length_s) as program:
+        program.serves()
+    read = [vllm_log.read(line) for line in program.lines]
+    stages = [each.stage for each in read if each.stage]
+    assert list(dict.fromkeys(stages)) == [stage for stage in Stage if stage is not Stage.STARTING]
+    assert [each.percent for each in read if each.percent is not None] == list(range(0, 101, 5))
+    assert not any(each.fatal for each in read)
+
+
+def test_its_lines_are_those_of_a_real_start() -> None:
+    """Those of compiling and of graphs are not in the captured log, which is that of a CPU."""
+    real = {vllm_log.fingerprint(line.lstrip("\r")) for line in CAPTURED.read_text().splitlines()}
+    with Program("--max-model-len=1024", path="/models/tiny-qwen3") as program:
+        program.serves()
+    shown = [vllm_log.fingerprint(line) for line in program.log.replace("\r", "").splitlines()]
+    alike = [line for line in shown if line in real]
+    assert len(set(alike)) > 30
+    for told in ("Starting to load model", "safetensors checkpoint shards", "Loading weights took", "rank # in world"):
+        assert any(told in line for line in alike), told
+    for told in ("KV cache size", "init engine", "Starting vLLM server", "Started server process", "startup complete"):
+        assert any(told in line for line in alike), told
+
+
+def test_the_port_refuses_until_the_start_is_over() -> None:
+    with Program(START_S="0.15") as program:
+        program.says("Starting to load model")
+        with pytest.raises(requests.ConnectionError):
+            program.get("/health")
+        assert program.serves().get("/health").status_code == 200
+
+
+def test_a_start_that_hangs_stays_where_it_is_until_it_is_told_to_end() -> None:
+    with Program(START_S="0.05", HANG_AT="40") as program:
+        program.says("40% Completed")
+        time.sleep(0.1)
+        assert program.process.poll() is None
+        assert "45% Completed" not in program.log
+        assert program.tell().ended() == 0
+
+
+def test_a_crash_is_told_as_vllm_tells_it() -> None:
+    with Program(START_S="0.05", CRASH_AT="80") as program:
+        assert program.ended() == 1
+    assert "80% Completed" in program.log
+    assert "85% Completed" not in program.log
+    assert any(vllm_log.read(line).fatal for line in program.lines)
+    assert "RuntimeError: Engine core initialization failed" in program.lines[-1]
+
+
+def test_a_fatal_text_alone_ends_the_start_after_the_weights() -> None:
+    with Program(FATAL="CUDA out of memory") as program:
+        assert program.ended() == 1
+    assert "100% Completed" in program.log
+    assert "memory" in vllm_log.cause(tuple(program.lines))
+
+
+def test_a_port_that_is_taken_ends_the_start_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with Program(START_S="60", port=taken.getsockname()[1]) as program:
+            assert program.ended() == 1
+    assert "the port" in vllm_log.cause(tuple(program.lines))
+
+
+def test_a_bad_knob_ends_the_start_with_2_and_its_name() -> None:
+    with Program(STRAT_S="1") as program:
+        assert program.ended() == 2
+    assert program.lines == ["vllm: error: STAND_IN_STRAT_S: there is no such knob, did you mean STAND_IN_START_S?"]
+
+
+def test_memory_is_really_taken() -> None:
+    with Program(MEMORY_MIB="64") as program:
+        assert program.serves().resident_mib() > 64
+
+
+@pytest.mark.parametrize(("busy", "low_s", "high_s"), [(True, 0.03, 0.2), (False, 0.0, 0.02)])
+def test_silence_uses_cpu_time_or_none(busy: bool, low_s: float, high_s: float) -> None:
+    began_s, cpu_s = time.monotonic(), time.process_time()
+    asyncio.run(module("startup").silence(0.2, busy=busy))
+    assert time.monotonic() - began_s >= 0.2
+    assert low_s <= time.process_time() - cpu_s <= high_s
