@@ -29,6 +29,7 @@ LAYERS = {
     "nodes": 3,
     "probes": 3,
     "fleet": 4,
+    "guard": 4,
     "cli": 5,
     "__main__": 5,
 }
