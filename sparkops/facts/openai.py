@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from sparkops.exchange import Reply
 SHOWN = 120  # characters of an answer that a sentence shows
 SHOWN_ERROR = 400  # of what a server says went wrong
 DONE = "[DONE]"
+ENDLESS = re.compile(r"(.)\1{15,}", re.DOTALL)
 
 
 class Unusable(ValueError):
@@ -138,7 +140,8 @@ def events(parts: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
 
 def shown(text: str, most: int = SHOWN) -> str:
-    """The beginning of a text, on one line and quoted."""
+    """The beginning of a text, on one line and quoted, with a character that goes on and on told only thrice."""
+    text = ENDLESS.sub(r"\1\1\1...", text)
     return repr(text if len(text) <= most else f"{text[:most]}...")
 
 

@@ -79,7 +79,7 @@ def ask_all(this: Round) -> Generator[tuple[Request, ...], tuple[Reply, ...], di
     """Ask every question, one after the other."""
     said = {}
     for each in this.smoke.questions.ask:
-        said[each.ask] = openai.chat((yield from one(asking.question(this, each)))).text.strip()
+        said[each.ask] = openai.chat((yield from one(asking.question(this, each)))).text
     return said
 
 

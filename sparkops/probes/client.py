@@ -103,7 +103,7 @@ class _Call:
             self.late = True
             self.problem = self._too_late()
         except BROKEN as error:
-            self.broken.append(innermost(error))
+            self.broken.append(reason(error))
             self.problem = f"the connection broke: {', then: '.join(dict.fromkeys(self.broken))}"
 
     def _read(self, chunks: Iterable[bytes]) -> None:
@@ -132,8 +132,8 @@ class _Call:
         return f"no {what} within {self.request.timeout_s:g} s"
 
 
-def innermost(error: BaseException) -> str:
-    """What went wrong in the first place, without the errors that other layers made of it."""
-    while inner := error.__cause__ or error.__context__:
+def reason(error: BaseException) -> str:
+    """What the connection itself said, without the errors that the layers above made of it."""
+    while isinstance(error, RequestException | HTTPError) and (inner := error.__cause__ or error.__context__):
         error = inner
     return str(error) or type(error).__name__
