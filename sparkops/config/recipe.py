@@ -65,7 +65,7 @@ class Image(Section):
     apt: list[Package] = []
     """Further packages of the base image's distribution."""
     remove: list[Package] = []
-    """Python packages that are taken out again after the installation."""
+    """Python packages that are kept out although another package asks for them."""
     mods: list[Name] = []
     """Mods from templates/mods, applied in this order; each checks what it finds and leaves a marker."""
     disk_gib: Positive = 40.0

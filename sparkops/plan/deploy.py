@@ -100,7 +100,7 @@ def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
     replicas, notes, problems = [], [], []
     for name, node in observed.items():
         rank = Rank(release, Slot.BLUE, name)
-        found = [*_obstacles(rank, node)]
+        found = [*obstacles(rank, node), *_conflicts(rank, node)]
         problems += found
         if not found:
             replicas.append(Replica(rank, tuple(_steps(rank, node))))
@@ -114,21 +114,21 @@ def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
 
 def _arithmetic(rank: Rank, node: Observed) -> str:
     claim, free = rank.release.recipe.memory.claim_gib, node.host.memory_available_gib
-    if _own(rank, node):
+    if own(rank, node):
         return f"{rank.node}: the release is there, its {claim:g} GiB are taken already"
     return f"{rank.node}: {free:.1f} GiB available - {claim:g} GiB claimed = {free - claim:.1f} GiB left"
 
 
-def _own(rank: Rank, node: Observed) -> Container | None:
+def own(rank: Rank, node: Observed) -> Container | None:
     """The container of this very rank, if it runs."""
     found = (each for each in node.containers if each.name == rank.container and each.running)
     return next(found, None)
 
 
-def _obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
-    """Everything that stands against a replica on a node."""
+def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
+    """What a node lacks for a replica, whatever else runs there. Nothing, where the replica runs already."""
     recipe = rank.release.recipe
-    if _own(rank, node):
+    if own(rank, node):
         return
     if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
         step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
@@ -138,11 +138,14 @@ def _obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
             next_step=step,
         )
     if node.image is None:
-        step = f"sparkops build recipes/{recipe.name}.yaml --node {rank.node}"
+        step = f"sparkops build {recipe.name} --node {rank.node}"
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
     if recipe.engine == "vllm" and not node.host.model_config:
         yield _model_missing(rank, node)
-    yield from _conflicts(rank, node)
+    if rank.port in node.host.listening and not _running(node, recipe.service):
+        owner = next((each.name for each in node.containers if each.running and each.port == rank.port), "a program")
+        problem = f"{rank.node}: port {rank.port} is taken by {owner}"
+        yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")
 
 
 def _model_missing(rank: Rank, node: Observed) -> NotReady:
@@ -153,17 +156,15 @@ def _model_missing(rank: Rank, node: Observed) -> NotReady:
 
 
 def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:
-    """What already runs there: another release of the service, something on the port, too little memory."""
+    """What already runs there: another release of the service, or so much that too little memory is left."""
     service, claim = rank.release.service, rank.release.recipe.memory.claim_gib
     free = node.host.memory_available_gib
+    if own(rank, node):
+        return
     others = _running(node, service)
     for other in others:
         problem = f"{rank.node}: release {other.release} of {service} runs there"
         yield PlanRefused(problem, next_step=f"sparkops stop {service} --node {rank.node}")
-    if rank.port in node.host.listening and not others:
-        owner = next((each.name for each in node.containers if each.running and each.port == rank.port), "a program")
-        problem = f"{rank.node}: port {rank.port} is taken by {owner}"
-        yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {rank.release.recipe.name}.")
     if claim > free and not others:
         problem = f"{rank.node}: {claim:g} GiB claimed, {free:.1f} GiB available: {claim - free:.1f} GiB short"
         yield PlanRefused(problem, next_step="Stop what uses the memory, or lower memory.claim_gib if it is wrong.")

@@ -126,7 +126,7 @@ PORT_OWNER = container(rank(service="other"))
             {},
             NotReady,
             "n1: it does not have the image sparkops/q:0123456789ab",
-            "sparkops build recipes/q.yaml --node n1",
+            "sparkops build q --node n1",
         ),
         (
             observed(),
