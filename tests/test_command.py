@@ -37,6 +37,10 @@ def test_a_command_prints_the_line_that_runs(argv: tuple[str, ...], line: str) -
     assert str(Command(argv)) == line
 
 
+def test_a_command_changes_nothing_and_takes_a_minute_unless_it_says_so() -> None:
+    assert Command(("ls",)) == Command(("ls",), stdin=b"", timeout_s=60.0, changes=False)
+
+
 def test_what_goes_to_stdin_is_never_shown() -> None:
     command = Command(("docker", "login", "--password-stdin"), stdin=b"hunter2")
 

@@ -80,14 +80,17 @@ def _cell(text: str) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    value = _plain(field.get_default(call_default_factory=True))
-    return "-" if value is None else f"`{_cell(json.dumps(value, ensure_ascii=False))}`"
+    given = field.get_default(call_default_factory=True)
+    value = _plain(given)
+    if value is None or (isinstance(given, BaseModel) and not value):
+        return "-"
+    return f"`{_cell(json.dumps(value, ensure_ascii=False))}`"
 
 
 def _plain(value: Any) -> Any:
-    """A default as YAML would hold it; of a model what differs from its own defaults, and none if nothing does."""
+    """A default as YAML would hold it; of a model only what differs from its own defaults."""
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_defaults=True) or None
+        return value.model_dump(mode="json", exclude_defaults=True)
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
