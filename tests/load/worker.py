@@ -1,0 +1,225 @@
+"""The process that makes the load. It writes a line for each request and ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from tests.load.client import Connection, Failed, Head, Pauses, Pool, Target
+from tests.load.record import STOPPED, Record, write
+
+PATH = "/v1/chat/completions"
+DONE = b"data: [DONE]"
+FLUSH_S = 0.05
+MOST_OPEN = 1000  # short requests at once; when a server answers too slowly, fewer than `rate` are sent
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The load: `rate` short requests a second and `streams` open streams, for `seconds` or `most` requests."""
+
+    base_url: str
+    model: str
+    streams: int = 20
+    rate: float = 200.0
+    seconds: float = 600.0
+    most: int = 500_000
+    fresh: float = 0.5
+    """Share of the requests that open a connection of their own."""
+    stream_tokens: int = 100
+    ask: str = "What is the capital of France?"
+    expect: str = "Paris"
+    """What a short answer must contain; empty: anything."""
+    timeout_s: float = 60.0
+    drain_s: float = 30.0
+    """How long requests may go on after the end before they are given up."""
+
+
+@dataclass
+class Sent:
+    """A request under way: what its record will say."""
+
+    kind: Any
+    fresh: bool
+    start: float = field(default_factory=time.monotonic)
+    said: dict[str, Any] = field(default_factory=dict)
+
+    def record(self) -> Record:
+        """The record, now that it has ended."""
+        connection: Any = "fresh" if self.fresh else "kept"
+        return Record(self.kind, connection, self.start, time.monotonic(), **self.said)
+
+    def heard(self, head: Head) -> None:
+        """The head of an answer has come."""
+        named = {"release": "x-sparkops-release", "stand_in": "x-stand-in", "retry_after": "retry-after"}
+        self.said["status"] = head.status
+        self.said |= {key: head.headers[name] for key, name in named.items() if name in head.headers}
+
+    def failed(self, kind: str, detail: str) -> None:
+        """It did not go well."""
+        self.said |= {"error": kind, "detail": detail[:200]}
+
+
+class Worker:
+    """Makes the load until told to stop."""
+
+    def __init__(self, settings: Settings, key: str, out: TextIO) -> None:
+        self.settings = settings
+        self.target = Target.of(settings.base_url, key)
+        self.pool = Pool(self.target)
+        self.out = out
+        self.sent = 0
+        self.open: set[asyncio.Task[None]] = set()
+        self.enough = asyncio.Event()
+
+    async def run(self) -> None:
+        """The whole life."""
+        lives = (self._shorts(), *(self._streams() for _ in range(self.settings.streams)))
+        makers = [asyncio.create_task(life) for life in lives]
+        flushing = asyncio.create_task(self._flush())
+        try:
+            async with asyncio.timeout(self.settings.seconds):
+                await self.enough.wait()
+        except TimeoutError:
+            self.enough.set()
+        under_way = [*makers, *self.open]
+        _, left = await asyncio.wait(under_way, timeout=self.settings.drain_s)
+        for task in (*left, flushing):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        self.pool.close()
+        self.out.flush()
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self.out.flush()
+
+    async def _shorts(self) -> None:
+        """Send at a steady rate, whatever the server does."""
+        if not self.settings.rate:
+            await self.enough.wait()
+            return
+        step_s, due = 1 / self.settings.rate, time.monotonic()
+        while not self.enough.is_set():
+            if len(self.open) < MOST_OPEN:
+                self._begin(self._short(fresh=self._wants_fresh()))
+            due = max(due + step_s, time.monotonic() - 1.0)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self.open.add(task)
+        task.add_done_callback(self.open.discard)
+
+    async def _streams(self) -> None:
+        """Keep one stream open."""
+        while not self.enough.is_set():
+            if not await self._stream(fresh=self._wants_fresh()):
+                await asyncio.sleep(0.1)
+
+    def _wants_fresh(self) -> bool:
+        self.sent += 1
+        if self.sent >= self.settings.most:
+            self.enough.set()
+        return self.sent * self.settings.fresh % 1 < self.settings.fresh
+
+    def _request(self, *, fresh: bool, **more: Any) -> bytes:
+        messages = [{"role": "user", "content": self.settings.ask}]
+        body = {"model": self.settings.model, "messages": messages, "temperature": 0, **more}
+        return self.target.post(PATH, json.dumps(body).encode(), close=fresh)
+
+    async def _short(self, *, fresh: bool) -> None:
+        await self._exchange(Sent("short", fresh), self._request(fresh=fresh, max_tokens=16))
+
+    async def _stream(self, *, fresh: bool) -> bool:
+        told = f"Tell me about journey {self.sent} in a few sentences."
+        more = {
+            "max_tokens": self.settings.stream_tokens,
+            "stream": True,
+            "messages": [{"role": "user", "content": told}],
+        }
+        return await self._exchange(Sent("stream", fresh), self._request(fresh=fresh, **more))
+
+    async def _exchange(self, sent: Sent, request: bytes) -> bool:
+        """Send a request, read its answer and write its record. Whether it went well."""
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                connection = await self.pool.take(fresh=sent.fresh)
+                head = await connection.send(request)
+                sent.heard(head)
+                await self._read(sent, connection, head)
+        except Failed as failed:
+            sent.failed(failed.kind, failed.detail)
+        except TimeoutError:
+            sent.failed("timeout", f"no whole answer in {self.settings.timeout_s:g} s")
+        except asyncio.CancelledError:
+            sent.failed(STOPPED, "")
+        self._end(sent, connection)
+        return "error" not in sent.said
+
+    def _end(self, sent: Sent, connection: Connection | None) -> None:
+        self.out.write(write(sent.record()))
+        if connection is None:
+            return
+        if sent.fresh or sent.said.get("error") not in (None, "status", "wrong"):
+            connection.close()
+        else:
+            self.pool.give(connection)
+
+    async def _read(self, sent: Sent, connection: Connection, head: Head) -> None:
+        if head.status != 200:
+            body = await connection.body(head)
+            sent.said["openai_error"] = is_openai_error(body)
+            sent.failed("status", body.decode(errors="replace"))
+        elif sent.kind == "stream":
+            await self._read_stream(sent, connection, head)
+        else:
+            body = await connection.body(head)
+            if self.settings.expect.encode() not in body:
+                sent.failed("wrong", body.decode(errors="replace"))
+
+    async def _read_stream(self, sent: Sent, connection: Connection, head: Head) -> None:
+        pauses, tail = Pauses(sent.start), b""
+        try:
+            async for part in connection.parts(head):
+                pauses.part()
+                tail = (tail + part)[-64:]
+        finally:
+            sent.said |= {"first_s": round(pauses.first_s, 6), "pause_s": round(pauses.longest_s, 6)}
+        if DONE not in tail:
+            sent.failed("cut", f"the stream ended without [DONE], with {tail[-40:]!r}")
+
+
+def is_openai_error(body: bytes) -> bool:
+    """Whether a body is an error as OpenAI's clients read it."""
+    try:
+        error = json.loads(body)["error"]
+        return isinstance(error["message"], str) and isinstance(error["type"], str)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+async def work(settings: Settings, key: str) -> None:
+    """Make the load until its end, or until stdin is closed: with the one who started it, the load ends too."""
+    worker = Worker(settings, key, sys.stdout)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    watching = asyncio.create_task(reader.read())
+    watching.add_done_callback(lambda _: worker.enough.set())
+    await worker.run()
+    watching.cancel()
+
+
+def main() -> None:
+    """Read the settings from the first line of stdin, and work."""
+    given = json.loads(sys.stdin.readline())
+    secret = given.pop("key")
+    asyncio.run(work(Settings(**given), secret))
