@@ -160,8 +160,8 @@ class StructuredCheck(Check):
 class ReasoningCheck(Check):
     """Thoughts and answer come in fields of their own."""
 
-    max_tokens: Tokens = 1024
-    """Length of thoughts and answer in tokens."""
+    max_tokens: Tokens = 512
+    """Length of thoughts and answer in tokens; thoughts that take all of them are no fault."""
     extra: dict[str, Argument] | None = None
     """Keys of the request that make the model think; left out, what serve.args.reasoning-parser implies."""
 

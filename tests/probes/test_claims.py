@@ -209,6 +209,11 @@ def test_what_is_no_stream_says_why(text: str, why: str) -> None:
         openai.stream(Reply(200, ((1.0, text),)))
 
 
+def test_a_sentence_shows_the_beginning_of_a_text() -> None:
+    assert openai.shown("!" * 200) == "'!!!...'"
+    assert openai.shown("ab" * 100) == f"'{'ab' * 60}...'"
+
+
 def test_a_refused_stream_and_a_silent_one_say_why() -> None:
     with pytest.raises(Unusable, match=r"^HTTP 400: 'no'"):
         openai.stream(Reply(400, ((1.0, "no"),)))

@@ -10,6 +10,9 @@ import pytest
 
 from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
+from sparkops.nodes.http import session
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.node import Stream
 from sparkops.probes.client import Client
 from tests.probes.server import Play, Player, chunk, free_port, head, to, whole
 
@@ -108,6 +111,20 @@ def test_the_deadline_holds_for_the_whole_answer(play: Play, problem: str) -> No
 
     assert (reply.problem, len(player.asked)) == (problem, 1)
     assert time.monotonic() - began < 0.7
+
+
+def test_what_the_connection_itself_said_is_told() -> None:
+    class Tunnel(LocalNode):
+        def dial(self, port: int) -> Stream:
+            try:
+                return super().dial(port)
+            except OSError as error:
+                raise ConnectionRefusedError(f"n1: port {port} is closed") from error
+
+    port = free_port()
+    (reply,) = Client(lambda: session(Tunnel("n1"), port), pause_s=0.01).send([HEALTH])
+
+    assert reply.problem == f"the connection broke: n1: port {port} is closed"
 
 
 def test_requests_that_belong_together_run_at_once() -> None:
