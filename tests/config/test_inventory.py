@@ -84,6 +84,29 @@ def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (fleet.known_hosts, fleet.resolve("~/id")) == (Path("/home/ops/keys"), Path("/home/ops/id"))
 
 
+@pytest.mark.parametrize(
+    ("gateway", "url"),
+    [
+        ("{node: a}", "http://10.0.0.1:8000/v1"),
+        ("{node: a, address: llm.lan}", "http://llm.lan:8000/v1"),
+        ("{node: a, address: 'fd00::1'}", "http://[fd00::1]:8000/v1"),
+        ("{node: a, tls_certificate: llm.pem}", "https://10.0.0.1:8000/v1"),
+    ],
+)
+def test_clients_call_the_gateway_at_its_own_address_or_its_node_s(gateway: str, url: str) -> None:
+    found = load(f"nodes: {{a: {{address: 10.0.0.1}}}}\ngateway: {gateway}\n").gateway
+
+    assert found is not None
+    assert found.url(8000) == url
+
+
+@pytest.mark.parametrize(
+    "index", ["https://user:secret@mirror.lan/simple", "http://mirror.lan:8080/x", "file:///srv/x"]
+)
+def test_an_index_is_a_url(index: str) -> None:
+    assert load(f"nodes: {{a: {{address: h}}}}\nbuild: {{package_index: '{index}'}}").build.package_index == index
+
+
 def test_a_node_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(UsageError, match=r"^inventory\.yaml: there is no node 'c'$") as caught:
         load("nodes: {a: {address: h}, b: {address: h}}").node("c")
@@ -146,6 +169,11 @@ NODE = "nodes:\n  a:\n    address: h\n    "
         (
             "nodes:\n  a: {address: h, jump: b}\n  b: {address: h, jump: a}\n",
             "3: nodes.b.jump: no way leads there: a -> b -> a",
+        ),
+        ("gateway: {node: b}\n" + NODE, "1: gateway.node: there is no node 'b', only: a"),
+        (
+            "build: {torch_index: 'https://x\"; y'}\n" + NODE,
+            "1: build.torch_index: expected a URL that begins with https://, http:// or file://, got 'https://x\"; y'",
         ),
         (
             "build: {package_index: ftp://x}\n" + NODE,
