@@ -128,8 +128,8 @@ ONE_LINE = "expected one line of visible text, got the character"
         ("serve.env", {"A": 1}, "serve.env.A: expected a valid string, got 1"),
         ("serve.env", {"A-B": "1"}, "serve.env.A-B: expected the name of an environment variable, got 'A-B'"),
         ("memory.claim_gib", "10 GiB", "memory.claim_gib: expected a valid number, got '10 GiB'"),
+        ("probe.passes", 0, "probe.passes: expected greater than or equal to 1, got 0"),
         ("memory.claim_gib", True, "memory.claim_gib: expected a valid number, got True"),
-        ("probe.question", {"ask": "Why?"}, "probe.question.expect: missing, and it is required"),
         ("expected", {"tok_s": 1}, "expected.source: missing, and it is required"),
     ],
 )
