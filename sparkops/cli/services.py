@@ -40,7 +40,7 @@ def deploy(
     dry_run: Annotated[bool, typer.Option(help="Show the plan and stop.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
 ) -> None:
-    """Start a recipe on its nodes, watch it load, and check a known answer. Adopts a start that is under way."""
+    """Start a recipe on its nodes, watch it load, run the smoke suite. Adopts a start that is under way."""
     from sparkops.fleet import deploy as deploying
     from sparkops.fleet.connected import Connected, connect
     from sparkops.release import Release
@@ -95,7 +95,7 @@ def _as_json(release: Release, done: Mapping[str, Deployed]) -> dict[str, object
             "slot": each.rank.slot.value,
             "port": each.rank.port,
             "changed": each.changed,
-            "answer": each.answer,
+            "probe": {"passes": each.report.passes, "took_s": round(each.report.took_s, 1)} if each.report else None,
             "took_s": round(each.took_s, 1),
             "stages": [{"stage": stage, "at_s": round(at_s, 1)} for stage, at_s in each.stages],
         }

@@ -25,7 +25,7 @@ from sparkops.config.fields import (
     Version,
     matching,
 )
-from sparkops.config.smoke import Positive, Question, Smoke
+from sparkops.config.smoke import Positive, Smoke
 
 
 class Torch(Section):
@@ -127,7 +127,6 @@ class Probe(Section):
     passes: Annotated[int, Field(ge=1, le=10)] = 3
     """Full passes of the smoke suite in a row before it may have traffic."""
     smoke: Smoke = Smoke()
-    question: Question = Question(ask="What is the capital of France?", expect="Paris")
 
 
 class Expected(Section):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from sparkops.commands import docker
 from sparkops.errors import CommandFailed, NodeError, ProbeFailed, SparkopsError, StartFailed
-from sparkops.fleet import watch
+from sparkops.fleet import probing, watch
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.observe import containers
+from sparkops.fleet.probing import Probing
 from sparkops.fleet.progress import Event, Tell
-from sparkops.nodes.http import session
 from sparkops.plan.deploy import Act, Plan, Replica, Step
-from sparkops.probes import openai
+from sparkops.plan.smoke import Report, Verdict
 from sparkops.release import Rank
 
 FAILED_GRACE_S = 10  # a server that never answered has nothing to finish
@@ -29,8 +29,8 @@ class Deployed:
 
     rank: Rank
     changed: bool
-    answer: str
-    took_s: float
+    took_s: float = 0.0
+    report: Report | None = None
     stages: tuple[tuple[str, float], ...] = ()
 
 
@@ -52,10 +52,10 @@ def deploy(connected: Connected, plan: Plan, keep: Keep, tell: Tell) -> dict[str
 
 def _bring_up(member: Member, replica: Replica, keep: Keep, tell: Tell) -> Deployed:
     began = time.monotonic()
-    done = Deployed(replica.rank, replica.changes, "", 0.0)
+    done = Deployed(replica.rank, replica.changes)
     try:
         for step in replica.steps:
-            done = _take(member, step, done, tell)
+            done = _take(member, step, done, keep, tell)
     except (StartFailed, ProbeFailed, CommandFailed) as error:
         if replica.changes:
             _put_away(member, replica.rank, keep, error)
@@ -63,28 +63,32 @@ def _bring_up(member: Member, replica: Replica, keep: Keep, tell: Tell) -> Deplo
     return replace(done, took_s=time.monotonic() - began)
 
 
-def _take(member: Member, step: Step, done: Deployed, tell: Tell) -> Deployed:
+def _take(member: Member, step: Step, done: Deployed, keep: Keep, tell: Tell) -> Deployed:
     if step.act is Act.WATCH:
         seen = watch.until_healthy(member, done.rank, tell)
         return replace(done, stages=tuple((str(stage), at_s) for stage, at_s in seen.reached))
-    if step.act is Act.ASK:
-        return replace(done, answer=_ask(member, done.rank, tell))
+    if step.act is Act.PROBE:
+        return replace(done, report=_probe(member, done.rank, keep, tell))
     if step.command is not None:
         tell(Event(member.name, step.title))
         member.node.run(step.command)
     return done
 
 
-def _ask(member: Member, rank: Rank, tell: Tell) -> str:
-    question = rank.release.recipe.probe.question
-    tell(Event(member.name, f"asking: {question.ask}"))
-    with session(member.node, rank.port) as asking:
-        answer = openai.ask(asking, rank.release.service, question)
-    if not answer.ok:
-        step = f"What the engine logged: sparkops logs {rank.release.service} --node {member.name}"
-        raise ProbeFailed(member.name, answer.problem, next_step=step)
-    tell(Event(member.name, f"answered in {answer.took_s:.1f} s: {answer.text}"))
-    return answer.text
+def _probe(member: Member, rank: Rank, keep: Keep, tell: Tell) -> Report:
+    """All that is asked and answered is saved when it fails: the transcript is the evidence."""
+
+    def show(verdict: Verdict) -> None:
+        tell(Event(member.name, str(verdict), lasting=not verdict.ok))
+
+    report = probing.probe(member, rank.container, rank.port, Probing(rank.release.recipe), show)
+    if error := probing.refused(member.name, rank.release.service, report):
+        directory = keep.directory(member.name)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "probe.json").write_text(json.dumps(report.as_json(), indent=2))
+        raise error
+    tell(Event(member.name, f"smoke suite passed {report.passes} times in {report.took_s:.1f} s"))
+    return report
 
 
 def _put_away(member: Member, rank: Rank, keep: Keep, error: NodeError) -> None:

@@ -21,7 +21,7 @@ class Act(Enum):
 
     RUN = "run a command"
     WATCH = "watch the start until /health answers"
-    ASK = "ask the question with the known answer"
+    PROBE = "run the smoke suite"
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,6 @@ def _steps(rank: Rank, node: Observed) -> Iterator[Step]:
         yield Step("create the container", command=docker.create(rank, node.config, node.image or rank.release.image))
         yield Step("start it", command=docker.start(name))
     yield Step(Act.WATCH.value, Act.WATCH)
-    yield Step(f"{Act.ASK.value}: {rank.release.recipe.probe.question.ask}", Act.ASK)
+    yield Step(f"{Act.PROBE.value}: {rank.release.recipe.probe.passes} passes in a row", Act.PROBE)
     if here is None or not here.running or here.restart_policy == "no":
         yield Step("let Docker keep it running", command=docker.keep_running(name))

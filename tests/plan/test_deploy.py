@@ -15,8 +15,8 @@ from tests.examples import CUDA, HOST, IMAGE_ID, container, node, rank, recipe, 
 
 RANK = rank()
 NAME = RANK.container
-ASK = "ask the question with the known answer: What is the capital of France?"
-LOOK = [(Act.WATCH, "watch the start until /health answers"), (Act.ASK, ASK)]
+PROBE = "run the smoke suite: 3 passes in a row"
+LOOK = [(Act.WATCH, "watch the start until /health answers"), (Act.PROBE, PROBE)]
 KEEP = (Act.RUN, f"docker update --restart=always {NAME}")
 
 
@@ -107,7 +107,7 @@ def test_a_plan_shows_its_arithmetic_and_exactly_what_runs() -> None:
         "  n1: the release is there, its 10 GiB are taken already\n"
         "  n1: blue, port 8001\n"
         "    1. watch the start until /health answers\n"
-        f"    2. {ASK}\n"
+        f"    2. {PROBE}\n"
         "    3. let Docker keep it running\n"
         f"      $ docker update --restart=always {NAME}"
     )
