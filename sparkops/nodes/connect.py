@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 import paramiko
 from paramiko.pkey import UnknownKeyType
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential, wait_random
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_after_delay,
+    stop_when_event_set,
+    wait_exponential,
+    wait_random,
+)
 
 from sparkops.config.inventory import Fleet, NodeConfig
 from sparkops.errors import NotReachable
@@ -36,11 +44,12 @@ SOCKET_OPTIONS = (
 
 @dataclass(frozen=True)
 class Connector:
-    """Connects to the nodes of a fleet. `patience_s` bounds the retries after time-outs and resets."""
+    """Connects to the nodes of a fleet. `patience_s` bounds the retries, `pause_s` is the wait before the first."""
 
     fleet: Fleet
     patience_s: float = 20.0
     timeout_s: float = 6.0
+    pause_s: float = 0.5
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def node(self, name: str) -> Node:
@@ -49,9 +58,10 @@ class Connector:
         if config.transport == "local":
             return LocalNode(name, self.cancel)
         retrying = Retrying(
-            retry=retry_if_exception_type((TimeoutError, ConnectionResetError, EOFError)),
-            wait=wait_exponential(multiplier=0.5, max=5.0) + wait_random(0.0, 1.0),
-            stop=stop_after_delay(self.patience_s),
+            retry=retry_if_exception(_passing),
+            wait=wait_exponential(multiplier=self.pause_s, max=5.0) + wait_random(0.0, self.pause_s * 2),
+            stop=stop_after_delay(self.patience_s) | stop_when_event_set(self.cancel),
+            sleep=sleep_using_event(self.cancel),
             reraise=True,
         )
         try:
@@ -152,3 +162,8 @@ class Connector:
             case _:
                 why, step = str(error) or type(error).__name__, f"Try: ssh {where}"
         return NotReachable(name, f"cannot connect to {where}: {why}", next_step=step)
+
+
+def _passing(error: BaseException) -> bool:
+    """Whether another try may help. An sshd that too many call at once hangs up before it has shown its banner."""
+    return isinstance(error, TimeoutError | ConnectionResetError | EOFError) or "banner" in str(error)

@@ -17,11 +17,15 @@ CHUNK = 64 * 1024
 
 @dataclass
 class SshServer:
-    """Lets in the user ops with `client_key`. `lines` are the command lines that it was given."""
+    """Lets in the user ops with `client_key`, after it has hung up on the first `hang_ups` connections.
+
+    `lines` are the command lines that it was given.
+    """
 
     host_key: paramiko.PKey
     client_key: paramiko.PKey
     listener: socket.socket
+    hang_ups: int = 0
     lines: list[str] = field(default_factory=list)
     transports: list[paramiko.Transport] = field(default_factory=list)
 
@@ -32,7 +36,12 @@ class SshServer:
     def serve(self) -> None:
         with suppress(OSError):  # the listener is closed at the end
             while True:
-                in_thread(self.greet, paramiko.Transport(self.listener.accept()[0]))
+                connected, _ = self.listener.accept()
+                if self.hang_ups:
+                    self.hang_ups -= 1
+                    connected.close()
+                else:
+                    in_thread(self.greet, paramiko.Transport(connected))
 
     def greet(self, transport: paramiko.Transport) -> None:
         transport.add_server_key(self.host_key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
 import time
 
 import paramiko
@@ -115,3 +116,43 @@ def test_a_server_that_says_nothing_is_given_up_in_time(fleet: Fleet) -> None:
             Connector(mute, patience_s=0, timeout_s=0.3).node("n1")
 
     assert time.monotonic() - began < 5
+
+
+def test_a_server_that_hangs_up_at_first_is_tried_again(fleet: Fleet, server: SshServer) -> None:
+    server.hang_ups = 2
+
+    node = Connector(fleet, pause_s=0.01).node("n1")
+
+    assert node.run(Command(("echo", "there"))).stdout == "there\n"
+    node.close()
+
+
+def test_a_server_that_hangs_up_is_not_tried_for_ever(fleet: Fleet, server: SshServer) -> None:
+    server.hang_ups = 1000
+
+    with pytest.raises(NotReachable, match="Error reading SSH protocol banner"):
+        Connector(fleet, patience_s=0.2, pause_s=0.01).node("n1")
+
+    assert 2 <= 1000 - server.hang_ups < 100
+    server.hang_ups = 0
+
+
+def test_a_refused_user_is_not_tried_again(fleet: Fleet, server: SshServer) -> None:
+    before = len(server.transports)
+
+    with pytest.raises(NotReachable, match="the node refused the key"):
+        Connector(fleet, patience_s=5, pause_s=0.01).node("stranger")
+
+    assert len(server.transports) == before + 1
+
+
+def test_after_ctrl_c_there_is_no_more_waiting(fleet: Fleet, server: SshServer) -> None:
+    connector = Connector(fleet, patience_s=60, pause_s=60)
+    server.hang_ups = 1000
+    threading.Timer(0.1, connector.cancel.set).start()
+
+    with pytest.raises(NotReachable, match="Error reading SSH protocol banner"):
+        connector.node("n1")
+
+    assert server.hang_ups == 1000 - 2
+    server.hang_ups = 0
