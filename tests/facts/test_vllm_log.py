@@ -40,6 +40,9 @@ WORKER = "(Worker pid=39) INFO 11-21 00:17:39"
 @pytest.mark.parametrize(
     ("line", "stage"),
     [
+        (f"{WORKER} [parallel_state.py:2350] rank 1 in world size 2 is assigned as DP rank 0", Stage.JOINING),
+        (f"{WORKER} [parallel_state.py:1906] world_size=2 rank=1 distributed_init_method=tcp://h:1", Stage.JOINING),
+        ("INFO worker.py:1821 -- Connecting to existing Ray cluster at address: 10.0.0.1:6379...", Stage.JOINING),
         (f"{WORKER} [gpu_model_runner.py:5093] Starting to load model /models/q...", Stage.WEIGHTS),
         (f"{WORKER} [gpu_model_runner.py:5116] Loading drafter model...", Stage.WEIGHTS),
         (f"{WORKER} [gpu_model_runner.py:5188] Model loading took 61.1 GiB memory and 230.4 seconds", Stage.COMPILING),
