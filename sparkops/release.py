@@ -100,6 +100,7 @@ class Rank:
             f"{LABEL}slot": self.slot.value,
             f"{LABEL}rank": str(self.index),
             f"{LABEL}port": str(self.port),
+            f"{LABEL}claim-gib": f"{self.release.recipe.memory.claim_gib:g}",
             f"{LABEL}inputs": self.release.inputs,
             f"{LABEL}version": __version__,
         }

@@ -31,6 +31,7 @@ class Container:
     restart_policy: str
     started_at: float
     grace_s: int
+    claim_gib: float = 0.0
 
     @property
     def running(self) -> bool:
@@ -59,6 +60,7 @@ def parse(node: str, inspect: Mapping[str, Any]) -> Container:
         restart_policy=inspect["HostConfig"]["RestartPolicy"]["Name"] or "no",
         started_at=timestamp(state["StartedAt"]),
         grace_s=inspect["Config"].get("StopTimeout") or 10,
+        claim_gib=float(labels.get("claim-gib") or 0.0),
     )
 
 

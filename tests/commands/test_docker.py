@@ -21,7 +21,7 @@ def test_create() -> None:
     assert str(command) == (
         f"docker create --name={created.container}"
         f" --label=sparkops.service=chat --label=sparkops.release={created.release.id} --label=sparkops.recipe=q"
-        f" --label=sparkops.slot=blue --label=sparkops.rank=0 --label=sparkops.port=8001"
+        f" --label=sparkops.slot=blue --label=sparkops.rank=0 --label=sparkops.port=8001 --label=sparkops.claim-gib=10"
         f" --label=sparkops.inputs={INPUTS} --label=sparkops.version={__version__}"
         " --network=host --restart=no --security-opt=no-new-privileges --shm-size=16384m --stop-timeout=60"
         " --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5"
