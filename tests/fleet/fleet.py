@@ -111,8 +111,7 @@ class Fleet:
         return inventory.write(path, nodes, self.ssh_key)
 
     def load(self, node: FleetNode) -> None:
-        for image in images.recipe_bases():
-            node.load(image)
+        each(node.load, images.recipe_bases())
 
     @property
     def labels(self) -> dict[str, str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import threading
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +25,7 @@ NODE_PACKAGES = (
 )
 PROBE_S = 10
 PULL_S = 600
+SOURCE_OF = defaultdict(threading.Lock)  # of a suite: what two images are made from is fetched once
 
 INSTALL = """
 export DEBIAN_FRONTEND=noninteractive
@@ -86,13 +89,14 @@ class Image:
     def source(self) -> str:
         """Debian as the host has it, or a registry, or debootstrap: the first that can."""
         homemade = f"sparkops-fleet:debian-{self.suite}"
-        for tag in (self.base, homemade):
-            if exists(tag):
-                return tag
-        if pull(self.base):
-            return self.base
-        docker("tag", bootstrap.image(self.suite), homemade)
-        return homemade
+        with SOURCE_OF[self.suite]:
+            for tag in (self.base, homemade):
+                if exists(tag):
+                    return tag
+            if pull(self.base):
+                return self.base
+            docker("tag", bootstrap.image(self.suite), homemade)
+            return homemade
 
     def make(self, source: str) -> None:
         box = docker("create", "--network=host", source, "sh", "-e", "/tmp/install.sh")
@@ -121,10 +125,10 @@ def node() -> Image:
 
 
 def recipe_bases() -> tuple[Image, ...]:
-    """What the shipped recipes build FROM, with the certificates that this machine trusts."""
+    """What the shipped recipes and the guard build FROM, with the certificates that this machine trusts."""
     files = certificate_files()
     script = INSTALL.format(packages="ca-certificates") if files else ""
-    return (Image(suite="bookworm", kind="base", script=script, files=files),)
+    return tuple(Image(suite=suite, kind="base", script=script, files=files) for suite in ("bookworm", "trixie"))
 
 
 def certificates() -> tuple[Path, ...]:
