@@ -90,12 +90,12 @@ def test_a_node_may_have_keys_of_several_types(pins: Pins, keys: tuple[paramiko.
 
 def test_writing_replaces_the_node_s_keys_and_keeps_all_else(pins: Pins, keys: tuple[paramiko.PKey, ...]) -> None:
     pins.file.parent.mkdir()
-    pins.file.write_text("# ours\n" + line(keys[0], "n1") + line(keys[0], "n10") + line(keys[0], "n1", "n2"))
+    pins.file.write_text("# ours are these\n" + line(keys[0], "n1") + line(keys[0], "n10") + line(keys[0], "n1", "n2", "n3"))
 
     pins.write(keys[1])
 
-    kept = line(keys[0], "n10") + line(keys[0], "n2")
-    assert pins.file.read_text() == "# ours\n" + kept + line(keys[1], "n1")
+    kept = line(keys[0], "n10") + line(keys[0], "n2", "n3")
+    assert pins.file.read_text() == "# ours are these\n" + kept + line(keys[1], "n1")
 
 
 def test_the_file_is_replaced_as_a_whole(pins: Pins, keys: tuple[paramiko.PKey, ...]) -> None:
@@ -111,7 +111,7 @@ def test_the_file_is_replaced_as_a_whole(pins: Pins, keys: tuple[paramiko.PKey, 
 
 def test_a_line_that_is_no_key_is_named(pins: Pins, keys: tuple[paramiko.PKey, ...]) -> None:
     pins.file.parent.mkdir()
-    pins.file.write_text("# ours\n" + line(keys[0], "n2") + "n1 ssh-ed25519 AAAAx\n")
+    pins.file.write_text("# ours are these\n" + line(keys[0], "n2") + "n1 ssh-ed25519 AAAAx\n")
 
     with pytest.raises(ConfigError) as caught:
         pins.known()

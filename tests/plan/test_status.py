@@ -29,7 +29,7 @@ def test_a_healthy_service() -> None:
 
     assert ranks(RUNNING) == Status(
         nodes=[
-            NodeRow(name="n1", reachable=True, error=None, memory=Memory(total_gib=120.0, available_gib=100.0)),
+            NodeRow(name="n1", reachable=True, error=None, memory=Memory(total_gib=119.7, available_gib=100.0)),
         ],
         services=[
             ServiceRow(
