@@ -90,7 +90,8 @@ def test_a_node_may_have_keys_of_several_types(pins: Pins, keys: tuple[paramiko.
 
 def test_writing_replaces_the_node_s_keys_and_keeps_all_else(pins: Pins, keys: tuple[paramiko.PKey, ...]) -> None:
     pins.file.parent.mkdir()
-    pins.file.write_text("# ours are these\n" + line(keys[0], "n1") + line(keys[0], "n10") + line(keys[0], "n1", "n2", "n3"))
+    shared = line(keys[0], "n1", "n2", "n3")
+    pins.file.write_text("# ours are these\n" + line(keys[0], "n1") + line(keys[0], "n10") + shared)
 
     pins.write(keys[1])
 
