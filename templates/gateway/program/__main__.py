@@ -1,0 +1,164 @@
+#!/usr/bin/python3 -ES
+"""The program of the gateway's container: it starts HAProxy, writes its files and speaks to it. One verb a call.
+
+Files are written before HAProxy is told, so after a crash the files win, and every verb may be repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable
+
+import disk
+import haproxy
+from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
+from loading import attempt, configure, replace, start, token
+
+ALIVE_S = 5.0
+URL = re.compile(r"http://\[?([^/\]\s]+?)\]?:(\d+)(/\S*)")
+ADDRESS = re.compile(r"\[?([A-Za-z0-9._:%-]+?)\]?:(\d+)")
+
+
+def forget(service: str) -> None:
+    """Remove a service that nobody has the traffic of."""
+    with disk.alone():
+        if service in disk.services():
+            if active(service) != {DOWN}:
+                raise Refused(f"{service} has traffic: switch it to down first")
+            replace({f"services/{service}.cfg": ""})
+            for slot in SLOTS:
+                disk.remember(f"be_{service}_{slot}", None)
+
+
+def known(service: str, slot: str) -> str:
+    """The backend of a slot."""
+    if service not in (there := disk.services()) or slot not in SLOTS:
+        raise Refused(f"there is no slot {slot} of a service {service}; services: {' '.join(there) or 'none'}")
+    return f"be_{service}_{slot}"
+
+
+def active(service: str) -> set[str | None]:
+    """Who has the traffic: one backend, unless file and HAProxy disagree."""
+    return {disk.rows(disk.read(ACTIVE)).get(service), haproxy.rows(ACTIVE).get(service)}
+
+
+def point(service: str, slot: str, release: str, *addresses: str) -> None:
+    """Let a slot that has no traffic mean these servers."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", release) or not 1 <= len(addresses) <= SERVERS:
+        raise Refused(f"expected a release and 1 to {SERVERS} addresses")
+    with disk.alone():
+        backend = known(service, slot)
+        wanted: Pointed = {"release": release, "servers": [numeric(each) for each in addresses]}
+        if backend in active(service) and disk.pointed(backend) != wanted:
+            raise Refused(f"{service} {slot} has the traffic: it cannot be pointed elsewhere")
+        disk.remember(backend, wanted)
+        haproxy.set_servers(backend, wanted["servers"])
+        haproxy.set_row(RELEASES, backend, release)
+    print(f"{service} {slot}: {release} at {' '.join(wanted['servers'])}")
+
+
+def numeric(address: str) -> str:
+    """ADDRESS:PORT without a name: HAProxy must need no resolver when it starts."""
+    found = ADDRESS.fullmatch(address)
+    if not found:
+        raise Refused(f"expected ADDRESS:PORT, got {address!r}")
+    try:
+        host = str(socket.getaddrinfo(found[1], int(found[2]), type=socket.SOCK_STREAM)[0][4][0])
+    except (OSError, OverflowError) as error:
+        raise Refused(f"{address}: {error}") from None
+    return f"[{host}]:{found[2]}" if ":" in host else f"{host}:{found[2]}"
+
+
+def switch(service: str, slot: str, release: str = "") -> None:
+    """Give the traffic of a service to the slot that holds `release`, or to nobody (`down`)."""
+    with disk.alone():
+        target = DOWN if slot == "down" and service in disk.services() else known(service, slot)
+        if target != DOWN and disk.pointed(target)["release"] != release:
+            raise Refused(f"{service} {slot} holds {disk.pointed(target)['release']} and not {release}")
+        if target != DOWN and haproxy.ready(target) != disk.pointed(target)["servers"]:
+            raise Refused(f"the servers of {service} {slot} are not as they were pointed: point it again")
+        before = haproxy.rows(ACTIVE)
+        disk.put_rows(ACTIVE, {**before, **disk.rows(disk.read(ACTIVE)), service: target})
+        haproxy.set_row(ACTIVE, service, target)
+    print(f"{service}: {before.get(service)} -> {target}")
+
+
+def cut(service: str, slot: str) -> None:
+    """End what is under way in a slot, in old workers too, and print how many requests that were."""
+    backend = known(service, slot)
+    print(haproxy.sessions(backend))
+    haproxy.end_sessions(backend)
+
+
+def alive(url: str) -> None:
+    """Whether a server answers 200, seen from here."""
+    if not (found := URL.fullmatch(url)):
+        raise Refused(f"expected http://ADDRESS:PORT/PATH, got {url!r}")
+    try:
+        with socket.create_connection((found[1], int(found[2])), ALIVE_S) as asking:
+            asking.sendall(f"GET {found[3]} HTTP/1.0\r\nHost: {found[1]}\r\n\r\n".encode())
+            said = asking.makefile("rb").readline(200).split()
+    except (OSError, OverflowError) as error:
+        raise Refused(f"{url}: {error}") from None
+    if said[1:2] != [b"200"]:
+        raise Refused(f"{url}: it answered {b' '.join(said).decode(errors='replace') or 'nothing'}")
+    print("alive")
+
+
+def show() -> None:
+    """Everything at once, as JSON: what the files say, and what HAProxy says."""
+    there = [file for file in disk.configuration() if file.exists()]
+    said = {
+        "files": {str(file.relative_to(STATE)): hashlib.sha256(file.read_bytes()).hexdigest() for file in there},
+        "loaded": disk.digest() == disk.read(LOADED),
+        "ports": {service: disk.port(disk.service_file(service)) for service in disk.services()},
+        "slots": {backend: disk.pointed(backend) for backend in disk.backends()},
+        "map": disk.read(ACTIVE),
+    }
+    try:
+        print(json.dumps({**said, "haproxy": running(), "problem": ""}))
+    except Refused as problem:
+        print(json.dumps({**said, "haproxy": None, "problem": str(problem)}))
+
+
+def running() -> dict[str, object]:
+    return {
+        "map": haproxy.ask(f"show map {ACTIVE}"),
+        "releases": haproxy.ask(f"show map {RELEASES}"),
+        "processes": haproxy.ask("show proc", haproxy.MASTER),
+        "statistics": haproxy.each_worker("show stat"),
+    }
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "start": start,
+    "try": attempt,
+    "configure": configure,
+    "forget": forget,
+    "point": point,
+    "switch": switch,
+    "cut": cut,
+    "alive": alive,
+    "show": show,
+    "token": token,
+}
+
+
+def main() -> None:
+    os.umask(0o077)
+    verb, *words = sys.argv[1:] or [""]
+    if verb not in VERBS:
+        sys.exit(f"expected one of: {' '.join(VERBS)}")
+    try:
+        VERBS[verb](*words)
+    except Refused as problem:
+        sys.exit(f"gateway: {problem}")
+
+
+if __name__ == "__main__":
+    main()

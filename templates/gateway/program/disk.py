@@ -1,0 +1,153 @@
+"""The gateway's files. active.map says who has traffic, slots/ where each slot is; HAProxy starts from them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypedDict
+
+STATE = Path(os.environ.get("GATEWAY_STATE", "/var/lib/gateway"))  # a volume
+RUN = Path(os.environ.get("GATEWAY_RUN", "/run/gateway"))  # in memory
+SETTINGS, KEYS, CERTIFICATE, ACTIVE = (STATE / name for name in ("gateway.cfg", "keys", "tls.pem", "active.map"))
+CONFIG, NEXT, LOADED, RELEASES = (RUN / name for name in ("haproxy.cfg", "next.cfg", "loaded", "release.map"))
+GIVEN = re.compile(r"gateway\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
+BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
+DOWN, SERVERS, SLOTS = "be_down", 8, ("blue", "green")
+PATIENCE_S = 20.0
+
+
+class Refused(Exception):
+    """What was asked cannot be done, or HAProxy did not do it."""
+
+
+class Pointed(TypedDict):
+    """Where a slot is. Addresses are as HAProxy writes them."""
+
+    release: str
+    servers: list[str]
+
+
+def read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+def put(file: Path, text: str) -> None:
+    """Write a file whole or not at all, so that it is there after a power cut. No text: no file."""
+    file.parent.mkdir(exist_ok=True)
+    if not text:
+        file.unlink(missing_ok=True)
+        return
+    new = file.with_name(f".{file.name}.new")
+    with new.open("w") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    new.replace(file)
+    directory = os.open(file.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One change at a time; the next one waits."""
+    with (STATE / "lock").open("w") as lock:
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > end:
+                raise Refused("another change of the gateway does not end")
+            time.sleep(0.05)
+        yield
+
+
+def service_file(service: str) -> Path:
+    return STATE / "services" / f"{service}.cfg"
+
+
+def services() -> list[str]:
+    return sorted(file.stem for file in (STATE / "services").glob("[!.]*.cfg"))
+
+
+def backends() -> list[str]:
+    return [f"be_{service}_{slot}" for service in services() for slot in SLOTS]
+
+
+def pointed(backend: str) -> Pointed:
+    """Where a slot was pointed last."""
+    text = read(STATE / "slots" / backend)
+    said: Pointed = json.loads(text) if text else {"release": "-", "servers": []}
+    return said
+
+
+def remember(backend: str, said: Pointed | None) -> None:
+    put(STATE / "slots" / backend, json.dumps(said) if said else "")
+
+
+def rows(text: str) -> dict[str, str]:
+    """A map's file, or what `show map` prints, which has a reference before each row."""
+    words = [line.split() for line in text.splitlines()]
+    return {each[-2]: each[-1] for each in words if len(each) in (2, 3)}
+
+
+def put_rows(file: Path, table: dict[str, str]) -> None:
+    put(file, "".join(f"{key} {value}\n" for key, value in table.items()) or "\n")
+
+
+def configuration() -> list[Path]:
+    """All that only a reload can change."""
+    return [SETTINGS, KEYS, CERTIFICATE, *map(service_file, services())]
+
+
+def digest() -> str:
+    whole = "".join(f"{file.name}\n{read(file)}\0" for file in configuration())
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def port(file: Path) -> int:
+    """The port that one of our files listens on; 0 if it does not."""
+    found = BIND.search(read(file))
+    return int(found[1]) if found else 0
+
+
+def ports() -> dict[int, str]:
+    """The ports of the whole configuration, and the file of each. Raises Refused for one in two files."""
+    found: dict[int, str] = {}
+    for file in (SETTINGS, *map(service_file, services())):
+        if (number := port(file)) in found:
+            raise Refused(f"port {number} is of {found[number]} and of {file.name}")
+        found[number] = file.name
+    return found
+
+
+def compose(active: dict[str, str]) -> None:
+    """Write the maps and NEXT, from which HAProxy starts. `active` is what the running map says."""
+    known = {**active, **rows(read(ACTIVE))}
+    put_rows(ACTIVE, {service: known.get(service, DOWN) for service in services()})
+    put_rows(RELEASES, {backend: pointed(backend)["release"] for backend in backends()})
+    text = "\n".join([read(SETTINGS), *(read(service_file(service)) for service in services())])
+    put(NEXT, "\n".join(filled(text)) + "\n")
+
+
+def filled(text: str) -> Iterator[str]:
+    """The configuration with the servers that each slot was pointed at."""
+    backend = ""
+    for line in text.splitlines():
+        if line.startswith("backend "):
+            backend = line.split()[1]
+        if not line.startswith("  server-template "):
+            yield line
+            continue
+        servers = pointed(backend)["servers"]
+        yield from (f"  server s{number} {address}" for number, address in enumerate(servers, 1))
+        if len(servers) < SERVERS:
+            yield f"  server-template s {len(servers) + 1}-{SERVERS} 127.0.0.1:1 disabled"

@@ -1,0 +1,104 @@
+"""From files to a running HAProxy: the first start, and every change that needs a reload."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import sys
+import time
+
+import disk
+import haproxy
+from disk import ACTIVE, CONFIG, LOADED, RUN, STATE, Refused
+
+TOKEN, PREVIEW = RUN / "token", RUN / "preview"
+
+
+def start() -> None:
+    """Become HAProxy, once there is a configuration."""
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda *_: sys.exit(0))
+    prepare()
+    while not disk.SETTINGS.exists():
+        time.sleep(0.1)
+    with disk.alone():
+        disk.compose({})
+        disk.NEXT.replace(CONFIG)
+        disk.put(LOADED, disk.digest())
+    haproxy.replace_this()
+
+
+def prepare() -> None:
+    """A token for previews that lives as long as the container runs. HAProxy knows its SHA-256 only."""
+    disk.put(TOKEN, os.urandom(24).hex())
+    disk.put(PREVIEW, hashlib.sha256(TOKEN.read_bytes()).hexdigest().upper() + "\n")
+
+
+def token() -> None:
+    """Print the token that the header x-sparkops-preview needs."""
+    print(disk.read(TOKEN))
+
+
+def attempt() -> None:
+    """In a container of its own: would HAProxy take the files on stdin?"""
+    prepare()
+    write(given())
+    disk.ports()
+    disk.compose({})
+    haproxy.check()
+
+
+def configure() -> None:
+    """Take the files on stdin, a mapping of name to text; null removes one. Reload where anything differs."""
+    texts = given()
+    with disk.alone():
+        same = all(disk.read(STATE / name) == text for name, text in texts.items())
+        if same and disk.digest() == disk.read(LOADED):
+            print("unchanged")
+            return
+        replace(texts)
+    haproxy.wait()
+    print("configured")
+
+
+def given() -> dict[str, str]:
+    texts: dict[str, str | None] = json.load(sys.stdin)
+    if wrong := [name for name in texts if not disk.GIVEN.fullmatch(name)]:
+        raise Refused(f"there is no file of that name: {wrong[0]!r}")
+    return {name: text or "" for name, text in texts.items()}
+
+
+def write(texts: dict[str, str]) -> None:
+    """gateway.cfg is what `start` waits for, so it is the last one."""
+    for name, text in sorted(texts.items(), key=lambda each: each[0] == disk.SETTINGS.name):
+        disk.put(STATE / name, text)
+
+
+def replace(texts: dict[str, str]) -> None:
+    """Write files and load them. What cannot be loaded is not kept."""
+    before = {name: disk.read(STATE / name) for name in texts}
+    running = haproxy.answers()
+    now = haproxy.rows(ACTIVE) if running else {}
+    try:
+        write(texts)
+        check_ports()
+        disk.compose(now)
+        haproxy.check()
+        if running:
+            haproxy.reload()
+            disk.put(LOADED, disk.digest())
+    except Refused:
+        write(before)
+        disk.compose(now)
+        raise
+
+
+def check_ports() -> None:
+    """Only a port that HAProxy does not have yet can be somebody else's."""
+    had = disk.read(CONFIG) if haproxy.answers() else ""
+    for port, file in disk.ports().items():
+        if not re.search(rf"^  bind \S*:{port}\b", had, re.MULTILINE) and not haproxy.free(port):
+            raise Refused(f"port {port} of {file} is taken on this node by another program")
