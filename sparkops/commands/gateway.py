@@ -1,0 +1,112 @@
+"""The gateway's container, and what it is told. Its own program does the work: templates/gateway/program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from sparkops.command import Command
+from sparkops.commands.docker import LOG_FILE_SIZE, LOG_FILES, docker
+from sparkops.release import Slot, image_labels
+from sparkops.render.gateway import NAME, Files
+
+CONTAINER = "sparkops-gateway"
+VOLUME = "sparkops-gateway"
+USER = 10842  # the image's user, to whom the file system in memory belongs
+STOP_S = 20  # for streams to end by themselves when the gateway is stopped
+RELOAD_S = 60.0
+
+TOKEN = Command(("docker", "exec", CONTAINER, "gateway", "token"), timeout_s=30.0)
+"""Asks for the token that lets one request go to a slot without traffic: headers x-sparkops-preview, x-sparkops-slot.
+
+It is printed, so its reply must not be shown. It lives as long as the container runs.
+"""
+SHOW = Command(("docker", "exec", CONTAINER, "gateway", "show"), timeout_s=30.0)
+"""Asks for everything in one round trip: facts.gateway.parse reads the reply."""
+
+
+def run(image: str, inputs: str) -> Command:
+    """Start the container from `image` (an ID). It waits for `configure`, and after a reboot starts by itself.
+
+    Nothing in it is root, its own file system is read-only, and HAProxy's sockets are in memory that only it sees.
+    """
+    return docker(
+        "run",
+        "--detach",
+        f"--name={CONTAINER}",
+        *(f"--label={key}={value}" for key, value in image_labels(NAME, inputs).items()),
+        "--network=host",
+        "--restart=always",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--read-only",
+        f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",
+        f"--volume={VOLUME}:/var/lib/gateway",
+        f"--stop-timeout={STOP_S}",
+        "--log-driver=json-file",
+        f"--log-opt=max-size={LOG_FILE_SIZE}",
+        f"--log-opt=max-file={LOG_FILES}",
+        image,
+        timeout_s=120.0,
+    )
+
+
+def ask_image(image: str, files: Files) -> Command:
+    """Ask an image, in a container of its own and without network, whether its HAProxy takes these files."""
+    options = ("--rm", "--interactive", "--network=none", "--cap-drop=ALL")
+    return docker("run", *options, image, "try", stdin=_text(files), timeout_s=120.0)
+
+
+def configure(files: Files) -> Command:
+    """Give files to the gateway, all or none. It reloads where they differ, so a swap never comes by here."""
+    return _tell("configure", stdin=_text(files), timeout_s=RELOAD_S)
+
+
+def forget(service: str) -> Command:
+    """Remove a service that is switched to nobody. Reloads."""
+    return _tell("forget", service, timeout_s=RELOAD_S)
+
+
+def point(service: str, slot: Slot, release: str, addresses: Iterable[tuple[str, int]]) -> Command:
+    """Let a slot without traffic mean `release` at these addresses and ports."""
+    servers = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+    return _tell("point", service, slot, release, *servers)
+
+
+def switch(service: str, slot: Slot, release: str) -> Command:
+    """Give the traffic to a slot. Refused by the gateway unless the slot was pointed at `release`."""
+    return _tell("switch", service, slot, release)
+
+
+def switch_down(service: str) -> Command:
+    """Give the traffic to nobody: every request is answered with 503 and Retry-After."""
+    return _tell("switch", service, "down")
+
+
+def cut(service: str, slot: Slot) -> Command:
+    """End every request under way in a slot. Prints how many there were."""
+    return _tell("cut", service, slot)
+
+
+def alive(url: str) -> Command:
+    """Ask from the gateway's place whether http://ADDRESS:PORT/PATH answers 200. Fails if it does not."""
+    return Command(("docker", "exec", CONTAINER, "gateway", "alive", url), timeout_s=15.0)
+
+
+def stop() -> Command:
+    """SIGUSR1, and SIGKILL after STOP_S seconds."""
+    return docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
+
+
+def remove() -> Command:
+    """Remove the stopped container. Its volume stays, so the next one continues where it ended."""
+    return docker("rm", CONTAINER)
+
+
+def _text(files: Files) -> bytes:
+    return json.dumps(dict(files)).encode()
+
+
+def _tell(verb: str, *words: str, stdin: bytes = b"", timeout_s: float = 40.0) -> Command:
+    interactive = ("--interactive",) if stdin else ()
+    return docker("exec", *interactive, CONTAINER, "gateway", verb, *words, stdin=stdin, timeout_s=timeout_s)
