@@ -22,6 +22,7 @@ from tests.examples import CUDA, recipe
 
 TEMPLATES = assets.load_templates()
 COMMITTED = Path(__file__).parents[2] / "Dockerfiles"
+OWN = {"gateway", "guard"}  # what sparkops runs for itself
 SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
 MODS = ["vllm-cpu-metadata"]
 
@@ -92,7 +93,9 @@ def test_the_committed_dockerfile_is_what_render_writes(file: Path) -> None:
 
 
 def test_no_dockerfile_is_committed_without_its_recipe() -> None:
-    assert [file.stem for file in SHIPPED] == sorted(file.stem for file in COMMITTED.glob("*.Dockerfile"))
+    committed = {file.stem for file in COMMITTED.glob("*.Dockerfile")}
+
+    assert committed - OWN == {file.stem for file in SHIPPED}
 
 
 @KINDS

@@ -1,0 +1,147 @@
+"""A gateway on a node of its own, brought up as sparkops does it, and engines behind it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from sparkops.commands import docker
+from sparkops.commands import gateway as commands
+from sparkops.config import gateway as door
+from sparkops.config.gateway import Secrets
+from sparkops.config.inventory import Gateway
+from sparkops.errors import CommandFailed
+from sparkops.facts.gateway import GatewayFacts, SlotFacts, parse
+from sparkops.fleet.connected import Member
+from sparkops.release import Slot, image_labels, image_tag
+from sparkops.render import gateway as render
+from sparkops.render.archive import tar
+from sparkops.render.gateway import Service
+from tests.fleet import shell
+from tests.fleet.node import FleetNode
+
+PORT, METRICS = 9300, 9399
+ENGINE = Path(__file__).with_name("engine.py")
+TEMPLATES = door.load_templates()
+CHAT = Service("chat", PORT)
+RELEASES = {Slot.BLUE: "chat-0123456789", Slot.GREEN: "chat-abcdef0123"}
+ENGINES = {Slot.BLUE: 9311, Slot.GREEN: 9312}
+
+
+@dataclass
+class Live:
+    """The gateway of one node, and what it was given last."""
+
+    machine: FleetNode
+    member: Member
+    gateway: Gateway = field(default_factory=lambda: Gateway(node="n", metrics_port=METRICS))
+    secrets: Secrets = field(default_factory=Secrets)
+
+    def run(self, command: Any) -> str:
+        """Run a command on the node as sparkops does."""
+        return self.member.node.run(command).stdout.strip()
+
+    def build(self) -> str:
+        """Build the image and give it its tag."""
+        context = render.gateway_context(TEMPLATES, door.load_program())
+        tag = image_tag(render.NAME, context.digest)
+        command = docker.build(tag, image_labels(render.NAME, context.digest), context.build_args)
+        self.member.node.run(command, stdin=tar(context, lambda path: path.open("rb")))
+        image = self.member.engine.image(tag)
+        assert image
+        self.run(commands.ask_image(image["Id"], self.files([CHAT])))
+        return str(image["Id"])
+
+    def files(self, services: list[Service]) -> Mapping[str, str | None]:
+        return render.files(services, self.gateway, self.secrets, TEMPLATES)
+
+    def configure(self, *services: Service) -> str:
+        return self.run(commands.configure(self.files(list(services or (CHAT,)))))
+
+    def point(self, slot: Slot, service: str = "chat") -> str:
+        return self.run(commands.point(service, slot, RELEASES[slot], [("127.0.0.1", ENGINES[slot])]))
+
+    def switch(self, slot: Slot, service: str = "chat") -> str:
+        return self.run(commands.switch(service, slot, RELEASES[slot]))
+
+    @property
+    def facts(self) -> GatewayFacts:
+        return parse(self.run(commands.SHOW))
+
+    def slot(self, slot: Slot) -> SlotFacts:
+        return self.facts.services["chat"].slots[slot]
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.machine.address}:{PORT}"
+
+    def connect(self, port: int = PORT) -> HTTPConnection:
+        return HTTPConnection(self.machine.address, port, timeout=30)
+
+    def ask(self, path: str = "/v1/models", body: Any = None, *, port: int = PORT, **headers: str) -> Answer:
+        """One request on a connection of its own. Underscores of header names are dashes."""
+        connection = self.connect(port)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, named)
+        answer = Answer.of(connection.getresponse())
+        connection.close()
+        return answer
+
+    def inside(self, *argv: str) -> str:
+        """What a program in the gateway's container prints."""
+        return self.machine.exec("docker", "exec", commands.CONTAINER, *argv)
+
+    @contextmanager
+    def engine(self, name: str, port: int) -> Iterator[None]:
+        """An engine on the gateway's node."""
+        words = ("exec", "-i", self.machine.container, "python3", "-c", ENGINE.read_text(), name, str(port))
+        with subprocess.Popen([shell.client(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin
+            assert process.stdout
+            assert process.stdout.readline() == b"ready\n"
+            yield
+            process.stdin.close()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @classmethod
+    def of(cls, response: HTTPResponse) -> Answer:
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return cls(response.status, headers, response.read().decode())
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def served_by(self) -> tuple[str, str, str]:
+        """The engine that answered, and what the gateway says of it."""
+        engine, slot = (self.headers.get(name, "") for name in ("x-stand-in", "x-sparkops-slot"))
+        return engine, slot, self.headers.get("x-sparkops-release", "")
+
+
+def wait_for(what: str, holds: Any, within_s: float = 20.0) -> float:
+    """Seconds until `holds()` is true."""
+    began = time.monotonic()
+    while time.monotonic() < began + within_s:
+        try:
+            if holds():
+                return time.monotonic() - began
+        except (OSError, CommandFailed):
+            pass  # such as a container that is just starting
+        time.sleep(0.05)
+    raise TimeoutError(f"{what}: not within {within_s:g} s")

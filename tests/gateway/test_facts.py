@@ -1,0 +1,106 @@
+"""What a real gateway said, read back. The captured replies are those of HAProxy 2.6.12."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.facts import gateway as facts
+from sparkops.facts.gateway import GatewayFacts, SlotFacts
+from sparkops.release import Slot
+
+CAPTURED = Path(__file__).parent / "captured"
+BLUE, GREEN = Slot
+
+
+def said(name: str) -> Any:
+    return json.loads((CAPTURED / f"{name}.json").read_text())
+
+
+def parse(of: Any) -> GatewayFacts:
+    return facts.parse(json.dumps(of))
+
+
+def test_a_new_gateway_serves_nobody() -> None:
+    gateway = parse(said("new"))
+
+    assert list(gateway.services) == ["chat"]
+    chat = gateway.services["chat"]
+    assert (chat.port, chat.file, chat.runtime, chat.active) == (9300, "be_down", "be_down", None)
+    assert chat.slots[BLUE] == SlotFacts("chat", BLUE, release="", named="", servers=())
+    assert (gateway.loaded, gateway.workers, gateway.drift) == (True, 1, ())
+    assert set(gateway.files) == {"gateway.cfg", "services/chat.cfg"}
+
+
+def test_a_draining_slot_counts_the_sessions_of_old_workers() -> None:
+    gateway = parse(said("draining"))
+
+    chat = gateway.services["chat"]
+    assert chat.active == chat.slots[GREEN]
+    assert chat.slots[BLUE] == SlotFacts(
+        service="chat",
+        slot=BLUE,
+        release="chat-0123456789",
+        named="chat-0123456789",
+        servers=("127.0.0.1:9311",),
+        serving=("127.0.0.1:9311",),
+        sessions=2,
+        old_sessions=1,
+        requests=3,
+    )
+    assert (chat.slots[GREEN].sessions, chat.slots[GREEN].requests) == (0, 1)
+    assert (gateway.workers, gateway.drift) == (2, ())
+
+
+def test_without_haproxy_the_files_are_known() -> None:
+    gateway = parse(said("down"))
+
+    chat = gateway.services["chat"]
+    assert (chat.file, chat.runtime) == ("be_chat_green", "")
+    assert chat.active == chat.slots[GREEN]
+    assert chat.slots[GREEN].servers == ("127.0.0.1:9312",)
+    assert gateway.problem.startswith("HAProxy does not answer: ")
+    assert gateway.drift == (("GATEWAY_DOWN", gateway.problem),)
+
+
+@pytest.mark.parametrize(
+    ("change", "drift"),
+    [
+        (
+            {"map": "chat be_chat_blue\nembed be_down\n"},
+            ("MAP_RUNTIME_DIFF", "chat: the file says be_chat_blue, HAProxy be_chat_green"),
+        ),
+        (
+            {"map": "chat be_chat_green\nemb"},
+            ("MAP_RUNTIME_DIFF", "embed: the file says nothing, HAProxy be_down"),
+        ),
+        ({"loaded": False}, ("GATEWAY_NOT_LOADED", "HAProxy does not run with the files that the gateway has")),
+    ],
+)
+def test_a_disagreement_has_a_name(change: dict[str, Any], drift: tuple[str, str]) -> None:
+    assert parse({**said("draining"), **change}).drift == (drift,)
+
+
+def test_what_haproxy_names_must_be_what_the_slot_was_pointed_at() -> None:
+    changed = said("draining")
+    changed["haproxy"]["releases"] = changed["haproxy"]["releases"].replace("chat-0123456789", "chat-other")
+
+    told = "chat blue: pointed at chat-0123456789, HAProxy names chat-other"
+    assert parse(changed).drift == (("RELEASE_DIFF", told),)
+
+
+def test_servers_must_be_where_the_slot_was_pointed() -> None:
+    changed = said("draining")
+    changed["slots"]["be_chat_blue"]["servers"] = ["10.0.0.9:8001"]
+
+    told = "chat blue: pointed at 10.0.0.9:8001, HAProxy has 127.0.0.1:9311"
+    assert parse(changed).drift == (("SERVERS_DIFF", told),)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"haproxy": {}}', "null"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Expecting value|the gateway said something else"):
+        facts.parse(text)

@@ -1,0 +1,119 @@
+"""The files of the program in the container: whole or not at all, and enough to start from."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import gateway as door
+from sparkops.config import shipped
+from sparkops.config.inventory import Gateway
+from sparkops.render import gateway as render
+from sparkops.render.gateway import Service
+
+PROGRAM = shipped.directory("templates") / "gateway/program"
+CONFIG = render.config([Service("chat", 8000)], Gateway(node="n"), door.load_templates())
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module with a state of its own, that knows one service."""
+    for name in ("state", "run"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", str(tmp_path / name))
+    monkeypatch.syspath_prepend(PROGRAM)
+    module = importlib.import_module("disk")
+    for name, text in CONFIG.items():
+        module.put(module.STATE / name, text)
+    yield module
+    del sys.modules["disk"]
+
+
+def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
+    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_green"})
+    disk.remember("be_chat_green", {"release": "chat-1", "servers": ["10.0.0.1:8002", "[fd00::2]:8002"]})
+
+    disk.compose({})
+
+    assert disk.read(disk.ACTIVE) == "chat be_chat_green\n"
+    assert disk.read(disk.RELEASES) == "be_chat_blue -\nbe_chat_green chat-1\n"
+    assert disk.read(disk.NEXT).splitlines()[-3:] == [
+        "  server s1 10.0.0.1:8002",
+        "  server s2 [fd00::2]:8002",
+        "  server-template s 3-8 127.0.0.1:1 disabled",
+    ]
+    assert "  server-template s 1-8 127.0.0.1:1 disabled" in disk.read(disk.NEXT)  # of blue
+
+
+def test_a_new_service_is_switched_to_nobody(disk: Any) -> None:
+    disk.compose({})
+
+    assert disk.read(disk.ACTIVE) == "chat be_down\n"
+
+
+def test_a_row_that_the_file_has_lost_is_taken_from_what_runs(disk: Any) -> None:
+    disk.put(disk.ACTIVE, "cha")
+
+    disk.compose({"chat": "be_chat_blue"})
+
+    assert disk.read(disk.ACTIVE) == "chat be_chat_blue\n"
+
+
+def test_the_file_wins_over_what_runs(disk: Any) -> None:
+    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_green"})
+
+    disk.compose({"chat": "be_chat_blue"})
+
+    assert disk.read(disk.ACTIVE) == "chat be_chat_green\n"
+
+
+def test_a_slot_with_every_server_has_no_spare_ones(disk: Any) -> None:
+    disk.remember("be_chat_blue", {"release": "chat-1", "servers": [f"10.0.0.{n}:8001" for n in range(1, 9)]})
+
+    disk.compose({})
+
+    assert disk.read(disk.NEXT).count("  server ") == 8
+    assert disk.read(disk.NEXT).count("server-template") == 1
+
+
+def test_a_file_is_written_whole_and_seen_by_nobody_else(disk: Any, tmp_path: Path) -> None:
+    disk.put(tmp_path / "new" / "file", "text")
+
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["file"]
+    disk.put(tmp_path / "new" / "file", "")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_one_port_belongs_to_one_service(disk: Any) -> None:
+    assert disk.ports() == {8405: "gateway.cfg", 8000: "chat.cfg"}
+    disk.put(disk.service_file("twin"), "frontend fe_twin\n  bind :8000\n")
+
+    with pytest.raises(disk.Refused, match=r"port 8000 is of chat\.cfg and of twin\.cfg"):
+        disk.ports()
+
+
+def test_the_digest_changes_with_what_only_a_reload_can_change(disk: Any) -> None:
+    seen = {disk.digest()}
+    for name in ("gateway.cfg", "keys", "tls.pem", "services/new.cfg"):
+        disk.put(disk.STATE / name, "changed")
+        seen.add(disk.digest())
+    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_blue"})
+    disk.remember("be_chat_blue", {"release": "r", "servers": ["10.0.0.1:1"]})
+
+    assert len(seen) == 5
+    assert disk.digest() in seen
+
+
+@pytest.mark.parametrize("name", ["gateway.cfg", "keys", "tls.pem", "services/a.b-c.cfg"])
+def test_these_files_may_be_given(disk: Any, name: str) -> None:
+    assert disk.GIVEN.fullmatch(name)
+
+
+@pytest.mark.parametrize("name", ["active.map", "slots/be_chat_blue", "../x", "services/../x.cfg", "services/.cfg", ""])
+def test_no_other_file_may_be_given(disk: Any, name: str) -> None:
+    assert not disk.GIVEN.fullmatch(name)

@@ -1,0 +1,54 @@
+"""Many switches while clients call and stream: nobody notices, and the old slot gets nothing more."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+
+from sparkops.release import Slot
+from tests.gateway.live import RELEASES, Live, wait_for
+from tests.load.load import Load
+from tests.load.record import Record
+
+pytestmark = pytest.mark.fleet
+
+SWITCHES = 20
+BETWEEN_S = 0.7
+
+
+@pytest.mark.timeout(180)
+def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
+    switched: list[tuple[float, Slot, float]] = []
+    with Load(live.url, "chat", streams=20, rate=200.0, stream_tokens=60) as load:
+        load.wait_for(400)
+        rest = load.report()
+        for number in range(SWITCHES):
+            slot = (Slot.GREEN, Slot.BLUE)[number % 2]
+            began = time.monotonic()
+            live.switch(slot)
+            switched.append((time.monotonic(), slot, time.monotonic() - began))
+            time.sleep(BETWEEN_S)
+        during = load.report((switched[0][0], time.monotonic()))
+    records = list(load.records())
+    took = [each for _, _, each in switched]
+
+    print(f"at rest:  {rest}\nswitching: {during}")
+    print(f"a switch: median {statistics.median(took) * 1000:.0f} ms, longest {max(took) * 1000:.0f} ms")
+    assert load.report().clean, load.report()
+    assert sum(each.kind == "stream" for each in records) > 40
+    assert {each.stand_in for each in records} == {"blue", "green"}
+    assert [each for each in records if each.release != RELEASES[Slot(each.stand_in)]] == []
+    assert [each for each in records if _late(each, switched)] == []
+    wait_for("drained", lambda: live.slot(Slot.BLUE).sessions + live.slot(Slot.GREEN).sessions == 0)
+
+
+def _late(record: Record, switched: list[tuple[float, Slot, float]]) -> bool:
+    """Whether a request began after a switch had returned, was answered before the next began, and by the old slot."""
+    answered = record.start + (record.first_s or record.latency_s)
+    for (end, slot, _), following in zip(switched, [*switched[1:], None], strict=True):
+        next_begin = following[0] - following[2] if following else float("inf")
+        if end < record.start and answered < next_begin:
+            return record.stand_in != slot.value
+    return False
