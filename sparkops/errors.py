@@ -15,6 +15,8 @@ SparkopsError 1 · failed, and what served before still serves
 │   ├── GateRefused 1 · an image was built, and is not what the recipe says
 │   ├── StartFailed 1 · a container did not become an answering server
 │   └── ProbeFailed 1 · a server answered, and the answer is wrong
+├── InPlaceFailed 6 · green failed on blue's node, and blue serves again
+├── NeedsPerson 7 · nothing good serves, and no machine may decide what to do
 ├── NodesFailed · several nodes failed, each with its own error
 └── Interrupted 130 · Ctrl-C
 """
@@ -118,6 +120,18 @@ class StartFailed(NodeError):
 
 class ProbeFailed(NodeError):
     """A server answered, and the answer is wrong."""
+
+
+class InPlaceFailed(SparkopsError):
+    """Green failed where blue had been stopped for it. Blue serves again."""
+
+    exit_code = 6
+
+
+class NeedsPerson(SparkopsError):
+    """Going back failed as well."""
+
+    exit_code = 7
 
 
 class NodesFailed(SparkopsError):

@@ -55,8 +55,8 @@ def build(
 def make_order(recipe: Recipe, fleet: Fleet) -> Order:
     """What to build: read at the door, decided in render."""
     from sparkops.config import assets
-    from sparkops.fleet.build import Order
+    from sparkops.fleet.build import of_recipe
     from sparkops.render.context import context
 
     made = context(recipe, assets.load_templates(), assets.load_mods(), assets.load_inputs(fleet))
-    return Order(recipe, made, assets.load_gate())
+    return of_recipe(recipe, made, assets.load_gate())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -50,23 +51,18 @@ def show(
 
 def render(
     recipe: Annotated[list[str] | None, typer.Argument(help="Recipes by file or name.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every recipe.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Every recipe, the gateway and the guard.")] = False,
     check: Annotated[bool, typer.Option(help="Write nothing; fail if a file differs.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the Dockerfiles.")] = Path("Dockerfiles"),
 ) -> None:
     """Render recipes to Dockerfiles/NAME.Dockerfile."""
-    from sparkops.config import assets
-    from sparkops.config import recipe as recipes_module
-    from sparkops.render.dockerfile import render as render_text
-
     files = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
     if not files:
         raise UsageError("nothing to render", next_step="Name recipes, or give --all.")
-    templates = assets.load_templates()
+    texts = _dockerfiles(files, agents=all_)
     stale = []
-    for file in files:
-        loaded = recipes_module.load(file)
-        target, text = output / f"{loaded.name}.Dockerfile", render_text(loaded, templates)
+    for name, text in texts.items():
+        target = output / f"{name}.Dockerfile"
         if target.is_file() and target.read_text() == text:
             continue
         stale.append(target)
@@ -76,4 +72,15 @@ def render(
     if check and stale:
         step = "sparkops render --all"
         raise SparkopsError(f"not as rendered: {', '.join(map(str, stale))}", next_step=step)
-    say(f"{len(files)} Dockerfiles are as rendered" if not stale else f"{len(stale)} of {len(files)} written")
+    say(f"{len(texts)} Dockerfiles are as rendered" if not stale else f"{len(stale)} of {len(texts)} written")
+
+
+def _dockerfiles(files: Sequence[Path], *, agents: bool) -> dict[str, str]:
+    """The text of each Dockerfile by its name: of recipes, and of what runs beside them."""
+    from sparkops.config import assets, recipe
+    from sparkops.render import dockerfile, gateway, guard
+
+    templates = assets.load_templates()
+    texts = {loaded.name: dockerfile.render(loaded, templates) for loaded in map(recipe.load, files)}
+    beside = {gateway.NAME: gateway.dockerfile(templates), guard.NAME: guard.dockerfile(templates)}
+    return {**(beside if agents else {}), **texts}

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sparkops.cli.images import make_order
-from sparkops.cli.settings import Settings, state_directory
+from sparkops.cli.settings import Settings, keep_of
 from sparkops.cli.terminal import data, data_json, progress, say
 
 if TYPE_CHECKING:
+    from sparkops.config.inventory import Fleet
     from sparkops.fleet.connected import Connected
     from sparkops.fleet.deploy import Deployed
     from sparkops.plan.deploy import Plan
     from sparkops.release import Release
 
+MODE = Annotated[str | None, typer.Option("--mode", help="beside, across or in-place; left out, the safest.")]
+ALLOW = Annotated[bool, typer.Option("--allow-downtime", help="Let the service be down where nothing else fits.")]
+WAIT = Annotated[float, typer.Option("--wait", help="Seconds to wait for another operator's lock.")]
+SET = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="KEY=VALUE of the recipe for this release, such as env.NAME=x; again for more."),
+]
 RECIPE = Annotated[str, typer.Argument(help="A recipe's file or name.")]
 NODES = Annotated[list[str] | None, typer.Option("--node", "-n", help="Run there; again for one replica on each.")]
 
@@ -28,29 +36,58 @@ def register(app: typer.Typer) -> None:
     app.command()(stop)
 
 
-def plan(context: typer.Context, recipe: RECIPE, node: NODES = None) -> None:
+def plan(
+    context: typer.Context,
+    recipe: RECIPE,
+    node: NODES = None,
+    blue_green: Annotated[bool, typer.Option("--blue-green", help="The plan of a swap.")] = False,
+    mode: MODE = None,
+    allow_downtime: ALLOW = False,
+    set_: SET = None,
+) -> None:
     """Show what deploy would run. Changes nothing."""
-    deploy(context, recipe, node, dry_run=True)
+    deploy(context, recipe, node, blue_green, mode, allow_downtime, set_=set_, dry_run=True)
 
 
 def deploy(
     context: typer.Context,
     recipe: RECIPE,
     node: NODES = None,
-    dry_run: Annotated[bool, typer.Option(help="Show the plan and stop.")] = False,
+    blue_green: Annotated[
+        bool, typer.Option("--blue-green", help="Behind the gateway, in place of what serves.")
+    ] = False,
+    mode: MODE = None,
+    allow_downtime: ALLOW = False,
+    no_promote: Annotated[bool, typer.Option("--no-promote", help="Stop after the switch, until `promote`.")] = False,
+    wait: WAIT = 0.0,
+    set_: SET = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
 ) -> None:
     """Start a recipe on its nodes, watch it load, run the smoke suite. Adopts a start that is under way."""
-    from sparkops.fleet import deploy as deploying
-    from sparkops.fleet.connected import Connected, connect
+    from sparkops.cli.swapping import Options, swap
     from sparkops.release import Release
 
     settings: Settings = context.obj
     fleet = settings.fleet()
-    wanted = settings.recipe(recipe, fleet)
+    wanted = settings.recipe(recipe, fleet, set_ or ())
     release = Release(wanted, make_order(wanted, fleet).context.digest)
-    with connect(fleet, node or wanted.nodes) as connected:
-        made = _make_plan(connected, release, node or [])
+    if blue_green:
+        options = Options(tuple(node or ()), mode, allow_downtime, wait, json=json, dry_run=dry_run)
+        swap(settings, fleet, release, options, promote=not no_promote)
+    else:
+        _direct(settings, fleet, release, tuple(node or ()), json=json, dry_run=dry_run)
+
+
+def _direct(
+    settings: Settings, fleet: Fleet, release: Release, node: tuple[str, ...], *, json: bool, dry_run: bool
+) -> None:
+    """One replica on each node, without a gateway."""
+    from sparkops.fleet import deploy as deploying
+    from sparkops.fleet.connected import Connected, connect
+
+    with connect(fleet, node or release.recipe.nodes) as connected:
+        made = _make_plan(connected, release, list(node))
         if dry_run:
             data(str(made))
             return
@@ -58,8 +95,8 @@ def deploy(
         chosen = {replica.rank.node for replica in made.replicas}
         members = {name: member for name, member in connected.members.items() if name in chosen}
         with progress() as tell:
-            keep = deploying.Keep(lambda name: state_directory() / "failures" / f"{release.id}-{name}")
-            done = deploying.deploy(Connected(fleet, members, {}, connected.cancel), made, keep, tell)
+            only = Connected(fleet, members, {}, connected.cancel)
+            done = deploying.deploy(only, made, keep_of(release.id), tell)
     _summary(done, {name: fleet.nodes[name].address for name in done})
     if json:
         data_json(_as_json(release, done))

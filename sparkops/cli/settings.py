@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from sparkops.errors import UsageError
 if TYPE_CHECKING:
     from sparkops.config.inventory import Fleet
     from sparkops.config.recipe import Recipe
+    from sparkops.fleet.keep import Keep
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,11 @@ class Settings:
             raise UsageError(f"there is no inventory {self.inventory}", next_step=step)
         return inventory.load(self.inventory)
 
-    def recipe(self, named: str, fleet: Fleet | None = None) -> Recipe:
+    def recipe(self, named: str, fleet: Fleet | None = None, changes: Sequence[str] = ()) -> Recipe:
         """The recipe in that file, or the one of that name that comes with sparkops. Raises ConfigError, UsageError."""
         from sparkops.config import recipe
 
-        return recipe.load(find_recipe(named), fleet.nodes if fleet else None)
+        return recipe.load(find_recipe(named), fleet.nodes if fleet else None, changes)
 
 
 def find_recipe(named: str) -> Path:
@@ -63,3 +65,10 @@ def known_recipes() -> dict[str, Path]:
 def state_directory() -> Path:
     """Where this machine keeps what a person may want to read later. Nothing that matters is only here."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "sparkops"
+
+
+def keep_of(release: str) -> Keep:
+    """Where what is left of a failed start of `release` is saved."""
+    from sparkops.fleet.keep import Keep
+
+    return Keep(lambda node: state_directory() / "failures" / f"{release}-{node}")

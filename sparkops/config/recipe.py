@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sparkops.config import source
+from sparkops.config import changes, source
 from sparkops.config.fields import (
     Argument,
     EnvName,
@@ -129,6 +129,23 @@ class Probe(Section):
     smoke: Smoke = Smoke()
 
 
+class SwapSettings(Section):
+    """How a blue-green swap goes."""
+
+    allow_downtime: bool = False
+    """Whether the service may be down while green starts, where nothing else fits."""
+    bake_s: Annotated[float, Field(ge=0)] = 120.0
+    """Seconds that green is watched with the traffic before it is promoted."""
+    drain_s: Annotated[float, Field(ge=0)] = 900.0
+    """Seconds that requests under way in blue may still take; what is open then is cut, and counted."""
+    keep_blue_s: Annotated[float, Field(ge=0)] = 600.0
+    """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start."""
+    reserve_gib: Annotated[float, Field(ge=0)] = 15.0
+    """Memory in GiB kept back when green starts beside blue. Overcommitted, a Spark does not fail: it wedges."""
+    memory_return_s: Annotated[float, Field(ge=0)] = 120.0
+    """Seconds within which a stopped engine must have given its memory back."""
+
+
 class Expected(Section):
     """Figures that somebody measured."""
 
@@ -158,6 +175,7 @@ class Recipe(Section):
     serve: Serve = Serve()
     memory: Memory
     probe: Probe = Probe()
+    swap: SwapSettings = SwapSettings()
     expected: Expected | None = None
     verified: Text
     """What has been run of this recipe, and where. The truth, also when it is 'nothing yet'."""
@@ -178,9 +196,13 @@ class Recipe(Section):
         return self.image.torch.backend if self.image.torch else "cpu"
 
 
-def load(file: Path, nodes: Collection[str] | None = None) -> Recipe:
-    """Read and check a recipe, against the `nodes` of an inventory if they are given. Raises ConfigError."""
+def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
+    """Read and check a recipe, against the `nodes` of an inventory if they are given.
+
+    Each KEY=VALUE of `set_` replaces a value for this one time. Raises ConfigError or UsageError.
+    """
     read = source.read(file)
+    changes.apply(read, set_)
     recipe = source.validate(read, Recipe)
     if recipe.name != file.name.removesuffix(".yaml"):
         raise read.fail(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from sparkops.commands import docker
-from sparkops.errors import CommandFailed, NodeError, ProbeFailed, SparkopsError, StartFailed
+from sparkops.errors import CommandFailed, NodeError, ProbeFailed, StartFailed
 from sparkops.fleet import probing, watch
 from sparkops.fleet.connected import Connected, Member
+from sparkops.fleet.keep import Keep, put_away
 from sparkops.fleet.observe import containers
 from sparkops.fleet.probing import Probing
 from sparkops.fleet.progress import Event, Tell
@@ -34,13 +32,6 @@ class Deployed:
     stages: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class Keep:
-    """Where what is left of a failed start goes: a directory for each node."""
-
-    directory: Callable[[str], Path]
-
-
 def deploy(connected: Connected, plan: Plan, keep: Keep, tell: Tell) -> dict[str, Deployed]:
     """Bring up every replica of the plan. Raises StartFailed, ProbeFailed or CommandFailed, for all nodes at once.
 
@@ -58,14 +49,14 @@ def _bring_up(member: Member, replica: Replica, keep: Keep, tell: Tell) -> Deplo
             done = _take(member, step, done, keep, tell)
     except (StartFailed, ProbeFailed, CommandFailed) as error:
         if replica.changes:
-            _put_away(member, replica.rank, keep, error)
+            put_away(member, replica.rank.container, keep, error)
         raise
     return replace(done, took_s=time.monotonic() - began)
 
 
 def _take(member: Member, step: Step, done: Deployed, keep: Keep, tell: Tell) -> Deployed:
     if step.act is Act.WATCH:
-        seen = watch.until_healthy(member, done.rank, tell)
+        seen = watch.until_healthy(member, watch.Start.of(done.rank), tell)
         return replace(done, stages=tuple((str(stage), at_s) for stage, at_s in seen.reached))
     if step.act is Act.PROBE:
         return replace(done, report=_probe(member, done.rank, keep, tell))
@@ -83,32 +74,10 @@ def _probe(member: Member, rank: Rank, keep: Keep, tell: Tell) -> Report:
 
     report = probing.probe(member, rank.container, rank.port, Probing(rank.release.recipe), show)
     if error := probing.refused(member.name, rank.release.service, report):
-        directory = keep.directory(member.name)
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "probe.json").write_text(json.dumps(report.as_json(), indent=2))
+        keep.transcript(member.name, report)
         raise error
     tell(Event(member.name, f"smoke suite passed {report.passes} times in {report.took_s:.1f} s"))
     return report
-
-
-def _put_away(member: Member, rank: Rank, keep: Keep, error: NodeError) -> None:
-    """Save what a person needs to understand a failed start, then stop it. The first error stays the error."""
-    try:
-        saved = _save(member, rank, keep.directory(member.name))
-        error.add_note(f"saved: {saved}")
-        member.node.run(docker.stop(rank.container, FAILED_GRACE_S))
-        error.add_note(f"{rank.container} is stopped, and stays on the node with its log")
-    except (SparkopsError, OSError) as second:
-        error.add_note(f"and then, while putting it away: {second}")
-
-
-def _save(member: Member, rank: Rank, directory: Path) -> Path:
-    inspect = member.engine.container(rank.container)
-    directory.mkdir(parents=True, exist_ok=True)
-    if inspect is not None:
-        (directory / "log.txt").write_text(member.engine.log(rank.container))
-        (directory / "inspect.json").write_text(json.dumps(inspect, indent=2))
-    return directory
 
 
 def stop(connected: Connected, service: str, tell: Tell) -> dict[str, tuple[str, ...]]:

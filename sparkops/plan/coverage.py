@@ -111,3 +111,19 @@ def needle_tokens(recipe: Recipe, window: int | None) -> int:
     """Length of the long prompt: what is wanted, and never more than half of the window."""
     wanted = recipe.probe.smoke.needle.tokens
     return wanted if window is None else min(wanted, window // 2)
+
+
+LIGHT = {"health", "questions"}
+
+
+def light(recipe: Recipe) -> Recipe:
+    """The recipe with only the checks that take no time: for looking again and again while others use the server."""
+    smoke = recipe.probe.smoke
+    checks = {
+        name: getattr(smoke, name).model_copy(update={"enabled": name in LIGHT})
+        for name in type(smoke).model_fields
+        if isinstance(getattr(smoke, name), Check)
+    }
+    return recipe.model_copy(
+        update={"probe": recipe.probe.model_copy(update={"smoke": smoke.model_copy(update=checks)})}
+    )

@@ -170,8 +170,8 @@ def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:
         yield PlanRefused(problem, next_step="Stop what uses the memory, or lower memory.claim_gib if it is wrong.")
 
 
-def _steps(rank: Rank, node: Observed) -> Iterator[Step]:
-    """Look, then act: what is there already is not done again."""
+def start_steps(rank: Rank, node: Observed) -> Iterator[Step]:
+    """Create and start. Look, then act: what runs already is left alone."""
     name = rank.container
     here = next((each for each in node.containers if each.name == name), None)
     if here is None or not here.running:
@@ -179,6 +179,13 @@ def _steps(rank: Rank, node: Observed) -> Iterator[Step]:
             yield Step("remove the container of an earlier start", command=docker.remove(name))
         yield Step("create the container", command=docker.create(rank, node.config, node.image or rank.release.image))
         yield Step("start it", command=docker.start(name))
+
+
+def _steps(rank: Rank, node: Observed) -> Iterator[Step]:
+    """The start, and how it proves itself."""
+    name = rank.container
+    here = next((each for each in node.containers if each.name == name), None)
+    yield from start_steps(rank, node)
     yield Step(Act.WATCH.value, Act.WATCH)
     yield Step(f"{Act.PROBE.value}: {rank.release.recipe.probe.passes} passes in a row", Act.PROBE)
     if here is None or not here.running or here.restart_policy == "no":

@@ -1,0 +1,167 @@
+"""What a swap does to one node. A deploy and the guard use the same hands: a revert is the same whoever does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from requests import Session
+
+from sparkops.command import Command, Completed
+from sparkops.commands import docker, gateway
+from sparkops.config.recipe import Recipe
+from sparkops.errors import CommandFailed, Interrupted, NodeError
+from sparkops.facts import docker as docker_facts
+from sparkops.facts import gateway as gateway_facts
+from sparkops.facts import host
+from sparkops.facts.docker import Container
+from sparkops.facts.gateway import ServiceFacts
+from sparkops.fleet import probing, watch
+from sparkops.fleet.connected import Member
+from sparkops.fleet.probing import Probing
+from sparkops.fleet.progress import Event, Tell
+from sparkops.nodes.http import session
+from sparkops.plan.coverage import light
+from sparkops.plan.journal import Placed
+from sparkops.plan.smoke import Report
+from sparkops.probes import openai
+from sparkops.release import Slot
+
+POLL_S = 0.25
+FAILED_GRACE_S = 10
+
+
+@dataclass(frozen=True)
+class Hand:
+    """Acts on one node. `run` changes it: fenced by the lock in a deploy, under the lock in the guard."""
+
+    member: Member
+    run: Callable[[Command], Completed]
+    tell: Tell
+
+    def say(self, text: str) -> None:
+        """Tell what happens on this node."""
+        self.tell(Event(self.member.name, text))
+
+    def container(self, name: str) -> Container | None:
+        """A container as it is now."""
+        inspect = self.member.engine.container(name)
+        return None if inspect is None else docker_facts.parse(self.member.name, inspect)
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the operator interrupts. Raises Interrupted."""
+        if self.member.node.cancel.wait(seconds):
+            raise Interrupted("interrupted")
+
+    def memory_gib(self) -> float:
+        """Memory available now."""
+        return host.parse(self.member.node.run(host.MEMORY).stdout).memory_available_gib
+
+
+def stop_engine(hand: Hand, name: str, grace_s: int) -> None:
+    """Stop a container for good, and see that it has ended. Nothing to do where it does not run."""
+    container = hand.container(name)
+    if container is None:
+        return
+    if container.restart_policy != "no":
+        hand.run(docker.stay_stopped(name))
+    if not container.running:
+        return
+    hand.say(f"stopping {name}")
+    try:
+        hand.run(docker.stop(name, grace_s))
+    except CommandFailed:  # what counts is what inspect says
+        hand.say(f"docker stop failed for {name}")
+    after = hand.container(name)
+    if after is not None and after.running:
+        raise NodeError(hand.member.name, f"{name} still runs after docker stop", next_step=f"docker kill {name}")
+
+
+def memory_back(hand: Hand, need_gib: float, patience_s: float) -> None:
+    """Wait until `need_gib` are available, twice in a row. Raises NodeError when they do not come back."""
+    end, seen, free = time.monotonic() + patience_s, 0, 0.0
+    while seen < 2:
+        free = hand.memory_gib()
+        seen = seen + 1 if free >= need_gib else 0
+        if time.monotonic() > end:
+            problem = f"the memory did not come back: {free:.1f} GiB available, {need_gib:.1f} GiB needed"
+            step = f"See what holds it (docker ps, nvidia-smi); a reboot of {hand.member.name} gives it back."
+            raise NodeError(hand.member.name, problem, next_step=step)
+        hand.pause(POLL_S)
+
+
+def start_again(hand: Hand, placed: Placed) -> None:
+    """Start a stopped release again with its own container, and believe it after one light pass."""
+    recipe = Recipe.model_validate(placed.recipe)
+    container = hand.container(placed.container)
+    if container is None:
+        raise NodeError(hand.member.name, f"{placed.container} is not there any more")
+    if not container.running:
+        hand.say(f"starting {placed.container} again")
+        hand.run(docker.start(placed.container))
+    start = watch.Start(placed.node, recipe.service, placed.container, placed.port, recipe.probe.startup)
+    watch.until_healthy(hand.member, start, hand.tell)
+    report = light_pass(hand, placed)
+    if not report.ok:
+        raise NodeError(hand.member.name, f"{placed.container} does not answer rightly: {report.failure}")
+    hand.run(docker.keep_running(placed.container))
+
+
+def light_pass(hand: Hand, placed: Placed) -> Report:
+    """One pass of the checks that take no time: health and the questions with known answers."""
+    recipe = light(Recipe.model_validate(placed.recipe))
+    return probing.probe(hand.member, placed.container, placed.port, Probing(recipe, passes=1, alone=False))
+
+
+def answers(hand: Hand, placed: Placed) -> bool:
+    """Whether a release listens, wherever it runs. On another node it is asked directly: a guard has no SSH."""
+    if placed.node == hand.member.name:
+        with session(hand.member.node, placed.port) as asking:
+            return openai.healthy(asking)
+    with Session() as direct:
+        direct.trust_env = False
+        return openai.healthy(direct, f"http://{placed.address}:{placed.port}")
+
+
+def gateway_facts_of(hand: Hand, service: str) -> ServiceFacts:
+    """What the gateway says of a service. Raises NodeError where it does not know it."""
+    facts = gateway_facts.parse(hand.member.node.run(gateway.SHOW).stdout)
+    if service not in facts.services:
+        raise NodeError(hand.member.name, f"the gateway does not know {service}")
+    return facts.services[service]
+
+
+def point(hand: Hand, service: str, placed: Placed) -> None:
+    """Let the gateway's slot mean this release."""
+    hand.run(gateway.point(service, Slot(placed.slot), placed.release, [(placed.address, placed.port)]))
+
+
+def give_traffic(hand: Hand, service: str, placed: Placed | None) -> None:
+    """The switch: one value of one map. None gives the traffic to nobody."""
+    if placed is None:
+        hand.run(gateway.switch_down(service))
+        hand.say(f"{service}: nobody has the traffic; requests get 503 with Retry-After")
+    else:
+        hand.run(gateway.switch(service, Slot(placed.slot), placed.release))
+        hand.say(f"{service}: {placed.release} ({placed.slot}) has the traffic")
+
+
+def drained(hand: Hand, service: str, placed: Placed, patience_s: float) -> int:
+    """Wait until nothing is under way in a slot; cut what is after `patience_s`, and return how much that was."""
+    end = time.monotonic() + patience_s
+    slot = Slot(placed.slot)
+    while left := gateway_facts_of(hand, service).slots[slot].sessions:
+        hand.tell(Event(hand.member.name, f"draining {placed.slot}: {left} under way", lasting=False))
+        if time.monotonic() > end:
+            said = hand.run(gateway.cut(service, slot)).stdout.strip()
+            hand.say(f"cut {said} requests that were still under way in {placed.slot} after {patience_s:.0f} s")
+            return int(said or 0)
+        hand.pause(POLL_S)
+    return 0
+
+
+def as_json(placed: Placed | None) -> Any:
+    """For the history: a release without its recipe."""
+    return placed.model_dump(mode="json", exclude={"recipe"}) if placed else None

@@ -1,0 +1,34 @@
+"""Going back: the same whether a deploy does it, an operator asks for it, or a guard does its part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkops.config.recipe import Recipe
+from sparkops.errors import SparkopsError
+from sparkops.fleet import hands
+from sparkops.fleet.hands import Hand
+from sparkops.fleet.keep import Keep, put_away
+from sparkops.plan.journal import Phase, Placed, Swap
+from sparkops.plan.takeover import blue_was_stopped, no_traffic
+
+
+def go_back(swap: Swap, service: str, hand_of: Callable[[str], Hand], keep: Keep, error: SparkopsError) -> None:
+    """Traffic first, then engines: green must not stop while it still has requests."""
+    gateway, green = hand_of(swap.gateway), hand_of(swap.green.node)
+    if swap.phase.order >= Phase.SWITCH.order:
+        hands.give_traffic(gateway, service, None if no_traffic(swap) else swap.blue)
+    put_away(green.member, swap.green.container, keep, error, green.run)
+    if swap.blue and no_traffic(swap):
+        if blue_was_stopped(swap):
+            restore(hand_of(swap.blue.node), swap.blue)
+        hands.give_traffic(gateway, service, swap.blue)
+
+
+def restore(hand: Hand, blue: Placed) -> None:
+    """Start blue again once there is memory for it."""
+    container = hand.container(blue.container)
+    if container is None or not container.running:
+        recipe = Recipe.model_validate(blue.recipe)
+        hands.memory_back(hand, recipe.memory.claim_gib, recipe.swap.memory_return_s)
+    hands.start_again(hand, blue)

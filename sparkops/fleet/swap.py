@@ -1,0 +1,149 @@
+"""The swap: each phase is written down before it is done, and looks before it acts, so it may be done again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from sparkops.errors import InPlaceFailed, NeedsPerson, SparkopsError
+from sparkops.fleet import hands
+from sparkops.fleet.connected import Connected
+from sparkops.fleet.hands import Hand
+from sparkops.fleet.held import Held
+from sparkops.fleet.keep import Keep
+from sparkops.fleet.phases import ACTS, Round
+from sparkops.fleet.progress import Event, Tell
+from sparkops.fleet.revert import go_back
+from sparkops.plan.deploy import Observed
+from sparkops.plan.journal import Journal, Mode, Phase, Placed, Retirement, Swap
+from sparkops.plan.swap import SwapPlan
+from sparkops.plan.takeover import no_traffic
+
+GUARD_MARGIN_S = 300.0  # after the longest start a recipe allows, the guard takes over where the deploy has gone
+INTERRUPTED = 130
+
+
+@dataclass
+class Saga:
+    """One swap under way. `gateway` is the gateway's node, `promote` False stops after the switch."""
+
+    plan: SwapPlan
+    observed: Observed
+    gateway: str
+    connected: Connected
+    held: Held
+    keep: Keep
+    tell: Tell
+    promote: bool = True
+    journal: Journal = field(init=False)
+    times: list[tuple[str, float]] = field(default_factory=list)
+    cut: int = 0
+
+    def __post_init__(self) -> None:
+        self.journal = self.held.journals[self.gateway]
+        self.round = Round(
+            plan=self.plan,
+            green=placed(self.plan, self.connected),
+            observed=self.observed,
+            gateway=self.hand(self.gateway),
+            here=self.hand(self.plan.rank.node),
+            there=self.hand(self.plan.blue.node) if self.plan.blue else None,
+            keep=self.keep,
+        )
+
+    def hand(self, node: str) -> Hand:
+        """A hand on a node, fenced by the lock."""
+        return Hand(self.connected.members[node], lambda command: self.held.run(node, command), self.tell)
+
+    def run(self, begin: Phase = Phase.ARM) -> None:
+        """All phases from `begin` on. A failure brings blue back; Ctrl-C leaves what the next deploy adopts."""
+        try:
+            for phase in self.plan.phases:
+                if phase.order < begin.order:
+                    continue
+                waiting = phase is Phase.BAKE and not self.promote
+                self.enter(phase, waiting=waiting)
+                if waiting:
+                    return
+                self.cut += ACTS[phase](self.round)
+            self.commit()
+        except SparkopsError as error:
+            if error.exit_code == INTERRUPTED:
+                raise
+            self.revert(error)
+
+    def enter(self, phase: Phase, *, waiting: bool = False) -> None:
+        """Write down what is about to be done, on every node that takes part. That is what arms the guards."""
+        self.times.append((phase.value, time.monotonic()))
+        swap = Swap(
+            deploy=self.held.claim.deploy,
+            mode=self.plan.mode,
+            gateway=self.gateway,
+            green=self.round.green,
+            blue=self.plan.blue,
+            phase=phase,
+            waiting=waiting,
+        )
+        patience_s = self.plan.release.recipe.probe.startup.ceiling_s + GUARD_MARGIN_S
+        self.write(self.journal.model_copy(update={"swap": swap}), patience_s)
+        self.tell(Event(self.plan.rank.node, f"phase {phase}", lasting=False))
+
+    def write(self, journal: Journal, patience_s: float) -> None:
+        """Write the journal everywhere."""
+        self.held.put(journal, time.monotonic() + patience_s)
+        self.journal = journal
+
+    def commit(self) -> None:
+        """Green is the release of the service. A warm blue waits for its retirement."""
+        keep_s = self.plan.release.recipe.swap.keep_blue_s
+        blue = self.plan.blue
+        warm = blue and keep_s and self.plan.mode in (Mode.BESIDE, Mode.ACROSS)
+        retirement = Retirement(placed=blue, due_s=0.0, boot="") if blue and warm else None
+        changes = {"swap": None, "active": self.round.green, "previous": blue, "retirement": retirement}
+        self.write(self.journal.model_copy(update=changes), keep_s)
+        self.held.remember(self.gateway, {"event": "deployed", **self.summary()})
+
+    def summary(self) -> dict[str, Any]:
+        """What is remembered, and printed with --json."""
+        moments = [*self.times, ("end", time.monotonic())]
+        return {
+            "release": self.round.green.release,
+            "mode": self.plan.mode.value,
+            "green": hands.as_json(self.round.green),
+            "blue": hands.as_json(self.plan.blue),
+            "cut": self.cut,
+            "seconds": {phase: round(later - at, 2) for (phase, at), (_, later) in pairwise(moments)},
+        }
+
+    def revert(self, error: SparkopsError) -> None:
+        """Bring blue back, then raise: with blue serving, or with what a person must do."""
+        swap = self.journal.swap
+        if swap is None:
+            raise error
+        self.tell(Event(self.plan.rank.node, f"{swap.phase} failed, going back: {error}"))
+        try:
+            go_back(swap, self.plan.release.service, self.hand, self.keep, error)
+        except SparkopsError as second:
+            step = f"sparkops status; then: sparkops rollback {self.plan.release.service}"
+            raise NeedsPerson(f"{error}\nand going back failed: {second}", next_step=step) from error
+        self.write(self.journal.model_copy(update={"swap": None}), 0.0)
+        event = {"event": "reverted", "release": self.round.green.release, "why": str(error)[:500]}
+        self.held.remember(self.gateway, event)
+        if no_traffic(swap) and swap.blue:
+            raise InPlaceFailed(f"{error}\n{swap.blue.release} serves again") from error
+        raise error
+
+
+def placed(plan: SwapPlan, connected: Connected) -> Placed:
+    """Green, as the journal names it."""
+    return Placed(
+        release=plan.release.id,
+        slot=plan.rank.slot.value,
+        node=plan.rank.node,
+        address=connected.fleet.node(plan.rank.node).address,
+        port=plan.rank.port,
+        container=plan.rank.container,
+        recipe=plan.release.recipe.model_dump(mode="json", exclude_none=True),
+    )

@@ -1,0 +1,82 @@
+"""The guard's ear: a deploy asks through one stream, a line of JSON for each question and each answer.
+
+Nothing of a deploy changes a node but through here, so that who has lost the lock can change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import IO, Any
+
+from sparkops.command import Command
+from sparkops.errors import CommandFailed, SparkopsError
+from sparkops.guard.store import Store
+from sparkops.nodes.node import Node
+from sparkops.plan.journal import Journal, acquire, put, release, renew
+
+Question = dict[str, Any]
+Answer = dict[str, Any]
+
+
+class Ear:
+    """Answers the questions of one deploy."""
+
+    def __init__(self, store: Store, node: Node) -> None:
+        self.store, self.node = store, node
+        self.verbs: dict[str, Callable[[Question], object]] = {
+            "read": lambda asked: self._said(store.read(asked["service"])),
+            "services": lambda _: store.services(),
+            "history": lambda asked: list(store.history(asked["service"])),
+            "acquire": self._acquire,
+            "renew": self._renew,
+            "release": self._release,
+            "put": self._put,
+            "hold": self._hold,
+            "remember": lambda asked: store.remember(asked["service"], asked["event"]),
+            "run": self._run,
+        }
+
+    def listen(self, questions: Iterable[str], answers: IO[str]) -> None:
+        """Answer until the stream ends."""
+        for line in questions:
+            answers.write(json.dumps(self.answer(json.loads(line))) + "\n")
+            answers.flush()
+
+    def answer(self, asked: Question) -> Answer:
+        """One answer. An error that we foresee is an answer, too."""
+        try:
+            return {"ok": self.verbs[asked["op"]](asked)}
+        except SparkopsError as error:
+            return {"error": str(error), "next_step": error.next_step, "exit_code": error.exit_code}
+
+    def _said(self, journal: Journal) -> Answer:
+        clock = self.store.clock()
+        return {"journal": journal.model_dump(mode="json"), "now_s": clock.now_s, "boot": clock.boot}
+
+    def _acquire(self, asked: Question) -> Answer:
+        owner, deploy = asked["owner"], asked["deploy"]
+        return self._said(self.store.change(asked["service"], lambda j, c: acquire(j, owner, deploy, c)))
+
+    def _renew(self, asked: Question) -> None:
+        self.store.change(asked["service"], lambda j, c: renew(j, asked["generation"], c))
+
+    def _release(self, asked: Question) -> None:
+        self.store.change(asked["service"], lambda j, _: release(j, asked["generation"]))
+
+    def _put(self, asked: Question) -> Answer:
+        new = Journal.model_validate(asked["journal"])
+        return self._said(self.store.change(asked["service"], lambda j, _: put(j, new, asked["generation"])))
+
+    def _hold(self, asked: Question) -> None:
+        reason = asked["reason"]
+        self.store.change(asked["service"], lambda j, _: j.model_copy(update={"hold": reason}))
+
+    def _run(self, asked: Question) -> Answer:
+        """Run a command for the holder of the lock. A command that fails is an answer: the asker decides."""
+        command = Command(tuple(asked["argv"]), stdin=asked["stdin"].encode(), timeout_s=asked["timeout_s"])
+        try:
+            done = self.store.guarded(asked["service"], asked["generation"], lambda: self.node.run(command))
+        except CommandFailed as failed:
+            done = failed.completed
+        return {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
