@@ -94,7 +94,6 @@ def test_a_container_says_what_it_is_and_not_what_it_is_for() -> None:
         "sparkops.recipe": "q",
         "sparkops.slot": "green",
         "sparkops.rank": "1",
-        "sparkops.claim-gib": "10",
         "sparkops.port": "8002",
         "sparkops.claim-gib": "10",
         "sparkops.inputs": INPUTS,
