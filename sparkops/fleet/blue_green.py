@@ -68,17 +68,18 @@ def current(order: Order, release: Release, journal: Journal) -> Current:
     """Who has the traffic: the gateway's map says so, and Docker whether it runs."""
     if order.connected.members[order.gateway].engine.container(gateway.CONTAINER) is None:
         return Current()
+    warm = journal.retirement.placed if journal.retirement else None
     facts = gateway_facts.parse(order.connected.members[order.gateway].node.run(gateway.SHOW).stdout)
     service = facts.services.get(release.service)
     if service is None or service.active is None:
-        return Current()
+        return Current(warm=warm)
     slot = service.active
     for name, member in order.connected.members.items():
         for inspect in member.engine.containers(service=release.service, release=slot.release, slot=slot.slot.value):
             found = docker_facts.parse(name, inspect)
             if found.running:
-                return Current(_placed(order, found, release.recipe, journal), slot.slot)
-    return Current(None, slot.slot)
+                return Current(_placed(order, found, release.recipe, journal), slot.slot, warm)
+    return Current(None, slot.slot, warm)
 
 
 def _placed(order: Order, found: Container, recipe: Recipe, journal: Journal) -> Placed:
@@ -125,7 +126,8 @@ def _resumed(release: Release, swap: Swap) -> SwapPlan:
 
 def nodes_of(order: Order, made: SwapPlan) -> Sequence[str]:
     """The nodes that take part."""
-    return sorted({order.gateway, made.rank.node, *({made.blue.node} if made.blue else ())})
+    others = {each.node for each in (made.blue, made.warm) if each}
+    return sorted({order.gateway, made.rank.node, *others})
 
 
 def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) -> dict[str, Any] | None:

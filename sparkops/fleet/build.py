@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from sparkops.command import quote
+from sparkops.command import Command, quote
 from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import BuildFailed, CommandFailed, GateRefused, NotReady
@@ -21,24 +22,50 @@ from sparkops.render.context import Context
 OLDEST_ENGINE = 20  # the first whose BuildKit has the mounts that our templates use
 
 
+def _nothing(_: str) -> Sequence[object]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What an image must pass. `ask` makes the command that asks it; `wrong` reads what that printed."""
+
+    ask: Callable[[str], Command]
+    wrong: Callable[[str], Sequence[object]] = _nothing
+    """What is not as it should be, each a line for the operator. Raises ValueError for what it cannot read."""
+
+
 @dataclass(frozen=True)
 class Order:
-    """What to build: one recipe, its context and the script that asks the image what it is."""
+    """What to build: a name for the image, its context, the space that it needs and the gate before its tag."""
 
-    recipe: Recipe
+    name: str
     context: Context
-    gate_script: bytes
+    disk_gib: float
+    gate: Gate
+    disk_key: str = ""
+    """Where the operator can say another `disk_gib`."""
     open_file: Callable[[Path], BinaryIO] = lambda path: path.open("rb")
 
     @property
     def tag(self) -> str:
         """The tag that only a passed gate gives."""
-        return image_tag(self.recipe.name, self.context.digest)
+        return image_tag(self.name, self.context.digest)
 
     @property
     def candidate(self) -> str:
         """The tag of the image before its gate."""
-        return candidate_tag(self.recipe.name, self.context.digest)
+        return candidate_tag(self.name, self.context.digest)
+
+
+def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> Order:
+    """The image of a recipe. `gate_script` asks it for versions, and the recipe says which are right."""
+
+    def wrong(said: str) -> Sequence[object]:
+        return [verdict for verdict in gate.verdicts(recipe, gate.parse(said)) if not verdict.ok]
+
+    asking = Gate(lambda image: docker.ask_image(image, gate_script), wrong)
+    return Order(recipe.name, context, recipe.image.disk_gib, asking, disk_key="image.disk_gib")
 
 
 @dataclass(frozen=True)
@@ -52,10 +79,11 @@ class Built:
 
 def build(connected: Connected, order: Order, tell: Tell) -> dict[str, Built]:
     """Build on every connected node. Raises NotReady, BuildFailed or GateRefused, for all nodes at once."""
-    return connected.all(lambda member: _build(member, order, tell))
+    return connected.all(lambda member: build_on(member, order, tell))
 
 
-def _build(member: Member, order: Order, tell: Tell) -> Built:
+def build_on(member: Member, order: Order, tell: Tell) -> Built:
+    """Build on one node. Raises NotReady, BuildFailed or GateRefused. Two at once end alike."""
     there = member.engine.image(order.tag)
     if there is not None:
         tell(Event(member.name, f"{order.tag} is there already"))
@@ -63,12 +91,15 @@ def _build(member: Member, order: Order, tell: Tell) -> Built:
     _preflight(member, order)
     tell(Event(member.name, f"building {order.tag}"))
     _run_build(member, order, tell)
-    image = member.engine.image(order.candidate)
+    image = member.engine.image(order.candidate) or member.engine.image(order.tag)
     if image is None:
         raise BuildFailed(member.name, f"the build ended well, and {order.candidate} is not there")
-    _pass_gates(member, order, tell)
-    member.node.run(docker.tag(image["Id"], order.tag))
-    member.node.run(docker.remove_image(order.candidate))
+    try:
+        _pass_gate(member, order, image["Id"], tell)
+        member.node.run(docker.tag(image["Id"], order.tag))
+    finally:
+        with suppress(CommandFailed):  # another build of the same took the name away
+            member.node.run(docker.remove_image(order.candidate))
     tell(Event(member.name, f"{order.tag} passed its gates"))
     return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB)
 
@@ -76,19 +107,20 @@ def _build(member: Member, order: Order, tell: Tell) -> Built:
 def _preflight(member: Member, order: Order) -> None:
     facts = host.parse(member.node.run(host.preflight("/")).stdout)
     engine = str(member.engine.version.get("Version", "0"))
-    need, free = order.recipe.image.disk_gib, facts.disk_free_gib
+    need, free = order.disk_gib, facts.disk_free_gib
     if int(engine.split(".", maxsplit=1)[0]) < OLDEST_ENGINE:
         raise NotReady(member.name, f"Docker {engine} is too old", next_step="Install Docker Engine 24 or newer.")
     if not facts.buildkit:
         step = "Install the buildx plugin (package docker-buildx or docker-buildx-plugin)."
         raise NotReady(member.name, "the docker program cannot use BuildKit", next_step=step)
     if free is not None and free < need:
-        problem = f"{free:.1f} GiB free on Docker's disk, {need:g} GiB needed (image.disk_gib)"
+        key = f" ({order.disk_key})" if order.disk_key else ""
+        problem = f"{free:.1f} GiB free on Docker's disk, {need:g} GiB needed{key}"
         raise NotReady(member.name, problem, next_step="Free space: docker system df; docker builder prune")
 
 
 def _run_build(member: Member, order: Order, tell: Tell) -> None:
-    labels = image_labels(order.recipe.name, order.context.digest)
+    labels = image_labels(order.name, order.context.digest)
     command = docker.build(order.candidate, labels, order.context.build_args)
     progress = buildkit.Progress()
 
@@ -115,15 +147,12 @@ def _explain(node: str, progress: buildkit.Progress, failed: CommandFailed) -> B
     return BuildFailed(node, f"the build failed at {where}\n{said}", next_step=step)
 
 
-def _pass_gates(member: Member, order: Order, tell: Tell) -> None:
-    """Ask the image. One that is not what the recipe says is removed: nothing can start it by mistake."""
+def _pass_gate(member: Member, order: Order, image: str, tell: Tell) -> None:
+    """Ask the image. One that does not pass never gets its tag: nothing can start it by mistake."""
     tell(Event(member.name, "asking the image what it is"))
     try:
-        said = member.node.run(docker.ask_image(order.candidate, order.gate_script)).stdout
-        wrong = [verdict for verdict in gate.verdicts(order.recipe, gate.parse(said)) if not verdict.ok]
+        wrong = order.gate.wrong(member.node.run(order.gate.ask(image)).stdout)
     except (CommandFailed, ValueError) as error:
-        member.node.run(docker.remove_image(order.candidate))
         raise GateRefused(member.name, f"the image could not say what it is: {error}") from error
     if wrong:
-        member.node.run(docker.remove_image(order.candidate))
         raise GateRefused(member.name, "\n".join(["the image is not what the recipe says:", *map(str, wrong)]))

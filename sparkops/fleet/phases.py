@@ -35,6 +35,7 @@ class Round:
     here: Hand
     there: Hand | None
     keep: Keep
+    warm: Hand | None = None
 
     @property
     def service(self) -> str:
@@ -51,9 +52,16 @@ class Round:
         return self.plan.blue, self.there
 
 
-def arm(_: Round) -> int:
-    """The journal with its deadline is what arms the guards, and it is written."""
+def arm(this: Round) -> int:
+    """The journal with its deadline arms the guards, and it is written. What is still warm makes room."""
+    if this.plan.warm and this.warm:
+        stop(this.warm, this.plan.warm)
     return 0
+
+
+def stop(hand: Hand, placed: Placed) -> None:
+    """Stop a release with the grace period of its own recipe."""
+    hands.stop_engine(hand, placed.container, Recipe.model_validate(placed.recipe).serve.stop_grace_s)
 
 
 def quiesce(this: Round) -> int:
@@ -66,7 +74,7 @@ def quiesce(this: Round) -> int:
 def free(this: Round) -> int:
     """Blue stops and gives its memory back."""
     blue, hand = this.blue()
-    hands.stop_engine(hand, blue.container, Recipe.model_validate(blue.recipe).serve.stop_grace_s)
+    stop(hand, blue)
     hands.memory_back(hand, this.recipe.memory.claim_gib, this.recipe.swap.memory_return_s)
     return 0
 
@@ -158,7 +166,7 @@ def retire(this: Round) -> int:
     """Blue stops now, or stays warm for a rollback until the guard stops it."""
     blue, hand = this.blue()
     if not this.recipe.swap.keep_blue_s:
-        hands.stop_engine(hand, blue.container, Recipe.model_validate(blue.recipe).serve.stop_grace_s)
+        stop(hand, blue)
     return 0
 
 

@@ -51,6 +51,7 @@ class Saga:
             here=self.hand(self.plan.rank.node),
             there=self.hand(self.plan.blue.node) if self.plan.blue else None,
             keep=self.keep,
+            warm=self.hand(self.plan.warm.node) if self.plan.warm else None,
         )
 
     def hand(self, node: str) -> Hand:
@@ -87,7 +88,7 @@ class Saga:
             waiting=waiting,
         )
         patience_s = self.plan.release.recipe.probe.startup.ceiling_s + GUARD_MARGIN_S
-        self.write(self.journal.model_copy(update={"swap": swap}), patience_s)
+        self.write(self.journal.model_copy(update={"swap": swap, "retirement": None}), patience_s)
         self.tell(Event(self.plan.rank.node, f"phase {phase}", lasting=False))
 
     def write(self, journal: Journal, patience_s: float) -> None:

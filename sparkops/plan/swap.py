@@ -35,6 +35,8 @@ class Current:
 
     blue: Placed | None = None
     slot: Slot | None = None
+    warm: Placed | None = None
+    """An older release that only waits for a rollback; it makes room for the next swap."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class SwapPlan:
     blue: Placed | None
     note: str
     gap_s: float | None = None
+    warm: Placed | None = None
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -61,6 +64,8 @@ class SwapPlan:
         was = f"{self.blue.release} ({self.blue.slot}) on {self.blue.node}" if self.blue else "nothing"
         yield f"  from {was} to {self.rank.slot} on {self.rank.node}, port {self.rank.port}"
         yield f"  {self.note}"
+        if self.warm:
+            yield f"  {self.warm.release} ({self.warm.slot} on {self.warm.node}) is still warm, and stops first"
         yield f"  phases: {' > '.join(self.phases)}"
         if self.mode is Mode.IN_PLACE:
             gap = f"about {self.gap_s:.0f} s, as long as its last start" if self.gap_s else "as long as green starts"
@@ -74,7 +79,7 @@ class _Option:
     mode: Mode
     rank: Rank
     node: Observed
-    blue: Placed | None
+    current: Current
     wish: Wish
 
     @property
@@ -83,8 +88,9 @@ class _Option:
 
     @property
     def blues_gib(self) -> float:
-        """What blue gives back when it is stopped first."""
-        names = {self.blue.container} if self.blue and self.mode is Mode.IN_PLACE else set()
+        """What is given back by those that are stopped first."""
+        blue = self.current.blue if self.mode is Mode.IN_PLACE else None
+        names = {each.container for each in (blue, self.current.warm) if each and each.node == self.rank.node}
         return sum(each.claim_gib for each in self.node.containers if each.name in names and each.running)
 
     @property
@@ -101,7 +107,7 @@ class _Option:
         if own(self.rank, self.node):
             return "the release is there, its memory is taken already"
         parts = [f"{self.node.host.memory_available_gib:.1f} GiB available"]
-        parts += [f"+ {self.blues_gib:g} of blue"] if self.blues_gib else []
+        parts += [f"+ {self.blues_gib:g} given back"] if self.blues_gib else []
         parts += [f"- {self.reserve_gib:g} kept back"] if self.reserve_gib else []
         how = f"{self.left_gib:.1f} GiB left" if self.left_gib >= 0 else f"{-self.left_gib:.1f} GiB short"
         return f"{' '.join(parts)} - {self.claim_gib:g} claimed: {how}"
@@ -121,7 +127,8 @@ class _Option:
         """Containers of the service in green's own place that nobody has switched to: not ours to stop."""
         for each in self.node.containers:
             same_place = (each.service, each.slot) == (self.rank.release.service, self.rank.slot)
-            if same_place and each.running and each.name != self.rank.container:
+            known = {self.rank.container, self.current.warm.container if self.current.warm else ""}
+            if same_place and each.running and each.name not in known:
                 problem = f"{each.name} runs in slot {each.slot} without traffic"
                 yield PlanRefused(
                     problem, next_step=f"docker stop {each.name} on {self.rank.node}, if it is not needed"
@@ -137,7 +144,7 @@ def plan(
         problems = [*option.problems()]
         if not problems:
             note = f"{option.rank.node}: {option.arithmetic()}"
-            return SwapPlan(release, option.mode, option.rank, current.blue, note, gap_s)
+            return SwapPlan(release, option.mode, option.rank, current.blue, note, gap_s, current.warm)
         node = option.rank.node
         refused += [f"  {option.mode} on {node}: {str(each).removeprefix(f'{node}: ')}" for each in problems]
         steps += [each.next_step for each in problems if each.next_step]
@@ -158,4 +165,4 @@ def _options(release: Release, observed: Mapping[str, Observed], current: Curren
         ways = [way for way in ways if wish.mode in (None, way[0])]
     slot = current.slot.other if current.slot else Slot.BLUE
     for mode, name in ways:
-        yield _Option(mode, Rank(release, slot, name), observed[name], blue, wish)
+        yield _Option(mode, Rank(release, slot, name), observed[name], current, wish)
