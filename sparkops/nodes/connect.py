@@ -166,4 +166,4 @@ class Connector:
 
 def _passing(error: BaseException) -> bool:
     """Whether another try may help. An sshd that too many call at once hangs up before it has shown its banner."""
-    return isinstance(error, TimeoutError | ConnectionResetError | EOFError) or "banner" in str(error)
+    return isinstance(error, TimeoutError | ConnectionResetError | BrokenPipeError | EOFError) or "banner" in str(error)
