@@ -37,12 +37,12 @@ class BuildInputs:
 
 
 def load_templates() -> dict[str, str]:
-    """The templates by file name, such as vllm-cpu.Dockerfile.j2.
+    """The templates by file name, such as vllm-cpu.Dockerfile.j2, or guard/Dockerfile.j2 for what is not a recipe's.
 
     A template may have a directory of its own name for the programs that it copies: stand-in/vllm.py.
     """
     root = shipped.directory("templates")
-    found = list(root.glob("*.j2"))
+    found = [*root.glob("*.j2"), *root.glob("*/*.j2")]
     for template in root.glob(f"*{TEMPLATE}"):
         found += (root / template.name.removesuffix(TEMPLATE)).rglob("*.py")
     return {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in sorted(found)}
@@ -51,6 +51,14 @@ def load_templates() -> dict[str, str]:
 def load_mods() -> dict[str, bytes]:
     """The mods and the code they share by file name, such as mend.py."""
     return {file.name: file.read_bytes() for file in sorted((shipped.directory("templates") / "mods").glob("*.py"))}
+
+
+def load_package() -> dict[str, bytes]:
+    """The source of this copy of sparkops by path, such as plan/deploy.py, without what is shipped beside it."""
+    root = shipped.PACKAGE
+    files = sorted(root.rglob("*.py"))
+    found = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
+    return {path: content for path, content in found.items() if not path.startswith("shipped/")}
 
 
 def load_gate() -> bytes:

@@ -1,0 +1,78 @@
+"""The guard's container: it keeps a node's journals, and ends what a deploy that is gone has begun."""
+
+from __future__ import annotations
+
+from sparkops.command import Command
+from sparkops.commands.docker import LOG_FILE_SIZE, LOG_FILES, docker
+from sparkops.release import LABEL, image_labels
+from sparkops.render.guard import NAME
+
+CONTAINER = "sparkops-guard"
+VOLUME = "sparkops-state"
+STATE = "/var/lib/sparkops"
+SOCKET = "/var/run/docker.sock"
+BOOT_ID = "/run/boot_id"
+"""Where the guard sees the id of its node's boot."""
+NODE_LABEL = f"{LABEL}node"
+STOP_S = 10
+PROGRAM = ("python3", "-m", "sparkops.guard")
+
+SERVE = Command(("docker", "exec", "--interactive", CONTAINER, *PROGRAM, "serve"), timeout_s=30.0)
+"""A stream of questions and answers."""
+READY = Command(("docker", "exec", CONTAINER, *PROGRAM, "serve"), timeout_s=30.0)
+"""Without a question it ends well, and has shown that the guard is there.
+
+Not --interactive: an end of stdin that comes while the container is just starting can get lost in Docker.
+"""
+PROVE = "python3 -m sparkops.guard serve </dev/null && docker version --format '{{.Server.Version}}'"
+
+# Root in the container owns the socket, so it needs no capability to use it. The socket alone is as good as root
+# on the node, which is what whoever may use Docker there has anyway.
+RIGHTS = (
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--read-only",
+    "--tmpfs=/tmp",
+    f"--mount=type=bind,source={SOCKET},target={SOCKET}",
+)
+
+
+def run(image: str, inputs: str, node: str) -> Command:
+    """Start the container from `image` (an ID) on the node of that name. After a reboot it starts by itself.
+
+    The journals are in its volume, so the next guard continues where this one ended.
+    """
+    labels = {**image_labels(NAME, inputs), NODE_LABEL: node}
+    return docker(
+        "run",
+        "--detach",
+        f"--name={CONTAINER}",
+        *(f"--label={key}={value}" for key, value in labels.items()),
+        "--network=host",
+        "--restart=always",
+        *RIGHTS,
+        f"--mount=type=bind,source=/proc/sys/kernel/random/boot_id,target={BOOT_ID},readonly",
+        f"--volume={VOLUME}:{STATE}",
+        f"--env=SPARKOPS_NODE={node}",
+        f"--stop-timeout={STOP_S}",
+        "--log-driver=json-file",
+        f"--log-opt=max-size={LOG_FILE_SIZE}",
+        f"--log-opt=max-file={LOG_FILES}",
+        image,
+        timeout_s=120.0,
+    )
+
+
+def ask_image(image: str) -> Command:
+    """Ask an image, in a container of its own, whether its guard can be imported and reaches this node's Docker."""
+    return docker("run", "--rm", "--network=none", *RIGHTS, image, "sh", "-c", PROVE, timeout_s=120.0)
+
+
+def stop() -> Command:
+    """SIGTERM, and SIGKILL after STOP_S seconds: what the guard does may be cut off anywhere."""
+    return docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
+
+
+def remove() -> Command:
+    """Remove the stopped container. Its volume stays."""
+    return docker("rm", CONTAINER)

@@ -1,0 +1,49 @@
+"""The guard's image: Debian's Python with the libraries we import, and this very copy of sparkops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from sparkops.render.context import Content, Context, digest
+from sparkops.render.sandbox import fill
+
+NAME = "guard"
+"""What the image and its builds are called, where a recipe's name stands otherwise."""
+DISK_GIB = 1.0
+"""Free space in GiB that a node needs before the image is built."""
+IMAGE = "debian:trixie-slim"
+PACKAGES = (
+    "docker-cli",
+    "python3",
+    "python3-docker",
+    "python3-jinja2",
+    "python3-paramiko",
+    "python3-prometheus-client",
+    "python3-pydantic",
+    "python3-requests",
+    "python3-tenacity",
+    "python3-yaml",
+    "tini",
+)
+NOT_SENT = ("cli/", "__main__.py")
+"""The topmost layer: nothing in the guard can import it, and its changes need no other guard."""
+
+
+def dockerfile(templates: Mapping[str, str]) -> str:
+    """The Dockerfile of the guard's image."""
+    return fill("guard/Dockerfile.j2", templates, image=IMAGE, packages=PACKAGES)
+
+
+def guard_context(templates: Mapping[str, str], package: Mapping[str, bytes]) -> Context:
+    """Everything that the build of the guard's image sees. `package` is our own source by path."""
+    sent = {
+        PurePosixPath("files/sparkops", path): content
+        for path, content in package.items()
+        if not path.startswith(NOT_SENT)
+    }
+    parents = {parent for path in sent for parent in path.parents if parent.name}
+    files: dict[str, Content] = {"Dockerfile": dockerfile(templates).encode()}
+    files |= {f"{parent}/": b"" for parent in parents} | {str(path): content for path, content in sent.items()}
+    ordered = tuple(sorted(files.items()))
+    return Context(ordered, {}, digest(ordered))

@@ -1,0 +1,110 @@
+"""The guard's image: what it is made of, and when it is another one."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from sparkops.config import assets
+from sparkops.render.guard import PACKAGES, dockerfile, guard_context
+
+TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
+COMMITTED = Path(__file__).parents[2] / "Dockerfiles/guard.Dockerfile"
+DEBIAN = {
+    "docker": "python3-docker",
+    "jinja2": "python3-jinja2",
+    "paramiko": "python3-paramiko",
+    "prometheus_client": "python3-prometheus-client",
+    "pydantic": "python3-pydantic",
+    "pydantic_core": "python3-pydantic",
+    "requests": "python3-requests",
+    "tenacity": "python3-tenacity",
+    "urllib3": "python3-requests",
+    "yaml": "python3-yaml",
+}
+NOT_PYTHON = {"docker-cli", "python3", "tini"}
+
+
+def imported(path: str) -> Iterator[str]:
+    """Every module that a file may mean by its imports."""
+    for node in ast.walk(ast.parse(PACKAGE[path])):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (str(node.module), *(f"{node.module}.{each.name}" for each in node.names))
+
+
+def needs(path: str, seen: set[str]) -> Iterator[str]:
+    """What a file and all of ours that it imports need from others."""
+    if path in seen or path not in PACKAGE:
+        return
+    seen.add(path)
+    for module in imported(path):
+        first, _, rest = module.partition(".")
+        if first != "sparkops":
+            yield first
+        for end in (".py", "/__init__.py"):
+            yield from needs(rest.replace(".", "/") + end, seen)
+
+
+def test_the_committed_dockerfile_is_as_rendered() -> None:
+    assert COMMITTED.read_text() == dockerfile(TEMPLATES)
+
+
+def test_the_image_holds_exactly_the_libraries_that_the_guard_imports() -> None:
+    foreign = set(needs("guard/__main__.py", set())) - sys.stdlib_module_names
+
+    assert {DEBIAN[name] for name in foreign} == set(PACKAGES) - NOT_PYTHON
+
+
+def test_everything_the_guard_imports_is_sent() -> None:
+    seen: set[str] = set()
+    list(needs("guard/__main__.py", seen))
+    sent = {path.removeprefix("files/sparkops/") for path, _ in guard_context(TEMPLATES, PACKAGE).files}
+
+    assert seen - sent == set()
+
+
+def test_the_source_is_the_package_without_what_is_shipped_beside_it() -> None:
+    assert {"__init__.py", "guard/__main__.py", "plan/deploy.py"} <= PACKAGE.keys()
+    assert [path for path in PACKAGE if path.startswith("shipped/") or not path.endswith(".py")] == []
+
+
+def test_a_context_is_sorted_and_names_its_directories() -> None:
+    made = guard_context(TEMPLATES, {"plan/deploy.py": b"D", "__init__.py": b"I", "cli/main.py": b"C"})
+
+    assert [(path, content) for path, content in made.files if path != "Dockerfile"] == [
+        ("files/", b""),
+        ("files/sparkops/", b""),
+        ("files/sparkops/__init__.py", b"I"),
+        ("files/sparkops/plan/", b""),
+        ("files/sparkops/plan/deploy.py", b"D"),
+    ]
+    assert made.build_args == {}
+
+
+@pytest.mark.parametrize(
+    ("package", "same"),
+    [
+        ({**PACKAGE, "guard/daemon.py": b"# other"}, False),
+        ({**PACKAGE, "plan/more.py": b""}, False),
+        ({**PACKAGE, "cli/main.py": b"# other"}, True),
+        ({**PACKAGE, "__main__.py": b"# other"}, True),
+        (dict(reversed(PACKAGE.items())), True),
+    ],
+    ids=["a changed file", "one more file", "the command line", "its entry", "another order"],
+)
+def test_the_digest_follows_what_the_guard_can_import(package: Mapping[str, bytes], same: bool) -> None:
+    before, after = (guard_context(TEMPLATES, each).digest for each in (PACKAGE, package))
+
+    assert (before == after) is same
+
+
+def test_the_digest_follows_the_template() -> None:
+    other = {**TEMPLATES, "guard/Dockerfile.j2": TEMPLATES["guard/Dockerfile.j2"] + "USER 1\n"}
+
+    assert guard_context(other, PACKAGE).digest != guard_context(TEMPLATES, PACKAGE).digest
