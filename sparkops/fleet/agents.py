@@ -1,0 +1,147 @@
+"""What runs beside the services: a guard on every node, and the gateway on its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkops.commands import gateway as gateway_commands
+from sparkops.commands import guard as guard_commands
+from sparkops.config import assets
+from sparkops.config import gateway as gateway_door
+from sparkops.config.gateway import Secrets
+from sparkops.config.inventory import Fleet, Gateway
+from sparkops.errors import NodeError
+from sparkops.facts import gateway as gateway_facts
+from sparkops.facts.gateway import GatewayFacts
+from sparkops.fleet.agent import Agent, answered, up
+from sparkops.fleet.build import Gate, Order
+from sparkops.fleet.connected import Connected, Member
+from sparkops.fleet.progress import Event, Tell
+from sparkops.release import LABEL
+from sparkops.render import gateway as gateway_render
+from sparkops.render import guard as guard_render
+from sparkops.render.gateway import Files, Service
+
+
+@dataclass(frozen=True)
+class Front:
+    """The gateway and the services that it must know; others that it knows already stay."""
+
+    order: Order
+    services: tuple[Service, ...]
+    settings: Gateway
+    secrets: Secrets
+    templates: Mapping[str, str]
+
+    def files(self, services: Sequence[Service]) -> Files:
+        """All that the gateway is given."""
+        return gateway_render.files(services, self.settings, self.secrets, self.templates)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What must run. Without a gateway in the inventory there is none."""
+
+    guard: Order
+    front: Front | None
+
+
+def load(fleet: Fleet, services: Sequence[Service] = ()) -> Wanted:
+    """What must run for `services`, read at the door. Raises ConfigError."""
+    guard = guard_order(assets.load_templates(), assets.load_package())
+    return Wanted(guard, _front(fleet.gateway, gateway_door.load_secrets(fleet), services) if fleet.gateway else None)
+
+
+def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes]) -> Order:
+    """The guard's image from our own source."""
+    made = guard_render.guard_context(templates, package)
+    return Order(guard_render.NAME, made, guard_render.DISK_GIB, Gate(guard_commands.ask_image))
+
+
+def _front(settings: Gateway, secrets: Secrets, services: Sequence[Service]) -> Front:
+    templates = gateway_door.load_templates()
+    made = gateway_render.gateway_context(templates, gateway_door.load_program())
+    tried = gateway_render.files(services, settings, secrets, templates)
+    gate = Gate(lambda image: gateway_commands.ask_image(image, tried))
+    order = Order(gateway_render.NAME, made, gateway_render.DISK_GIB, gate)
+    return Front(order, tuple(services), settings, secrets, templates)
+
+
+def ensure(connected: Connected, wanted: Wanted, tell: Tell) -> dict[str, tuple[str, ...]]:
+    """Let a guard run on every connected node, and the gateway with its services on its own node.
+
+    Returns what was changed on each node; what is right is only looked at. Raises Busy where a container would
+    have to be replaced that a deploy needs just now, and the errors of a build.
+    """
+    return connected.all(lambda member: tuple(_ensure(member, wanted, tell)))
+
+
+def _ensure(member: Member, wanted: Wanted, tell: Tell) -> Iterator[str]:
+    front = wanted.front
+    if up(member, _guard(member, wanted.guard), tell):
+        answered(member, guard_commands.CONTAINER, lambda: member.node.run(guard_commands.READY))
+        yield "guard"
+    if front is None or front.settings.node != member.name:
+        return
+    replaced = up(member, _gateway(front.order), tell)
+    if _configure(member, front, tell) or replaced:
+        yield "gateway"
+
+
+def _guard(member: Member, order: Order) -> Agent:
+    inputs = order.context.digest
+    return Agent(
+        container=guard_commands.CONTAINER,
+        order=order,
+        labels={f"{LABEL}inputs": inputs, guard_commands.NODE_LABEL: member.name},
+        run=lambda image: guard_commands.run(image, inputs, member.name),
+        stop=guard_commands.stop(),
+        remove=guard_commands.remove(),
+        costs="services go on",
+    )
+
+
+def _gateway(order: Order) -> Agent:
+    inputs = order.context.digest
+    return Agent(
+        container=gateway_commands.CONTAINER,
+        order=order,
+        labels={f"{LABEL}inputs": inputs},
+        run=lambda image: gateway_commands.run(image, inputs),
+        stop=gateway_commands.stop(),
+        remove=gateway_commands.remove(),
+        costs=f"nobody can connect for a moment, and streams have {gateway_commands.STOP_S} s to end",
+    )
+
+
+def _configure(member: Member, front: Front, tell: Tell) -> bool:
+    """Let the gateway have the files that belong to its services. False if it had them, and runs with them."""
+    facts = answered(member, gateway_commands.CONTAINER, lambda: _facts(member))
+    known = {name: Service(name, each.port) for name, each in facts.services.items()}
+    services = {**known, **{each.name: each for each in front.services}}
+    files = front.files(tuple(services.values()))
+    same = _digests(files) == dict(facts.files)
+    if same and facts.loaded and not facts.problem:
+        return False
+    if not same:
+        tell(Event(member.name, f"the gateway is given its services: {', '.join(sorted(services)) or 'none yet'}"))
+    member.node.run(gateway_commands.configure(files))
+    answered(member, gateway_commands.CONTAINER, lambda: _running(member))
+    return True
+
+
+def _digests(files: Files) -> dict[str, str]:
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items() if text is not None}
+
+
+def _facts(member: Member) -> GatewayFacts:
+    return gateway_facts.parse(member.node.run(gateway_commands.SHOW).stdout)
+
+
+def _running(member: Member) -> GatewayFacts:
+    facts = _facts(member)
+    if facts.problem or not facts.loaded:
+        raise NodeError(member.name, facts.problem or "HAProxy does not run with its files")
+    return facts
