@@ -25,7 +25,8 @@ NODE_PACKAGES = (
 )
 PROBE_S = 10
 PULL_S = 600
-SOURCE_OF = defaultdict(threading.Lock)  # of a suite: what two images are made from is fetched once
+# What two images are made from is fetched once: a lock for each suite.
+SOURCE_OF: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 INSTALL = """
 export DEBIAN_FRONTEND=noninteractive
