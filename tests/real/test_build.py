@@ -16,7 +16,7 @@ from sparkops.config import assets, recipe
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Torch
 from sparkops.errors import GateRefused
-from sparkops.fleet.build import Order, build
+from sparkops.fleet.build import build, of_recipe
 from sparkops.fleet.connected import connect
 from sparkops.fleet.progress import silent
 from tests.fleet.fleet import Fleet as RealFleet
@@ -49,7 +49,7 @@ def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(nodes: Rea
     real = recipe.load(RECIPE)
     wanted = Torch(version="2.13.0", backend="cu130")
     claims = real.model_copy(update={"name": "planted", "image": real.image.model_copy(update={"torch": wanted})})
-    order = Order(claims, make_order(real, fleet).context, assets.load_gate())
+    order = of_recipe(claims, make_order(real, fleet).context, assets.load_gate())
     before = images(nodes.node("node-1"))
 
     with connect(fleet, ["node-1"]) as connected, pytest.raises(GateRefused) as refused:
