@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from sparkops.commands import docker
 from sparkops.commands import gateway as commands
@@ -33,6 +35,7 @@ TEMPLATES = door.load_templates()
 CHAT = Service("chat", PORT)
 RELEASES = {Slot.BLUE: "chat-0123456789", Slot.GREEN: "chat-abcdef0123"}
 ENGINES = {Slot.BLUE: 9311, Slot.GREEN: 9312}
+SERVED_BY = {slot: (slot.value, slot.value, RELEASES[slot]) for slot in Slot}
 
 
 @dataclass
@@ -132,6 +135,20 @@ class Answer:
         """The engine that answered, and what the gateway says of it."""
         engine, slot = (self.headers.get(name, "") for name in ("x-stand-in", "x-sparkops-slot"))
         return engine, slot, self.headers.get("x-sparkops-release", "")
+
+
+def is_documented_refusal(answer: Answer) -> bool:
+    """Whether it is the answer of a service that nobody serves."""
+    error = answer.json["error"]
+    shaped = answer.headers["content-type"] == "application/json" and set(error) == {"message", "type", "param", "code"}
+    return answer.status == 503 and int(answer.headers["retry-after"]) > 0 and shaped and error["code"] == "unavailable"
+
+
+def refused(run: Callable[[], object]) -> str:
+    """What the gateway says when it refuses."""
+    with pytest.raises(CommandFailed) as caught:
+        run()
+    return caught.value.completed.stderr
 
 
 def wait_for(what: str, holds: Any, within_s: float = 20.0) -> float:

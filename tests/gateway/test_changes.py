@@ -1,0 +1,139 @@
+"""What changes a real gateway, what is refused, and what survives."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sparkops.commands import gateway as commands
+from sparkops.release import Slot
+from sparkops.render.gateway import Service
+from tests.gateway.live import (
+    ENGINES,
+    PORT,
+    RELEASES,
+    SERVED_BY,
+    Live,
+    is_documented_refusal,
+    refused,
+    wait_for,
+)
+from tests.gateway.streams import Stream
+
+pytestmark = pytest.mark.fleet
+
+BLUE, GREEN = Slot
+
+
+def test_a_switch_needs_the_release_that_the_slot_was_pointed_at(live: Live) -> None:
+    said = refused(lambda: live.run(commands.switch("chat", GREEN, "chat-other")))
+
+    assert said == f"gateway: chat green holds {RELEASES[GREEN]} and not chat-other\n"
+    assert live.ask().served_by == SERVED_BY[BLUE]
+
+
+def test_a_slot_with_traffic_cannot_be_pointed_elsewhere(live: Live) -> None:
+    said = refused(lambda: live.run(commands.point("chat", BLUE, "chat-x", [("127.0.0.1", 9399)])))
+
+    assert said == "gateway: chat blue has the traffic: it cannot be pointed elsewhere\n"
+    assert live.point(BLUE)  # as it is: nothing to do
+    assert list(live.facts.drift) == []
+
+
+def test_a_gateway_that_is_killed_comes_back_with_the_slot_of_its_file(live: Live) -> None:
+    live.switch(GREEN)
+    began = time.monotonic()
+    live.machine.exec("sh", "-c", "kill -9 $(docker inspect --format '{{.State.Pid}}' sparkops-gateway)")
+    wait_for("killed", lambda: live.facts.workers == 1)
+
+    assert live.ask().served_by == SERVED_BY[GREEN]
+    assert list(live.facts.drift) == []
+    print(f"back after {time.monotonic() - began:.2f} s")
+
+
+def test_after_a_crash_between_file_and_haproxy_the_file_wins_and_the_drift_has_a_name(live: Live) -> None:
+    live.inside("sh", "-c", "echo chat be_chat_green > /var/lib/gateway/active.map")
+
+    assert list(live.facts.drift) == [("MAP_RUNTIME_DIFF", "chat: the file says be_chat_green, HAProxy be_chat_blue")]
+    assert live.ask().served_by == SERVED_BY[BLUE]
+    live.switch(GREEN)  # running it again repairs it
+    assert list(live.facts.drift) == []
+
+
+def test_what_somebody_else_changed_in_haproxy_has_a_name_and_stops_a_switch(live: Live) -> None:
+    change = "import sys; sys.path[0] = '/opt/sparkops/gateway'; import haproxy; haproxy.ask(sys.argv[1])"
+    live.inside("python3", "-c", change, "set server be_chat_green/s1 state maint")
+
+    wanted = f"127.0.0.1:{ENGINES[GREEN]}"
+    assert list(live.facts.drift) == [("SERVERS_DIFF", f"chat green: pointed at {wanted}, HAProxy has none")]
+    assert "point it again" in refused(lambda: live.switch(GREEN))
+    live.point(GREEN)
+    live.switch(GREEN)
+
+
+def test_adding_a_service_cuts_no_stream_and_old_workers_are_counted(live: Live) -> None:
+    stream = Stream(live, 60)
+    assert live.configure(Service("chat", PORT), Service("embed", PORT + 3)) == "configured"
+    try:
+        assert is_documented_refusal(live.ask(port=PORT + 3))
+        live.switch(GREEN)
+        blue = live.slot(BLUE)
+        assert (blue.sessions, blue.old_sessions, live.facts.workers) == (1, 1, 2)
+        assert stream.whole
+        wait_for("the old worker's end", lambda: live.facts.workers == 1)
+        assert live.slot(BLUE).sessions == 0
+    finally:
+        live.run(commands.forget("embed"))
+    with pytest.raises(ConnectionRefusedError):
+        live.ask(port=PORT + 3)
+    assert list(live.facts.services) == ["chat"]
+
+
+def test_cut_ends_the_sessions_of_a_slot_in_old_workers_too(live: Live) -> None:
+    streams = [Stream(live, 400)]
+    live.configure(Service("chat", PORT), Service("embed", PORT + 3))
+    streams.append(Stream(live, 400))
+    live.switch(GREEN)
+    untouched = Stream(live, 20)
+
+    assert live.run(commands.cut("chat", BLUE)) == "2"
+    assert untouched.whole
+    assert [stream.whole for stream in streams] == [False, False]
+    wait_for("cut", lambda: live.slot(BLUE).sessions == 0)
+    live.run(commands.forget("embed"))
+
+
+def test_the_same_files_again_change_nothing(live: Live) -> None:
+    before = live.facts
+
+    assert live.configure() == "unchanged"
+    assert live.facts.files == before.files
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("services/bad.cfg", "frontend fe_bad\n  nonsense here\n", "unknown keyword 'nonsense'"),
+        ("services/twin.cfg", f"frontend fe_twin\n  bind :{PORT}\n", f"port {PORT} is of chat.cfg and of twin.cfg"),
+        ("services/ssh.cfg", "frontend fe_ssh\n  bind :22\n", "port 22 of ssh.cfg is taken on this node"),
+        ("../escape.cfg", "x", "there is no file of that name: '../escape.cfg'"),
+    ],
+)
+def test_files_that_cannot_be_loaded_are_not_kept(live: Live, name: str, text: str, said: str) -> None:
+    before = live.facts.files
+
+    assert said in refused(lambda: live.run(commands.configure({name: text})))
+    assert live.facts.files == before
+    assert list(live.facts.drift) == []
+    assert live.ask().served_by == SERVED_BY[BLUE]
+
+
+def test_operators_at_the_same_time_wait_for_each_other(live: Live) -> None:
+    slots = [BLUE, GREEN] * 4
+    with ThreadPoolExecutor() as threads:
+        said = list(threads.map(live.switch, slots))
+
+    assert [line.split()[-1] for line in said] == [f"be_chat_{slot}" for slot in slots]
+    assert list(live.facts.drift) == []

@@ -1,0 +1,138 @@
+"""What clients of a real gateway see."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from sparkops.commands import gateway as commands
+from sparkops.release import Slot
+from tests.gateway.live import (
+    ENGINES,
+    METRICS,
+    RELEASES,
+    SERVED_BY,
+    Answer,
+    Live,
+    is_documented_refusal,
+    refused,
+    wait_for,
+)
+from tests.gateway.streams import Stream
+
+pytestmark = pytest.mark.fleet
+
+BLUE, GREEN = Slot
+
+
+def test_a_service_that_nobody_serves_answers_with_the_documented_503(live: Live) -> None:
+    live.run(commands.switch_down("chat"))
+
+    for _ in range(3):
+        assert is_documented_refusal(live.ask(body={"model": "chat"}))
+    assert live.facts.services["chat"].active is None
+
+
+def test_an_engine_that_is_not_there_answers_with_the_same_503(live: Live) -> None:
+    with live.engine("late", 9313):
+        live.run(commands.switch_down("chat"))
+        live.run(commands.point("chat", GREEN, "chat-late", [("127.0.0.1", 9313)]))
+        live.run(commands.switch("chat", GREEN, "chat-late"))
+        assert live.ask().served_by == ("late", "green", "chat-late")
+    try:
+        wait_for("the engine's end", lambda: live.ask().status != 200)
+        assert is_documented_refusal(live.ask())
+        assert live.slot(GREEN).errors > 0
+    finally:
+        live.switch(BLUE)
+        live.point(GREEN)
+
+
+def test_an_answer_names_the_slot_and_the_release_that_gave_it(live: Live) -> None:
+    assert live.ask().served_by == SERVED_BY[BLUE]
+    live.switch(GREEN)
+    assert live.ask().served_by == SERVED_BY[GREEN]
+
+
+def test_a_stream_that_is_open_during_a_switch_ends_well_and_is_counted(live: Live) -> None:
+    stream = Stream(live, 30)
+    live.switch(GREEN)
+
+    assert live.ask().served_by == SERVED_BY[GREEN]
+    assert live.slot(BLUE).sessions == 1
+    assert stream.response.headers["x-sparkops-release"] == RELEASES[BLUE]
+    assert stream.whole
+    wait_for("drained", lambda: live.slot(BLUE).sessions == 0)
+
+
+def test_a_kept_connection_follows_the_switch_and_does_not_count_as_a_session(live: Live) -> None:
+    connection = live.connect()
+    try:
+        for slot in (BLUE, GREEN, BLUE):
+            live.switch(slot)
+            connection.request("GET", "/")
+            assert Answer.of(connection.getresponse()).served_by == SERVED_BY[slot]
+            assert live.slot(slot).sessions == 0
+    finally:
+        connection.close()
+
+
+def test_a_client_that_leaves_ends_its_request_at_the_engine(live: Live) -> None:
+    def left() -> int:
+        return int(live.ask("/seen").json["left"])
+
+    before, connection = left(), live.connect()
+    connection.request("POST", "/", json.dumps({"wait_s": 20}))
+    wait_for("under way", lambda: live.slot(BLUE).sessions == 1)
+    connection.close()
+
+    assert wait_for("noticed", lambda: left() == before + 1) < 2
+
+
+def test_a_preview_goes_to_the_slot_that_it_names_and_only_with_the_token(live: Live) -> None:
+    token = live.run(commands.TOKEN)
+
+    assert live.ask(x_sparkops_preview=token, x_sparkops_slot="green").served_by == SERVED_BY[GREEN]
+    assert live.ask(x_sparkops_preview=token).served_by == SERVED_BY[BLUE]
+    assert live.ask(x_sparkops_preview="x" * 48, x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
+    assert live.ask(x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
+    seen = live.ask("/seen", x_sparkops_preview=token, x_sparkops_slot="green").json["headers"]
+    assert not [name for name in seen if name.startswith("x-sparkops")]
+
+
+def test_the_gateway_can_tell_whether_a_server_answers(live: Live) -> None:
+    assert live.run(commands.alive(f"http://127.0.0.1:{ENGINES[BLUE]}/health")) == "alive"
+    assert "Connection refused" in refused(lambda: live.run(commands.alive("http://127.0.0.1:9398/health")))
+    assert "it answered HTTP/1.1 404" in refused(lambda: live.run(commands.alive(f"http://127.0.0.1:{METRICS}/")))
+
+
+def test_an_engine_that_dies_is_an_error_and_a_client_that_leaves_is_none(live: Live) -> None:
+    before = live.slot(BLUE)
+    for _ in range(3):
+        stream = Stream(live, 400)
+        wait_for("a part", lambda lines=stream.lines: lines)
+        stream.leave()
+    wait_for("gone", lambda: live.slot(BLUE).sessions == 0)
+    assert live.slot(BLUE).errors == before.errors
+
+    live.ask(body={"fail": True})
+    assert live.slot(BLUE).answers_5xx == before.answers_5xx + 1
+    answer = live.ask(body={"die": True})
+    assert answer.status == 502
+    assert answer.json["error"]["code"] == "unavailable"
+    assert live.slot(BLUE).errors == before.errors + 1
+
+
+def test_requests_are_counted_for_each_slot_and_for_prometheus(live: Live) -> None:
+    before = live.slot(BLUE).requests, live.slot(GREEN).requests
+    for _ in range(5):
+        live.ask()
+
+    assert (live.slot(BLUE).requests, live.slot(GREEN).requests) == (before[0] + 5, before[1])
+    fetch = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{METRICS}/metrics').read().decode())"
+    line = f'haproxy_backend_sessions_total{{proxy="be_chat_blue"}} {before[0] + 5}'
+    assert line in live.inside("python3", "-c", fetch).splitlines()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((live.machine.address, METRICS), timeout=5)
