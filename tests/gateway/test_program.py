@@ -27,6 +27,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         (tmp_path / name).mkdir()
         monkeypatch.setenv(f"GATEWAY_{name.upper()}", str(tmp_path / name))
     monkeypatch.syspath_prepend(PROGRAM)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     module = importlib.import_module("disk")
     for name, text in CONFIG.items():
         module.put(module.STATE / name, text)
