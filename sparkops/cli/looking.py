@@ -13,8 +13,9 @@ from sparkops.errors import UsageError
 if TYPE_CHECKING:
     from sparkops.facts.docker import Container
     from sparkops.fleet.connected import Connected
-    from sparkops.plan.picture import RankRow, Status
+    from sparkops.plan.picture import RankRow, ServiceRow, Status
 
+ENDED_WELL = {0, 137, 143}  # by itself, or by `docker stop`
 STATUS_PATIENCE_S = 0.0  # one try: status shows what is true now
 
 
@@ -38,8 +39,10 @@ def status(
     settings: Settings = context.obj
     fleet = settings.fleet()
     with connect(fleet, patience_s=STATUS_PATIENCE_S, required=False) as connected:
-        reports = {**connected.unreachable, **connected.on_each(observe.report)}
-    joined = join(list(fleet.nodes), reports)
+        front = fleet.gateway.node if fleet.gateway else None
+        look = connected.on_each(lambda member: observe.report(member, at_gateway=member.name == front))
+        reports = {**connected.unreachable, **look}
+    joined = join(list(fleet.nodes), reports, fleet.gateway)
     if json:
         data_json(joined.model_dump(mode="json"))
     else:
@@ -56,16 +59,30 @@ def _show(joined: Status) -> None:
         memory = node.memory
         free = f"{memory.available_gib:6.1f} of {memory.total_gib:.1f} GiB available" if memory else "unreachable"
         data(f"{node.name:<14} {free}")
+    if joined.gateway:
+        data(f"gateway        {joined.gateway.state} on {joined.gateway.node} ({joined.gateway.address})")
     for service in joined.services:
-        live = f"{service.live.release} ({service.live.slot})" if service.live else "nothing live"
-        data(f"\n{service.name:<14} {service.state:<9} {live}")
-        for replica in service.replicas:
-            for rank in replica.ranks:
-                data(f"  {rank.node:<12} {replica.slot:<5} {replica.release}  {_line(rank)}")
+        _show_service(service)
     for drift in joined.drift:
         data(f"\ndrift {drift.code} on {drift.node}: {drift.detail}")
     if not joined.services:
         data("\nno service; next: sparkops deploy RECIPE")
+
+
+def _show_service(service: ServiceRow) -> None:
+    live = f"{service.live.release} ({service.live.slot})" if service.live else "nothing live"
+    data(f"\n{service.name:<14} {service.state:<9} {live}  {service.url or ''}".rstrip())
+    if service.swap:
+        held = f"held by {service.swap.holder}" if service.swap.holder else "nobody holds it"
+        data(f"  swap to {service.swap.release}, {service.swap.mode}, phase {service.swap.phase}: {held}")
+    if service.hold:
+        data(f"  on hold: {service.hold}")
+    rows = [(replica, rank) for replica in service.replicas for rank in replica.ranks]
+    shown = [(replica, rank) for replica, rank in rows if rank.exit_code not in ENDED_WELL]
+    for replica, rank in shown:
+        data(f"  {rank.node:<12} {replica.slot:<5} {replica.release}  {_line(rank)}")
+    if len(shown) < len(rows):
+        data(f"  and {len(rows) - len(shown)} stopped, which --json lists")
 
 
 def _line(rank: RankRow) -> str:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 from requests import Session
 
+from sparkops.commands import gateway, guard
 from sparkops.commands.docker import model_dir
 from sparkops.config.recipe import Startup
+from sparkops.errors import CommandFailed
 from sparkops.facts import docker as docker_facts
+from sparkops.facts import gateway as gateway_facts
 from sparkops.facts import host, metrics
 from sparkops.facts.docker import Container
+from sparkops.facts.gateway import GatewayFacts
 from sparkops.facts.metrics import Load
 from sparkops.fleet.connected import Connected, Member
+from sparkops.fleet.guarded import Link
 from sparkops.nodes.http import session
 from sparkops.plan.deploy import Observed
+from sparkops.plan.journal import Journal
 from sparkops.plan.picture import Health
+from sparkops.plan.seen import NodeReport, RankReport
 from sparkops.plan.startup import Sample, Watch, advance
-from sparkops.plan.status import NodeReport, RankReport
 from sparkops.probes import openai
 from sparkops.release import Release
 
@@ -44,14 +51,35 @@ def containers(member: Member, **labels: str) -> tuple[Container, ...]:
     return tuple(docker_facts.parse(member.name, each) for each in member.engine.containers(**labels))
 
 
-def report(member: Member) -> NodeReport:
-    """One node as status shows it."""
+def report(member: Member, *, at_gateway: bool = False) -> NodeReport:
+    """One node as status shows it; the gateway's node knows more."""
     facts = host.parse(member.node.run(host.MEMORY).stdout)
     return NodeReport(
         name=member.name,
         host=facts,
         ranks=tuple(rank_report(member, each) for each in containers(member)),
+        gateway=_gateway(member) if at_gateway else None,
+        journals=_journals(member) if at_gateway else (),
     )
+
+
+def _gateway(member: Member) -> GatewayFacts | None:
+    """What the gateway says; None where no deploy has needed it yet."""
+    if member.engine.container(gateway.CONTAINER) is None:
+        return None
+    try:
+        return gateway_facts.parse(member.node.run(gateway.SHOW).stdout)
+    except (CommandFailed, ValueError) as error:
+        return GatewayFacts(services={}, files={}, loaded=False, problem=str(error))
+
+
+def _journals(member: Member) -> tuple[Journal, ...]:
+    """What the gateway's guard has written down."""
+    if member.engine.container(guard.CONTAINER) is None:
+        return ()
+    with closing(Link(member.node)) as link:
+        names = link.ask("services", "")
+        return tuple(Journal.model_validate(link.ask("read", name)["journal"]) for name in names)
 
 
 def rank_report(member: Member, container: Container) -> RankReport:

@@ -17,6 +17,7 @@ class Health(StrEnum):
     NONE = "none"
 
 
+GatewayState = Literal["up", "down", "absent", "unreachable"]
 State = Literal["healthy", "starting", "degraded", "failed", "stopped"]
 
 
@@ -97,6 +98,19 @@ class Live(_Row):
     """ID of its image, sha256:..."""
 
 
+class SwapRow(_Row):
+    """A swap that is under way, or was left."""
+
+    release: str
+    """ID of the release that comes."""
+    mode: str
+    """first, beside, across or in-place."""
+    phase: str
+    """What it does, or was doing."""
+    holder: str | None
+    """Who holds the lock; null if nobody does any more."""
+
+
 class ServiceRow(_Row):
     """One service."""
 
@@ -107,27 +121,31 @@ class ServiceRow(_Row):
     state: State
     """`degraded`: some replicas answer; `failed`: one ended by itself, or none answers any more."""
     live: Live | None
-    """What answers; null if nothing does."""
+    """What has the traffic, or answers where there is no gateway; null if nothing does."""
+    swap: SwapRow | None = None
+    """The swap under way; null if there is none."""
+    hold: str | None = None
+    """Why nobody may change the service; null if they may."""
     replicas: list[ReplicaRow]
     """Its endpoints, running or not."""
 
 
-class Gateway(_Row):
+class GatewayRow(_Row):
     """The gateway."""
 
     node: str
     """Name of its node."""
     address: str
-    """Where it listens, ADDRESS:PORT."""
-    state: str
-    """Docker's word for its container."""
+    """Host name or IP address that clients use."""
+    state: GatewayState
+    """`absent`: no deploy has needed it yet; `unreachable`: its node could not be read."""
 
 
 class Drift(_Row):
     """A disagreement between what runs and what should."""
 
     code: str
-    """What kind: `RESTARTING` starts again and again, `TWO_RELEASES` of one service on one node."""
+    """What kind, such as `RESTARTING`, `TWO_RELEASES` or `LIVE_NOT_RUNNING`; the detail says it in words."""
     node: str
     """Name of the node."""
     detail: str
@@ -141,7 +159,7 @@ class Status(_Row):
     """Every node of the inventory, in its order."""
     services: list[ServiceRow]
     """Every service of which a node has a container, by name."""
-    gateway: Gateway | None = None
+    gateway: GatewayRow | None = None
     """The gateway; null without one."""
     drift: list[Drift]
     """Every disagreement."""

@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from sparkops.config.inventory import Gateway
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.facts.docker import Container
-from sparkops.facts.host import HostFacts
-from sparkops.facts.metrics import Load
-from sparkops.plan.picture import Drift, Health, Live, Memory, NodeRow, RankRow, ReplicaRow, ServiceRow, State, Status
+from sparkops.plan import drift
+from sparkops.plan.journal import Journal
+from sparkops.plan.picture import (
+    GatewayRow,
+    GatewayState,
+    Health,
+    Live,
+    Memory,
+    NodeRow,
+    RankRow,
+    ReplicaRow,
+    ServiceRow,
+    State,
+    Status,
+    SwapRow,
+)
+from sparkops.plan.seen import NodeReport, RankReport, Seen, services
 
 
-@dataclass(frozen=True)
-class RankReport:
-    """One container as observed. `tok_s` is tokens per second over the last second."""
-
-    container: Container
-    health: Health = Health.NONE
-    stage: str = ""
-    load: Load | None = None
-    tok_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class NodeReport:
-    """One reachable node as observed."""
-
-    name: str
-    host: HostFacts
-    ranks: tuple[RankReport, ...] = ()
-
-
-def join(names: Sequence[str], reports: Mapping[str, NodeReport | SparkopsError]) -> Status:
+def join(
+    names: Sequence[str], reports: Mapping[str, NodeReport | SparkopsError], gateway: Gateway | None = None
+) -> Status:
     """One picture of all nodes, in the order of the inventory."""
-    seen = [report for report in reports.values() if isinstance(report, NodeReport)]
-    ranks = [rank for report in seen for rank in report.ranks]
-    services = sorted({rank.container.service for rank in ranks})
+    reached = [report for report in reports.values() if isinstance(report, NodeReport)]
+    seen = [*services(reached)]
     return Status(
         nodes=[_node(name, reports[name]) for name in names],
-        services=[_service(name, [rank for rank in ranks if rank.container.service == name]) for name in services],
-        drift=_drift(ranks),
+        services=[_service(each, gateway) for each in seen],
+        gateway=_gateway(gateway, reports) if gateway else None,
+        drift=[found for each in seen for found in drift.of_service(each)] + drift.of_gateway(reached),
     )
+
+
+def _gateway(gateway: Gateway, reports: Mapping[str, NodeReport | SparkopsError]) -> GatewayRow:
+    report = reports.get(gateway.node)
+    if not isinstance(report, NodeReport):
+        state: GatewayState = "unreachable"
+    elif report.gateway is None:
+        state = "absent"
+    else:
+        state = "down" if report.gateway.problem else "up"
+    return GatewayRow(node=gateway.node, address=gateway.address or "", state=state)
 
 
 def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
@@ -53,17 +60,28 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
     return NodeRow(name=name, reachable=True, error=None, memory=memory)
 
 
-def _service(name: str, ranks: Sequence[RankReport]) -> ServiceRow:
-    live = next((rank.container for rank in ranks if rank.health is Health.OK), None)
+def _service(seen: Seen, gateway: Gateway | None) -> ServiceRow:
+    live = seen.live.container if seen.live else None
     return ServiceRow(
-        name=name,
-        url=None,
-        state=_state(ranks),
+        name=seen.name,
+        url=gateway.url(seen.front.port) if gateway and seen.front else None,
+        state=_state([seen.live] if seen.front and seen.live else seen.ranks),
         live=Live(slot=live.slot, release=live.release, image=live.image) if live else None,
+        swap=_swap(seen.journal) if seen.journal else None,
+        hold=seen.journal.hold if seen.journal else None,
         replicas=[
-            ReplicaRow(release=rank.container.release, slot=rank.container.slot, ranks=[_rank(rank)]) for rank in ranks
+            ReplicaRow(release=rank.container.release, slot=rank.container.slot, ranks=[_rank(rank)])
+            for rank in seen.ranks
         ],
     )
+
+
+def _swap(journal: Journal) -> SwapRow | None:
+    swap, holder = journal.swap, journal.holder
+    if swap is None:
+        return None
+    owner = holder.owner if holder else None
+    return SwapRow(release=swap.green.release, mode=swap.mode.value, phase=swap.phase.value, holder=owner)
 
 
 def _state(ranks: Sequence[RankReport]) -> State:
@@ -99,16 +117,3 @@ def _rank(rank: RankReport) -> RankRow:
         waiting=load.waiting if load else None,
         tok_s=round(rank.tok_s, 1) if load else None,
     )
-
-
-def _drift(ranks: Sequence[RankReport]) -> list[Drift]:
-    found = []
-    running = [rank.container for rank in ranks if rank.container.running]
-    for each in running:
-        releases = sorted({o.release for o in running if (o.node, o.service) == (each.node, each.service)})
-        if each.state == "restarting":
-            found.append(Drift(code="RESTARTING", node=each.node, detail=f"{each.name} starts again and again"))
-        if len(releases) > 1 and each.release == releases[0]:
-            detail = f"{each.service} runs {' and '.join(releases)}"
-            found.append(Drift(code="TWO_RELEASES", node=each.node, detail=detail))
-    return found

@@ -9,7 +9,8 @@ import pytest
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.facts.metrics import Load
 from sparkops.plan.picture import Drift, Health, Live, Memory, NodeRow, RankRow, ReplicaRow, ServiceRow, Status
-from sparkops.plan.status import NodeReport, RankReport, join
+from sparkops.plan.seen import NodeReport, RankReport
+from sparkops.plan.status import join
 from sparkops.release import Slot
 from tests.examples import HOST, IMAGE_ID, container, rank
 
@@ -151,7 +152,8 @@ def test_two_releases_of_a_service_on_one_node_are_drift() -> None:
 
     joined = ranks(RankReport(container(old), Health.OK), RankReport(container(new), Health.STARTING))
 
-    assert joined.drift == [Drift(code="TWO_RELEASES", node="n1", detail=f"chat runs {first} and {second}")]
+    assert joined.drift[0] == Drift(code="TWO_RELEASES", node="n1", detail=f"chat runs {first} and {second}")
+    assert [each.code for each in joined.drift] == ["TWO_RELEASES", "TWO_RESTART_POLICIES"]
 
 
 def test_a_stopped_release_or_one_on_another_node_is_no_drift() -> None:

@@ -1,0 +1,70 @@
+"""What status has seen of the nodes, before it is joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkops.facts.docker import Container
+from sparkops.facts.gateway import GatewayFacts, ServiceFacts, SlotFacts
+from sparkops.facts.host import HostFacts
+from sparkops.facts.metrics import Load
+from sparkops.plan.journal import Journal
+from sparkops.plan.picture import Health
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """One container as observed. `tok_s` is tokens per second over the last second."""
+
+    container: Container
+    health: Health = Health.NONE
+    stage: str = ""
+    load: Load | None = None
+    tok_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """One reachable node as observed. `gateway` and `journals` are those of the gateway's node."""
+
+    name: str
+    host: HostFacts
+    ranks: tuple[RankReport, ...] = ()
+    gateway: GatewayFacts | None = None
+    journals: tuple[Journal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that is known of one service."""
+
+    name: str
+    ranks: tuple[RankReport, ...]
+    front: ServiceFacts | None
+    journal: Journal | None
+
+    @property
+    def live(self) -> RankReport | None:
+        """What has the traffic, if it runs. Without a gateway: what answers."""
+        if self.front is None:
+            return next((rank for rank in self.ranks if rank.health is Health.OK), None)
+        active = self.front.active
+        return next((rank for rank in self.ranks if active and _is(rank.container, active) and _up(rank)), None)
+
+
+def _is(container: Container, slot: SlotFacts) -> bool:
+    return (container.release, container.slot) == (slot.release, slot.slot.value)
+
+
+def _up(rank: RankReport) -> bool:
+    return rank.container.running
+
+
+def services(reached: Sequence[NodeReport]) -> Iterator[Seen]:
+    ranks = [rank for report in reached for rank in report.ranks]
+    fronts = {name: facts for report in reached if report.gateway for name, facts in report.gateway.services.items()}
+    journals = {journal.service: journal for report in reached for journal in report.journals}
+    for name in sorted({rank.container.service for rank in ranks} | fronts.keys()):
+        own = tuple(rank for rank in ranks if rank.container.service == name)
+        yield Seen(name, own, fronts.get(name), journals.get(name))
