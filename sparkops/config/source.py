@@ -51,8 +51,18 @@ def dotted(where: Location) -> str:
 def read(file: Path) -> Source:
     """Read a YAML file. Raises ConfigError: missing, too large, not YAML, a tag, a duplicate key."""
     source = Source(file)
-    source.data = _value(source, (), _compose(source), 0)
+    node = _compose(source, (), _text(source))
+    if node is None:
+        raise source.fail((), "the file is empty")
+    source.data = _value(source, (), node, 0)
     return source
+
+
+def value(place: Path, where: Location, text: str) -> object:
+    """A value that was written elsewhere, read as strictly as a file; None for no text. Raises ConfigError."""
+    source = Source(place)
+    node = _compose(source, where, text)
+    return None if node is None else _value(source, where, node, 0)
 
 
 def validate(source: Source, model: type[Model]) -> Model:
@@ -89,23 +99,24 @@ def _parts(source: Source) -> set[str | int]:
     return {part for location in source.lines for part in location}
 
 
-def _compose(source: Source) -> yaml.Node:
+def _text(source: Source) -> bytes:
     try:
         text = source.file.read_bytes()
     except OSError as error:
         raise source.fail((), f"cannot be read: {error.strerror}") from None
     if len(text) > MAX_BYTES:
         raise source.fail((), f"{len(text)} bytes, expected at most {MAX_BYTES}")
+    return text
+
+
+def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | None:
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(source.file, line, "", f"not YAML: {error.problem}") from None
+        raise ConfigError(source.file, line, dotted(where), f"not YAML: {error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise source.fail((), f"not YAML: {str(error).splitlines()[0]}") from None
-    if node is None:
-        raise source.fail((), "the file is empty")
-    return node
+        raise source.fail(where, f"not YAML: {str(error).splitlines()[0]}") from None
 
 
 def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> object:
