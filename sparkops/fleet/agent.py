@@ -50,7 +50,7 @@ def up(member: Member, agent: Agent, tell: Tell) -> bool:
 def _make_right(member: Member, agent: Agent, tell: Tell) -> bool:
     there = member.engine.container(agent.container)
     if there is not None and agent.labels.items() <= there["Config"]["Labels"].items():
-        if there["State"]["Running"]:
+        if there["State"]["Running"] and not there["State"]["Restarting"]:
             return False
         tell(Event(member.name, f"starting {agent.container}"))
         member.node.run(docker.start(agent.container))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkops.commands import gateway as gateway_commands
@@ -18,11 +18,14 @@ from sparkops.facts.gateway import GatewayFacts
 from sparkops.fleet.agent import Agent, answered, up
 from sparkops.fleet.build import Gate, Order
 from sparkops.fleet.connected import Connected, Member
+from sparkops.fleet.parallel import all_or_raise, on_each
 from sparkops.fleet.progress import Event, Tell
 from sparkops.release import LABEL
 from sparkops.render import gateway as gateway_render
 from sparkops.render import guard as guard_render
 from sparkops.render.gateway import Files, Service
+
+KINDS = GUARD, GATEWAY = guard_render.NAME, gateway_render.NAME
 
 
 @dataclass(frozen=True)
@@ -70,24 +73,39 @@ def _front(settings: Gateway, secrets: Secrets, services: Sequence[Service]) -> 
 
 
 def ensure(connected: Connected, wanted: Wanted, tell: Tell) -> dict[str, tuple[str, ...]]:
-    """Let a guard run on every connected node, and the gateway with its services on its own node.
+    """Let a guard run on every connected node, and the gateway with its services on its own, if that is one of them.
 
     Returns what was changed on each node; what is right is only looked at. Raises Busy where a container would
     have to be replaced that a deploy needs just now, and the errors of a build.
     """
-    return connected.all(lambda member: tuple(_ensure(member, wanted, tell)))
+    jobs = {
+        f"{name} {kind}": job
+        for name, member in connected.members.items()
+        for kind, job in _jobs(member, wanted, tell).items()
+    }
+    changed = all_or_raise(on_each(jobs, lambda job: jobs[job](), connected.cancel))
+    return {name: tuple(kind for kind in KINDS if changed.get(f"{name} {kind}")) for name in connected.members}
 
 
-def _ensure(member: Member, wanted: Wanted, tell: Tell) -> Iterator[str]:
+def _jobs(member: Member, wanted: Wanted, tell: Tell) -> dict[str, Callable[[], bool]]:
+    """What may have to be done on a node, all at once. Each says whether it changed anything."""
     front = wanted.front
-    if up(member, _guard(member, wanted.guard), tell):
+    jobs: dict[str, Callable[[], bool]] = {GUARD: lambda: _ensure_guard(member, wanted.guard, tell)}
+    if front and front.settings.node == member.name:
+        jobs[GATEWAY] = lambda: _ensure_gateway(member, front, tell)
+    return jobs
+
+
+def _ensure_guard(member: Member, order: Order, tell: Tell) -> bool:
+    changed = up(member, _guard(member, order), tell)
+    if changed:
         answered(member, guard_commands.CONTAINER, lambda: member.node.run(guard_commands.READY))
-        yield "guard"
-    if front is None or front.settings.node != member.name:
-        return
+    return changed
+
+
+def _ensure_gateway(member: Member, front: Front, tell: Tell) -> bool:
     replaced = up(member, _gateway(front.order), tell)
-    if _configure(member, front, tell) or replaced:
-        yield "gateway"
+    return _configure(member, front, tell) or replaced
 
 
 def _guard(member: Member, order: Order) -> Agent:

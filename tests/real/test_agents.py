@@ -1,0 +1,287 @@
+"""Guard and gateway on real nodes: they come up, stay up, and are only touched where they are not as wanted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from sparkops.command import Command, Completed
+from sparkops.commands import gateway as gateway_commands
+from sparkops.commands import guard as guard_commands
+from sparkops.config import assets, inventory
+from sparkops.config import gateway as gateway_door
+from sparkops.config.inventory import Fleet
+from sparkops.errors import BuildFailed, Busy, CommandFailed, GateRefused
+from sparkops.fleet import agents
+from sparkops.fleet.agents import Wanted
+from sparkops.fleet.connected import Connected, Member, connect
+from sparkops.fleet.guarded import Link
+from sparkops.fleet.progress import Event
+from sparkops.nodes.node import Node
+from sparkops.render import gateway as gateway_render
+from sparkops.render.gateway import Service
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+
+pytestmark = pytest.mark.fleet
+
+FRONT, OTHER = f"front-{os.getpid()}", f"other-{os.getpid()}"
+CHAT = Service("chat", 9300)
+TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
+GUARD, GATEWAY = guard_commands.CONTAINER, gateway_commands.CONTAINER
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two nodes of our own, the gateway on the first, and what must run there."""
+
+    fleet: Fleet
+    machines: dict[str, FleetNode]
+    wanted: Wanted
+    told: list[Event] = field(default_factory=list)
+
+    def ensure(self, wanted: Wanted | None = None) -> dict[str, tuple[str, ...]]:
+        with connect(self.fleet) as connected:
+            return agents.ensure(connected, wanted or self.wanted, self.told.append)
+
+    def ids(self) -> dict[str, str]:
+        """What runs, by node and name."""
+        form = "{{.Names}} {{.ID}}"
+        lines = {name: each.exec("docker", "ps", "--format", form).splitlines() for name, each in self.machines.items()}
+        return {f"{name} {line.split()[0]}": line.split()[1] for name in lines for line in lines[name]}
+
+    def images(self, node: str) -> str:
+        return self.machines[node].exec("docker", "images", "--format", "{{.Repository}}:{{.Tag}}")
+
+    def ask(self, port: int = CHAT.port) -> int:
+        """The status of a request that nobody serves."""
+        with closing(HTTPConnection(self.machines[FRONT].address, port, timeout=10)) as connection:
+            connection.request("GET", "/v1/models")
+            answer = connection.getresponse()
+            assert "Retry-After" in answer.headers
+            return answer.status
+
+
+def other_guard(wanted: Wanted, **files: bytes) -> Wanted:
+    """The guard from another source."""
+    changed = {path.replace("__", "/") + ".py": content for path, content in files.items()}
+    return replace(wanted, guard=agents.guard_order(TEMPLATES, {**PACKAGE, **changed}))
+
+
+def with_front(wanted: Wanted, **changes: Any) -> Wanted:
+    """The gateway wanted otherwise."""
+    assert wanted.front
+    return replace(wanted, front=replace(wanted.front, **changes))
+
+
+@pytest.fixture(scope="module")
+def bare(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    machines = {}
+    try:
+        for name in (FRONT, OTHER):
+            machines[name] = nodes.add(name)
+        file = nodes.write_inventory(tmp_path_factory.mktemp("agents") / "inventory.yaml", list(machines.values()))
+        file.write_text(f"{file.read_text()}gateway: {{node: {FRONT}}}\n")
+        fleet = inventory.load(file)
+        yield Pair(fleet, machines, agents.load(fleet, [CHAT]))
+    finally:
+        for name in machines:
+            nodes.remove(name)
+
+
+@pytest.fixture
+def pair(bare: Pair) -> Pair:
+    """The nodes as they should be."""
+    bare.ensure()
+    bare.told.clear()
+    return bare
+
+
+def test_bare_nodes_get_a_guard_each_and_one_gateway_also_from_two_operators_at_once(bare: Pair) -> None:
+    with ThreadPoolExecutor() as operators:
+        both = [each.result() for each in [operators.submit(bare.ensure) for _ in range(2)]]
+
+    assert {name for done in both for name in done[FRONT]} == {"guard", "gateway"}
+    assert {name for done in both for name in done[OTHER]} == {"guard"}
+    assert bare.ids().keys() == {f"{FRONT} {GUARD}", f"{FRONT} {GATEWAY}", f"{OTHER} {GUARD}"}
+    assert "sparkops-candidate" not in bare.images(FRONT) + bare.images(OTHER)
+    assert bare.ask() == 503
+
+
+def test_what_is_right_is_only_looked_at(pair: Pair) -> None:
+    before = pair.ids()
+
+    with connect(pair.fleet) as connected:
+        spied, ran = spy(connected)
+        began = time.monotonic()
+        done = agents.ensure(spied, pair.wanted, pair.told.append)
+        took_s = time.monotonic() - began
+
+    assert done == {FRONT: (), OTHER: ()}
+    assert [str(command) for command in ran if command.changes] == []
+    assert pair.told == []
+    assert pair.ids() == before
+    assert took_s < 1
+
+
+@pytest.mark.usefixtures("pair")
+def test_the_guard_has_no_right_but_the_socket_and_knows_its_node(bare: Pair) -> None:
+    machine = bare.machines[OTHER]
+    status = machine.exec("docker", "exec", GUARD, "cat", "/proc/1/status")
+    boot = machine.exec("docker", "exec", GUARD, "cat", guard_commands.BOOT_ID)
+
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status
+    assert machine.exec("docker", "exec", GUARD, "printenv", "SPARKOPS_NODE") == OTHER
+    assert machine.exec("docker", "exec", GUARD, "docker", "ps", "--format", "{{.Names}}") == GUARD
+    assert boot == machine.exec("cat", "/proc/sys/kernel/random/boot_id")
+
+
+def test_a_service_more_reloads_the_gateway_and_the_others_stay(pair: Pair) -> None:
+    before = pair.ids()
+
+    done = pair.ensure(with_front(pair.wanted, services=(Service("embed", 9310),)))
+
+    assert done == {FRONT: ("gateway",), OTHER: ()}
+    assert [event.text for event in pair.told] == ["the gateway is given its services: chat, embed"]
+    assert (pair.ask(), pair.ask(9310)) == (503, 503)
+    assert pair.ids() == before
+
+
+def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None:
+    before, old = pair.ids(), pair.images(OTHER)
+    write = ("docker", "exec", GUARD, "sh", "-c", "echo kept >/var/lib/sparkops/note")
+    pair.machines[OTHER].exec(*write)
+
+    done = pair.ensure(other_guard(pair.wanted, plan__more=b"# another version\n"))
+
+    assert done == {FRONT: ("guard",), OTHER: ("guard",)}
+    changed = {name for name, container in pair.ids().items() if before[name] != container}
+    assert changed == {f"{FRONT} {GUARD}", f"{OTHER} {GUARD}"}
+    assert pair.machines[OTHER].exec("docker", "exec", GUARD, "cat", "/var/lib/sparkops/note") == "kept"
+    assert pair.images(OTHER) != old
+    assert pair.images(OTHER).count("sparkops/guard:") == 1
+
+
+def test_another_version_waits_for_a_deploy_that_is_at_work(pair: Pair) -> None:
+    before, other = pair.ids(), other_guard(pair.wanted, plan__more=b"# yet another version\n")
+    with connect(pair.fleet, [OTHER]) as connected:
+        link = Link(connected.members[OTHER].node)
+        held = link.ask("acquire", "chat", owner="ann@desk", deploy="d-1")["journal"]["generation"]
+
+        with pytest.raises(Busy, match=rf"{OTHER}: another version is at work there: ann@desk deploys chat"):
+            agents.ensure(connected, other, pair.told.append)
+
+        assert pair.ids() == before
+        link.ask("release", "chat", generation=held)
+        link.close()
+        assert agents.ensure(connected, other, pair.told.append) == {OTHER: ("guard",)}
+
+
+def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair) -> None:
+    before = pair.ids()
+    program = {**gateway_door.load_program(), "more.py": b"# another version\n"}
+    made = gateway_render.gateway_context(gateway_door.load_templates(), program)
+    assert pair.wanted.front
+
+    done = pair.ensure(with_front(pair.wanted, order=replace(pair.wanted.front.order, context=made), services=()))
+
+    assert done == {FRONT: ("gateway",), OTHER: ()}
+    assert any("nobody can connect for a moment" in event.text for event in pair.told)
+    assert {name for name, each in pair.ids().items() if before[name] != each} == {f"{FRONT} {GATEWAY}"}
+    assert pair.ask() == 503
+
+
+@pytest.mark.parametrize(
+    ("planted", "error", "said"),
+    [
+        ({"guard__daemon": b"def broken(:\n"}, BuildFailed, "SyntaxError"),
+        ({"guard__daemon": b"import nothing_of_that_name\n"}, GateRefused, "nothing_of_that_name"),
+    ],
+    ids=["a syntax error", "an import that fails"],
+)
+def test_a_broken_guard_never_replaces_one_that_works(pair: Pair, planted: Any, error: Any, said: str) -> None:
+    before = pair.ids(), pair.images(OTHER)
+
+    with connect(pair.fleet, [OTHER]) as connected, pytest.raises(error) as refused:
+        agents.ensure(connected, other_guard(pair.wanted, **planted), pair.told.append)
+
+    assert said in str(refused.value)
+    assert (pair.ids(), pair.images(OTHER)) == before
+
+
+def test_a_stopped_guard_is_started_again(pair: Pair) -> None:
+    pair.machines[OTHER].exec("docker", "stop", GUARD)
+
+    assert pair.ensure() == {FRONT: (), OTHER: ("guard",)}
+
+
+@pytest.mark.parametrize("happens", ["dockerd killed", "reboot", "power cut"])
+def test_both_survive(pair: Pair, happens: str) -> None:
+    machine = pair.machines[FRONT]
+    boot = boot_of(pair)
+
+    if happens == "dockerd killed":
+        machine.kill_engine()
+        machine.start_engine()
+    else:
+        machine.reboot(graceful=happens == "reboot")
+
+    wait_until(lambda: pair.ask() == 503)
+    wait_until(lambda: (boot_of(pair) == boot) == (happens == "dockerd killed"))
+    assert pair.ensure() == {FRONT: (), OTHER: ()}
+
+
+def boot_of(pair: Pair) -> str:
+    """The id of the node's boot, as the guard says it to a deploy."""
+    with connect(pair.fleet, [FRONT]) as connected:
+        node = connected.members[FRONT].node
+        node.run(guard_commands.READY)
+        link = Link(node)
+        try:
+            return str(link.ask("read", "chat")["boot"])
+        finally:
+            link.close()
+
+
+def wait_until(true: Any, patience_s: float = 30) -> None:
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            if true():
+                return
+        except (OSError, CommandFailed):
+            pass
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.2)
+
+
+@dataclass(frozen=True)
+class Spy:
+    """A node that remembers what it was told to run."""
+
+    node: Node
+    ran: list[Command]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.node, name)
+
+    def run(self, command: Command, **options: Any) -> Completed:
+        self.ran.append(command)
+        return self.node.run(command, **options)
+
+
+def spy(connected: Connected) -> tuple[Connected, list[Command]]:
+    ran: list[Command] = []
+    members: dict[str, Member] = {
+        name: replace(member, node=Spy(member.node, ran)) for name, member in connected.members.items()
+    }
+    return replace(connected, members=members), ran
