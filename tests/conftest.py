@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-UNIT_TIMEOUT_S = 20
+UNIT_TIMEOUT_S = 60
 settings.register_profile("unit", deadline=None)
 settings.load_profile("unit")
 

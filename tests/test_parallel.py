@@ -19,7 +19,7 @@ def test_nodes_work_at_the_same_time() -> None:
     all_there = threading.Barrier(MAX_NODES)
 
     names = [f"n{number}" for number in range(MAX_NODES)]
-    ran = on_each(names, lambda _: all_there.wait(5) >= 0, threading.Event())
+    ran = on_each(names, lambda _: all_there.wait(30) >= 0, threading.Event())
 
     assert ran == dict.fromkeys(names, True)
 
@@ -59,9 +59,9 @@ def test_ctrl_c_sets_cancel_and_waits_until_the_work_has_stopped() -> None:
     stopped: list[str] = []
 
     def work(name: str) -> None:
-        if waiting.wait(5) == 0:
+        if waiting.wait(30) == 0:
             threading.Timer(0.2, _thread.interrupt_main).start()  # by then the main thread waits
-        assert cancel.wait(5)
+        assert cancel.wait(30)
         stopped.append(name)
 
     with pytest.raises(Interrupted, match=r"^interrupted$"):

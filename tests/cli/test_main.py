@@ -150,7 +150,7 @@ def test_ctrl_c_ends_with_130() -> None:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(5) == 130
+        assert process.wait(30) == 130
 
 
 def test_a_reader_that_has_gone_is_no_failure() -> None:
@@ -161,7 +161,7 @@ def test_a_reader_that_has_gone_is_no_failure() -> None:
         assert process.stderr is not None
         process.stdout.close()
 
-        assert (process.wait(5), process.stderr.read()) == (0, b"")
+        assert (process.wait(30), process.stderr.read()) == (0, b"")
 
 
 @pytest.mark.parametrize(

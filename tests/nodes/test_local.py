@@ -20,13 +20,13 @@ NODE = LocalNode("here")
 BIG = 20_000_000
 
 
-def sh(script: str, *argv: str, timeout_s: float = 10.0, stdin: bytes = b"") -> Command:
+def sh(script: str, *argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
     return Command(("sh", "-c", script, "sh", *argv), timeout_s=timeout_s, stdin=stdin)
 
 
 def ends(pid_file: Path) -> bool:
-    """Whether the process ends within 5 s. One that nobody has waited for yet (Z) has ended."""
-    deadline = time.monotonic() + 5
+    """Whether the process ends within 30 s. One that nobody has waited for yet (Z) has ended."""
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         ran = subprocess.run(
             ["ps", "-o", "stat=", "-p", pid_file.read_text().strip()], capture_output=True, text=True, check=False
@@ -110,7 +110,7 @@ def test_lines_come_while_the_program_runs() -> None:
         seen.set()
 
     def last_word() -> Iterator[bytes]:
-        assert seen.wait(5)
+        assert seen.wait(30)
         yield b"go on\n"
 
     NODE.run(sh("echo first; read word; echo $word; printf 'no newline'"), stdin=last_word(), on_line=on_line)
@@ -124,7 +124,7 @@ def test_a_deadline_ends_the_whole_process_group(tmp_path: Path) -> None:
     with pytest.raises(ConnectionLost, match=r"did not end within 0\.3 s"):
         NODE.run(sh('sleep 60 & echo $! > "$1"; sleep 60', str(tmp_path / "pid"), timeout_s=0.3))
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert ends(tmp_path / "pid")
 
 

@@ -17,7 +17,7 @@ from sparkops.nodes.node import Node
 from tests.nodes.ssh_server import SshServer
 
 
-def sh(script: str, timeout_s: float = 10.0) -> Command:
+def sh(script: str, timeout_s: float = 60.0) -> Command:
     return Command(("sh", "-c", script), timeout_s=timeout_s)
 
 
