@@ -152,16 +152,24 @@ def acquire(journal: Journal, owner: str, deploy: str, clock: Clock) -> Journal 
     return journal.model_copy(update={"generation": journal.generation + 1, "holder": holder})
 
 
+def holder_of(journal: Journal, generation: int) -> Holder | Refusal:
+    """Who took the lock with this generation, even if the lease has ended; or why it has the lock no more."""
+    if generation != journal.generation:
+        return Refusal(f"another deploy has taken over {journal.service}")
+    return journal.holder or Refusal(f"the lock of {journal.service} was given back")
+
+
 def renew(journal: Journal, generation: int, clock: Clock) -> Journal | Refusal:
     """Keep the lock. Refused when somebody else has taken it since."""
-    if generation != journal.generation or journal.holder is None:
-        return Refusal(f"another deploy has taken over {journal.service}")
-    holder = journal.holder.model_copy(update={"renewed_s": clock.now_s, "boot": clock.boot})
-    return journal.model_copy(update={"holder": holder})
+    holder = holder_of(journal, generation)
+    if isinstance(holder, Refusal):
+        return holder
+    renewed = holder.model_copy(update={"renewed_s": clock.now_s, "boot": clock.boot})
+    return journal.model_copy(update={"holder": renewed})
 
 
 def release(journal: Journal, generation: int) -> Journal | Refusal:
-    """Give the lock back."""
+    """Give the lock back. A second time changes nothing."""
     if generation != journal.generation:
         return Refusal(f"another deploy has taken over {journal.service}")
     return journal.model_copy(update={"holder": None})
@@ -169,6 +177,7 @@ def release(journal: Journal, generation: int) -> Journal | Refusal:
 
 def put(journal: Journal, new: Journal, generation: int) -> Journal | Refusal:
     """Replace what is intended, by the holder only; lock and generation stay the keeper's own."""
-    if generation != journal.generation:
-        return Refusal(f"another deploy has taken over {journal.service}")
-    return new.model_copy(update={"generation": journal.generation, "holder": journal.holder, "hold": journal.hold})
+    holder = holder_of(journal, generation)
+    if isinstance(holder, Refusal):
+        return holder
+    return new.model_copy(update={"generation": journal.generation, "holder": holder, "hold": journal.hold})
