@@ -19,12 +19,14 @@ PROGRAM = ("python3", "-m", "sparkops.guard")
 
 SERVE = Command(("docker", "exec", "--interactive", CONTAINER, *PROGRAM, "serve"), timeout_s=30.0)
 """A stream of questions and answers."""
-READY = Command(("docker", "exec", CONTAINER, *PROGRAM, "serve"), timeout_s=30.0)
-"""Without a question it ends well, and has shown that the guard is there.
+REACHES = Command(("docker", "exec", CONTAINER, "docker", "version", "--format={{.Server.Version}}"), timeout_s=30.0)
+"""Whether the guard reaches Docker. It has lost the socket when Docker was restarted and the containers were not."""
+PROVE = ("sh", "-c", f"{' '.join(PROGRAM)} serve </dev/null && docker version --format={{{{.Server.Version}}}}")
+READY = Command(("docker", "exec", CONTAINER, *PROVE), timeout_s=30.0)
+"""Without a question `serve` ends well, and has shown that the guard is there.
 
 Not --interactive: an end of stdin that comes while the container is just starting can get lost in Docker.
 """
-PROVE = "python3 -m sparkops.guard serve </dev/null && docker version --format '{{.Server.Version}}'"
 
 # Root in the container owns the socket, so it needs no capability to use it. The socket alone is as good as root
 # on the node, which is what whoever may use Docker there has anyway.
@@ -65,12 +67,17 @@ def run(image: str, inputs: str, node: str) -> Command:
 
 def ask_image(image: str) -> Command:
     """Ask an image, in a container of its own, whether its guard can be imported and reaches this node's Docker."""
-    return docker("run", "--rm", "--network=none", *RIGHTS, image, "sh", "-c", PROVE, timeout_s=120.0)
+    return docker("run", "--rm", "--network=none", *RIGHTS, image, *PROVE, timeout_s=120.0)
 
 
 def stop() -> Command:
     """SIGTERM, and SIGKILL after STOP_S seconds: what the guard does may be cut off anywhere."""
     return docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
+
+
+def restart() -> Command:
+    """Stop and start: its mounts are made anew."""
+    return docker("restart", CONTAINER, timeout_s=STOP_S + 60.0)
 
 
 def remove() -> Command:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkops.commands import gateway as gateway_commands
@@ -12,7 +13,7 @@ from sparkops.config import assets
 from sparkops.config import gateway as gateway_door
 from sparkops.config.gateway import Secrets
 from sparkops.config.inventory import Fleet, Gateway
-from sparkops.errors import NodeError
+from sparkops.errors import CommandFailed, NodeError
 from sparkops.facts import gateway as gateway_facts
 from sparkops.facts.gateway import GatewayFacts
 from sparkops.fleet.agent import Agent, answered, up
@@ -97,10 +98,14 @@ def _jobs(member: Member, wanted: Wanted, tell: Tell) -> dict[str, Callable[[], 
 
 
 def _ensure_guard(member: Member, order: Order, tell: Tell) -> bool:
-    changed = up(member, _guard(member, order), tell)
-    if changed:
-        answered(member, guard_commands.CONTAINER, lambda: member.node.run(guard_commands.READY))
-    return changed
+    if not up(member, _guard(member, order), tell):
+        with suppress(CommandFailed):
+            member.node.run(guard_commands.REACHES)
+            return False
+        tell(Event(member.name, "restarting the guard: it does not reach Docker any more"))
+        member.node.run(guard_commands.restart())
+    answered(member, guard_commands.CONTAINER, lambda: member.node.run(guard_commands.READY))
+    return True
 
 
 def _ensure_gateway(member: Member, front: Front, tell: Tell) -> bool:

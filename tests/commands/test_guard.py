@@ -33,15 +33,27 @@ def test_an_image_is_asked_with_the_rights_that_its_container_will_have() -> Non
     assert command.argv[-3:] == (
         "sh",
         "-c",
-        "python3 -m sparkops.guard serve </dev/null && docker version --format '{{.Server.Version}}'",
+        "python3 -m sparkops.guard serve </dev/null && docker version --format={{.Server.Version}}",
     )
 
 
 def test_a_deploy_speaks_through_a_stream_that_changes_nothing_by_itself() -> None:
     assert str(guard.SERVE) == "docker exec --interactive sparkops-guard python3 -m sparkops.guard serve"
-    assert str(guard.READY) == "docker exec sparkops-guard python3 -m sparkops.guard serve"
-    assert (guard.SERVE.changes, guard.READY.changes) == (False, False)
+    assert guard.SERVE.changes is False
 
 
-def test_stop_and_remove_leave_the_volume() -> None:
-    assert [str(guard.stop()), str(guard.remove())] == ["docker stop sparkops-guard", "docker rm sparkops-guard"]
+def test_the_questions_of_a_deploy_beforehand_change_nothing() -> None:
+    assert str(guard.REACHES) == "docker exec sparkops-guard docker version '--format={{.Server.Version}}'"
+    assert guard.READY.argv == ("docker", "exec", "sparkops-guard", *guard.ask_image(IMAGE_ID).argv[-3:])
+    assert (guard.REACHES.changes, guard.READY.changes) == (False, False)
+
+
+def test_stop_restart_and_remove_leave_the_volume() -> None:
+    commands = [guard.stop(), guard.restart(), guard.remove()]
+
+    assert [str(command) for command in commands] == [
+        "docker stop sparkops-guard",
+        "docker restart sparkops-guard",
+        "docker rm sparkops-guard",
+    ]
+    assert all(command.changes for command in commands)

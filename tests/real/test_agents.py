@@ -224,6 +224,18 @@ def test_a_stopped_guard_is_started_again(pair: Pair) -> None:
     assert pair.ensure() == {FRONT: (), OTHER: ("guard",)}
 
 
+def test_a_guard_that_outlived_dockerd_gets_its_socket_back(pair: Pair) -> None:
+    """With Docker's live-restore the container lives on, and its socket is that of the Docker before."""
+    machine = pair.machines[OTHER]
+    machine.exec("sh", "-c", """echo '{"live-restore": true}' >/etc/docker/daemon.json""")
+    for _ in range(2):  # the first start only learns the option
+        machine.kill_engine()
+        machine.start_engine()
+
+    assert pair.ensure() == {FRONT: (), OTHER: ("guard",)}
+    assert pair.ensure() == {FRONT: (), OTHER: ()}
+
+
 @pytest.mark.parametrize("happens", ["dockerd killed", "reboot", "power cut"])
 def test_both_survive(pair: Pair, happens: str) -> None:
     machine = pair.machines[FRONT]
