@@ -8,17 +8,18 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from sparkops.commands.guard import CONTAINER, STATE
 from sparkops.errors import Busy, SparkopsError
-from sparkops.plan.journal import SCHEMA, Clock, Journal, Refusal
+from sparkops.plan.journal import SCHEMA, Clock, Journal, Refusal, holder_of, renew
 
-DIRECTORY = Path("/var/lib/sparkops")
+DIRECTORY = Path(STATE)
 BOOT_IDS = (Path("/run/boot_id"), Path("/proc/sys/kernel/random/boot_id"))  # the node's own comes first
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 T = TypeVar("T")
@@ -36,6 +37,12 @@ class JournalUnreadable(SparkopsError):
     exit_code = 7
 
 
+class _Schema(BaseModel):
+    """All that is asked of a journal before its other keys are looked at."""
+
+    version: int = SCHEMA
+
+
 @dataclass(frozen=True)
 class Store:
     """The journals in a directory."""
@@ -45,72 +52,84 @@ class Store:
 
     def services(self) -> list[str]:
         """Names of the services that have a journal here."""
-        return sorted(file.stem for file in self.directory.glob("*.json"))
+        return sorted(file.stem for file in self.directory.glob("*.json") if NAME.fullmatch(file.stem))
 
     def read(self, service: str) -> Journal:
         """The journal; an empty one where none was written. Raises JournalUnreadable."""
-        file = self._file(service)
+        file = self._file(service, "json")
         try:
-            text = file.read_text()
+            text = file.read_bytes()
         except FileNotFoundError:
             return Journal(service=service)
         try:
-            journal = Journal.model_validate_json(text)
+            version = _Schema.model_validate_json(text).version
+            if version > SCHEMA:
+                raise self._unreadable(file, f"it was written by a newer sparkops (schema {version})")
+            return Journal.model_validate_json(text)
         except ValidationError as error:
-            raise self._unreadable(file, str(error.errors()[0]["msg"])) from None
-        if journal.version > SCHEMA:
-            raise self._unreadable(file, f"it was written by a newer sparkops (schema {journal.version})")
-        return journal
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise self._unreadable(file, f"{where}: {first['msg']}" if where else first["msg"]) from None
 
     def change(self, service: str, decide: Callable[[Journal, Clock], Journal | Refusal]) -> Journal:
         """Replace the journal by what `decide` makes of it, under the file's lock. Raises Busy where it refuses."""
         with self._locked(service):
             decided = decide(self.read(service), self.clock())
             if isinstance(decided, Refusal):
-                raise Busy(decided.why, next_step="sparkops status shows it; `--wait` waits for it.")
-            self._write(self._file(service), decided.model_dump_json(indent=1))
+                raise _busy(decided)
+            self._write(service, decided)
             return decided
 
     def guarded(self, service: str, generation: int, act: Callable[[], T]) -> T:
-        """Do `act` while nobody can take the lock over; refuse it to who no longer holds it. Raises Busy."""
+        """Do `act` while nobody can take the lock over; refuse it to who no longer holds it. Raises Busy.
+
+        `act` may take longer than a lease, and meanwhile nobody can renew it: its end is a sign of life.
+        """
         with self._locked(service):
-            if self.read(service).generation > generation:
-                raise Busy(f"another deploy has taken over {service}: generation {generation} has ended")
-            return act()
+            holder = holder_of(self.read(service), generation)
+            if isinstance(holder, Refusal):
+                raise _busy(holder)
+            try:
+                return act()
+            finally:
+                renewed = renew(self.read(service), generation, self.clock())
+                if isinstance(renewed, Journal):
+                    self._write(service, renewed)
 
     def remember(self, service: str, event: dict[str, object]) -> None:
         """Add one line to the service's history."""
-        with self._locked(service), (self.directory / f"{service}.history").open("a") as history:
+        with self._locked(service), self._file(service, "history").open("a") as history:
             history.write(json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **event}) + "\n")
 
     def history(self, service: str) -> Iterator[dict[str, object]]:
-        """The events of a service, oldest first."""
-        file = self.directory / f"{service}.history"
-        for line in file.read_text().splitlines() if file.exists() else ():
-            yield json.loads(line)
+        """The events of a service, oldest first. A line that a power cut has torn is left out."""
+        file = self._file(service, "history")
+        for line in file.read_text(errors="replace").splitlines() if file.exists() else ():
+            with suppress(ValueError):
+                yield json.loads(line)
 
-    def _file(self, service: str) -> Path:
+    def _file(self, service: str, kind: str) -> Path:
         if not NAME.fullmatch(service):
             raise SparkopsError(f"{service!r} is not the name of a service")
-        return self.directory / f"{service}.json"
+        return self.directory / f"{service}.{kind}"
 
     @contextmanager
     def _locked(self, service: str) -> Iterator[None]:
+        file = self._file(service, "lock")
         self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / f"{service}.lock").open("w") as lock:
+        with file.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    @staticmethod
-    def _write(file: Path, text: str) -> None:
+    def _write(self, service: str, journal: Journal) -> None:
         """On disk before it is in place: after a power cut there is the old text or the new one."""
-        new = file.with_suffix(".new")
+        file, new = self._file(service, "json"), self._file(service, "new")
         with new.open("w") as opened:
-            opened.write(text)
+            opened.write(journal.model_dump_json(indent=1))
             opened.flush()
             os.fsync(opened.fileno())
         new.replace(file)
-        directory = os.open(file.parent, os.O_RDONLY)
+        directory = os.open(self.directory, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:
@@ -118,5 +137,10 @@ class Store:
 
     @staticmethod
     def _unreadable(file: Path, why: str) -> JournalUnreadable:
-        step = f"Look at {file}. `sparkops status` shows what runs; when all is well, move the file away."
+        look = f"Look at it: docker exec {CONTAINER} cat {file}"
+        step = f"{look}\nWhen all is well, as `sparkops status` shows it, move it away: docker exec {CONTAINER} mv ..."
         return JournalUnreadable(f"the journal {file} cannot be read: {why}", next_step=step)
+
+
+def _busy(refusal: Refusal) -> Busy:
+    return Busy(refusal.why, next_step="sparkops status shows it; `--wait` waits for it.")
