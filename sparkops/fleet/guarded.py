@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from sparkops.commands.guard import SERVE
-from sparkops.errors import Busy, ConnectionLost, NodeError
+from sparkops.errors import Busy, ConnectionLost, NodeError, SparkopsError
 from sparkops.nodes.node import Node
 
-BUSY = 4
+ANSWER_S = 900.0  # beside what a command itself may take: others may have to end theirs first
 
 
 @dataclass
@@ -27,7 +28,6 @@ class Link:
             self.stream = self.node.pipe(SERVE)
         except OSError as error:
             raise ConnectionLost(self.node.name, f"the guard cannot be reached: {error}") from error
-        self.stream.settimeout(900.0)
         self.lines = self.stream.makefile("r")
 
     def ask(self, op: str, service: str, **words: Any) -> Any:
@@ -35,26 +35,28 @@ class Link:
         question = json.dumps({"op": op, "service": service, **words}) + "\n"
         try:
             with self.mutex:
+                self.stream.settimeout(ANSWER_S + words.get("timeout_s", 0.0))
                 self.stream.sendall(question.encode())
                 line = self.lines.readline()
         except OSError as error:
             raise ConnectionLost(self.node.name, f"the guard did not answer `{op}`: {error}") from error
-        if not line:
+        if not line.endswith("\n"):
             raise ConnectionLost(self.node.name, f"the guard ended before it answered `{op}`")
         answer = json.loads(line)
         if "error" in answer:
-            kind = Busy if answer["exit_code"] == BUSY else _Refused
-            raise kind(f"{self.node.name}: {answer['error']}", next_step=answer["next_step"])
+            raise _refused(self.node.name, answer)
         return answer["ok"]
 
     def close(self) -> None:
         """End the stream. Its reader ends with it: closed by hand, paramiko's complains when it is collected."""
-        self.stream.close()
+        with suppress(OSError):  # it may be gone already
+            self.stream.close()
 
 
-class _Refused(NodeError):
-    """The guard says no."""
-
-    def __init__(self, problem: str, *, next_step: str = "") -> None:
-        node, _, said = problem.partition(": ")
-        super().__init__(node, said, next_step=next_step)
+def _refused(node: str, answer: dict[str, Any]) -> SparkopsError:
+    """What the guard foresaw, with its own exit code."""
+    if answer["exit_code"] == Busy.exit_code:
+        return Busy(f"{node}: {answer['error']}", next_step=answer["next_step"])
+    error = NodeError(node, answer["error"], next_step=answer["next_step"])
+    error.exit_code = answer["exit_code"]
+    return error

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from sparkops.guard.daemon import watch
 from sparkops.guard.serve import Ear
-from sparkops.guard.store import Store
+from sparkops.guard.store import DIRECTORY, Store
 from sparkops.nodes.local import LocalNode
 
 
 def main() -> None:
     """Run one of the two."""
     node = LocalNode(os.environ.get("SPARKOPS_NODE", "here"))
+    store = Store(Path(os.environ.get("SPARKOPS_STATE", DIRECTORY)))
     if sys.argv[1:] == ["serve"]:
-        Ear(Store(), node).listen(sys.stdin, sys.stdout)
+        Ear(store, node).listen(sys.stdin, sys.stdout)
     elif sys.argv[1:] == ["watch"]:
-        watch(Store(), node)
+        watch(store, node)
     else:
         sys.exit("expected serve or watch")
 

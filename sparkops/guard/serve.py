@@ -40,15 +40,21 @@ class Ear:
     def listen(self, questions: Iterable[str], answers: IO[str]) -> None:
         """Answer until the stream ends."""
         for line in questions:
-            answers.write(json.dumps(self.answer(json.loads(line))) + "\n")
+            answers.write(json.dumps(self.answer(line)) + "\n")
             answers.flush()
 
-    def answer(self, asked: Question) -> Answer:
-        """One answer. An error that we foresee is an answer, too."""
+    def answer(self, line: str) -> Answer:
+        """One answer. An error is an answer, too: whoever asked must not take us for dead."""
         try:
+            asked = json.loads(line)
             return {"ok": self.verbs[asked["op"]](asked)}
         except SparkopsError as error:
             return {"error": str(error), "next_step": error.next_step, "exit_code": error.exit_code}
+        except OSError as error:
+            return {"error": f"the guard could not do it: {error}", "next_step": "", "exit_code": 1}
+        except (KeyError, TypeError, ValueError) as error:
+            step = "It may be of another version; a deploy replaces it."
+            return {"error": f"the guard does not understand {line[:60]!r}: {error}", "next_step": step, "exit_code": 1}
 
     def _said(self, journal: Journal) -> Answer:
         clock = self.store.clock()
