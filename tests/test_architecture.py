@@ -6,13 +6,13 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "sparkops"
 FILES = sorted(PACKAGE.rglob("*.py"))
-TREES = {file: ast.parse(file.read_text()) for file in FILES}
+NODES = {file: list(ast.walk(ast.parse(file.read_text()))) for file in FILES}
 
 LAYERS = {
     "__init__": 0,
@@ -53,9 +53,9 @@ def module_of(file: Path) -> str:
     return ".".join(("sparkops", *file.relative_to(PACKAGE).with_suffix("").parts))
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and module of every import; `from sparkops.facts import gate` imports sparkops.facts.gate."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, each.name) for each in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -63,13 +63,17 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{each.name}") for each in node.names)
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+IMPORTS = [(file, line, imported) for file, nodes in NODES.items() for line, imported in imports(nodes)]
+OURS = [(file, line, imported) for file, line, imported in IMPORTS if imported.startswith("sparkops.")]
 
 
-def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def functions(nodes: Iterable[ast.AST]) -> Iterator[ast.FunctionDef]:
+    return (node for node in nodes if isinstance(node, ast.FunctionDef))
+
+
+def names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and name of everything that the code itself names."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 yield node.lineno, name
@@ -91,9 +95,8 @@ def test_every_module_has_a_layer() -> None:
 def test_imports_point_to_the_same_or_a_lower_layer() -> None:
     wrong = [
         f"{relative(file)}:{line}: {imported}"
-        for file, tree in TREES.items()
-        for line, imported in imports(tree)
-        if imported.startswith("sparkops.") and layer(imported) > layer(module_of(file))
+        for file, line, imported in OURS
+        if layer(imported) > layer(module_of(file))
     ]
 
     assert wrong == []
@@ -102,9 +105,8 @@ def test_imports_point_to_the_same_or_a_lower_layer() -> None:
 def test_deciding_and_doing_never_import_each_other() -> None:
     wrong = [
         f"{relative(file)}:{line}: {imported}"
-        for file, tree in TREES.items()
-        for line, imported in imports(tree)
-        if imported.startswith("sparkops.") and {layer(imported), layer(module_of(file))} == {2, 3}
+        for file, line, imported in OURS
+        if {layer(imported), layer(module_of(file))} == {2, 3}
     ]
 
     assert wrong == []
@@ -113,8 +115,7 @@ def test_deciding_and_doing_never_import_each_other() -> None:
 def test_nothing_below_layer_3_can_reach_the_world() -> None:
     wrong = [
         f"{relative(file)}:{line}: {imported}"
-        for file, tree in TREES.items()
-        for line, imported in imports(tree)
+        for file, line, imported in IMPORTS
         if layer(module_of(file)) < 3 and imported.split(".")[0] in IO_PACKAGES
     ]
 
@@ -124,25 +125,20 @@ def test_nothing_below_layer_3_can_reach_the_world() -> None:
 def test_only_the_command_line_imports_inside_functions() -> None:
     inside = {
         relative(file).split("/")[0]
-        for file, tree in TREES.items()
-        for function in functions(tree)
-        if any(imports(function))
+        for file, nodes in NODES.items()
+        for function in functions(nodes)
+        if any(imports(ast.walk(function)))
     }
 
     assert inside == {"cli"}
 
 
 def test_no_module_imports_a_cycle() -> None:
-    known = {module_of(file): file for file in FILES}
-    needs = {
-        name: {
-            target
-            for _, imported in imports(TREES[file])
-            for target in (imported, imported.rpartition(".")[0])
-            if target in known and target != name
-        }
-        for name, file in known.items()
-    }
+    known = {module_of(file) for file in FILES}
+    needs: dict[str, set[str]] = {name: set() for name in known}
+    for file, _, imported in OURS:
+        targets = {imported, imported.rpartition(".")[0]}
+        needs[module_of(file)] |= (targets & known) - {module_of(file)}
     while free := {name for name, needed in needs.items() if not needed & set(needs)}:
         needs = {name: needed for name, needed in needs.items() if name not in free}
 
@@ -150,9 +146,7 @@ def test_no_module_imports_a_cycle() -> None:
 
 
 def test_only_command_py_quotes_for_a_shell() -> None:
-    quoting = {
-        relative(file) for file, tree in TREES.items() for _, name in imports(tree) if name.split(".")[0] == "shlex"
-    }
+    quoting = {relative(file) for file, _, imported in IMPORTS if imported.split(".")[0] == "shlex"}
 
     assert quoting == {"command.py"}
 
@@ -160,8 +154,8 @@ def test_only_command_py_quotes_for_a_shell() -> None:
 def test_a_remote_shell_gets_only_quoted_text() -> None:
     given = [
         ast.unparse(call.args[0].func) if isinstance(call.args[0], ast.Call) else ast.unparse(call.args[0])
-        for tree in TREES.values()
-        for call in ast.walk(tree)
+        for nodes in NODES.values()
+        for call in nodes
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "exec_command"
     ]
 
@@ -171,8 +165,8 @@ def test_a_remote_shell_gets_only_quoted_text() -> None:
 def test_no_local_shell_gets_a_string() -> None:
     wrong = [
         f"{relative(file)}:{call.lineno}"
-        for file, tree in TREES.items()
-        for call in ast.walk(tree)
+        for file, nodes in NODES.items()
+        for call in nodes
         if isinstance(call, ast.Call)
         and (
             any(keyword.arg == "shell" for keyword in call.keywords)
@@ -192,8 +186,8 @@ def test_a_file_fits_its_budget() -> None:
 def test_a_function_fits_its_budget() -> None:
     long = {
         f"{relative(file)}:{function.lineno}: {function.name}": length
-        for file, tree in TREES.items()
-        for function in functions(tree)
+        for file, nodes in NODES.items()
+        for function in functions(nodes)
         if (length := (function.end_lineno or 0) - function.lineno + 1) > MAX_FUNCTION
     }
 
@@ -203,8 +197,8 @@ def test_a_function_fits_its_budget() -> None:
 def test_no_name_is_vague() -> None:
     vague = [
         f"{relative(file)}:{line}: {name}"
-        for file, tree in TREES.items()
-        for line, name in [*names(tree), (1, file.stem), (1, file.parent.name)]
+        for file, nodes in NODES.items()
+        for line, name in [*names(nodes), (1, file.stem), (1, file.parent.name)]
         if words(name) & (VAGUE - VAGUE_BY_DESIGN.get(relative(file), set()))
     ]
 

@@ -105,7 +105,7 @@ def test_an_alias_of_itself_is_too_deep() -> None:
         read("a: &a [*a]\n")
 
 
-@pytest.mark.parametrize("levels", [52, 1000])
+@pytest.mark.parametrize("levels", [52, 400])
 def test_depth_is_bounded(levels: int) -> None:
     with pytest.raises(ConfigError, match=r"^f\.yaml:1: (a.*too much: at most 50 levels|not YAML: maximum recursion)"):
         read("a: " + "[" * levels + "]" * levels)
