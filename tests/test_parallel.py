@@ -60,7 +60,7 @@ def test_ctrl_c_sets_cancel_and_waits_until_the_work_has_stopped() -> None:
 
     def work(name: str) -> None:
         if waiting.wait(30) == 0:
-            threading.Timer(0.2, _thread.interrupt_main).start()  # by then the main thread waits
+            threading.Timer(0.1, _thread.interrupt_main).start()  # by then the main thread waits
         assert cancel.wait(30)
         stopped.append(name)
 

@@ -63,9 +63,9 @@ def test_an_error_of_the_stream_ends_the_program(node: Node) -> None:
 
 
 def test_a_deadline_ends_the_command_and_says_that_its_outcome_is_unknown(node: Node) -> None:
-    command = replace(sh("sleep 60", timeout_s=0.3), changes=True)
+    command = replace(sh("sleep 60", timeout_s=0.1), changes=True)
 
-    with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: it did not end within 0\.3 s$") as caught:
+    with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: it did not end within 0\.1 s$") as caught:
         node.run(command)
 
     assert caught.value.next_step == "Nobody knows how it ended: `sparkops status` shows what is there now."
@@ -87,7 +87,7 @@ def test_cancel_interrupts_the_program_on_the_node(node: Node, tmp_path: Path) -
 
 
 def test_a_lost_connection_is_told_as_such(node: Node, server: SshServer) -> None:
-    threading.Timer(0.2, server.transports[-1].close).start()
+    threading.Timer(0.05, server.transports[-1].close).start()
 
     with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: "):
         node.run(sh("sleep 60"))
