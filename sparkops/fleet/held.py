@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.command import Command, Completed
-from sparkops.errors import Busy, CommandFailed, ConnectionLost, SparkopsError
+from sparkops.errors import Busy, CommandFailed, Interrupted, SparkopsError
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.guarded import Link
+from sparkops.fleet.parallel import all_or_raise, on_each
 from sparkops.plan.journal import RENEW_S, Journal, Swap
 
 WAIT_POLL_S = 2.0
@@ -26,6 +27,7 @@ class Claim:
     owner: str
     deploy: str
     wait_s: float = 0.0
+    renew_s: float = RENEW_S
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Held:
 
     claim: Claim
     links: Mapping[str, Link]
+    cancel: threading.Event = field(default_factory=threading.Event)
     generations: dict[str, int] = field(default_factory=dict)
     ahead_s: dict[str, tuple[float, str]] = field(default_factory=dict)
     journals: dict[str, Journal] = field(default_factory=dict)
@@ -41,8 +44,12 @@ class Held:
     def take(self, node: str) -> None:
         """Take the lock on one node. Raises Busy."""
         said = self.links[node].ask("acquire", self.claim.service, owner=self.claim.owner, deploy=self.claim.deploy)
-        journal = Journal.model_validate(said["journal"])
-        self.generations[node], self.journals[node] = journal.generation, journal
+        self._heard(node, said)
+        self.generations[node] = self.journals[node].generation
+
+    def _heard(self, node: str, said: Mapping[str, Any]) -> None:
+        """A journal, and how far the node's clock is ahead of ours; it moves on while a laptop sleeps."""
+        self.journals[node] = Journal.model_validate(said["journal"])
         self.ahead_s[node] = said["now_s"] - time.monotonic(), said["boot"]
 
     def run(self, node: str, command: Command) -> Completed:
@@ -55,15 +62,8 @@ class Held:
         return done
 
     def put(self, journal: Journal, deadline: float) -> None:
-        """Write the journal on every node. `deadline` is on this machine's clock; each node gets it on its own."""
-        threads = [
-            threading.Thread(target=self._put, args=(node, journal, deadline)) for node in sorted(self.links)[1:]
-        ]
-        for thread in threads:
-            thread.start()
-        self._put(sorted(self.links)[0], journal, deadline)
-        for thread in threads:
-            thread.join()
+        """Write the journal on every node, or raise. `deadline` is on our clock; each node gets it on its own."""
+        all_or_raise(on_each(sorted(self.links), lambda node: self._put(node, journal, deadline), self.cancel))
 
     def _put(self, node: str, journal: Journal, deadline: float) -> None:
         ahead_s, boot = self.ahead_s[node]
@@ -78,21 +78,16 @@ class Held:
         said = self.links[node].ask(
             "put", self.claim.service, generation=self.generations[node], journal=mine.model_dump(mode="json")
         )
-        self.journals[node] = Journal.model_validate(said["journal"])
+        self._heard(node, said)
 
     def remember(self, node: str, event: Mapping[str, Any]) -> None:
         """Add to the history on one node."""
         self.links[node].ask("remember", self.claim.service, event=dict(event))
 
-    def renew(self) -> None:
-        """Keep the lock on every node."""
-        for node, generation in self.generations.items():
-            self.links[node].ask("renew", self.claim.service, generation=generation)
-
     def give_back(self) -> None:
-        """Give the lock back wherever we still have it."""
+        """Give the lock back wherever we still have it. Where that fails, the lease ends."""
         for node, generation in self.generations.items():
-            with suppress(Busy, ConnectionLost):
+            with suppress(SparkopsError):
                 self.links[node].ask("release", self.claim.service, generation=generation)
 
 
@@ -100,38 +95,46 @@ class Held:
 def hold(connected: Connected, nodes: Sequence[str], claim: Claim) -> Iterator[Held]:
     """Hold the lock on `nodes`, taken in sorted order, renewed in the background, given back at the end."""
     ordered = sorted(set(nodes))
-    links = {name: Link(connected.members[name].node) for name in ordered}
-    renewing = {name: Link(connected.members[name].node) for name in ordered}
-    held = Held(claim, links)
-    over = threading.Event()
-    try:
-        for name in ordered:
-            _take(held, name, claim.wait_s, connected.cancel)
-        keeper = Held(claim, renewing, held.generations)
-        threading.Thread(target=_keep, args=(keeper, over), daemon=True).start()
-        yield held
-    finally:
-        over.set()
-        held.give_back()
-        for link in (*links.values(), *renewing.values()):
-            with suppress(OSError):
-                link.close()
+    over, end = threading.Event(), time.monotonic() + claim.wait_s
+    with ExitStack() as opened:
+        links, renewing = (
+            {name: opened.enter_context(closing(_link(connected, name))) for name in ordered} for _ in range(2)
+        )
+        held = Held(claim, links, connected.cancel)
+        try:
+            for name in ordered:
+                _take(held, name, end)
+                keeping = (renewing[name], claim, held.generations[name], over)
+                threading.Thread(target=_keep, args=keeping, daemon=True).start()
+            yield held
+        finally:
+            over.set()
+            held.give_back()
 
 
-def _take(held: Held, name: str, wait_s: float, cancel: threading.Event) -> None:
-    end = time.monotonic() + wait_s
+def _link(connected: Connected, name: str) -> Link:
+    if name not in connected.members and connected.fleet.node(name):
+        raise connected.unreachable[name]
+    return Link(connected.members[name].node)
+
+
+def _take(held: Held, name: str, end: float) -> None:
     while True:
         try:
-            held.take(name)
+            return held.take(name)
         except Busy:
-            if time.monotonic() >= end or cancel.wait(WAIT_POLL_S):
+            left = end - time.monotonic()
+            if left <= 0:
                 raise
-        else:
-            return
+            if held.cancel.wait(min(WAIT_POLL_S, left)):
+                raise Interrupted("interrupted") from None
 
 
-def _keep(keeper: Held, over: threading.Event) -> None:
-    """Losing the lock is not this thread's to tell: the next change is refused, and says so."""
-    while not over.wait(RENEW_S):
+def _keep(link: Link, claim: Claim, generation: int, over: threading.Event) -> None:
+    """Keep the lock on one node. Losing it is not this thread's to tell: the next change is refused, and says so.
+
+    Each node has a thread of its own, because a guard that runs a long command answers late.
+    """
+    while not over.wait(claim.renew_s):
         with suppress(SparkopsError):
-            keeper.renew()
+            link.ask("renew", claim.service, generation=generation)

@@ -1,0 +1,182 @@
+"""A machine without hardware: docker commands change its containers, and Docker's API shows them.
+
+A running container listens on a real port of the machine's own loopback address and answers as its mood says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from sparkops.command import Command, Completed
+from sparkops.commands import gateway as gateway_commands
+from sparkops.commands import guard as guard_commands
+from sparkops.facts import host
+from tests.fleet_unit.gate import Gate
+from tests.fleet_unit.listener import Listener, Respond, converse
+
+GOOD, GARBAGE, DIES = "good", "garbage", "dies"
+ANSWER, NONSENSE = "391", "!!"
+IMAGE = "sha256:" + "a" * 64
+STARTED = "2026-11-21T00:00:00.0Z"
+Facts = dict[str, Any]
+
+
+@dataclass
+class Machine:
+    """What a node is and has. `moods` of containers by their release; `fails` says how a command ends."""
+
+    name: str
+    address: str
+    memory_gib: float = 100.0
+    gate: Gate | None = None
+    moods: dict[str, str] = field(default_factory=dict)
+    containers: dict[str, Facts] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    fails: Callable[[str], int] = field(default=lambda _: 0)
+    up: dict[str, Listener] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for agent in (guard_commands.CONTAINER, *((gateway_commands.CONTAINER,) if self.gate else ())):
+            self.containers[agent] = inspect(agent, {}, "running")
+
+    def do(self, command: Command) -> Completed:
+        """What a command does here."""
+        line = str(command)
+        if command.argv[0] == "docker" and "show" not in command.argv:
+            self.ran.append(line)
+        code, said = self.fails(line), ""
+        if not code:
+            code, said = self._done(command.argv)
+        return Completed(self.name, command, code, said, f"{line} failed" if code else "")
+
+    def _done(self, argv: tuple[str, ...]) -> tuple[int, str]:
+        match argv:
+            case ("sh", "-c", script, *_) if script.startswith(host.QUERY_SCRIPT):
+                return 0, self._facts()
+            case ("docker", "exec", *words) if self.gate and gateway_commands.CONTAINER in words:
+                return self.gate.told(*words[words.index("gateway") + 1 :])
+            case ("docker", "create", *options):
+                return self._create(options)
+            case ("docker", verb, *_, name) if name in self.containers:
+                return self._change(verb, argv[2:-1], name)
+            case _:
+                return 1, ""
+
+    def _facts(self) -> str:
+        claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self._running())
+        free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
+        lines = ["arch x86_64", "now 1000.0", "boot b", f"MemTotal: {free_kib}", f"MemAvailable: {free_kib}"]
+        return "\n".join([*lines, "disk 999999999", "buildkit yes", "model directory", "model config", ""])
+
+    def _running(self) -> list[Facts]:
+        return [each for each in self.containers.values() if each["State"]["Running"]]
+
+    def _create(self, options: list[str]) -> tuple[int, str]:
+        name = next(each.removeprefix("--name=") for each in options if each.startswith("--name="))
+        labels = dict(each.removeprefix("--label=").split("=", 1) for each in options if each.startswith("--label="))
+        self.containers[name] = inspect(name, labels, "created")
+        return 0, ""
+
+    def _change(self, verb: str, options: tuple[str, ...], name: str) -> tuple[int, str]:
+        container = self.containers[name]
+        if verb == "start":
+            self.start(name)
+        elif verb == "stop":
+            self.stop(name)
+        elif verb == "update":
+            container["HostConfig"]["RestartPolicy"]["Name"] = options[0].removeprefix("--restart=")
+        elif verb == "rm":
+            del self.containers[name]
+        return 0, ""
+
+    def start(self, name: str) -> None:
+        """The process begins, and unless it dies at once it listens."""
+        container = self.containers[name]
+        mood = self.moods.get(container["Config"]["Labels"]["sparkops.release"], GOOD)
+        if mood == DIES or container["State"]["Running"]:
+            container["State"].update(Status="exited" if mood == DIES else "running", ExitCode=1)
+            return
+        container["State"].update(Status="running", Running=True)
+        port = int(container["Config"]["Labels"]["sparkops.port"])
+        self.up[name] = Listener(self.address, port, engine(mood))
+
+    def stop(self, name: str) -> None:
+        """The process ends."""
+        self.containers[name]["State"].update(Status="exited", Running=False)
+        if name in self.up:
+            self.up.pop(name).close()
+
+    def reboot(self) -> None:
+        """Every process ends; those with a restart policy begin again."""
+        for name, container in self.containers.items():
+            if name in self.up:
+                self.stop(name)
+                if container["HostConfig"]["RestartPolicy"]["Name"] == "always":
+                    self.start(name)
+
+    def api(self, path: str) -> tuple[int, bytes]:
+        """Docker's API, as far as it is asked."""
+        if path.endswith("/version"):
+            return 200, json.dumps({"ApiVersion": "1.43"}).encode()
+        if found := re.search(r"/containers/json.*filters=(.*)", path):
+            wanted = json.loads(unquote(found[1]).replace("+", " "))["label"]
+            return 200, json.dumps([{"Id": name} for name in self._labelled(wanted)]).encode()
+        if found := re.search(r"/containers/([^/]+)/(json|logs|stats)", path):
+            name, kind = found.groups()
+            known = {"json": json.dumps(self.containers.get(name)).encode(), "logs": b"", "stats": b"{}"}
+            return (200, known[kind]) if name in self.containers else (404, b'{"message": "No such container"}')
+        return 200, json.dumps({"Id": IMAGE}).encode()
+
+    def _labelled(self, wanted: list[str]) -> list[str]:
+        def has(container: Facts) -> bool:
+            labels = container["Config"]["Labels"]
+            return all((each in labels) if "=" not in each else each in pairs(labels) for each in wanted)
+
+        return [name for name, container in self.containers.items() if has(container)]
+
+    def dial_api(self) -> socket.socket:
+        """A connection to Docker's API."""
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=converse, args=(theirs, self.api), daemon=True).start()
+        return ours
+
+    def close(self) -> None:
+        """End every process."""
+        for name in list(self.up):
+            self.stop(name)
+
+
+def pairs(labels: dict[str, str]) -> set[str]:
+    """Labels as Docker's filters name them."""
+    return {f"{key}={value}" for key, value in labels.items()}
+
+
+def inspect(name: str, labels: dict[str, str], status: str) -> Facts:
+    """What Docker says about a container, as far as anybody asks."""
+    running = status == "running"
+    state = {"Status": status, "Running": running, "ExitCode": 0, "OOMKilled": False, "StartedAt": STARTED}
+    return {
+        "Id": name,
+        "Name": f"/{name}",
+        "Config": {"Labels": labels, "Tty": True, "StopTimeout": 60},
+        "State": state,
+        "RestartCount": 0,
+        "HostConfig": {"RestartPolicy": {"Name": "no"}},
+        "Image": IMAGE,
+    }
+
+
+def engine(mood: str) -> Respond:
+    """A server that is healthy whatever it says."""
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    message = {"role": "assistant", "content": ANSWER if mood == GOOD else NONSENSE}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    said = json.dumps({"choices": [choice], "usage": usage}).encode()
+    return lambda path: (200, said if "chat" in path else b"")
