@@ -60,14 +60,18 @@ class Hand:
         return host.parse(self.member.node.run(host.MEMORY).stdout).memory_available_gib
 
 
+def disarm(hand: Hand, name: str) -> None:
+    """Let a container not start by itself any more; what runs goes on."""
+    container = hand.container(name)
+    if container is not None and container.restart_policy != "no":
+        hand.run(docker.stay_stopped(name))
+
+
 def stop_engine(hand: Hand, name: str, grace_s: int) -> None:
     """Stop a container for good, and see that it has ended. Nothing to do where it does not run."""
+    disarm(hand, name)
     container = hand.container(name)
-    if container is None:
-        return
-    if container.restart_policy != "no":
-        hand.run(docker.stay_stopped(name))
-    if not container.running:
+    if container is None or not container.running:
         return
     hand.say(f"stopping {name}")
     try:
@@ -82,9 +86,12 @@ def stop_engine(hand: Hand, name: str, grace_s: int) -> None:
 def memory_back(hand: Hand, need_gib: float, patience_s: float) -> None:
     """Wait until `need_gib` are available, twice in a row. Raises NodeError when they do not come back."""
     end, seen, free = time.monotonic() + patience_s, 0, 0.0
-    while seen < 2:
+    while True:
         free = hand.memory_gib()
         seen = seen + 1 if free >= need_gib else 0
+        if seen == 2:
+            return
+        hand.tell(Event(hand.member.name, f"waiting for memory: {free:.1f} GiB available", lasting=False))
         if time.monotonic() > end:
             problem = f"the memory did not come back: {free:.1f} GiB available, {need_gib:.1f} GiB needed"
             step = f"See what holds it (docker ps, nvidia-smi); a reboot of {hand.member.name} gives it back."

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from sparkops.commands import docker, gateway
+from sparkops.commands import gateway
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.errors import Busy, SparkopsError
@@ -27,11 +27,10 @@ from sparkops.fleet.revert import restore
 from sparkops.guard.store import Store
 from sparkops.nodes.engine import Engine
 from sparkops.nodes.node import Node
-from sparkops.plan.journal import Journal, Phase, Placed, Swap, acquire, put, release, renew
+from sparkops.plan.journal import Clock, Journal, Phase, Placed, Refusal, Swap, acquire, put, release, renew
 from sparkops.plan.takeover import Duty, blue_was_stopped, duty, no_traffic
 
 LOOK_S = 1.0
-FAILURES = Path("/var/lib/sparkops/failures")
 
 
 @dataclass(frozen=True)
@@ -50,21 +49,29 @@ class Guard:
                 continue  # somebody was quicker
             except (SparkopsError, OSError) as error:
                 log(f"{service}: {error}")
+            except Exception:  # noqa: BLE001 - a bug with one service must not cost the others their guard
+                log(f"{service}: {traceback.format_exc()}")
 
     def _tend(self, service: str) -> None:
         due = duty(self.store.read(service), self.store.clock())
         if due is Duty.NOTHING:
             return
-        log(f"{service}: {due}")
-        with self._holding(service) as generation:
+        with self._holding(service, due) as generation:
+            log(f"{service}: {due}")
             done = Work(self, service, generation).do(due)
             self.store.change(service, lambda j, _: put(j, done, generation))
         self.store.remember(service, {"event": f"guard: {due}", "node": self.node.name})
 
     @contextmanager
-    def _holding(self, service: str) -> Iterator[int]:
+    def _holding(self, service: str, due: Duty) -> Iterator[int]:
+        """Hold the lock, unless a deploy has come between and what was due is due no more."""
         owner = f"the guard of {self.node.name}"
-        taken = self.store.change(service, lambda j, c: acquire(j, owner, owner, c))
+
+        def take(journal: Journal, clock: Clock) -> Journal | Refusal:
+            still = duty(journal, clock) is due
+            return acquire(journal, owner, owner, clock) if still else Refusal("somebody was quicker")
+
+        taken = self.store.change(service, take)
         try:
             yield taken.generation
         finally:
@@ -127,7 +134,7 @@ class Work:
         if at_gateway and swap.phase.order >= Phase.SWITCH.order:
             hands.give_traffic(self.hand, self.service, None if no_traffic(swap) else swap.blue)
         if self._here(swap.green):
-            keep = Keep(lambda _: FAILURES / swap.green.release)
+            keep = Keep(lambda _: self.guard.store.directory / "failures" / swap.green.release)
             put_away(self.hand.member, swap.green.container, keep, SparkopsError("taken over"), self.hand.run)
         if swap.blue and self._here(swap.blue) and blue_was_stopped(swap):
             restore(self.hand, swap.blue)
@@ -146,11 +153,19 @@ class Work:
         hands.give_traffic(self.hand, self.service, placed)
 
     def _finish(self, swap: Swap) -> None:
-        """Green stays: it gets its restart policy, and blue ends once nothing is under way in it."""
+        """Green stays: it has the traffic and its restart policy, and blue ends once nothing is under way in it.
+
+        The deploy may have gone between writing down the switch and doing it, and after a reboot green may be down.
+        """
+        at_gateway = swap.gateway == self.guard.node.name
+        if swap.blue and self._here(swap.blue):
+            hands.disarm(self.hand, swap.blue.container)
         if self._here(swap.green):
-            self.hand.run(docker.keep_running(swap.green.container))
-        if self._here(swap.blue) and swap.blue:
-            if swap.gateway == self.guard.node.name:
+            hands.start_again(self.hand, swap.green)
+        if at_gateway:
+            hands.give_traffic(self.hand, self.service, swap.green)
+        if swap.blue and self._here(swap.blue):
+            if at_gateway:
                 hands.drained(self.hand, self.service, swap.blue, Recipe.model_validate(swap.blue.recipe).swap.drain_s)
             self._stop(swap.blue)
 

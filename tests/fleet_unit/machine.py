@@ -19,7 +19,7 @@ from sparkops.commands import gateway as gateway_commands
 from sparkops.commands import guard as guard_commands
 from sparkops.facts import host
 from tests.fleet_unit.gate import Gate
-from tests.fleet_unit.listener import Listener, Respond, converse
+from tests.fleet_unit.listener import Listener, converse
 
 GOOD, GARBAGE, DIES = "good", "garbage", "dies"
 ANSWER, NONSENSE = "391", "!!"
@@ -43,8 +43,12 @@ class Machine:
     up: dict[str, Listener] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for agent in (guard_commands.CONTAINER, *((gateway_commands.CONTAINER,) if self.gate else ())):
-            self.containers[agent] = inspect(agent, {}, "running")
+        self.containers[guard_commands.CONTAINER] = inspect(guard_commands.CONTAINER, {}, "running")
+
+    def give_gateway(self) -> None:
+        """Let the gateway be here."""
+        self.gate = Gate()
+        self.containers[gateway_commands.CONTAINER] = inspect(gateway_commands.CONTAINER, {}, "running")
 
     def do(self, command: Command) -> Completed:
         """What a command does here."""
@@ -99,13 +103,18 @@ class Machine:
     def start(self, name: str) -> None:
         """The process begins, and unless it dies at once it listens."""
         container = self.containers[name]
-        mood = self.moods.get(container["Config"]["Labels"]["sparkops.release"], GOOD)
-        if mood == DIES or container["State"]["Running"]:
-            container["State"].update(Status="exited" if mood == DIES else "running", ExitCode=1)
+        if container["State"]["Running"]:
+            return
+        if self.mood(name) == DIES:
+            container["State"].update(Status="exited", ExitCode=1)
             return
         container["State"].update(Status="running", Running=True)
         port = int(container["Config"]["Labels"]["sparkops.port"])
-        self.up[name] = Listener(self.address, port, engine(mood))
+        self.up[name] = Listener(self.address, port, lambda path: engine(path, self.mood(name)))
+
+    def mood(self, name: str) -> str:
+        """How a container's engine behaves."""
+        return self.moods.get(self.containers[name]["Config"]["Labels"]["sparkops.release"], GOOD)
 
     def stop(self, name: str) -> None:
         """The process ends."""
@@ -113,10 +122,24 @@ class Machine:
         if name in self.up:
             self.up.pop(name).close()
 
-    def reboot(self) -> None:
-        """Every process ends; those with a restart policy begin again."""
+    def go_on(self) -> None:
+        """Let everything that is said to run listen."""
         for name, container in self.containers.items():
-            if name in self.up:
+            if container["State"]["Running"] and container["Config"]["Labels"]:
+                container["State"]["Running"] = False
+                self.start(name)
+
+    def armed(self) -> list[str]:
+        """The releases that begin by themselves after a reboot."""
+        policies = (
+            (each["Config"]["Labels"], each["HostConfig"]["RestartPolicy"]) for each in self.containers.values()
+        )
+        return [labels["sparkops.release"] for labels, policy in policies if labels and policy["Name"] == "always"]
+
+    def reboot(self) -> None:
+        """Every process ends. What has a restart policy begins again, even if it was stopped before, as with Docker."""
+        for name, container in self.containers.items():
+            if container["Config"]["Labels"]:
                 self.stop(name)
                 if container["HostConfig"]["RestartPolicy"]["Name"] == "always":
                     self.start(name)
@@ -173,10 +196,9 @@ def inspect(name: str, labels: dict[str, str], status: str) -> Facts:
     }
 
 
-def engine(mood: str) -> Respond:
+def engine(path: str, mood: str) -> tuple[int, bytes]:
     """A server that is healthy whatever it says."""
     usage = {"prompt_tokens": 1, "completion_tokens": 1}
     message = {"role": "assistant", "content": ANSWER if mood == GOOD else NONSENSE}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    said = json.dumps({"choices": [choice], "usage": usage}).encode()
-    return lambda path: (200, said if "chat" in path else b"")
+    return 200, json.dumps({"choices": [choice], "usage": usage}).encode() if "chat" in path else b""

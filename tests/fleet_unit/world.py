@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,13 @@ from sparkops.plan.journal import LEASE_S, Clock, Journal
 from sparkops.release import Release
 from tests import examples
 from tests.fleet_unit.gate import SERVICE, Gate
-from tests.fleet_unit.machine import ANSWER, Machine
+from tests.fleet_unit.machine import Machine
+from tests.fleet_unit.recipes import recipe
 from tests.probes.server import free_port
 
 
 class Impatient(threading.Event):
-    """Waits for no time at all, so that a test has not to wait for what is there anyway."""
+    """Waits for no time at all."""
 
     def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
         return self.is_set()
@@ -220,29 +220,11 @@ class World:
             machine.close()
 
 
-def recipe(base: int, version: str, **changes: Any) -> Any:
-    """A recipe whose engine is believed after one question; nothing in its swap takes time."""
-    names = examples.recipe().probe.smoke.model_fields_set | set(type(examples.recipe().probe.smoke).model_fields)
-    off = {name: {"enabled": False} for name in names if name not in ("timeout_s", "extra", "thinking_tokens")}
-    asked = {"ask": [{"ask": "What is 17*23?", "expect": ANSWER}], "wrong": 0}
-    swap = {"bake_s": 0, "drain_s": 0, "keep_blue_s": 0, "reserve_gib": 0, "memory_return_s": 0.2}
-    return examples.recipe(
-        engine="stand-in",
-        serve={"port": base, "env": {"VERSION": version}},
-        memory={"claim_gib": changes.pop("claim_gib", 60.0)},
-        swap={**swap, **changes.pop("swap", {})},
-        probe={"passes": 1, "startup": {"ceiling_s": 1.0}, "smoke": {**off, "health": {}, "questions": asked}},
-        **changes,
-    )
-
-
-def build(home: Path, count_: int = 1) -> World:
+def build(home: Path, number: int = 1) -> World:
     """A world of so many machines. Their clocks differ: no node knows another's."""
-    names = [f"n{number}" for number in range(1, count_ + 1)]
-    numbers = count(2)
-    machines = {
-        name: Machine(name, f"127.0.0.{next(numbers)}", gate=Gate() if name == "n1" else None) for name in names
-    }
-    clocks = {name: HandClock(ahead_s=1e5 * number) for number, name in enumerate(names)}
+    names = [f"n{each}" for each in range(1, number + 1)]
+    machines = {name: Machine(name, f"127.0.0.{each}") for each, name in enumerate(names, 2)}
+    machines["n1"].give_gateway()
+    clocks = {name: HandClock(ahead_s=1e5 * each) for each, name in enumerate(names)}
     stores = {name: Store(home / name, clocks[name]) for name in names}
     return World(machines, stores, clocks, home, free_port())

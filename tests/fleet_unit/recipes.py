@@ -1,0 +1,25 @@
+"""Recipes whose swap takes no time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkops.config.recipe import Recipe
+from sparkops.plan import coverage
+from tests import examples
+from tests.fleet_unit.machine import ANSWER
+
+
+def recipe(base: int, version: str, **changes: Any) -> Recipe:
+    """A recipe whose engine is believed after one question; nothing in its swap takes time."""
+    off = {name: {"enabled": False} for name in coverage.DEFAULTS}
+    asked = {"ask": [{"ask": "What is 17*23?", "expect": ANSWER}], "wrong": 0}
+    swap = {"bake_s": 0, "drain_s": 0, "keep_blue_s": 0, "reserve_gib": 0, "memory_return_s": 0.2}
+    return examples.recipe(
+        engine="stand-in",
+        serve={"port": base, "env": {"VERSION": version}},
+        memory={"claim_gib": changes.pop("claim_gib", 60.0)},
+        swap={**swap, **changes.pop("swap", {})},
+        probe={"passes": 1, "startup": {"ceiling_s": 1.0}, "smoke": {**off, "health": {}, "questions": asked}},
+        **changes,
+    )
