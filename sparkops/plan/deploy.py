@@ -142,9 +142,9 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
     if recipe.engine == "vllm" and not node.host.model_config:
         yield _model_missing(rank, node)
-    if rank.port in node.host.listening and not _running(node, recipe.service):
-        owner = next((each.name for each in node.containers if each.running and each.port == rank.port), "a program")
-        problem = f"{rank.node}: port {rank.port} is taken by {owner}"
+    owner = next((each for each in node.containers if each.running and each.port == rank.port), None)
+    if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
+        problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
         yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")
 
 

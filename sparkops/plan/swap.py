@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.plan.deploy import Observed, obstacles, own
@@ -87,10 +87,16 @@ class _Option:
         return self.rank.release.recipe.memory.claim_gib
 
     @property
+    def warm(self) -> Placed | None:
+        """What stops first to make room: never the very release that is wanted."""
+        warm = self.current.warm
+        return None if warm and (warm.node, warm.container) == (self.rank.node, self.rank.container) else warm
+
+    @property
     def blues_gib(self) -> float:
         """What is given back by those that are stopped first."""
         blue = self.current.blue if self.mode is Mode.IN_PLACE else None
-        names = {each.container for each in (blue, self.current.warm) if each and each.node == self.rank.node}
+        names = {each.container for each in (blue, self.warm) if each and each.node == self.rank.node}
         return sum(each.claim_gib for each in self.node.containers if each.name in names and each.running)
 
     @property
@@ -127,7 +133,7 @@ class _Option:
         """Containers of the service in green's own place that nobody has switched to: not ours to stop."""
         for each in self.node.containers:
             same_place = (each.service, each.slot) == (self.rank.release.service, self.rank.slot)
-            known = {self.rank.container, self.current.warm.container if self.current.warm else ""}
+            known = {self.rank.container, self.warm.container if self.warm else ""}
             if same_place and each.running and each.name not in known:
                 problem = f"{each.name} runs in slot {each.slot} without traffic"
                 yield PlanRefused(
@@ -139,12 +145,13 @@ def plan(
     release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish, gap_s: float | None = None
 ) -> SwapPlan:
     """The safest mode that fits. Raises PlanRefused with what stands against each."""
-    refused, steps = [], []
-    for option in _options(release, observed, current, wish):
+    asked = wish.nodes or tuple(release.recipe.nodes) or tuple(observed)
+    refused, steps = [f"  {name} cannot be reached" for name in asked if name not in observed], []
+    for option in _options(release, observed, current, replace(wish, nodes=asked)):
         problems = [*option.problems()]
         if not problems:
             note = f"{option.rank.node}: {option.arithmetic()}"
-            return SwapPlan(release, option.mode, option.rank, current.blue, note, gap_s, current.warm)
+            return SwapPlan(release, option.mode, option.rank, current.blue, note, gap_s, option.warm)
         node = option.rank.node
         refused += [f"  {option.mode} on {node}: {str(each).removeprefix(f'{node}: ')}" for each in problems]
         steps += [each.next_step for each in problems if each.next_step]
@@ -155,7 +162,7 @@ def plan(
 def _options(release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish) -> Iterator[_Option]:
     """The ways that risk least come first: blue's node is left alone where another one will do."""
     blue = current.blue
-    asked = wish.nodes or tuple(release.recipe.nodes) or tuple(observed)
+    asked = [name for name in wish.nodes if name in observed]
     freest = sorted(asked, key=lambda name: -observed[name].host.memory_available_gib)
     if blue is None:
         ways = [(Mode.FIRST, name) for name in freest]

@@ -1,0 +1,66 @@
+"""A service whose old release serves on n1, and the plan of the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.errors import PlanRefused
+from sparkops.facts.docker import Container
+from sparkops.plan import swap
+from sparkops.plan.deploy import Observed
+from sparkops.plan.journal import Mode, Placed
+from sparkops.plan.swap import Current, SwapPlan, Wish
+from sparkops.release import Rank, Release, Slot
+from tests.examples import HOST, IMAGE_ID, container, node, release
+from tests.plan.places import placed
+
+NEW = release(memory={"claim_gib": 40.0})
+OLD = release(model={"revision": "old"})
+OLDEST = release(model={"revision": "oldest"})
+DOWNTIME = "the service would be down while green starts"
+ACCEPT = "Accept the gap with --allow-downtime, or give green another node with --node."
+
+
+def at(of: Release, slot: Slot, name: str = "n1") -> Placed:
+    """A release in a slot of a node, as the journal names it."""
+    rank = Rank(of, slot, name)
+    return placed(of.id, slot, name, container=rank.container, port=rank.port)
+
+
+def runs(of: Release, slot: Slot, name: str = "n1", gib: float = 40.0, **changes: Any) -> Container:
+    """Its container."""
+    return container(Rank(of, slot, name), claim_gib=gib, **changes)
+
+
+def on(free: float, *containers: Container, image: str | None = IMAGE_ID, **host: Any) -> Observed:
+    """A node with so many GiB available."""
+    return Observed(node(), replace(HOST, memory_available_gib=free, **host), containers, image)
+
+
+BLUE = at(OLD, Slot.BLUE)
+BLUE_RUNS = runs(OLD, Slot.BLUE)
+SERVING = Current(BLUE, Slot.BLUE)
+
+
+def plan(current: Current = SERVING, wish: Wish | None = None, of: Release = NEW, **nodes: Observed) -> SwapPlan:
+    return swap.plan(of, nodes, current, wish or Wish())
+
+
+def refusal(current: Current = SERVING, wish: Wish | None = None, of: Release = NEW, **nodes: Observed) -> PlanRefused:
+    with pytest.raises(PlanRefused) as caught:
+        plan(current, wish, of, **nodes)
+    assert caught.value.exit_code == 5
+    return caught.value
+
+
+def reasons(error: PlanRefused) -> list[str]:
+    head, *lines = str(error).splitlines()
+    assert head == f"no safe way to {NEW.id}:"
+    return lines
+
+
+def chosen(made: SwapPlan) -> tuple[Mode, str, Slot]:
+    return made.mode, made.rank.node, made.rank.slot
