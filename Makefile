@@ -10,8 +10,9 @@ READY := .venv/ready
 demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy, the answer
 	@$(BIN)/python -m tests.demo
 
-test: $(READY)  ## every test: units first, then real nodes, then real vLLM
+test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
 	@$(MAKE) --no-print-directory check
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 	@$(BIN)/pytest -m "fleet or vllm"
 
@@ -27,7 +28,7 @@ types: $(READY)
 	@$(BIN)/mypy
 
 unit: $(READY)
-	@$(BIN)/pytest -m "not fleet and not vllm"
+	@$(BIN)/pytest -m unit --numprocesses 2
 
 fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd of their own
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)

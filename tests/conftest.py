@@ -1,21 +1,38 @@
-"""What every test is: a unit test, unless it is marked `fleet` or `vllm`. Unit tests need no network and no Docker."""
+"""What every test is: a unit test, unless it is marked otherwise or lies where real programs run."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-UNIT_TIMEOUT_S = 60
-settings.register_profile("unit", deadline=None)
-settings.load_profile("unit")
+TIMEOUT_S = 60
+LOCAL = {"fleet_unit", "gateway", "guard", "load", "nodes", "probes", "standin"}
+"""Directories whose tests run real programs, sockets and servers on this machine, each for its own seconds."""
+
+settings.register_profile("unit", deadline=None, max_examples=5)
+settings.register_profile("thorough", deadline=None, max_examples=100)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unit"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "unit: every test that is not marked otherwise")
+    config.addinivalue_line("markers", "unit: every test that is not marked otherwise; all of them take seconds")
+    config.addinivalue_line("markers", "local: runs real programs and servers on this machine, without Docker")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m unit` what is none is not even imported: the fast loop is to stay fast."""
+    if config.option.markexpr == "unit" and (LOCAL | {"real"}) & set(collection_path.parts):
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not item.get_closest_marker("fleet") and not item.get_closest_marker("vllm"):
-            item.add_marker(pytest.mark.unit)
-            item.add_marker(pytest.mark.timeout(UNIT_TIMEOUT_S))
+        if item.get_closest_marker("fleet") or item.get_closest_marker("vllm"):
+            continue
+        here = LOCAL & set(item.path.parts)
+        item.add_marker(pytest.mark.local if here else pytest.mark.unit)
+        item.add_marker(pytest.mark.timeout(TIMEOUT_S))
