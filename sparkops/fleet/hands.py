@@ -67,6 +67,13 @@ def disarm(hand: Hand, name: str) -> None:
         hand.run(docker.stay_stopped(name))
 
 
+def arm(hand: Hand, name: str) -> None:
+    """Let a container start by itself again."""
+    container = hand.container(name)
+    if container is not None and container.restart_policy == "no":
+        hand.run(docker.keep_running(name))
+
+
 def stop_engine(hand: Hand, name: str, grace_s: int) -> None:
     """Stop a container for good, and see that it has ended. Nothing to do where it does not run."""
     disarm(hand, name)

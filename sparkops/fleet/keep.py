@@ -45,9 +45,15 @@ def put_away(
     member: Member, name: str, keep: Keep, error: SparkopsError, run: Callable[[Command], object] | None = None
 ) -> None:
     """Save what a person needs to understand a failure, then stop the container. The first error stays the error."""
+    act = run or member.node.run
     try:
         error.add_note(f"saved: {keep.container(member, name)}")
-        (run or member.node.run)(docker.stop(name, FAILED_GRACE_S))
+        inspect = member.engine.container(name)
+        if inspect is None:
+            return
+        if inspect["HostConfig"]["RestartPolicy"]["Name"] not in ("", "no"):
+            act(docker.stay_stopped(name))
+        act(docker.stop(name, FAILED_GRACE_S))
         error.add_note(f"{name} is stopped, and stays on {member.name} with its log")
     except (SparkopsError, OSError) as second:
         error.add_note(f"and then, while putting it away: {second}")

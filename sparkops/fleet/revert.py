@@ -14,15 +14,23 @@ from sparkops.plan.takeover import blue_was_stopped, no_traffic
 
 
 def go_back(swap: Swap, service: str, hand_of: Callable[[str], Hand], keep: Keep, error: SparkopsError) -> None:
-    """Traffic first, then engines: green must not stop while it still has requests."""
+    """Traffic first, then engines: green must not stop while it still has requests, nor blue get them while it is down.
+
+    In the end blue starts by itself after a reboot, and green does not.
+    """
     gateway, green = hand_of(swap.gateway), hand_of(swap.green.node)
-    if swap.phase.order >= Phase.SWITCH.order:
+    switched = swap.phase.order >= Phase.SWITCH.order
+    if switched and swap.blue and not no_traffic(swap) and not hands.answers(hand_of(swap.blue.node), swap.blue):
+        restore(hand_of(swap.blue.node), swap.blue)
+    if switched:
         hands.give_traffic(gateway, service, None if no_traffic(swap) else swap.blue)
     put_away(green.member, swap.green.container, keep, error, green.run)
     if swap.blue and no_traffic(swap):
         if blue_was_stopped(swap):
             restore(hand_of(swap.blue.node), swap.blue)
         hands.give_traffic(gateway, service, swap.blue)
+    elif swap.blue and switched:
+        hands.arm(hand_of(swap.blue.node), swap.blue.container)
 
 
 def restore(hand: Hand, blue: Placed) -> None:

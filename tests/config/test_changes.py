@@ -117,7 +117,7 @@ def test_a_value_is_read_as_strictly_as_a_file(change: str, error: str) -> None:
     assert str(problem(change)) == error
 
 
-@pytest.mark.parametrize("change", ["args.x={a: &a [*a]}", "args.x=" + "[" * 3000])
+@pytest.mark.parametrize("change", ["args.x={a: &a [*a]}", "args.x=" + "[" * 1000])
 def test_a_value_without_end_is_refused(change: str) -> None:
     error = problem(change)
 

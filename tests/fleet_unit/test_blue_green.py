@@ -1,0 +1,163 @@
+"""A deploy on machines without hardware: who has the traffic, what was stopped, what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkops.errors import (
+    InPlaceFailed,
+    NeedsPerson,
+    PlanRefused,
+    ProbeFailed,
+    SparkopsError,
+    StartFailed,
+    UsageError,
+)
+from sparkops.fleet import blue_green
+from sparkops.plan.journal import Mode
+from sparkops.plan.swap import Wish
+from tests.fleet_unit.conftest import Make
+from tests.fleet_unit.machine import DIES, GARBAGE
+from tests.fleet_unit.verbs import DOWN, deploy, free, id_of, problem
+
+
+def test_a_deploy_of_what_serves_sends_no_changing_command(make: Make) -> None:
+    world = make(1)
+    deploy(world, "1")
+    ran, journal = list(world.machines["n1"].ran), world.journal()
+
+    assert deploy(world, "1") is None
+    assert world.machines["n1"].ran == ran
+    assert world.journal() == journal
+
+
+@pytest.mark.parametrize(
+    ("claim_gib", "nodes", "mode", "switches"),
+    [
+        (30.0, 1, Mode.BESIDE, ["be_chat_blue", "be_chat_green"]),
+        (60.0, 1, Mode.IN_PLACE, ["be_chat_blue", "be_down", "be_chat_green"]),
+        (60.0, 2, Mode.ACROSS, ["be_chat_blue", "be_chat_green"]),
+    ],
+)
+def test_a_swap_gives_the_traffic_to_green_and_leaves_one_engine(
+    make: Make, claim_gib: float, nodes: int, mode: Mode, switches: list[str]
+) -> None:
+    world = make(nodes)
+    deploy(world, "1", claim_gib=claim_gib)
+
+    done = deploy(world, "2", claim_gib=claim_gib)
+
+    assert done is not None
+    assert (done["mode"], done["release"], done["cut"]) == (mode.value, id_of(world, "2"), 0)
+    assert world.serving() == id_of(world, "2")
+    assert world.gate.switches == switches
+    assert [name for machine in world.machines.values() for name in machine.up] == [done["green"]["container"]]
+    assert [name for machine in world.machines.values() for name in machine.armed()] == [id_of(world, "2")]
+    assert free(world)
+
+
+def test_the_journal_names_what_serves_and_what_served_on_every_node_that_took_part(make: Make) -> None:
+    world = make(2)
+    deploy(world, "1", Wish(nodes=("n1",)))
+    deploy(world, "2", Wish(nodes=("n2",)))
+
+    for name in world.machines:
+        journal = world.journal(name)
+        assert journal.active is not None
+        assert journal.previous is not None
+        assert (journal.active.release, journal.previous.release) == (id_of(world, "2"), id_of(world, "1"))
+    assert [event["event"] for event in world.stores["n1"].history("chat")] == ["deployed", "deployed"]
+
+
+@pytest.mark.parametrize(
+    ("mood", "kind", "says"),
+    [
+        (DIES, StartFailed, "did not start: its process ended with code 1"),
+        (GARBAGE, ProbeFailed, "the smoke suite failed"),
+    ],
+)
+def test_a_bad_green_never_has_the_traffic_and_blue_serves_on(
+    make: Make, mood: str, kind: type[SparkopsError], says: str
+) -> None:
+    world = make(1)
+    deploy(world, "1", claim_gib=30.0)
+    world.machines["n1"].moods[world.release("2", claim_gib=30.0).id] = mood
+
+    error = problem(world, "2", claim_gib=30.0)
+
+    assert isinstance(error, kind)
+    assert says in str(error)
+    assert error.exit_code == 1
+    assert world.gate.switches == ["be_chat_blue"]
+    assert (world.serving(), list(world.machines["n1"].up)) == (id_of(world, "1"), [f"{id_of(world, '1')}-blue-r0"])
+    assert (world.home / "failures" / "n1" / "inspect.json").exists()
+    assert free(world)
+
+
+@pytest.mark.parametrize("mood", [DIES, GARBAGE])
+def test_in_place_a_bad_green_ends_with_blue_restored_and_exit_code_6(make: Make, mood: str) -> None:
+    world = make(1)
+    deploy(world, "1")
+    world.machines["n1"].moods[id_of(world, "2")] = mood
+
+    error = problem(world, "2")
+
+    assert (type(error), error.exit_code) == (InPlaceFailed, 6)
+    assert str(error).endswith(f"{id_of(world, '1')} serves again")
+    assert world.gate.switches == ["be_chat_blue", "be_down", "be_chat_blue"]
+    assert (world.serving(), world.machines["n1"].armed()) == (id_of(world, "1"), [id_of(world, "1")])
+    assert free(world)
+
+
+def test_a_refused_plan_changes_nothing(make: Make) -> None:
+    world = make(1)
+    deploy(world, "1")
+    ran = list(world.machines["n1"].ran)
+
+    error = problem(world, "2", Wish())
+
+    assert (type(error), error.exit_code) == (PlanRefused, 5)
+    assert world.machines["n1"].ran == ran
+    assert free(world)
+
+
+def test_without_a_gateway_there_is_no_swap(make: Make) -> None:
+    world = make(1)
+    with world.order() as order:
+        bare = order.connected.fleet.model_copy(update={"gateway": None})
+        object.__setattr__(order.connected, "fleet", bare)
+        with pytest.raises(UsageError, match="there is no gateway"):
+            blue_green.deploy(order, world.release("1"), DOWN)
+
+
+def test_requests_under_way_are_waited_for_and_what_is_left_is_cut_and_counted(make: Make) -> None:
+    world = make(1)
+    deploy(world, "1", claim_gib=30.0, swap={"drain_s": 5})
+    world.gate.sessions = {"be_chat_blue": 4}
+    drained = deploy(world, "2", claim_gib=30.0, swap={"drain_s": 5})
+    world.gate.sessions, world.gate.leaving = {"be_chat_green": 3}, False
+
+    cut = deploy(world, "3", claim_gib=30.0)
+
+    assert drained is not None
+    assert cut is not None
+    assert (drained["cut"], cut["cut"]) == (0, 3)
+
+
+def test_memory_that_does_not_come_back_starts_nothing_and_says_what_to_do(make: Make) -> None:
+    world = make(1)
+    deploy(world, "1")
+    machine = world.machines["n1"]
+
+    def pinned(line: str) -> int:
+        if line.startswith("docker stop"):
+            machine.memory_gib -= 60.0
+        return 0
+
+    machine.fails = pinned
+    error = problem(world, "2")
+
+    assert (type(error), error.exit_code) == (NeedsPerson, 7)
+    assert "n1: the memory did not come back: 40.0 GiB available, 60.0 GiB needed" in str(error)
+    assert f"docker create {id_of(world, '2')}" not in " ".join(machine.ran)
+    assert free(world) is False, "the swap is left for a person to see"
