@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sparkops.errors import InPlaceFailed, NeedsPerson, SparkopsError
+from sparkops.errors import Busy, InPlaceFailed, NeedsPerson, SparkopsError
 from sparkops.fleet import hands
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
@@ -71,7 +71,7 @@ class Saga:
                 self.cut += ACTS[phase](self.round)
             self.commit()
         except SparkopsError as error:
-            if error.exit_code == INTERRUPTED:
+            if error.exit_code in (INTERRUPTED, Busy.exit_code):  # busy: who has taken over ends it
                 raise
             self.revert(error)
 

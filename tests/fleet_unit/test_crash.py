@@ -125,8 +125,8 @@ THEN: tuple[Then, ...] = (hours_pass, the_node_reboots, it_is_run_again)
 
 @pytest.mark.parametrize(
     ("scene", "thens"),
-    [(IN_PLACE, (hours_pass,)), (IN_PLACE, (the_node_reboots, it_is_run_again)), (BESIDE, THEN)],
-    ids=["in-place, hours pass", "in-place, the rest by turns", "beside, all by turns"],
+    [*((IN_PLACE, (then,)) for then in THEN), (BESIDE, THEN)],
+    ids=["in-place, hours pass", "in-place, the node reboots", "in-place, it is run again", "beside, by turns"],
 )
 def test_killed_at_any_word_something_good_serves_in_the_end(
     scene: Scene, thens: tuple[Then, ...], tmp_path: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +149,8 @@ class World:
     home: Path
     base: int
     events: list[Event] = field(default_factory=list)
+    listeners: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """What happens when an event with this text is told, once."""
 
     @property
     def gate(self) -> Gate:
@@ -177,10 +179,14 @@ class World:
         reached = {name: each for name, each in members.items() if name != without}
         connected = Connected(fleet, reached, lost, Impatient())
         try:
-            yield Order(connected, Keep(lambda node: self.home / "failures" / node), self.events.append)
+            yield Order(connected, Keep(lambda node: self.home / "failures" / node), self.told)
         finally:
             for member in members.values():
                 member.engine.close()
+
+    def told(self, event: Event) -> None:
+        self.events.append(event)
+        self.listeners.pop(event.text, lambda: None)()
 
     def journal(self, node: str = "n1") -> Journal:
         return self.stores[node].read(SERVICE)
