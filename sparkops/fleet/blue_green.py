@@ -79,6 +79,10 @@ def current(order: Order, release: Release, journal: Journal) -> Current:
             found = docker_facts.parse(name, inspect)
             if found.running:
                 return Current(_placed(order, found, release.recipe, journal), slot.slot, warm)
+    if order.connected.unreachable:
+        missing = ", ".join(order.connected.unreachable)
+        problem = f"{slot.release} has the traffic, and is not on any node that answers; it may be on {missing}"
+        raise PlanRefused(problem, next_step=f"Bring {missing} back, or take it out of the inventory.")
     return Current(None, slot.slot, warm)
 
 
