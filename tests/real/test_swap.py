@@ -149,7 +149,7 @@ def test_in_place_is_refused_without_consent_and_otherwise_says_503(service: Ser
         ({"ANSWERS": "bangs"}, "questions"),
         ({"ANSWERS": "wrong_name"}, "models"),
         ({"ANSWERS": "raw_tools"}, "tools"),
-        ({"TOK_S": "5", "probe__smoke__speed__enabled": "true", "expected__tok_s": "50"}, "speed"),
+        ({"TOK_S": "50", "probe__smoke__speed__enabled": "true", "expected__tok_s": "500"}, "speed"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
