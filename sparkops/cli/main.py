@@ -49,7 +49,7 @@ def options(
     if no_color or os.environ.get("NO_COLOR"):
         os.environ["NO_COLOR"] = "1"
         context.color = False
-    context.obj = Settings(inventory=inventory, color=not no_color, verbose=verbose)
+    context.obj = Settings(inventory=inventory, verbose=verbose)
 
 
 for family in (setup, recipes, images, services, swapping, looking, probing):

@@ -22,7 +22,6 @@ class Settings:
     """The global options."""
 
     inventory: Path
-    color: bool
     verbose: bool
 
     def fleet(self) -> Fleet:

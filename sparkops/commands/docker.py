@@ -14,6 +14,7 @@ BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark
 MODELS = "/models"  # where a container sees the node's model_dir
 LOG_FILE_SIZE = "20m"
 LOG_FILES = "5"
+BOUNDED_LOG = ("--log-driver=json-file", f"--log-opt=max-size={LOG_FILE_SIZE}", f"--log-opt=max-file={LOG_FILES}")
 
 
 def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
@@ -36,9 +37,7 @@ def create(rank: Rank, node: NodeConfig, image: str) -> Command:
         "--security-opt=no-new-privileges",
         f"--shm-size={int(serve.shm_gib * 1024)}m",
         f"--stop-timeout={serve.stop_grace_s}",
-        "--log-driver=json-file",
-        f"--log-opt=max-size={LOG_FILE_SIZE}",
-        f"--log-opt=max-file={LOG_FILES}",
+        *BOUNDED_LOG,
         f"--volume={model_dir(node)}:{MODELS}:ro",
         # Compiled kernels belong to one image: another image must not find them.
         f"--volume=sparkops-cache-{rank.release.inputs[:SHORT]}:/root/.cache",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from sparkops.command import Command
-from sparkops.commands.docker import LOG_FILE_SIZE, LOG_FILES, docker
+from sparkops.commands.docker import BOUNDED_LOG, docker
 from sparkops.release import Slot, image_labels
 from sparkops.render.gateway import NAME, Files
 
@@ -43,9 +43,7 @@ def run(image: str, inputs: str) -> Command:
         f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",
         f"--volume={VOLUME}:/var/lib/gateway",
         f"--stop-timeout={STOP_S}",
-        "--log-driver=json-file",
-        f"--log-opt=max-size={LOG_FILE_SIZE}",
-        f"--log-opt=max-file={LOG_FILES}",
+        *BOUNDED_LOG,
         image,
         timeout_s=120.0,
     )

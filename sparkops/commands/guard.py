@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkops.command import Command
-from sparkops.commands.docker import LOG_FILE_SIZE, LOG_FILES, docker
+from sparkops.commands.docker import BOUNDED_LOG, docker
 from sparkops.release import LABEL, image_labels
 from sparkops.render.guard import NAME
 
@@ -57,9 +57,7 @@ def run(image: str, inputs: str, node: str) -> Command:
         f"--volume={VOLUME}:{STATE}",
         f"--env=SPARKOPS_NODE={node}",
         f"--stop-timeout={STOP_S}",
-        "--log-driver=json-file",
-        f"--log-opt=max-size={LOG_FILE_SIZE}",
-        f"--log-opt=max-file={LOG_FILES}",
+        *BOUNDED_LOG,
         image,
         timeout_s=120.0,
     )

@@ -18,8 +18,6 @@ from sparkops.plan.deploy import Act, Plan, Replica, Step
 from sparkops.plan.smoke import Report, Verdict
 from sparkops.release import Rank
 
-FAILED_GRACE_S = 10  # a server that never answered has nothing to finish
-
 
 @dataclass(frozen=True)
 class Deployed:

@@ -30,7 +30,6 @@ from sparkops.probes import openai
 from sparkops.release import Slot
 
 POLL_S = 0.25
-FAILED_GRACE_S = 10
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from sparkops.plan.journal import Clock, Journal, Mode, Phase, Swap, lease_left
 
-TRAFFIC_FIRST_S = 15.0  # an engine is stopped only after the gateway's guard has had time to move the traffic
-
 
 class Duty(StrEnum):
     """What is due."""
