@@ -17,7 +17,6 @@ from sparkops.config.fields import (
     Line,
     Name,
     Package,
-    RelativePath,
     Requirement,
     Section,
     Text,
@@ -25,6 +24,7 @@ from sparkops.config.fields import (
     Version,
     matching,
 )
+from sparkops.config.model import Model
 from sparkops.config.smoke import Positive, Smoke
 
 
@@ -70,19 +70,6 @@ class Image(Section):
     """Mods from templates/mods, applied in this order; each checks what it finds and leaves a marker."""
     disk_gib: Positive = 40.0
     """Free space in GiB that a node needs before a build begins."""
-
-
-class Model(Section):
-    """The weights. They lie on the node, in a directory under its `model_dir`."""
-
-    id: Line
-    """Name of the model on its hub, or any name for a model of your own."""
-    revision: Line | None = None
-    """Commit of the model repository; part of the release."""
-    path: RelativePath
-    """Directory under the node's `model_dir`."""
-    size_gb: Positive | None = None
-    """Size on disk in GB (10^9 bytes), as its publisher states it."""
 
 
 class Serve(Section):
