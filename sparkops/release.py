@@ -13,6 +13,13 @@ from sparkops.config.recipe import Recipe
 
 LABEL = "sparkops."
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
+# Of a recipe's model: what says how much room it takes and which files are left out, not what the engine reads.
+NOT_DECIDING = {
+    "size_gb": True,
+    "exclude": True,
+    "sources": {"__all__": {"size_gb", "exclude"}},
+    "steps": {"__all__": {"disk_gb"}},
+}
 
 
 class Slot(StrEnum):
@@ -41,7 +48,7 @@ class Release:
         Descriptions, probes and placement may change without making another release.
         """
         deciding = {"service", "engine", "model", "serve"}
-        identity = self.recipe.model_dump(mode="json", include=deciding, exclude={"model": {"size_gb"}})
+        identity = self.recipe.model_dump(mode="json", include=deciding, exclude={"model": NOT_DECIDING})
         text = json.dumps({**identity, "inputs": self.inputs}, sort_keys=True)
         return f"{self.recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 

@@ -11,6 +11,11 @@ from sparkops import __version__
 from sparkops.release import Rank, Slot, candidate_tag, image_labels, image_tag
 from tests.examples import CUDA, INPUTS, rank, release
 
+MADE: dict[str, Any] = {
+    "sources": [{"id": "org/base", "path": "base"}],
+    "steps": [{"script": "add-tensors", "inputs": {"base": "base"}, "output": "q", "disk_gb": 1.0}],
+}
+
 
 def test_the_id_of_a_release_is_the_same_on_every_machine_and_day() -> None:
     assert release().id == "q-7fd0d71b0b"
@@ -24,6 +29,8 @@ def test_the_id_of_a_release_is_the_same_on_every_machine_and_day() -> None:
         {"model": {"revision": "abc"}},
         {"model": {"path": "q2"}},
         {"model": {"id": "org/q2"}},
+        {"model": {**MADE, "steps": [{**MADE["steps"][0], "args": {"tensors": "b"}}]}},
+        {"model": {**MADE, "sources": [{**MADE["sources"][0], "revision": "abc"}]}},
         {"serve": {"port": 8001}},
         {"serve": {"args": {"dtype": "bfloat16"}}},
         {"serve": {"env": {"A": "1"}}},
@@ -42,6 +49,7 @@ def test_what_decides_how_a_release_behaves_makes_another_one(change: dict[str, 
         {"description": "Other words"},
         {"nodes": ["n1"]},
         {"model": {"size_gb": 5.0}},
+        {"model": {"exclude": ["original/*"]}},
         {"memory": {"claim_gib": 5.0}},
         {"probe": {"passes": 1}},
         {"probe": {"startup": {"stall_s": 10.0}}},
@@ -53,6 +61,13 @@ def test_what_decides_how_a_release_behaves_makes_another_one(change: dict[str, 
 )
 def test_words_probes_and_placement_make_no_other_release(change: dict[str, Any]) -> None:
     assert release(**change).id == release().id
+
+
+@pytest.mark.parametrize(("part", "size"), [("sources", "size_gb"), ("steps", "disk_gb")])
+def test_how_much_room_a_step_takes_makes_no_other_release(part: str, size: str) -> None:
+    larger = {**MADE, part: [{**MADE[part][0], size: 9.0}]}
+
+    assert release(model=larger).id == release(model=MADE).id != release().id
 
 
 def test_other_inputs_of_the_image_make_another_release() -> None:

@@ -1,19 +1,87 @@
-"""The model: where its files come from and where they lie."""
+"""The model: where its files come from, where they lie, and what is made of them before an engine reads them."""
 
 from __future__ import annotations
 
-from sparkops.config.fields import Line, RelativePath, Section
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from sparkops.config.fields import Argument, Line, Name, RelativePath, Section
 from sparkops.config.smoke import Positive
 
+OPTIONAL = ("exclude", "sources", "steps")
 
-class Model(Section):
-    """The weights. They lie on the node, in a directory under its `model_dir`."""
+
+class Weights(Section):
+    """A checkpoint: a directory under a node's `model_dir`, and the model repository that it comes from."""
 
     id: Line
     """Name of the model on its hub, or any name for a model of your own."""
     revision: Line | None = None
-    """Commit of the model repository; part of the release."""
+    """Commit of the model repository; part of the release. A node that has another one is refused."""
     path: RelativePath
     """Directory under the node's `model_dir`."""
     size_gb: Positive | None = None
     """Size on disk in GB (10^9 bytes), as its publisher states it."""
+    exclude: list[Line] = []
+    """Files of the repository that no engine reads, as patterns such as original/*; `models pull` leaves them out."""
+
+    @model_validator(mode="after")
+    def _plain(self) -> Weights:
+        if self.path.endswith((".partial", ".replaced", "/")) or any(
+            part in ("", ".") for part in self.path.split("/")
+        ):
+            raise ValueError("a `path` without empty parts that does not end in .partial or .replaced")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What a plain model does not say stays unsaid, so a key that is new here gives no release another name."""
+        said: dict[str, Any] = handler(self)
+        return {key: value for key, value in said.items() if value != [] or key not in OPTIONAL}
+
+
+class Step(Section):
+    """One program that makes a checkpoint out of others, on a node, in a container of the recipe's image."""
+
+    script: Name
+    """File in templates/steps/ without .py: replace-tensors or add-tensors."""
+    inputs: Annotated[dict[Name, RelativePath], Field(min_length=1)]
+    """The checkpoints that it reads: the script's word for each, and the `path` of a source or of an earlier step."""
+    output: RelativePath
+    """Directory under the node's `model_dir` that it makes. The last step makes the model's own `path`."""
+    args: dict[Name, Argument] = {}
+    """The script's arguments; templates/steps/ says which there are."""
+    disk_gb: Positive
+    """Free space in GB (10^9 bytes) that it needs. Shards that stay as they are take none: they are linked."""
+
+
+class Model(Weights):
+    """The weights. They lie on the node, in a directory under its `model_dir`."""
+
+    sources: list[Weights] = []
+    """The checkpoints that `steps` begin with. `models pull` fetches them in place of the model itself."""
+    steps: list[Step] = []
+    """What makes the model out of its sources, in this order; `models prepare` runs it."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Model:
+        if bool(self.steps) != bool(self.sources):
+            raise ValueError("`sources` and `steps` together, or none of them")
+        known = [source.path for source in self.sources]
+        for step in self.steps:
+            for path in step.inputs.values():
+                if path not in known:
+                    raise ValueError(f"step {step.script} to read a source or an earlier output, not '{path}'")
+            known.append(step.output)
+        if self.steps and self.steps[-1].output != self.path:
+            raise ValueError(f"the last step to make the model's own path '{self.path}'")
+        if len(set(known)) != len(known):
+            raise ValueError("a directory of its own for each of `sources` and `steps`")
+        return self
+
+    @property
+    def fetched(self) -> Iterator[Weights]:
+        """What is fetched: the sources of a model that is made here, otherwise the model itself."""
+        yield from self.sources or [self]
