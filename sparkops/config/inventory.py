@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from sparkops.config import source
-from sparkops.config.fields import AbsolutePath, Host, Line, Name, Port, Section, Url, User
+from sparkops.config.fabric import Fabric, Ports
+from sparkops.config.fields import AbsolutePath, EnvName, Host, Line, Name, Port, Section, Url, User, Value
 from sparkops.config.source import Source
 from sparkops.errors import UsageError
 
@@ -35,6 +36,10 @@ class NodeSettings(Section):
     """With `gpu: devices`: device nodes given to the container, such as /dev/nvidia0."""
     gpu_mounts: list[AbsolutePath] | None = None
     """With `gpu: devices`: driver files or directories mounted read-only at the same path."""
+    fabric: Ports | None = None
+    """Ports that ranks of one replica use: `auto` (the same if absent) reads them on the node, a list names them."""
+    env: dict[EnvName, Value] | None = None
+    """Environment of such ranks on this node, in place of what was derived, such as NCCL_IB_GID_INDEX: "-1"."""
 
 
 class NodeConfig(NodeSettings):
@@ -100,6 +105,7 @@ class Inventory(Section):
     build: Build = Build()
     gateway: Gateway | None = None
     """Without it there is no swap, and clients call the nodes themselves."""
+    fabric: Fabric = Fabric()
     known_hosts: Line = "known_hosts"
     """File of pinned host keys by node name, relative to the inventory; `sparkops trust` writes it."""
 
@@ -116,6 +122,8 @@ class Fleet(Section):
     """The gateway with its address, if there is one."""
     known_hosts: Path
     """File of pinned host keys."""
+    fabric: Fabric = Fabric()
+    """What the network between nodes must be."""
 
     def node(self, name: str) -> NodeConfig:
         """The node of that name. Raises UsageError with the names there are."""
@@ -137,8 +145,14 @@ def load(file: Path) -> Fleet:
     for name in nodes:
         _check_jumps(read, name, nodes)
     known_hosts = (file.parent / Path(inventory.known_hosts).expanduser()).absolute()
-    gateway = _gateway(read, inventory.gateway, nodes)
-    return Fleet(file=file, nodes=nodes, build=inventory.build, gateway=gateway, known_hosts=known_hosts)
+    return Fleet(
+        file=file,
+        nodes=nodes,
+        build=inventory.build,
+        gateway=_gateway(read, inventory.gateway, nodes),
+        known_hosts=known_hosts,
+        fabric=inventory.fabric,
+    )
 
 
 def _gateway(read: Source, gateway: Gateway | None, nodes: Mapping[str, NodeConfig]) -> Gateway | None:

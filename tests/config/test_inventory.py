@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.config import inventory
+from sparkops.config.fabric import Fabric, Port
 from sparkops.config.inventory import Fleet, Inventory
 from sparkops.errors import ConfigError, UsageError
 
@@ -56,6 +57,37 @@ def test_a_node_with_another_gpu_mode_leaves_the_default_devices() -> None:
 
     given = {name: (node.gpu, node.gpu_devices, node.gpu_mounts) for name, node in fleet.nodes.items()}
     assert given == {"a": ("devices", ["/dev/nvidia0"], ["/usr/lib/x"]), "b": ("none", None, None)}
+
+
+def test_ports_and_environment_of_a_node_replace_those_of_the_defaults() -> None:
+    fleet = load(
+        "defaults: {fabric: [{device: rocep1s0f0}], env: {NCCL_DEBUG: INFO}}\n"
+        "nodes:\n"
+        "  a: {address: h}\n"
+        "  b: {address: h, fabric: auto, env: {}}\n"
+        "  c: {address: h, fabric: [{device: rocep1s0f1, address: 10.0.0.3, gid_index: 5}, {interface: enP7s7}]}\n"
+    )
+
+    said = {name: (node.fabric, node.env) for name, node in fleet.nodes.items()}
+    assert said == {
+        "a": ([Port(device="rocep1s0f0")], {"NCCL_DEBUG": "INFO"}),
+        "b": ("auto", {}),
+        "c": (
+            [Port(device="rocep1s0f1", address="10.0.0.3", gid_index=5), Port(interface="enP7s7")],
+            {"NCCL_DEBUG": "INFO"},
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "fabric"),
+    [
+        ("", Fabric(allow_tcp=False, mtu=9000)),
+        ("fabric: {allow_tcp: true, mtu: 4200}\n", Fabric(allow_tcp=True, mtu=4200)),
+    ],
+)
+def test_roce_with_large_packets_is_wanted_unless_said_otherwise(text: str, fabric: Fabric) -> None:
+    assert load(text + "nodes: {a: {address: h}}\n").fabric == fabric
 
 
 def test_the_default_jump_is_not_reached_through_itself() -> None:
@@ -170,6 +202,31 @@ NODE = "nodes:\n  a:\n    address: h\n    "
             "nodes:\n  a: {address: h, jump: b}\n  b: {address: h, jump: a}\n",
             "3: nodes.b.jump: no way leads there: a -> b -> a",
         ),
+        (NODE + "fabric: enp1\n", "4: nodes.a.fabric: expected `auto` or a list of ports, got 'enp1'"),
+        (NODE + "fabric: []\n", "4: nodes.a.fabric: expected at least 1 item"),
+        (
+            NODE + "fabric: [{gid_index: 3}]\n",
+            "4: nodes.a.fabric[0]: expected a `device`, or an `interface` for plain TCP",
+        ),
+        (
+            NODE + "fabric:\n    - device: rocep1s0f0\n      adress: 1.2.3.4\n",
+            "6: nodes.a.fabric[0].adress: unknown key, did you mean 'address'?",
+        ),
+        (
+            NODE + "fabric: [{device: '=rocep1s0f0'}]\n",
+            "4: nodes.a.fabric[0].device: expected an RDMA device, such as rocep1s0f0, got '=rocep1s0f0'",
+        ),
+        (
+            NODE + "fabric: [{interface: enp1s0f0np0.veryverylong}]\n",
+            "4: nodes.a.fabric[0].interface: expected a network interface, such as enp1s0f0np0, "
+            "got 'enp1s0f0np0.veryverylong'",
+        ),
+        (
+            NODE + "fabric: [{device: d, address: 10.0.0.256}]\n",
+            "4: nodes.a.fabric[0].address: expected an IPv4 address, got '10.0.0.256'",
+        ),
+        (NODE + "env: {NCCL_IB_GID_INDEX: 3}\n", "4: nodes.a.env.NCCL_IB_GID_INDEX: expected a valid string, got 3"),
+        ("fabric: {mtu: 100}\n" + NODE, "1: fabric.mtu: expected greater than or equal to 1280, got 100"),
         ("gateway: {node: b}\n" + NODE, "1: gateway.node: there is no node 'b', only: a"),
         (
             "build: {torch_index: 'https://x\"; y'}\n" + NODE,
