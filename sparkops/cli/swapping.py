@@ -15,7 +15,7 @@ from sparkops.errors import UsageError
 
 if TYPE_CHECKING:
     from sparkops.config.inventory import Fleet
-    from sparkops.fleet.blue_green import Order
+    from sparkops.fleet.planning import Order
     from sparkops.plan.swap import Wish
     from sparkops.release import Release
 
@@ -81,9 +81,9 @@ def swap(settings: Settings, fleet: Fleet, release: Release, options: Options, *
 
 
 def _show_plan(order: Order, release: Release, wish: Wish) -> None:
-    from sparkops.fleet import blue_green
+    from sparkops.fleet import planning
 
-    made = blue_green.make_plan(order, release, wish, blue_green.read_journal(order, release.service)).plan
+    made = planning.make_plan(order, release, wish, planning.read_journal(order, release.service)).plan
     data(str(made) if made else f"nothing to do: {release.id} serves {release.service}")
 
 
@@ -95,13 +95,15 @@ def _told(service: str, done: dict[str, Any]) -> None:
         say(f"  {parts}")
     if done.get("cut"):
         say(f"  {done['cut']} requests were still under way after the drain time and were cut", fg="yellow")
+    if done.get("unfinished"):
+        say(f"  {done['unfinished']}; the guards do the rest, see `sparkops status`", fg="yellow")
 
 
 @contextmanager
 def _order(fleet: Fleet, release: str, wait_s: float) -> Iterator[Order]:
     """Connections to every node that answers; the gateway's must."""
-    from sparkops.fleet.blue_green import Order
     from sparkops.fleet.connected import connect
+    from sparkops.fleet.planning import Order
 
     with connect(fleet, required=False) as connected, progress() as tell:
         order = Order(connected, keep_of(release), tell, wait_s)

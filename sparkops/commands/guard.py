@@ -14,12 +14,16 @@ SOCKET = "/var/run/docker.sock"
 BOOT_ID = "/run/boot_id"
 """Where the guard sees the id of its node's boot."""
 NODE_LABEL = f"{LABEL}node"
+PORT = 10843
+"""Where guards of other nodes ask it who has the traffic. It answers with names of releases, and takes no orders."""
 STOP_S = 10
 PROGRAM = ("python3", "-m", "sparkops.guard")
 
 SERVE = Command(("docker", "exec", "--interactive", CONTAINER, *PROGRAM, "serve"), timeout_s=30.0)
 """A stream of questions and answers."""
-REACHES = Command(("docker", "exec", CONTAINER, "docker", "version", "--format={{.Server.Version}}"), timeout_s=30.0)
+DOCKER = Command(("docker", "version", "--format={{.Server.Version}}"), timeout_s=10.0)
+"""Whether Docker answers; asked by the guard itself."""
+REACHES = Command(("docker", "exec", CONTAINER, *DOCKER.argv), timeout_s=30.0)
 """Whether the guard reaches Docker. It has lost the socket when Docker was restarted and the containers were not."""
 PROVE = ("sh", "-c", f"{' '.join(PROGRAM)} serve </dev/null && docker version --format={{{{.Server.Version}}}}")
 READY = Command(("docker", "exec", CONTAINER, *PROVE), timeout_s=30.0)

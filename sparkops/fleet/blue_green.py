@@ -1,137 +1,24 @@
-"""Blue-green for one service: what is there, what is planned, and the verbs deploy, promote and rollback."""
+"""Blue-green for one service: the verbs deploy, promote and rollback."""
 
 from __future__ import annotations
 
-import getpass
-import socket
 import time
-import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from sparkops.commands import docker, gateway, guard
+from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NodeError, PlanRefused, SparkopsError, UsageError
 from sparkops.facts import docker as docker_facts
-from sparkops.facts import gateway as gateway_facts
-from sparkops.facts.docker import Container
 from sparkops.fleet import hands, observe
-from sparkops.fleet.connected import Connected
-from sparkops.fleet.guarded import Link
 from sparkops.fleet.hands import Hand
-from sparkops.fleet.held import Claim, Held, hold
-from sparkops.fleet.keep import Keep
-from sparkops.fleet.progress import Tell
-from sparkops.fleet.revert import go_back
+from sparkops.fleet.held import Held, hold
+from sparkops.fleet.planning import Order, make_plan, nodes_of, read_journal, resumed
+from sparkops.fleet.revert import HandOf, revert
 from sparkops.fleet.swap import Saga
-from sparkops.plan.deploy import Observed
-from sparkops.plan.journal import Journal, Mode, Phase, Placed, Retirement, Swap
-from sparkops.plan.swap import Current, SwapPlan, Wish, plan
-from sparkops.release import Rank, Release, Slot
-
-
-@dataclass(frozen=True)
-class Order:
-    """What one run of a verb works with."""
-
-    connected: Connected
-    keep: Keep
-    tell: Tell
-    wait_s: float = 0.0
-
-    @property
-    def gateway(self) -> str:
-        """The gateway's node. Raises UsageError without a gateway."""
-        named = self.connected.fleet.gateway
-        if named is None:
-            step = "Add `gateway: {node: ...}` to the inventory: a swap needs something to switch."
-            raise UsageError(f"{self.connected.fleet.file}: there is no gateway", next_step=step)
-        return named.node
-
-    def claim(self, service: str) -> Claim:
-        """The lock that this run wants."""
-        owner = f"{getpass.getuser()}@{socket.gethostname()}"
-        return Claim(service, owner, uuid.uuid4().hex, self.wait_s)
-
-
-def read_journal(order: Order, service: str) -> Journal:
-    """What the gateway's guard has written down; an empty journal where there is no guard yet."""
-    if order.connected.members[order.gateway].engine.container(guard.CONTAINER) is None:
-        return Journal(service=service)
-    with closing(Link(order.connected.members[order.gateway].node)) as link:
-        return Journal.model_validate(link.ask("read", service)["journal"])
-
-
-def current(order: Order, release: Release, journal: Journal) -> Current:
-    """Who has the traffic: the gateway's map says so, and Docker whether it runs."""
-    if order.connected.members[order.gateway].engine.container(gateway.CONTAINER) is None:
-        return Current()
-    warm = journal.retirement.placed if journal.retirement else None
-    facts = gateway_facts.parse(order.connected.members[order.gateway].node.run(gateway.SHOW).stdout)
-    service = facts.services.get(release.service)
-    if service is None or service.active is None:
-        return Current(warm=warm)
-    slot = service.active
-    for name, member in order.connected.members.items():
-        for inspect in member.engine.containers(service=release.service, release=slot.release, slot=slot.slot.value):
-            found = docker_facts.parse(name, inspect)
-            if found.running:
-                return Current(_placed(order, found, release.recipe, journal), slot.slot, warm)
-    if order.connected.unreachable:
-        missing = ", ".join(order.connected.unreachable)
-        problem = f"{slot.release} has the traffic, and is not on any node that answers; it may be on {missing}"
-        raise PlanRefused(problem, next_step=f"Bring {missing} back, or take it out of the inventory.")
-    return Current(None, slot.slot, warm)
-
-
-def _placed(order: Order, found: Container, recipe: Recipe, journal: Journal) -> Placed:
-    """Its own recipe, where the journal has it; the new one of the same service is near enough to stop it."""
-    known = [each for each in (journal.active, journal.previous) if each and each.release == found.release]
-    return Placed(
-        release=found.release,
-        slot=found.slot,
-        node=found.node,
-        address=order.connected.fleet.node(found.node).address,
-        port=found.port,
-        container=found.name,
-        recipe=known[0].recipe if known else recipe.model_dump(mode="json", exclude_none=True),
-    )
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A swap that may be run. Without a plan there is nothing to do."""
-
-    plan: SwapPlan | None
-    observed: Mapping[str, Observed]
-    begin: Phase = Phase.ARM
-
-
-def make_plan(order: Order, release: Release, wish: Wish, journal: Journal) -> Planned:
-    """Plan the swap to `release`, or go on with the one that was left. Raises PlanRefused."""
-    observed = observe.before_deploy(order.connected, release)
-    if journal.swap:
-        return Planned(_resumed(release, journal.swap), observed, journal.swap.phase)
-    now = current(order, release, journal)
-    if now.blue and now.blue.release == release.id:
-        return Planned(None, observed)
-    return Planned(plan(release, observed, now, wish), observed)
-
-
-def _resumed(release: Release, swap: Swap) -> SwapPlan:
-    if swap.green.release != release.id:
-        step = f"sparkops rollback {release.service}, or deploy {swap.green.release} again to finish it"
-        raise PlanRefused(f"a swap to {swap.green.release} stopped in phase {swap.phase}", next_step=step)
-    rank = Rank(release, Slot(swap.green.slot), swap.green.node)
-    return SwapPlan(release, swap.mode, rank, swap.blue, f"goes on in phase {swap.phase}, where it was left")
-
-
-def nodes_of(order: Order, made: SwapPlan) -> Sequence[str]:
-    """The nodes that take part."""
-    others = {each.node for each in (made.blue, made.warm) if each}
-    return sorted({order.gateway, made.rank.node, *others})
+from sparkops.plan.journal import Mode, Phase, Placed, Retirement, Swap
+from sparkops.plan.swap import SwapPlan, Wish
+from sparkops.release import Release
 
 
 def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) -> dict[str, Any] | None:
@@ -149,7 +36,7 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
         saga = Saga(
             plan=made.plan,
             observed=made.observed[made.plan.rank.node],
-            gateway=order.gateway,
+            front=order.front,
             connected=order.connected,
             held=held,
             keep=order.keep,
@@ -171,10 +58,10 @@ def promote(order: Order, service: str) -> dict[str, Any]:
     swap = journal.swap
     if swap is None or not swap.waiting:
         raise UsageError(f"no release of {service} waits for promotion", next_step="sparkops status")
-    made = _resumed(_release(order, swap.green), swap)
+    made = resumed(_release(order, swap.green), swap)
     with hold(order.connected, nodes_of(order, made), order.claim(service)) as held:
         observed = observe.before_deploy(order.connected, made.release)[made.rank.node]
-        saga = Saga(made, observed, order.gateway, order.connected, held, order.keep, order.tell)
+        saga = Saga(made, observed, order.front, order.connected, held, order.keep, order.tell)
         saga.run(Phase.PROMOTE)
         return saga.summary()
 
@@ -207,16 +94,15 @@ def _warm(order: Order, placed: Placed) -> bool:
 
 
 def _out_of(order: Order, service: str, swap: Swap) -> dict[str, Any]:
-    nodes = sorted({swap.gateway, swap.green.node, *({swap.blue.node} if swap.blue else ())})
+    nodes = sorted({swap.gateway.node, swap.green.node, *({swap.blue.node} if swap.blue else ())})
     with hold(order.connected, nodes, order.claim(service)) as held:
         error = SparkopsError("rolled back by the operator")
-        go_back(swap, service, _hands(order, held), order.keep, error)
-        held.put(held.journals[swap.gateway].model_copy(update={"swap": None}), 0.0)
-        held.remember(swap.gateway, {"event": "rolled back", "release": swap.green.release})
+        revert(held, held.journals[swap.gateway.node], swap, _hands(order, held), order.keep, error)
+        held.remember(swap.gateway.node, {"event": "rolled back", "release": swap.green.release})
     return {"release": swap.blue.release if swap.blue else None, "mode": "out of a swap"}
 
 
-def _hands(order: Order, held: Held) -> Any:
+def _hands(order: Order, held: Held) -> HandOf:
     def hand(node: str) -> Hand:
         return Hand(order.connected.members[node], lambda command: held.run(node, command), order.tell)
 
@@ -232,7 +118,7 @@ def _flip(order: Order, service: str, active: Placed, warm: Placed) -> dict[str,
         hands.give_traffic(hand_of(order.gateway), service, warm)
         hand_of(active.node).run(docker.stay_stopped(active.container))
         hand_of(warm.node).run(docker.keep_running(warm.container))
-        retirement = Retirement(placed=active, due_s=0.0, boot="")
+        retirement = Retirement(placed=active, gateway=order.front)
         changes = {"active": warm, "previous": active, "retirement": retirement}
         keep_s = Recipe.model_validate(active.recipe).swap.keep_blue_s
         held.put(held.journals[order.gateway].model_copy(update=changes), time.monotonic() + keep_s)

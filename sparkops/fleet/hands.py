@@ -18,11 +18,12 @@ from sparkops.facts import gateway as gateway_facts
 from sparkops.facts import host
 from sparkops.facts.docker import Container
 from sparkops.facts.gateway import ServiceFacts
-from sparkops.fleet import probing, watch
+from sparkops.fleet import probing, smoke, watch
 from sparkops.fleet.connected import Member
 from sparkops.fleet.probing import Probing
 from sparkops.fleet.progress import Event, Tell
-from sparkops.nodes.http import session
+from sparkops.fleet.smoke import Server
+from sparkops.nodes.http import direct, session
 from sparkops.plan.coverage import light
 from sparkops.plan.journal import Placed
 from sparkops.plan.smoke import Report
@@ -125,17 +126,23 @@ def start_again(hand: Hand, placed: Placed) -> None:
 def light_pass(hand: Hand, placed: Placed) -> Report:
     """One pass of the checks that take no time: health and the questions with known answers."""
     recipe = light(Recipe.model_validate(placed.recipe))
-    return probing.probe(hand.member, placed.container, placed.port, Probing(recipe, passes=1, alone=False))
+    if placed.node == hand.member.name:
+        return probing.probe(hand.member, placed.container, placed.port, Probing(recipe, passes=1, alone=False))
+    server = Server(lambda: _way_to(hand, placed), recipe, alone=False, cancel=hand.member.node.cancel)
+    return smoke.run(server, passes=1)
 
 
 def answers(hand: Hand, placed: Placed) -> bool:
-    """Whether a release listens, wherever it runs. On another node it is asked directly: a guard has no SSH."""
+    """Whether a release listens, wherever it runs."""
+    with _way_to(hand, placed) as asking:
+        return openai.healthy(asking)
+
+
+def _way_to(hand: Hand, placed: Placed) -> Session:
+    """A session that reaches a release. On another node it is asked directly: a guard has no SSH."""
     if placed.node == hand.member.name:
-        with session(hand.member.node, placed.port) as asking:
-            return openai.healthy(asking)
-    with Session() as direct:
-        direct.trust_env = False
-        return openai.healthy(direct, f"http://{placed.address}:{placed.port}")
+        return session(hand.member.node, placed.port)
+    return direct(placed.address, placed.port)
 
 
 def gateway_facts_of(hand: Hand, service: str) -> ServiceFacts:

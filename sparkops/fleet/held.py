@@ -63,7 +63,14 @@ class Held:
 
     def put(self, journal: Journal, deadline: float) -> None:
         """Write the journal on every node, or raise. `deadline` is on our clock; each node gets it on its own."""
-        all_or_raise(on_each(sorted(self.links), lambda node: self._put(node, journal, deadline), self.cancel))
+        all_or_raise(self._put_all(journal, deadline))
+
+    def put_where_possible(self, journal: Journal) -> tuple[SparkopsError, ...]:
+        """Write the journal wherever we still can. A node that misses it asks the gateway's guard. Returns why not."""
+        return tuple(each for each in self._put_all(journal, 0.0).values() if each is not None)
+
+    def _put_all(self, journal: Journal, deadline: float) -> Mapping[str, SparkopsError | None]:
+        return on_each(sorted(self.links), lambda node: self._put(node, journal, deadline), self.cancel)
 
     def _put(self, node: str, journal: Journal, deadline: float) -> None:
         ahead_s, boot = self.ahead_s[node]

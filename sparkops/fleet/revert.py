@@ -5,20 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkops.config.recipe import Recipe
-from sparkops.errors import SparkopsError
+from sparkops.errors import Interrupted, NeedsPerson, SparkopsError
 from sparkops.fleet import hands
 from sparkops.fleet.hands import Hand
+from sparkops.fleet.held import Held
 from sparkops.fleet.keep import Keep, put_away
-from sparkops.plan.journal import Phase, Placed, Swap
+from sparkops.plan.journal import Journal, Phase, Placed, Swap, Verdict
 from sparkops.plan.takeover import blue_was_stopped, no_traffic
 
+HandOf = Callable[[str], Hand]
 
-def go_back(swap: Swap, service: str, hand_of: Callable[[str], Hand], keep: Keep, error: SparkopsError) -> None:
+
+def revert(held: Held, journal: Journal, swap: Swap, hand_of: HandOf, keep: Keep, error: SparkopsError) -> None:
+    """Go back and write it down. The verdict is written first, so that guards go on where this ends too early.
+
+    Raises NeedsPerson where going back failed, with `error` as its cause.
+    """
+    decided = swap.model_copy(update={"verdict": Verdict.REVERT})
+    missed = held.put_where_possible(journal.model_copy(update={"swap": decided, "trouble": None}))
+    try:
+        go_back(swap, journal.service, hand_of, keep, error)
+    except Interrupted:
+        raise
+    except SparkopsError as second:
+        problem = f"{error}\nand going back failed: {second}\nThe guards of the nodes go on trying."
+        step = f"sparkops status; and if it stays so: sparkops rollback {journal.service}"
+        raise NeedsPerson(problem, next_step=step) from error
+    missed += held.put_where_possible(journal.model_copy(update={"swap": None, "trouble": None}))
+    for each in dict.fromkeys(map(str, missed)):
+        error.add_note(f"{each}: its guard does its part once it is back")
+
+
+def go_back(swap: Swap, service: str, hand_of: HandOf, keep: Keep, error: SparkopsError) -> None:
     """Traffic first, then engines: green must not stop while it still has requests, nor blue get them while it is down.
 
     In the end blue starts by itself after a reboot, and green does not.
     """
-    gateway, green = hand_of(swap.gateway), hand_of(swap.green.node)
+    gateway, green = hand_of(swap.gateway.node), hand_of(swap.green.node)
     switched = swap.phase.order >= Phase.SWITCH.order
     if switched and swap.blue and not no_traffic(swap) and not hands.answers(hand_of(swap.blue.node), swap.blue):
         restore(hand_of(swap.blue.node), swap.blue)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sparkops.errors import Busy, InPlaceFailed, NeedsPerson, SparkopsError
+from sparkops.errors import Busy, InPlaceFailed, SparkopsError
 from sparkops.fleet import hands
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
@@ -15,9 +15,9 @@ from sparkops.fleet.held import Held
 from sparkops.fleet.keep import Keep
 from sparkops.fleet.phases import ACTS, Round
 from sparkops.fleet.progress import Event, Tell
-from sparkops.fleet.revert import go_back
+from sparkops.fleet.revert import revert
 from sparkops.plan.deploy import Observed
-from sparkops.plan.journal import Journal, Mode, Phase, Placed, Retirement, Swap
+from sparkops.plan.journal import Front, Journal, Mode, Phase, Placed, Retirement, Swap, Verdict
 from sparkops.plan.swap import SwapPlan
 from sparkops.plan.takeover import no_traffic
 
@@ -27,11 +27,11 @@ INTERRUPTED = 130
 
 @dataclass
 class Saga:
-    """One swap under way. `gateway` is the gateway's node, `promote` False stops after the switch."""
+    """One swap under way. `front` is where the gateway is, `promote` False stops after the switch."""
 
     plan: SwapPlan
     observed: Observed
-    gateway: str
+    front: Front
     connected: Connected
     held: Held
     keep: Keep
@@ -40,14 +40,15 @@ class Saga:
     journal: Journal = field(init=False)
     times: list[tuple[str, float]] = field(default_factory=list)
     cut: int = 0
+    unfinished: str | None = None
 
     def __post_init__(self) -> None:
-        self.journal = self.held.journals[self.gateway]
+        self.journal = self.held.journals[self.front.node]
         self.round = Round(
             plan=self.plan,
             green=placed(self.plan, self.connected),
             observed=self.observed,
-            gateway=self.hand(self.gateway),
+            gateway=self.hand(self.front.node),
             here=self.hand(self.plan.rank.node),
             there=self.hand(self.plan.blue.node) if self.plan.blue else None,
             keep=self.keep,
@@ -73,7 +74,10 @@ class Saga:
         except SparkopsError as error:
             if error.exit_code in (INTERRUPTED, Busy.exit_code):  # busy: who has taken over ends it
                 raise
-            self.revert(error)
+            if self.journal.swap and self.journal.swap.phase.order >= Phase.PROMOTE.order:
+                self.leave(self.journal.swap, error)
+            else:
+                self.revert(error)
 
     def enter(self, phase: Phase, *, waiting: bool = False) -> None:
         """Write down what is about to be done, on every node that takes part. That is what arms the guards."""
@@ -81,14 +85,14 @@ class Saga:
         swap = Swap(
             deploy=self.held.claim.deploy,
             mode=self.plan.mode,
-            gateway=self.gateway,
+            gateway=self.front,
             green=self.round.green,
             blue=self.plan.blue,
             phase=phase,
             waiting=waiting,
         )
         patience_s = self.plan.release.recipe.probe.startup.ceiling_s + GUARD_MARGIN_S
-        self.write(self.journal.model_copy(update={"swap": swap, "retirement": None}), patience_s)
+        self.write(self.journal.model_copy(update={"swap": swap, "retirement": None, "trouble": None}), patience_s)
         self.tell(Event(self.plan.rank.node, f"phase {phase}", lasting=False))
 
     def write(self, journal: Journal, patience_s: float) -> None:
@@ -101,10 +105,10 @@ class Saga:
         keep_s = self.plan.release.recipe.swap.keep_blue_s
         blue = self.plan.blue
         warm = blue and keep_s and self.plan.mode in (Mode.BESIDE, Mode.ACROSS)
-        retirement = Retirement(placed=blue, due_s=0.0, boot="") if blue and warm else None
+        retirement = Retirement(placed=blue, gateway=self.front) if blue and warm else None
         changes = {"swap": None, "active": self.round.green, "previous": blue, "retirement": retirement}
         self.write(self.journal.model_copy(update=changes), keep_s)
-        self.held.remember(self.gateway, {"event": "deployed", **self.summary()})
+        self.held.remember(self.front.node, {"event": "deployed", **self.summary()})
 
     def summary(self) -> dict[str, Any]:
         """What is remembered, and printed with --json."""
@@ -115,8 +119,16 @@ class Saga:
             "green": hands.as_json(self.round.green),
             "blue": hands.as_json(self.plan.blue),
             "cut": self.cut,
+            "unfinished": self.unfinished,
             "seconds": {phase: round(later - at, 2) for (phase, at), (_, later) in pairwise(moments)},
         }
+
+    def leave(self, swap: Swap, error: SparkopsError) -> None:
+        """Green was promoted, and stays: the guards do what is left as soon as the lock is free."""
+        self.unfinished = f"{swap.phase} failed: {error}"
+        decided = swap.model_copy(update={"verdict": Verdict.FINISH})
+        self.held.put_where_possible(self.journal.model_copy(update={"swap": decided}))
+        self.tell(Event(self.plan.rank.node, f"green has the traffic and stays, but {self.unfinished}"))
 
     def revert(self, error: SparkopsError) -> None:
         """Bring blue back, then raise: with blue serving, or with what a person must do."""
@@ -124,14 +136,9 @@ class Saga:
         if swap is None:
             raise error
         self.tell(Event(self.plan.rank.node, f"{swap.phase} failed, going back: {error}"))
-        try:
-            go_back(swap, self.plan.release.service, self.hand, self.keep, error)
-        except SparkopsError as second:
-            step = f"sparkops status; then: sparkops rollback {self.plan.release.service}"
-            raise NeedsPerson(f"{error}\nand going back failed: {second}", next_step=step) from error
-        self.write(self.journal.model_copy(update={"swap": None}), 0.0)
+        revert(self.held, self.journal, swap, self.hand, self.keep, error)
         event = {"event": "reverted", "release": self.round.green.release, "why": str(error)[:500]}
-        self.held.remember(self.gateway, event)
+        self.held.remember(self.front.node, event)
         if no_traffic(swap) and swap.blue:
             raise InPlaceFailed(f"{error}\n{swap.blue.release} serves again") from error
         raise error

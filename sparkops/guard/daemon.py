@@ -7,60 +7,141 @@ after a reboot. While it acts it holds the lock, so a laptop that wakes up is re
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from sparkops.commands import gateway
-from sparkops.config.inventory import NodeConfig
-from sparkops.config.recipe import Recipe
-from sparkops.errors import Busy, SparkopsError
+from sparkops.commands import guard as commands
+from sparkops.errors import Busy, CommandFailed, ConnectionLost, SparkopsError
 from sparkops.fleet import hands
-from sparkops.fleet.connected import Member
-from sparkops.fleet.hands import Hand
-from sparkops.fleet.keep import Keep, put_away
-from sparkops.fleet.progress import Event
-from sparkops.fleet.revert import restore
+from sparkops.guard import word
 from sparkops.guard.store import Store
-from sparkops.nodes.engine import Engine
+from sparkops.guard.work import Post, Work
 from sparkops.nodes.node import Node
-from sparkops.plan.journal import Clock, Journal, Phase, Placed, Refusal, Swap, acquire, put, release, renew
-from sparkops.plan.takeover import Duty, blue_was_stopped, duty, no_traffic
+from sparkops.plan.journal import Clock, Front, Journal, Placed, Refusal, Retirement, Swap, acquire, release
+from sparkops.plan.takeover import Duty, Part, Word, duty, may_retire, part
 
 LOOK_S = 1.0
+SILENCE_S = 30.0  # a green that waits for promotion may be silent for so long
+TRIES = 3  # in vain, before it is said that a person is needed; the guard goes on trying
+PAUSES_S = (5.0, 15.0, 60.0)
+DOCKER_LOOKS, DOCKER_MISSES = 15, 2  # every so many looks Docker is asked for its version; so often it may miss
+Ask = Callable[[Front, str], Word | None]
+
+
+@dataclass
+class Attempts:
+    """What has gone wrong with a service: how often in a row, and when it is tried again."""
+
+    failed: int = 0
+    again_s: float = 0.0
+    silent_since_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Guard:
-    """The guard of one node."""
+    """The guard of one node. `ask` asks the guard beside the gateway."""
 
     store: Store
     node: Node
+    ask: Ask = word.ask
+    attempts: dict[str, Attempts] = field(default_factory=dict)
 
     def tend(self) -> None:
         """Look at every service once."""
         for service in self.store.services():
-            try:
-                self._tend(service)
-            except Busy:
-                continue  # somebody was quicker
-            except (SparkopsError, OSError) as error:
-                log(f"{service}: {error}")
-            except Exception:  # noqa: BLE001 - a bug with one service must not cost the others their guard
-                log(f"{service}: {traceback.format_exc()}")
+            self.look(service)
+
+    def look(self, service: str) -> None:
+        """Look at one service, and do what is due. What fails is tried again, later and later."""
+        tried = self.attempts.setdefault(service, Attempts())
+        if self.store.clock().now_s < tried.again_s:
+            return
+        try:
+            self._tend(service)
+            tried.failed = 0
+        except Busy:
+            return  # somebody was quicker
+        except (SparkopsError, OSError) as error:
+            self._failed(service, tried, str(error))
+        except Exception:  # noqa: BLE001 - a bug with one service must not cost the others their guard
+            self._failed(service, tried, traceback.format_exc())
+
+    def _failed(self, service: str, tried: Attempts, why: str) -> None:
+        log(f"{service}: {why}")
+        tried.failed += 1
+        tried.again_s = self.store.clock().now_s + PAUSES_S[min(tried.failed, len(PAUSES_S)) - 1]
+        if tried.failed >= TRIES:
+            trouble = f"the guard of {self.node.name} has tried {tried.failed} times: {why.splitlines()[-1]}"
+            with suppress(SparkopsError, OSError):  # it could not even read the journal, and has logged that
+                self.store.change(service, lambda j, _: j.model_copy(update={"trouble": trouble}))
 
     def _tend(self, service: str) -> None:
-        due = duty(self.store.read(service), self.store.clock())
-        if due is Duty.NOTHING:
+        journal = self.store.read(service)
+        due = duty(journal, self.store.clock(), self.node.name)
+        to_do = self._to_do(service, journal, due)
+        if to_do is None:
             return
         with self._holding(service, due) as generation:
-            log(f"{service}: {due}")
-            done = Work(self, service, generation).do(due)
-            self.store.change(service, lambda j, _: put(j, done, generation))
-        self.store.remember(service, {"event": f"guard: {due}", "node": self.node.name})
+            log(f"{service}: {to_do}")
+            Work(self._post(), service, generation).do(to_do)
+        self.store.remember(service, {"event": f"guard: {to_do}", "node": self.node.name})
+
+    def _to_do(self, service: str, journal: Journal, due: Duty) -> Duty | Part | None:
+        """What is left of a duty after a look at what is true."""
+        swap = journal.swap
+        if due is Duty.ASK:
+            return self._told(service, journal)
+        if due is Duty.LOOK_AT_BLUE and swap and swap.blue:
+            return Duty.REVERT if self._answers(service, swap.blue) else None
+        if due is Duty.LOOK_AT_GREEN and swap:
+            return Duty.REVERT if self._silent(service, swap.green) else None
+        return None if due is Duty.NOTHING else due
+
+    def _told(self, service: str, journal: Journal) -> Duty | Part | None:
+        """What the guard beside the gateway wants done here."""
+        of = journal.swap or journal.retirement
+        told = self.ask(of.gateway, service) if of else None
+        if told is None:
+            return None
+        if isinstance(of, Retirement):
+            return self._retires(service, journal, told)
+        wanted = part(of, told) if of else Part.WAIT
+        kept = wanted is Part.KEEP_GREEN and isinstance(of, Swap) and self._keeps(service, of)
+        return None if kept or wanted is Part.WAIT else wanted
+
+    def _retires(self, service: str, journal: Journal, told: Word) -> Duty | None:
+        """A warm release that has the traffic again is not to be stopped: this node has not heard of it."""
+        may = may_retire(journal, told)
+        if may is False:
+            self.store.change(service, lambda j, _: j.model_copy(update={"retirement": None}))
+        return Duty.RETIRE if may else None
+
+    def _keeps(self, service: str, swap: Swap) -> bool:
+        """Whether green runs and blue will not start by itself, as far as they are here."""
+        hand = self._post().hand(service)
+        green = hand.container(swap.green.container) if swap.green.node == self.node.name else None
+        blue = hand.container(swap.blue.container) if swap.blue and swap.blue.node == self.node.name else None
+        green_keeps = green is None or (green.running and green.restart_policy != "no")
+        return green_keeps and (blue is None or blue.restart_policy == "no")
+
+    def _answers(self, service: str, placed: Placed) -> bool:
+        return hands.answers(self._post().hand(service), placed)
+
+    def _silent(self, service: str, green: Placed) -> bool:
+        """Whether a green that waits for promotion has not answered for too long."""
+        tried, now_s = self.attempts.setdefault(service, Attempts()), self.store.clock().now_s
+        if self._answers(service, green):
+            tried.silent_since_s = None
+            return False
+        tried.silent_since_s = now_s if tried.silent_since_s is None else tried.silent_since_s
+        return now_s - tried.silent_since_s >= SILENCE_S
+
+    def _post(self) -> Post:
+        return Post(self.store, self.node, lambda event: log(f"{event.node}: {event.text}"))
 
     @contextmanager
     def _holding(self, service: str, due: Duty) -> Iterator[int]:
@@ -68,7 +149,7 @@ class Guard:
         owner = f"the guard of {self.node.name}"
 
         def take(journal: Journal, clock: Clock) -> Journal | Refusal:
-            still = duty(journal, clock) is due
+            still = duty(journal, clock, self.node.name) is due
             return acquire(journal, owner, owner, clock) if still else Refusal("somebody was quicker")
 
         taken = self.store.change(service, take)
@@ -79,111 +160,39 @@ class Guard:
                 self.store.change(service, lambda j, _: release(j, taken.generation))
 
 
-@dataclass
-class Work:
-    """One takeover."""
-
-    guard: Guard
-    service: str
-    generation: int
-
-    def do(self, due: Duty) -> Journal:
-        """Do what is due on this node. Returns the journal as it is to be written."""
-        self.hand = self._hand()
-        journal = self.guard.store.read(self.service)
-        if due is Duty.RETIRE and journal.retirement:
-            self._stop(journal.retirement.placed)
-            return journal.model_copy(update={"retirement": None})
-        if journal.swap is None:
-            return journal
-        if due is Duty.REVERT or (due is Duty.JUDGE and not self._green_is_good(journal.swap)):
-            self._revert(journal.swap)
-            return journal.model_copy(update={"swap": None})
-        self._finish(journal.swap)
-        return journal.model_copy(update={"swap": None, "active": journal.swap.green, "previous": journal.swap.blue})
-
-    def _hand(self) -> Hand:
-        node = self.guard.node
-        member = Member(node.name, NodeConfig(transport="local"), node, Engine(node))
-        return Hand(member, self._run, self._told)
-
-    def _run(self, command: Any) -> Any:
-        return self.guard.store.guarded(self.service, self.generation, lambda: self.guard.node.run(command))
-
-    def _told(self, event: Event) -> None:
-        """Every sign of life keeps the lock: a start may take longer than a lease."""
-        self.guard.store.change(self.service, lambda j, c: renew(j, self.generation, c))
-        if event.lasting:
-            log(f"{self.service}: {event.text}")
-
-    def _here(self, placed: Placed | None) -> bool:
-        return placed is not None and placed.node == self.guard.node.name
-
-    def _green_is_good(self, swap: Swap) -> bool:
-        try:
-            if self._here(swap.green):
-                return hands.light_pass(self.hand, swap.green).ok
-            return hands.answers(self.hand, swap.green)
-        except SparkopsError as error:
-            log(f"{self.service}: {error}")
-            return False
-
-    def _revert(self, swap: Swap) -> None:
-        """Traffic first, then engines: green must not stop while it still has requests."""
-        at_gateway = swap.gateway == self.guard.node.name
-        if at_gateway and swap.phase.order >= Phase.SWITCH.order:
-            hands.give_traffic(self.hand, self.service, None if no_traffic(swap) else swap.blue)
-        if self._here(swap.green):
-            keep = Keep(lambda _: self.guard.store.directory / "failures" / swap.green.release)
-            put_away(self.hand.member, swap.green.container, keep, SparkopsError("taken over"), self.hand.run)
-        if swap.blue and self._here(swap.blue) and blue_was_stopped(swap):
-            restore(self.hand, swap.blue)
-        if at_gateway and no_traffic(swap) and swap.blue:
-            self._when_it_answers(swap.blue)
-
-    def _when_it_answers(self, placed: Placed) -> None:
-        """Blue may run on another node, whose guard starts it again."""
-        recipe = Recipe.model_validate(placed.recipe)
-        end = time.monotonic() + recipe.probe.startup.ceiling_s
-        while not hands.answers(self.hand, placed):
-            if time.monotonic() > end:
-                raise SparkopsError(f"{placed.release} does not answer: nobody has the traffic of {self.service}")
-            self._told(Event(self.guard.node.name, "waiting for blue", lasting=False))
-            self.hand.pause(LOOK_S)
-        hands.give_traffic(self.hand, self.service, placed)
-
-    def _finish(self, swap: Swap) -> None:
-        """Green stays: it has the traffic and its restart policy, and blue ends once nothing is under way in it.
-
-        The deploy may have gone between writing down the switch and doing it, and after a reboot green may be down.
-        """
-        at_gateway = swap.gateway == self.guard.node.name
-        if swap.blue and self._here(swap.blue):
-            hands.disarm(self.hand, swap.blue.container)
-        if self._here(swap.green):
-            hands.start_again(self.hand, swap.green)
-        if at_gateway:
-            hands.give_traffic(self.hand, self.service, swap.green)
-        if swap.blue and self._here(swap.blue):
-            if at_gateway:
-                hands.drained(self.hand, self.service, swap.blue, Recipe.model_validate(swap.blue.recipe).swap.drain_s)
-            self._stop(swap.blue)
-
-    def _stop(self, placed: Placed) -> None:
-        if self._here(placed):
-            hands.stop_engine(self.hand, placed.container, Recipe.model_validate(placed.recipe).serve.stop_grace_s)
-
-
 def log(text: str) -> None:
     """One line in the container's log."""
     sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
     sys.stderr.flush()
 
 
-def watch(store: Store, node: Node, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Look for ever."""
-    log(f"guarding {node.name}; gateway container: {gateway.CONTAINER}")
-    guard = Guard(store, node)
-    while True:
-        guard.tend()
-        sleep(LOOK_S)
+def watch(store: Store, node: Node, sleep: Callable[[float], object] = time.sleep) -> None:
+    """Look for as long as Docker answers, at each service in a thread of its own: a start takes many minutes.
+
+    When it returns, Docker starts the container again, with a socket that leads to the Docker that runs now.
+    Raises OSError where the port that other guards ask on is taken.
+    """
+    log(f"guarding {node.name}")
+    guard, looking, misses = Guard(store, node), dict[str, threading.Thread](), 0
+    with word.tell(store):
+        while misses < DOCKER_MISSES:
+            for _ in range(DOCKER_LOOKS):
+                _look_at_all(guard, looking)
+                sleep(LOOK_S)
+            misses = 0 if _docker_answers(node) else misses + 1
+    log("Docker does not answer any more")
+
+
+def _look_at_all(guard: Guard, looking: dict[str, threading.Thread]) -> None:
+    for service in guard.store.services():
+        if service not in looking or not looking[service].is_alive():
+            looking[service] = threading.Thread(target=guard.look, args=(service,), daemon=True)
+            looking[service].start()
+
+
+def _docker_answers(node: Node) -> bool:
+    try:
+        node.run(commands.DOCKER)
+    except (CommandFailed, ConnectionLost):
+        return False
+    return True

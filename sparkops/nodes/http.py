@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import urllib3.connectionpool
 from requests.adapters import HTTPAdapter
 
 from sparkops.nodes.node import Node, Stream
+
+DIAL_S = 5.0
 
 
 class StreamAdapter(HTTPAdapter):
@@ -50,7 +53,16 @@ class _Connection(urllib3.connection.HTTPConnection):
 
 def session(node: Node, port: int) -> requests.Session:
     """A session whose http:// URLs all go to `port` of the node."""
+    return _session(lambda: node.dial(port))
+
+
+def direct(address: str, port: int) -> requests.Session:
+    """A session whose http:// URLs all go to a port of an address, with nobody in between."""
+    return _session(lambda: socket.create_connection((address, port), timeout=DIAL_S))
+
+
+def _session(open_stream: Callable[[], Stream]) -> requests.Session:
     made = requests.Session()
     made.trust_env = False  # a proxy of the operator's has no part in this
-    made.mount("http://", StreamAdapter(lambda: node.dial(port)))
+    made.mount("http://", StreamAdapter(open_stream))
     return made

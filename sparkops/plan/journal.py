@@ -68,6 +68,11 @@ class Placed(_Row):
     recipe: dict[str, Any] = {}
     """The recipe, so that a guard can start and probe the release without the operator's files."""
 
+    @property
+    def where(self) -> str:
+        """The one container that it is, in the whole fleet."""
+        return f"{self.node}/{self.container}"
+
 
 class Holder(_Row):
     """Who holds the lock. `renewed_s` is on the keeping node's clock."""
@@ -78,13 +83,26 @@ class Holder(_Row):
     boot: str
 
 
+class Front(_Row):
+    """Where the gateway is."""
+
+    node: str
+    address: str
+
+
+class Verdict(StrEnum):
+    """How a swap that a deploy has left ends."""
+
+    REVERT = "revert"
+    FINISH = "finish"
+
+
 class Swap(_Row):
-    """A swap under way. `intent` is True between the journal write before an act and the one after it."""
+    """A swap under way."""
 
     deploy: str
     mode: Mode
-    gateway: str
-    """Node of the gateway."""
+    gateway: Front
     green: Placed
     blue: Placed | None = None
     phase: Phase = Phase.ARM
@@ -92,15 +110,20 @@ class Swap(_Row):
     """When the guard takes over, if nobody has said anything for a lease."""
     boot: str = ""
     waiting: bool = False
-    """Green has the traffic and waits for `promote` or `rollback`; the guard leaves it alone."""
+    """Green has the traffic and waits for `promote` or `rollback`."""
+    verdict: Verdict | None = None
+    """What was decided where the swap does not go on by itself: by the deploy, an operator or the gateway's guard."""
+    traffic_moved: bool = False
+    """Whether the traffic is where the verdict wants it, so that the engine that goes may be stopped."""
 
 
 class Retirement(_Row):
     """A warm blue that the guard stops when its time has come."""
 
     placed: Placed
-    due_s: float
-    boot: str
+    gateway: Front
+    due_s: float = 0.0
+    boot: str = ""
 
 
 class Journal(_Row):
@@ -115,6 +138,8 @@ class Journal(_Row):
     swap: Swap | None = None
     retirement: Retirement | None = None
     hold: str | None = None
+    trouble: str | None = None
+    """What the guard has tried in vain, again and again: it needs a person."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """What the guard of a node must do about a service when no deploy holds it any more. Pure.
 
-Each guard acts on its own node only: the one beside the gateway moves traffic, the one beside an engine starts and
-stops it. They need not speak to each other, because each rule looks at what is true before it acts.
+Only the guard beside the gateway decides: it moves the traffic and writes down its verdict. The guards of other
+nodes ask it, and do nothing without its word; each starts and stops the engines of its own node only.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from sparkops.plan.journal import Clock, Journal, Mode, Phase, Swap, lease_left
+from pydantic import BaseModel, ConfigDict
+
+from sparkops.plan.journal import Clock, Journal, Mode, Phase, Swap, Verdict, lease_left
 
 
 class Duty(StrEnum):
@@ -23,26 +25,97 @@ class Duty(StrEnum):
     """Green was promoted: only the end is missing."""
     RETIRE = "retire"
     """A warm blue has waited long enough."""
+    LOOK_AT_BLUE = "look at blue"
+    """Nobody has the traffic and green may still load. But where blue answers, it gets the traffic back at once."""
+    LOOK_AT_GREEN = "look at green"
+    """Green waits for promotion, with the traffic. It stays while it answers."""
+    ASK = "ask"
+    """The gateway is on another node, whose guard decides."""
 
 
-def duty(journal: Journal, clock: Clock) -> Duty:
-    """What is due now."""
+class Word(BaseModel):
+    """What the guard beside the gateway tells the others about a service."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    deploy: str | None = None
+    """Whose swap is under way."""
+    verdict: Verdict | None = None
+    traffic_moved: bool = False
+    active: str | None = None
+    """Where the release is that the last swap ended with: node/container."""
+    held: bool = False
+    """Whether somebody holds the lock there."""
+
+
+class Part(StrEnum):
+    """What the guard of another node does of a takeover."""
+
+    WAIT = "wait"
+    KEEP_GREEN = "keep green"
+    """Green starts where it is down, and blue will not start by itself; both may still have requests."""
+    FINISH = "finish"
+    REVERT = "revert"
+
+
+def duty(journal: Journal, clock: Clock, node: str) -> Duty:
+    """What is due now for the guard of `node`."""
     if journal.hold or lease_left(journal, clock):
         return Duty.NOTHING
-    if journal.swap is None:
-        retirement = journal.retirement
-        due = retirement and (retirement.boot != clock.boot or clock.now_s >= retirement.due_s)
-        return Duty.RETIRE if due else Duty.NOTHING
-    return _of_swap(journal.swap, clock)
+    if journal.swap:
+        return _of_swap(journal.swap, clock, node)
+    retirement = journal.retirement
+    if retirement and (retirement.boot != clock.boot or clock.now_s >= retirement.due_s):
+        return Duty.RETIRE if retirement.gateway.node == node else Duty.ASK
+    return Duty.NOTHING
 
 
-def _of_swap(swap: Swap, clock: Clock) -> Duty:
+def _of_swap(swap: Swap, clock: Clock, node: str) -> Duty:
+    rebooted = swap.boot != clock.boot
+    before = swap.phase.order < Phase.SWITCH.order
+    if swap.gateway.node != node:
+        # Its engines have ended with the node. Green starts by itself only after PROMOTE, and blue was stopped:
+        # whatever the gateway's guard decides, here it can only be blue.
+        return Duty.REVERT if rebooted and before and blue_was_stopped(swap) else Duty.ASK
+    if swap.verdict:
+        return Duty.REVERT if swap.verdict is Verdict.REVERT else Duty.FINISH
     if swap.waiting:
-        return Duty.NOTHING
-    if swap.phase.order < Phase.SWITCH.order:
-        due = swap.boot != clock.boot or clock.now_s >= swap.deadline_s
-        return Duty.REVERT if due else Duty.NOTHING  # green may still load: the same deploy again adopts it
-    return Duty.JUDGE if swap.phase.order < Phase.PROMOTE.order else Duty.FINISH
+        return Duty.LOOK_AT_GREEN
+    if not before:
+        return Duty.JUDGE if swap.phase.order < Phase.PROMOTE.order else Duty.FINISH
+    if rebooted or clock.now_s >= swap.deadline_s:
+        return Duty.REVERT
+    return Duty.LOOK_AT_BLUE if no_traffic(swap) else Duty.NOTHING  # the same deploy again adopts a loading green
+
+
+def word(journal: Journal, clock: Clock) -> Word:
+    """What is told about a service."""
+    swap, active = journal.swap, journal.active
+    return Word(
+        deploy=swap.deploy if swap else None,
+        verdict=swap.verdict if swap else None,
+        traffic_moved=bool(swap and swap.traffic_moved),
+        active=active.where if active else None,
+        held=lease_left(journal, clock) > 0,
+    )
+
+
+def part(swap: Swap, told: Word) -> Part:
+    """What another node's guard does with what it was told."""
+    if told.deploy == swap.deploy:
+        if told.verdict is Verdict.FINISH:
+            return Part.FINISH if told.traffic_moved else Part.KEEP_GREEN
+        return Part.REVERT if told.verdict and told.traffic_moved else Part.WAIT
+    if told.held:
+        return Part.WAIT
+    return Part.FINISH if told.active == swap.green.where else Part.REVERT  # it has ended, and this node missed it
+
+
+def may_retire(journal: Journal, told: Word) -> bool | None:
+    """Whether another node's guard may stop the warm release; None while that is open."""
+    if told.held or told.deploy:
+        return None
+    return journal.retirement is not None and told.active != journal.retirement.placed.where
 
 
 def blue_was_stopped(swap: Swap) -> bool:

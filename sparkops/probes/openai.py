@@ -8,10 +8,10 @@ from requests.exceptions import RequestException
 HEALTH_TIMEOUT_S = 5.0
 
 
-def healthy(session: Session, url: str = "http://node") -> bool:
+def healthy(session: Session) -> bool:
     """Whether /health says 200. It proves that a server listens, nothing more."""
     try:
-        return session.get(f"{url}/health", timeout=HEALTH_TIMEOUT_S).status_code == 200
+        return session.get("http://node/health", timeout=HEALTH_TIMEOUT_S).status_code == 200
     except (RequestException, OSError):
         return False
 

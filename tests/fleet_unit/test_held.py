@@ -22,9 +22,9 @@ from sparkops.fleet.held import Claim
 from sparkops.plan.journal import LEASE_S, Journal, Mode, Phase, Swap
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN, BOB, BOTH, CUT, hold, left, problem, wait_until
-from tests.plan.places import placed
+from tests.plan.places import GATEWAY, placed
 
-SWAP = Swap(deploy="d1", mode=Mode.ACROSS, gateway="n1", green=placed("new", "green", "n2"), phase=Phase.LOAD)
+SWAP = Swap(deploy="d1", mode=Mode.ACROSS, gateway=GATEWAY, green=placed("new", "green", "n2"), phase=Phase.LOAD)
 
 
 def test_the_lock_is_held_on_every_node_inside_the_block_and_free_behind_it(make: Make) -> None:

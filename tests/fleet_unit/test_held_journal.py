@@ -14,9 +14,9 @@ from sparkops.errors import (
 from sparkops.plan.journal import LEASE_S, Journal, Mode, Phase, Retirement, Swap
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN, BOTH, CUT, hold, left, wait_until
-from tests.plan.places import placed
+from tests.plan.places import GATEWAY, placed
 
-SWAP = Swap(deploy="d1", mode=Mode.ACROSS, gateway="n1", green=placed("new", "green", "n2"), phase=Phase.LOAD)
+SWAP = Swap(deploy="d1", mode=Mode.ACROSS, gateway=GATEWAY, green=placed("new", "green", "n2"), phase=Phase.LOAD)
 
 
 def test_a_journal_that_one_node_refuses_is_an_error(make: Make) -> None:
@@ -43,7 +43,7 @@ def test_a_deadline_is_written_on_each_node_s_own_clock_with_its_boot(make: Make
 
 def test_a_retirement_is_due_on_each_node_s_own_clock(make: Make) -> None:
     world = make(2)
-    retirement = Retirement(placed=placed("old", "blue"), due_s=0.0, boot="")
+    retirement = Retirement(placed=placed("old", "blue"), gateway=GATEWAY)
 
     with hold(world) as held:
         held.put(Journal(service="chat", retirement=retirement), time.monotonic() + 600)

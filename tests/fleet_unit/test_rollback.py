@@ -30,7 +30,7 @@ def test_in_place_where_blue_does_not_come_back_a_person_is_needed(make: Make) -
 
     assert (type(error), error.exit_code) == (NeedsPerson, 7)
     assert "and going back failed: n1: `docker start" in str(error)
-    assert error.next_step == "sparkops status; then: sparkops rollback chat"
+    assert error.next_step == "sparkops status; and if it stays so: sparkops rollback chat"
 
 
 def test_a_green_that_waits_is_promoted_by_its_verb(make: Make) -> None:

@@ -14,16 +14,17 @@ from sparkops.command import Command, Completed
 from sparkops.commands.guard import SERVE
 from sparkops.config.inventory import Build, Fleet, Gateway, NodeConfig
 from sparkops.errors import CommandFailed, NotReachable, SparkopsError
-from sparkops.fleet.blue_green import Order
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.keep import Keep
+from sparkops.fleet.planning import Order
 from sparkops.fleet.progress import Event
-from sparkops.guard.daemon import Guard
+from sparkops.guard.daemon import PAUSES_S, Guard
 from sparkops.guard.serve import Ear
 from sparkops.guard.store import Store
 from sparkops.nodes.engine import DIAL, Engine
 from sparkops.nodes.node import OnLine, Stream
-from sparkops.plan.journal import LEASE_S, Clock, Journal
+from sparkops.plan.journal import LEASE_S, Clock, Front, Journal
+from sparkops.plan.takeover import Word, word
 from sparkops.release import Release
 from tests import examples
 from tests.fleet_unit.gate import SERVICE, Gate
@@ -151,6 +152,9 @@ class World:
     events: list[Event] = field(default_factory=list)
     listeners: dict[str, Callable[[], None]] = field(default_factory=dict)
     """What happens when an event with this text is told, once."""
+    guards: dict[str, Guard] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    """Nodes whose guard cannot be asked by others."""
 
     @property
     def gate(self) -> Gate:
@@ -195,17 +199,33 @@ class World:
         for clock in self.clocks.values():
             clock.now_s += seconds
 
-    def tend(self) -> None:
-        """Let every guard look once, all at the same time."""
-        guards = [threading.Thread(target=self.guard(name).tend) for name in self.machines]
-        for each in guards:
-            each.start()
-        for each in guards:
-            each.join()
+    def tend(self, looks: int = 2) -> None:
+        """Let every guard look, all at the same time; what one says, the others hear at their next look."""
+        for _ in range(looks):
+            guards = [threading.Thread(target=self.guard(name).tend) for name in self.machines]
+            for each in guards:
+                each.start()
+            for each in guards:
+                each.join()
+
+    def settle(self) -> None:
+        """Let the guards look until they have tried again what depends on the guard of another node."""
+        for pause_s in (0.0, *PAUSES_S):
+            self.pass_by(pause_s)
+            self.tend()
 
     def guard(self, name: str) -> Guard:
         """The guard of one node."""
-        return Guard(self.stores[name], MachineNode(self.machines[name], self.stores[name]))
+        if name not in self.guards:
+            node = MachineNode(self.machines[name], self.stores[name])
+            self.guards[name] = Guard(self.stores[name], node, self.ask)
+        return self.guards[name]
+
+    def ask(self, front: Front, service: str) -> Word | None:
+        """What the guard beside the gateway says, unless its node is silent."""
+        assert front.address == self.machines[front.node].address
+        store = self.stores[front.node]
+        return None if front.node in self.silent else word(store.read(service), store.clock())
 
     def serving(self) -> str:
         """The release that has the traffic and answers it; why nobody does, otherwise."""

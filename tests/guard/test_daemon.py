@@ -7,7 +7,7 @@ import pytest
 from sparkops.errors import Busy
 from sparkops.fleet import blue_green
 from sparkops.fleet import held as locks
-from sparkops.guard.daemon import watch
+from sparkops.guard.daemon import PAUSES_S, SILENCE_S, watch
 from sparkops.plan.journal import LEASE_S, Mode, lease_left
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN
@@ -146,8 +146,54 @@ def test_what_fails_is_tried_again_and_the_lock_is_free_between(make: Make) -> N
     assert lease_left(world.journal(), world.clocks["n1"]()) == 0
     machine.fails = lambda _: 0
     world.tend()
+    assert world.serving() == "nobody has the traffic", "it is not tried again at once"
+    world.pass_by(PAUSES_S[0])
+    world.tend()
 
     assert (world.serving(), free(world)) == (id_of(world, "1"), True)
+    assert world.journal().trouble is None
+
+
+def test_what_fails_again_and_again_needs_a_person_and_is_still_tried(make: Make) -> None:
+    world = make(1)
+    left_in_load(world)
+    world.pass_by(DEADLINE_S)
+    machine = world.machines["n1"]
+
+    machine.fails = lambda line: int(line.startswith("docker start"))
+    for pause_s in (0.0, *PAUSES_S):
+        world.pass_by(pause_s)
+        world.tend()
+    trouble = world.journal().trouble
+    machine.fails = lambda _: 0
+    world.pass_by(PAUSES_S[-1])
+    world.tend()
+
+    assert trouble is not None
+    assert "the guard of n1 has tried 4 times: n1: `docker start" in trouble
+    assert (world.serving(), world.journal().trouble) == (id_of(world, "1"), None)
+
+
+def test_a_green_that_waits_for_promotion_and_falls_silent_gives_the_traffic_back(make: Make) -> None:
+    world = make(1)
+    deploy(world, "1", claim_gib=30.0)
+    with world.order() as order:
+        blue_green.deploy(order, world.release("2", claim_gib=30.0), DOWN, promote=False)
+    first, second = (world.release(version, claim_gib=30.0).id for version in ("1", "2"))
+    world.pass_by(1e5)
+    world.tend()
+    assert world.serving() == second
+
+    world.machines["n1"].stop(f"{second}-green-r0")
+    world.tend()
+    world.pass_by(SILENCE_S - 1)
+    world.tend()
+    assert "does not run" in world.serving(), "it may come back"
+    world.pass_by(1.0)
+    world.tend()
+
+    assert world.serving() == first
+    assert world.journal().swap is None
 
 
 def test_a_service_whose_journal_cannot_be_read_does_not_cost_the_others_their_guard(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkops.plan.journal import Placed
+from sparkops.plan.journal import Front, Placed
 from sparkops.release import Slot
 from tests.examples import RECIPE
 
+GATEWAY = Front(node="n1", address="10.0.0.1")
 PORTS = {Slot.BLUE: 8001, Slot.GREEN: 8002}
 
 

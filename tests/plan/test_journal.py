@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sparkops.plan import journal as rules
 from sparkops.plan.journal import LEASE_S, RENEW_S, Clock, Holder, Journal, Mode, Phase, Refusal, Swap
-from tests.plan.places import placed
+from tests.plan.places import GATEWAY, placed
 
 CLOCK = Clock(1000.0, "boot-1")
 FREE = Journal(service="chat", generation=4)
-SWAP = Swap(deploy="d1", mode=Mode.BESIDE, gateway="n1", green=placed("new", "green"), phase=Phase.LOAD)
+SWAP = Swap(deploy="d1", mode=Mode.BESIDE, gateway=GATEWAY, green=placed("new", "green"), phase=Phase.LOAD)
 
 
 def later(seconds: float) -> Clock:

@@ -1,0 +1,138 @@
+"""What there is and what is planned to be: the journal, who has the traffic, and the swap from there to a release."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from sparkops.commands import gateway, guard
+from sparkops.config.recipe import Recipe
+from sparkops.errors import Busy, PlanRefused, UsageError
+from sparkops.facts import docker as docker_facts
+from sparkops.facts import gateway as gateway_facts
+from sparkops.facts.docker import Container
+from sparkops.fleet import observe
+from sparkops.fleet.connected import Connected
+from sparkops.fleet.guarded import Link
+from sparkops.fleet.held import Claim
+from sparkops.fleet.keep import Keep
+from sparkops.fleet.progress import Tell
+from sparkops.plan.deploy import Observed
+from sparkops.plan.journal import Front, Journal, Phase, Placed, Swap
+from sparkops.plan.swap import Current, SwapPlan, Wish, plan
+from sparkops.release import Rank, Release, Slot
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one run of a verb works with."""
+
+    connected: Connected
+    keep: Keep
+    tell: Tell
+    wait_s: float = 0.0
+
+    @property
+    def gateway(self) -> str:
+        """The gateway's node. Raises UsageError without a gateway."""
+        named = self.connected.fleet.gateway
+        if named is None:
+            step = "Add `gateway: {node: ...}` to the inventory: a swap needs something to switch."
+            raise UsageError(f"{self.connected.fleet.file}: there is no gateway", next_step=step)
+        return named.node
+
+    @property
+    def front(self) -> Front:
+        """Where guards of other nodes find the one beside the gateway."""
+        return Front(node=self.gateway, address=self.connected.fleet.node(self.gateway).address)
+
+    def claim(self, service: str) -> Claim:
+        """The lock that this run wants."""
+        owner = f"{getpass.getuser()}@{socket.gethostname()}"
+        return Claim(service, owner, uuid.uuid4().hex, self.wait_s)
+
+
+def read_journal(order: Order, service: str) -> Journal:
+    """What the gateway's guard has written down; an empty journal where there is no guard yet."""
+    if order.connected.members[order.gateway].engine.container(guard.CONTAINER) is None:
+        return Journal(service=service)
+    with closing(Link(order.connected.members[order.gateway].node)) as link:
+        return Journal.model_validate(link.ask("read", service)["journal"])
+
+
+def current(order: Order, release: Release, journal: Journal) -> Current:
+    """Who has the traffic: the gateway's map says so, and Docker whether it runs."""
+    if order.connected.members[order.gateway].engine.container(gateway.CONTAINER) is None:
+        return Current()
+    warm = journal.retirement.placed if journal.retirement else None
+    facts = gateway_facts.parse(order.connected.members[order.gateway].node.run(gateway.SHOW).stdout)
+    service = facts.services.get(release.service)
+    if service is None or service.active is None:
+        return Current(warm=warm)
+    slot = service.active
+    for name, member in order.connected.members.items():
+        for inspect in member.engine.containers(service=release.service, release=slot.release, slot=slot.slot.value):
+            found = docker_facts.parse(name, inspect)
+            if found.running:
+                return Current(_placed(order, found, release.recipe, journal), slot.slot, warm)
+    if order.connected.unreachable:
+        missing = ", ".join(order.connected.unreachable)
+        problem = f"{slot.release} has the traffic, and is not on any node that answers; it may be on {missing}"
+        raise PlanRefused(problem, next_step=f"Bring {missing} back, or take it out of the inventory.")
+    return Current(None, slot.slot, warm)
+
+
+def _placed(order: Order, found: Container, recipe: Recipe, journal: Journal) -> Placed:
+    """Its own recipe, where the journal has it; the new one of the same service is near enough to stop it."""
+    known = [each for each in (journal.active, journal.previous) if each and each.release == found.release]
+    return Placed(
+        release=found.release,
+        slot=found.slot,
+        node=found.node,
+        address=order.connected.fleet.node(found.node).address,
+        port=found.port,
+        container=found.name,
+        recipe=known[0].recipe if known else recipe.model_dump(mode="json", exclude_none=True),
+    )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A swap that may be run. Without a plan there is nothing to do."""
+
+    plan: SwapPlan | None
+    observed: Mapping[str, Observed]
+    begin: Phase = Phase.ARM
+
+
+def make_plan(order: Order, release: Release, wish: Wish, journal: Journal) -> Planned:
+    """Plan the swap to `release`, or go on with the one that was left. Raises PlanRefused."""
+    observed = observe.before_deploy(order.connected, release)
+    if journal.swap:
+        return Planned(resumed(release, journal.swap), observed, journal.swap.phase)
+    now = current(order, release, journal)
+    if now.blue and now.blue.release == release.id:
+        return Planned(None, observed)
+    return Planned(plan(release, observed, now, wish), observed)
+
+
+def resumed(release: Release, swap: Swap) -> SwapPlan:
+    """The plan of a swap that was left. Raises PlanRefused for another release, Busy where it is being ended."""
+    if swap.green.release != release.id:
+        step = f"sparkops rollback {release.service}, or deploy {swap.green.release} again to finish it"
+        raise PlanRefused(f"a swap to {swap.green.release} stopped in phase {swap.phase}", next_step=step)
+    if swap.verdict:
+        step = f"Run it again when that is done; if that never is: sparkops rollback {release.service}"
+        raise Busy(f"the guards bring the swap to {release.id} to its end ({swap.verdict})", next_step=step)
+    rank = Rank(release, Slot(swap.green.slot), swap.green.node)
+    return SwapPlan(release, swap.mode, rank, swap.blue, f"goes on in phase {swap.phase}, where it was left")
+
+
+def nodes_of(order: Order, made: SwapPlan) -> Sequence[str]:
+    """The nodes that take part."""
+    others = {each.node for each in (made.blue, made.warm) if each}
+    return sorted({order.gateway, made.rank.node, *others})
