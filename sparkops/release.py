@@ -7,14 +7,16 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from sparkops import __version__
 from sparkops.config.recipe import Recipe
 
 LABEL = "sparkops."
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
+DECIDING = {"service", "engine", "model", "serve"}  # the image is known by its inputs
 # Of a recipe's model: what says how much room it takes and which files are left out, not what the engine reads.
-NOT_DECIDING = {
+NOT_DECIDING: dict[str, Any] = {
     "size_gb": True,
     "exclude": True,
     "sources": {"__all__": {"size_gb", "exclude"}},
@@ -45,10 +47,12 @@ class Release:
     def id(self) -> str:
         """Recipe name and ten hex digits over all that decides how the release behaves.
 
-        Descriptions, probes and placement may change without making another release.
+        Descriptions, probes and placement may change without making another release. What is as by default is left
+        out: a key that sparkops learns later changes no release that does not use it.
         """
-        deciding = {"service", "engine", "model", "serve"}
-        identity = self.recipe.model_dump(mode="json", include=deciding, exclude={"model": NOT_DECIDING})
+        identity = self.recipe.model_dump(
+            mode="json", include=DECIDING, exclude={"model": NOT_DECIDING}, exclude_defaults=True
+        )
         text = json.dumps({**identity, "inputs": self.inputs}, sort_keys=True)
         return f"{self.recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 

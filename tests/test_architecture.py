@@ -37,7 +37,7 @@ IO_PACKAGES = {"subprocess", "socket", "paramiko", "docker", "requests", "urllib
 HEAVY = ("docker", "jinja2", "paramiko", "pydantic", "requests", "rich", "yaml")
 MAX_FILE, MAX_FUNCTION = 240, 50
 VAGUE = {"manager", "handler", "helper", "helpers", "util", "utils", "common", "base", "cluster"}
-VAGUE_BY_DESIGN = {"config/recipe.py": {"base"}}  # image.base, what FROM names
+VAGUE_BY_DESIGN = {"config/image.py": {"base"}}  # image.base, what FROM names
 
 
 def relative(file: Path) -> str:

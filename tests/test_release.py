@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from sparkops import __version__
-from sparkops.release import Rank, Slot, candidate_tag, image_labels, image_tag
+from sparkops.config.recipe import Recipe
+from sparkops.config.serve import Serve
+from sparkops.release import Rank, Release, Slot, candidate_tag, image_labels, image_tag
 from tests.examples import CUDA, INPUTS, rank, release
 
 MADE: dict[str, Any] = {
@@ -18,7 +20,7 @@ MADE: dict[str, Any] = {
 
 
 def test_the_id_of_a_release_is_the_same_on_every_machine_and_day() -> None:
-    assert release().id == "q-7fd0d71b0b"
+    assert release().id == "q-7ed877326e"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,8 @@ def test_the_id_of_a_release_is_the_same_on_every_machine_and_day() -> None:
         {"serve": {"env": {"A": "1"}}},
         {"serve": {"shm_gib": 1.0}},
         {"serve": {"stop_grace_s": 5}},
+        {"serve": {"tensor_parallel": 2}},
+        {"serve": {"executor": "mp"}},
     ],
     ids=str,
 )
@@ -68,6 +72,32 @@ def test_how_much_room_a_step_takes_makes_no_other_release(part: str, size: str)
     larger = {**MADE, part: [{**MADE[part][0], size: 9.0}]}
 
     assert release(model=larger).id == release(model=MADE).id != release().id
+
+
+class LaterServe(Serve):
+    """What a later sparkops may know."""
+
+    spares: int = 3
+
+
+class LaterRecipe(Recipe):
+    """A recipe of a later sparkops."""
+
+    serve: LaterServe = LaterServe()
+
+
+def test_a_key_that_sparkops_learns_later_changes_no_release_that_does_not_use_it() -> None:
+    now = release(serve={"args": {"dtype": "bfloat16"}})
+    data = now.recipe.model_dump(mode="json", exclude_none=True)
+    later = Release(LaterRecipe.model_validate(data), now.inputs)
+    used = Release(LaterRecipe.model_validate({**data, "serve": {**data["serve"], "spares": 4}}), now.inputs)
+
+    assert later.id == now.id
+    assert used.id != now.id
+
+
+def test_a_default_that_is_written_out_makes_no_other_release() -> None:
+    assert release(engine="vllm", serve={"port": 8000, "args": {}}).id == release().id
 
 
 def test_other_inputs_of_the_image_make_another_release() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from sparkops.command import Command
+from sparkops.commands.engine import serve
+from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.release import SHORT, Rank
 
@@ -25,9 +25,10 @@ def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
 def create(rank: Rank, node: NodeConfig, image: str) -> Command:
     """Create the container of `rank` from `image` (an image ID, so that a moved tag changes nothing).
 
-    vLLM is PID 1 and gets SIGTERM. The restart policy is `no` until the release has proven itself.
+    The engine is PID 1 and gets SIGTERM. The restart policy is `no` until the release has proven itself.
     """
-    serve = rank.release.recipe.serve
+    recipe = rank.release.recipe
+    engine = ENGINES[recipe.engine]
     return docker(
         "create",
         f"--name={rank.container}",
@@ -35,24 +36,19 @@ def create(rank: Rank, node: NodeConfig, image: str) -> Command:
         "--network=host",
         "--restart=no",
         "--security-opt=no-new-privileges",
-        f"--shm-size={int(serve.shm_gib * 1024)}m",
-        f"--stop-timeout={serve.stop_grace_s}",
+        f"--shm-size={int(recipe.serve.shm_gib * 1024)}m",
+        f"--stop-timeout={recipe.serve.stop_grace_s}",
         *BOUNDED_LOG,
         f"--volume={model_dir(node)}:{MODELS}:ro",
         # Compiled kernels belong to one image: another image must not find them.
         f"--volume=sparkops-cache-{rank.release.inputs[:SHORT]}:/root/.cache",
         *gpu(node),
-        *(f"--env={name}={value}" for name, value in _environment(serve.env).items()),
-        "--entrypoint=vllm",
+        *(f"--env={name}={value}" for name, value in {**engine.env, **recipe.serve.env}.items()),
+        f"--entrypoint={engine.program}",
         image,
-        *vllm_serve(rank),
+        *serve(rank, MODELS),
         timeout_s=120.0,
     )
-
-
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """A start never asks the internet: the weights are there, and a hub that throttles must not matter."""
-    return {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **env}
 
 
 def _labels(labels: Mapping[str, str]) -> Iterable[str]:
@@ -77,35 +73,6 @@ def gpu(node: NodeConfig) -> tuple[str, ...]:
             return (*devices, *mounts)
         case "none" | None:
             return ()
-
-
-def vllm_serve(rank: Rank) -> tuple[str, ...]:
-    """Arguments of the container: what follows `vllm`."""
-    recipe = rank.release.recipe
-    return (
-        "serve",
-        f"{MODELS}/{recipe.model.path}",
-        "--host=0.0.0.0",
-        f"--port={rank.port}",
-        f"--served-model-name={recipe.service}",
-        *arguments(recipe.serve.args),
-    )
-
-
-def arguments(args: Mapping[str, Any]) -> Iterable[str]:
-    """vLLM's arguments from the recipe's mapping, in the order in which they were written."""
-    for flag, value in args.items():
-        match value:
-            case True:
-                yield f"--{flag}"
-            case False:
-                yield f"--no-{flag}"
-            case dict():
-                yield f"--{flag}={json.dumps(value)}"
-            case list():
-                yield from (f"--{flag}", *(str(item) for item in value))
-            case _:
-                yield f"--{flag}={value}"
 
 
 def start(container: str) -> Command:

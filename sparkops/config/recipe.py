@@ -8,92 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sparkops.config import changes, source
-from sparkops.config.fields import (
-    Argument,
-    EnvName,
-    Flag,
-    ImageRef,
-    Line,
-    Name,
-    Package,
-    Requirement,
-    Section,
-    Text,
-    Value,
-    Version,
-    matching,
-)
+from sparkops.config import changes, extends, source
+from sparkops.config.engine import ENGINES
+from sparkops.config.fields import Line, Name, Section, Text
+from sparkops.config.image import Image
 from sparkops.config.model import Model
+from sparkops.config.serve import Memory, Serve
 from sparkops.config.smoke import Positive, Smoke
-
-
-class Torch(Section):
-    """The torch that every stage of the Dockerfile is held to."""
-
-    version: Version
-    """Version without its local part, such as 2.11.0."""
-    backend: Annotated[str, matching(r"cpu|cu[0-9]{3}", "cpu or a CUDA build such as cu130")]
-    """`cpu` or a CUDA build such as `cu130`. The built image is asked for it."""
-    local_version: bool = True
-    """Whether the wheels' version names the backend (2.11.0+cu130). The package index's own do not."""
-
-    @property
-    def pin(self) -> str:
-        """The requirement that the override file holds, such as torch==2.11.0+cu130."""
-        return f"torch=={self.version}" + (f"+{self.backend}" if self.local_version else "")
-
-    @property
-    def cuda(self) -> str | None:
-        """What torch.version.cuda must begin with, such as 13.0; None for the CPU."""
-        return None if self.backend == "cpu" else f"{self.backend[2:-1]}.{self.backend[-1]}"
-
-
-class Image(Section):
-    """How the image is made."""
-
-    template: Name
-    """File in templates/ without `.Dockerfile.j2`."""
-    base: ImageRef
-    """Image of every stage's FROM."""
-    torch: Torch | None = None
-    """The torch of an engine that needs one."""
-    vllm: Requirement | None = None
-    """The vLLM distribution, pinned with ==."""
-    packages: list[Requirement] = []
-    """Further Python packages, pinned with ==."""
-    apt: list[Package] = []
-    """Further packages of the base image's distribution."""
-    remove: list[Package] = []
-    """Python packages that are kept out although another package asks for them."""
-    mods: list[Name] = []
-    """Mods from templates/mods, applied in this order; each checks what it finds and leaves a marker."""
-    disk_gib: Positive = 40.0
-    """Free space in GiB that a node needs before a build begins."""
-
-
-class Serve(Section):
-    """How vLLM is started."""
-
-    port: Annotated[int, Field(ge=1024, le=65000)] = 8000
-    """The service's port on the gateway. On its nodes the blue slot has the next one, green the one after."""
-    args: dict[Flag, Argument] = {}
-    """Arguments of `vllm serve` without dashes: true: a bare flag; false: `--no-FLAG`; a mapping: JSON."""
-    env: dict[EnvName, Value] = {}
-    """Environment of the container. Not for secrets."""
-    shm_gib: Positive = 16.0
-    """Shared memory of the container in GiB."""
-    stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60
-    """Seconds between SIGTERM and SIGKILL."""
-
-
-class Memory(Section):
-    """What one node must have free before the engine starts."""
-
-    claim_gib: Positive
-    """Memory in GiB that the engine takes: weights, KV cache, graphs and host side."""
-    why: Text
-    """Where the figure comes from."""
 
 
 class Startup(Section):
@@ -138,6 +59,8 @@ class Expected(Section):
 
     tok_s: Positive | None = None
     """Decode speed of one stream in tokens per second."""
+    ttft_s: Positive | None = None
+    """Seconds to the first token of a short prompt."""
     cold_start_s: Positive | None = None
     """Seconds from container start to the first answer."""
     source: Line
@@ -153,8 +76,11 @@ class Recipe(Section):
     """The name that clients put into `model`; releases of one service replace each other."""
     description: Line
     """One line for `sparkops recipes`."""
-    engine: Literal["vllm", "stand-in"] = "vllm"
-    """What answers. `stand-in` speaks vLLM's endpoints and log lines without a model, to rehearse deploys."""
+    extends: Name | None = None
+    """Another recipe, beside this one or shipped, that this one differs from: mappings are merged, other values
+    replaced, and null takes a key away. Its description, `expected` and `verified` are its own."""
+    engine: Literal["vllm", "stand-in", "atlas"] = "vllm"
+    """What answers. `atlas` has flags of its own; `stand-in` speaks vLLM's endpoints without a model, to rehearse."""
     nodes: list[Name] = []
     """Nodes of the inventory that this recipe runs on; empty lets the plan choose, or `--node`."""
     image: Image
@@ -168,19 +94,21 @@ class Recipe(Section):
     """What has been run of this recipe, and where. The truth, also when it is 'nothing yet'."""
 
     @model_validator(mode="after")
-    def _reserved(self) -> Recipe:
-        taken = {"host", "port", "served-model-name", "model"} & set(self.serve.args)
-        if taken:
+    def _fits_its_engine(self) -> Recipe:
+        engine = ENGINES[self.engine]
+        if taken := engine.taken & set(self.serve.args):
             named = ", ".join(sorted(taken))
             raise ValueError(f"serve.args without {named}: sparkops sets these from the recipe's other keys")
-        if self.engine == "vllm" and not (self.image.torch and self.image.vllm):
-            raise ValueError("image.torch and image.vllm, which the engine vllm needs")
+        if engine.python and not (self.image.torch and self.image.vllm):
+            raise ValueError(f"image.torch and image.vllm, which the engine {self.engine} needs")
+        if self.engine != "vllm" and self.serve.tensor_parallel > 1:
+            raise ValueError(f"serve.tensor_parallel 1: sparkops starts the engine {self.engine} on one node")
         return self
 
     @property
     def backend(self) -> str:
         """Where the engine computes: `cpu`, or a CUDA build such as `cu130`."""
-        return self.image.torch.backend if self.image.torch else "cpu"
+        return self.image.torch.backend if self.image.torch else ENGINES[self.engine].backend
 
 
 def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
@@ -188,7 +116,7 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
 
     Each KEY=VALUE of `set_` replaces a value for this one time. Raises ConfigError or UsageError.
     """
-    read = source.read(file)
+    read = extends.read(file)
     changes.apply(read, set_)
     recipe = source.validate(read, Recipe)
     if recipe.name != file.name.removesuffix(".yaml"):

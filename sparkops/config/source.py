@@ -36,8 +36,11 @@ class Source:
 
     def fail(self, where: Location, problem: str) -> ConfigError:
         """The error for the value at `where`, or for the nearest value around it that has a line."""
-        near = next(where[:n] for n in range(len(where), -1, -1) if n == 0 or where[:n] in self.lines)
-        return ConfigError(self.file, self.lines.get(near, 1), dotted(where), problem)
+        return ConfigError(self.file, self.lines.get(self.nearest(where), 1), dotted(where), problem)
+
+    def nearest(self, where: Location) -> Location:
+        """`where`, or the nearest value around it that has a line; () if none has."""
+        return next(where[:n] for n in range(len(where), -1, -1) if n == 0 or where[:n] in self.lines)
 
 
 def dotted(where: Location) -> str:

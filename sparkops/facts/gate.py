@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkops.config.recipe import Recipe, Torch
+from sparkops.config.image import Torch
+from sparkops.config.recipe import Recipe
 
 REPLACED = (
     "the override was not applied: a package with an open torch dependency brought its own; every `uv pip install` "

@@ -8,6 +8,7 @@ from enum import Enum
 
 from sparkops.command import Command
 from sparkops.commands import docker
+from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NodesFailed, NotReady, PlanRefused, SparkopsError
@@ -130,6 +131,9 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
     recipe = rank.release.recipe
     if own(rank, node):
         return
+    if recipe.serve.tensor_parallel > 1:
+        yield _pair_refused(rank)
+        return
     if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
         step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
         yield NotReady(
@@ -140,12 +144,21 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
     if node.image is None:
         step = f"sparkops build {recipe.name} --node {rank.node}"
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
-    if recipe.engine == "vllm" and not node.host.model_config:
+    if ENGINES[recipe.engine].weights and not node.host.model_config:
         yield _model_missing(rank, node)
     owner = next((each for each in node.containers if each.running and each.port == rank.port), None)
     if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
         problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
         yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")
+
+
+def _pair_refused(rank: Rank) -> PlanRefused:
+    recipe = rank.release.recipe
+    problem = (
+        f"{rank.node}: {recipe.name} joins {recipe.serve.tensor_parallel} nodes into one replica "
+        "(serve.tensor_parallel), and this sparkops starts replicas of one node only"
+    )
+    return PlanRefused(problem, next_step="Deploy a recipe for one node: `sparkops recipes` lists them.")
 
 
 def _model_missing(rank: Rank, node: Observed) -> NotReady:

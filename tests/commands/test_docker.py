@@ -63,26 +63,6 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
 
 
 @pytest.mark.parametrize(
-    ("args", "argv"),
-    [
-        ({}, []),
-        ({"max-model-len": 1024}, ["--max-model-len=1024"]),
-        ({"gpu-memory-utilization": 0.9}, ["--gpu-memory-utilization=0.9"]),
-        ({"chat-template": "a b.jinja"}, ["--chat-template=a b.jinja"]),
-        ({"enforce-eager": True}, ["--enforce-eager"]),
-        ({"enable-prefix-caching": False}, ["--no-enable-prefix-caching"]),
-        ({"middleware": ["a", 1]}, ["--middleware", "a", "1"]),
-        ({"speculative-config": {"method": "mtp", "n": 2}}, ['--speculative-config={"method": "mtp", "n": 2}']),
-        ({"n": 1, "x": 0}, ["--n=1", "--x=0"]),
-        ({"b": "1", "a": "2"}, ["--b=1", "--a=2"]),
-    ],
-    ids=str,
-)
-def test_arguments_of_vllm(args: dict[str, Any], argv: list[str]) -> None:
-    assert list(docker.arguments(args)) == argv
-
-
-@pytest.mark.parametrize(
     ("command", "line", "timeout_s"),
     [
         (docker.start("c"), "docker start c", 60.0),

@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from sparkops.config import recipe, shipped
-from sparkops.config.recipe import Recipe, Torch
+from sparkops.config.image import Torch
+from sparkops.config.recipe import Recipe
+from sparkops.config.serve import THREE
 from sparkops.errors import ConfigError
 from tests.examples import RECIPE
 
@@ -57,7 +59,15 @@ def test_a_shipped_recipe_is_valid(file: Path) -> None:
 def test_the_smallest_recipe_has_the_documented_defaults() -> None:
     loaded = load()
 
-    assert loaded.serve.model_dump() == {"port": 8000, "args": {}, "env": {}, "shm_gib": 16.0, "stop_grace_s": 60}
+    assert loaded.serve.model_dump() == {
+        "port": 8000,
+        "args": {},
+        "env": {},
+        "tensor_parallel": 1,
+        "executor": "ray",
+        "shm_gib": 16.0,
+        "stop_grace_s": 60,
+    }
     assert loaded.probe.startup.model_dump() == {"stall_s": 180.0, "compile_stall_s": 300.0, "ceiling_s": 1800.0}
     assert loaded.nodes == []
 
@@ -76,6 +86,7 @@ def test_the_pin_of_torch_names_its_backend(torch: Torch, pin: str, cuda: str | 
 
 NAME = "expected a name of at most 63 lower-case letters, digits, dots and dashes"
 PACKAGE = "expected a Python package pinned with ==, such as ray[default]==2.49.0"
+REPOSITORY = "expected a git repository's https:// URL"
 PLAIN = "expected a plain value: no shell sees it, so $(...), ${...} and backticks do nothing"
 ONE_LINE = "expected one line of visible text, got the character"
 
@@ -91,7 +102,7 @@ ONE_LINE = "expected one line of visible text, got the character"
         ("service", "x" * 64, f"service: {NAME}, got '{'x' * 64}'"),
         ("description", "two\nlines", f"description: {ONE_LINE} '\\n'"),
         ("description", "hidden\u202etext", f"description: {ONE_LINE} '\\u202e'"),
-        ("engine", "sglang", "engine: expected 'vllm' or 'stand-in', got 'sglang'"),
+        ("engine", "sglang", "engine: expected 'vllm', 'stand-in' or 'atlas', got 'sglang'"),
         ("nodes", "n1", "nodes: expected a valid list, got 'n1'"),
         ("image.base", "a b", "image.base: expected an image, such as debian:bookworm-slim, got 'a b'"),
         ("image.base", "a\nRUN id", "image.base: expected an image, such as debian:bookworm-slim, got 'a\\nRUN id'"),
@@ -106,6 +117,23 @@ ONE_LINE = "expected one line of visible text, got the character"
             "image.torch.version: expected a version, such as 2.11.0, got '2.11.0+cu130'",
         ),
         ("image.torch.backend", "cuda", "image.torch.backend: expected cpu or a CUDA build such as cu130, got 'cuda'"),
+        ("image.override", ["a"], f"image.override[0]: {PACKAGE}, got 'a'"),
+        (
+            "image.source",
+            {"url": "git@host:a", "commit": "a" * 40},
+            f"image.source.url: {REPOSITORY}, got 'git@host:a'",
+        ),
+        (
+            "image.source",
+            {"url": "https://user:secret@h/a", "commit": "a" * 40},
+            f"image.source.url: {REPOSITORY}, got 'https://user:secret@h/a'",
+        ),
+        (
+            "image.source",
+            {"url": "https://h/a.git", "commit": "v0.19.0"},
+            "image.source.commit: expected a whole commit of 40 hex digits, got 'v0.19.0'",
+        ),
+        ("image.source", {"url": "https://h/a.git"}, "image.source.commit: missing, and it is required"),
         ("image.disk_gib", 0, "image.disk_gib: expected greater than 0, got 0"),
         ("model.path", "/srv/q", "model.path: expected a relative path without '..', got '/srv/q'"),
         ("model.path", "a/../../b", "model.path: expected a relative path without '..', got 'a/../../b'"),
@@ -127,6 +155,11 @@ ONE_LINE = "expected one line of visible text, got the character"
         ("serve.env", {"A": "`id`"}, f"serve.env.A: {PLAIN}, got '`id`'"),
         ("serve.env", {"A": 1}, "serve.env.A: expected a valid string, got 1"),
         ("serve.env", {"A-B": "1"}, "serve.env.A-B: expected the name of an environment variable, got 'A-B'"),
+        ("serve.tensor_parallel", 3, f"serve.tensor_parallel: expected 1 or 2, got 3: {THREE}"),
+        ("serve.tensor_parallel", 4, "serve.tensor_parallel: expected 1 or 2, got 4"),
+        ("serve.tensor_parallel", "2", "serve.tensor_parallel: expected 1 or 2, got '2'"),
+        ("serve.tensor_parallel", True, "serve.tensor_parallel: expected 1 or 2, got True"),
+        ("serve.executor", "slurm", "serve.executor: expected 'ray' or 'mp', got 'slurm'"),
         ("memory.claim_gib", "10 GiB", "memory.claim_gib: expected a valid number, got '10 GiB'"),
         ("probe.passes", 0, "probe.passes: expected greater than or equal to 1, got 0"),
         ("memory.claim_gib", True, "memory.claim_gib: expected a valid number, got True"),
@@ -147,11 +180,30 @@ def test_a_mistake_names_its_line() -> None:
         recipe.load(file)
 
 
-@pytest.mark.parametrize("flag", ["host", "port", "model", "served-model-name"])
+@pytest.mark.parametrize(
+    "flag", ["host", "port", "model", "served-model-name", "tensor-parallel-size", "nnodes", "headless"]
+)
 def test_an_argument_that_sparkops_sets_is_refused(flag: str) -> None:
     told = f"expected serve.args without {flag}: sparkops sets these from the recipe's other keys"
 
     assert mistake({"serve.args": {flag: "x"}}) == told
+
+
+@pytest.mark.parametrize("flag", ["bind", "model-name", "model-from-path", "world-size"])
+def test_each_engine_has_arguments_of_its_own_that_sparkops_sets(flag: str) -> None:
+    atlas = {"engine": "atlas", "image.torch": None, "image.vllm": None}
+
+    assert mistake({**atlas, "serve.args": {flag: "x"}}).startswith(f"expected serve.args without {flag}: ")
+    assert load(serve__args={flag: "x"}).serve.args == {flag: "x"}
+
+
+def test_only_vllm_is_started_on_two_nodes() -> None:
+    atlas = {"engine": "atlas", "image.torch": None, "image.vllm": None}
+
+    assert mistake({**atlas, "serve.tensor_parallel": 2}) == (
+        "expected serve.tensor_parallel 1: sparkops starts the engine atlas on one node"
+    )
+    assert load(serve__tensor_parallel=2).serve.executor == "ray"
 
 
 @pytest.mark.parametrize("missing", ["image.torch", "image.vllm"])
@@ -159,8 +211,24 @@ def test_vllm_needs_a_torch_and_a_vllm(missing: str) -> None:
     assert mistake({missing: None}) == "expected image.torch and image.vllm, which the engine vllm needs"
 
 
-def test_a_stand_in_needs_neither() -> None:
-    assert load(engine="stand-in", image__torch=None, image__vllm=None).backend == "cpu"
+@pytest.mark.parametrize(("engine", "backend"), [("stand-in", "cpu"), ("atlas", "cu130")])
+def test_another_engine_needs_neither(engine: str, backend: str) -> None:
+    assert load(engine=engine, image__torch=None, image__vllm=None).backend == backend
+
+
+def test_a_vllm_from_source_says_where_it_comes_from() -> None:
+    source = {"url": "https://example.org/vllm.git", "commit": "0123456789" * 4}
+    image = load(image__source=source, image__mods=["a", "b.patch"]).image
+
+    assert image.source_version == "0.32.0+g012345678"
+    assert (image.source_patches, image.installed_mods) == (["b.patch"], ["a"])
+
+
+def test_without_a_source_a_diff_changes_what_is_installed() -> None:
+    image = load(image__mods=["a", "b.patch"]).image
+
+    assert image.source_version == "0.32.0"
+    assert (image.source_patches, image.installed_mods) == ([], ["a", "b.patch"])
 
 
 def test_a_recipe_has_the_name_of_its_file() -> None:

@@ -188,6 +188,25 @@ def test_an_obstacle_is_refused_with_a_next_step(
     assert (type(error), str(error), error.next_step, error.exit_code) == (kind, message, next_step, 5)
 
 
+def test_a_replica_of_two_nodes_is_refused_before_anything_else() -> None:
+    error = problem(observed(model_directory=False), serve={"tensor_parallel": 2})
+
+    assert str(error) == (
+        "n1: q joins 2 nodes into one replica (serve.tensor_parallel), and this sparkops starts replicas of one node "
+        "only"
+    )
+    assert (type(error), error.next_step) == (
+        PlanRefused,
+        "Deploy a recipe for one node: `sparkops recipes` lists them.",
+    )
+
+
+def test_an_engine_without_torch_says_where_it_computes() -> None:
+    error = problem(observed(), engine="atlas", image={"torch": None, "vllm": None})
+
+    assert str(error) == "n1: it offers no GPU, and q needs cu130"
+
+
 @pytest.mark.parametrize("gpu", ["runtime", "cdi", "devices"])
 def test_a_cuda_image_goes_to_a_node_with_a_gpu(gpu: str) -> None:
     made = planning.deploy(release(image={"torch": CUDA}), {"n1": observed(gpu=gpu)})

@@ -13,8 +13,8 @@ import pytest
 
 from sparkops.cli.images import make_order
 from sparkops.config import assets, recipe
+from sparkops.config.image import Torch
 from sparkops.config.inventory import Fleet
-from sparkops.config.recipe import Torch
 from sparkops.errors import GateRefused
 from sparkops.fleet.build import build, of_recipe
 from sparkops.fleet.connected import connect

@@ -1,0 +1,35 @@
+"""What a container runs: the engine's program and its arguments, as values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sparkops.config.engine import ENGINES
+from sparkops.release import Rank
+
+
+def serve(rank: Rank, models: str) -> tuple[str, ...]:
+    """What follows the engine's program. `models` is where its container sees the node's model directory."""
+    recipe = rank.release.recipe
+    engine = ENGINES[recipe.engine]
+    known = {"model": f"{models}/{recipe.model.path}", "port": rank.port, "service": recipe.service}
+    own = (argument.format(**known) for argument in engine.arguments)
+    return (*own, *arguments(recipe.serve.args, engine.off))
+
+
+def arguments(args: Mapping[str, Any], off: str) -> Iterable[str]:
+    """The arguments of the recipe's mapping, in the order in which they were written. `off` writes a false one."""
+    for flag, value in args.items():
+        match value:
+            case True:
+                yield f"--{flag}"
+            case False:
+                yield off.format(flag=flag)
+            case dict():
+                yield f"--{flag}={json.dumps(value)}"
+            case list():
+                yield from (f"--{flag}", *(str(item) for item in value))
+            case _:
+                yield f"--{flag}={value}"

@@ -1,0 +1,61 @@
+"""The engines that a recipe can name: what starts each, and how it is told what sparkops decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine. Everything that differs between engines stands here, and nowhere else."""
+
+    program: str
+    """What the container runs."""
+    arguments: tuple[str, ...]
+    """What it is told before the arguments of the recipe: {model} is a directory, {service} the name for clients."""
+    off: str
+    """How a flag that is false is written."""
+    taken: frozenset[str]
+    """Arguments that a recipe may not give: sparkops sets them from its other keys."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment of its container, before that of the recipe."""
+    python: bool = True
+    """Whether its image must say which torch and which vLLM it holds."""
+    backend: str = "cpu"
+    """Where it computes if its image names no torch."""
+    weights: bool = True
+    """Whether it reads a model, so that the model's config.json must be there."""
+
+
+OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are there, and a hub that throttles must not matter
+NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
+VLLM = Engine(
+    program="vllm",
+    arguments=("serve", "{model}", "--host=0.0.0.0", "--port={port}", "--served-model-name={service}"),
+    off="--no-{flag}",
+    taken=frozenset({"host", "port", "served-model-name", "model", "headless", *NODES}),
+    env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
+)
+ENGINES: Mapping[str, Engine] = {
+    "vllm": VLLM,
+    "stand-in": replace(VLLM, python=False, weights=False),
+    # Its own flags, and no Python inside. It listens on 127.0.0.1:8888 unless it is told otherwise.
+    "atlas": Engine(
+        program="spark",
+        arguments=(
+            "serve",
+            "--model-from-path={model}",
+            "--bind=0.0.0.0",
+            "--port={port}",
+            "--model-name={service}",
+        ),
+        off="--{flag}=false",
+        taken=frozenset(
+            {"bind", "host", "port", "model-name", "served-model-name", "model-from-path", "rank", "world-size"}
+        ),
+        env={**OFFLINE, "ATLAS_NO_TUI": "1"},
+        python=False,
+        backend="cu130",
+    ),
+}

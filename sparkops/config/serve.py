@@ -1,0 +1,53 @@
+"""How an engine is started, and what it takes of a node."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from sparkops.config.fields import Argument, EnvName, Flag, Section, Text, Value
+from sparkops.config.smoke import Positive
+
+THREE = (
+    "three ranks cannot share the attention heads of these models evenly; run one replica on a pair, and another on "
+    "the third node"
+)
+
+
+def _one_or_two(given: Any) -> Any:
+    """Say why three are refused: it is what one tries next. YAML's true is not 1."""
+    if isinstance(given, bool):
+        raise PydanticCustomError("bool", "expected 1 or 2")
+    if given == 3:
+        raise PydanticCustomError("three_ranks", "expected 1 or 2, got 3: {why}", {"why": THREE})
+    return given
+
+
+class Serve(Section):
+    """How the engine is started."""
+
+    port: Annotated[int, Field(ge=1024, le=65000)] = 8000
+    """The service's port on the gateway. On its nodes the blue slot has the next one, green the one after."""
+    args: dict[Flag, Argument] = {}
+    """Arguments of the engine without dashes: true: a bare flag; false: switched off; a mapping: JSON."""
+    env: dict[EnvName, Value] = {}
+    """Environment of the container. Not for secrets."""
+    tensor_parallel: Annotated[Literal[1, 2], BeforeValidator(_one_or_two)] = 1
+    """Nodes that hold one replica together, each a part of every layer."""
+    executor: Literal["ray", "mp"] = "ray"
+    """What joins the two ranks: a Ray cluster, or vLLM's own `--nnodes`."""
+    shm_gib: Positive = 16.0
+    """Shared memory of the container in GiB."""
+    stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60
+    """Seconds between SIGTERM and SIGKILL."""
+
+
+class Memory(Section):
+    """What one node must have free before the engine starts."""
+
+    claim_gib: Positive
+    """Memory in GiB that the engine takes on each node: weights, KV cache, graphs and host side."""
+    why: Text
+    """Where the figure comes from."""

@@ -1,0 +1,59 @@
+"""How each engine is told what to serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparkops.commands import docker, engine
+from sparkops.config.engine import ENGINES
+from tests.examples import IMAGE_ID, node, rank
+
+IMAGE = {"torch": None, "vllm": None}
+
+
+@pytest.mark.parametrize(
+    ("args", "argv"),
+    [
+        ({}, []),
+        ({"max-model-len": 1024}, ["--max-model-len=1024"]),
+        ({"gpu-memory-utilization": 0.9}, ["--gpu-memory-utilization=0.9"]),
+        ({"chat-template": "a b.jinja"}, ["--chat-template=a b.jinja"]),
+        ({"enforce-eager": True}, ["--enforce-eager"]),
+        ({"enable-prefix-caching": False}, ["--no-enable-prefix-caching"]),
+        ({"middleware": ["a", 1]}, ["--middleware", "a", "1"]),
+        ({"speculative-config": {"method": "mtp", "n": 2}}, ['--speculative-config={"method": "mtp", "n": 2}']),
+        ({"n": 1, "x": 0}, ["--n=1", "--x=0"]),
+        ({"b": "1", "a": "2"}, ["--b=1", "--a=2"]),
+    ],
+    ids=str,
+)
+def test_arguments_of_vllm(args: dict[str, Any], argv: list[str]) -> None:
+    assert list(engine.arguments(args, ENGINES["vllm"].off)) == argv
+
+
+def test_a_flag_that_is_off_is_written_as_its_engine_reads_it() -> None:
+    assert list(engine.arguments({"exact-verify": False}, ENGINES["atlas"].off)) == ["--exact-verify=false"]
+
+
+@pytest.mark.parametrize(
+    ("name", "argv"),
+    [
+        ("vllm", "serve /models/q --host=0.0.0.0 --port=8001 --served-model-name=chat --max-num-seqs=4"),
+        ("stand-in", "serve /models/q --host=0.0.0.0 --port=8001 --served-model-name=chat --max-num-seqs=4"),
+        ("atlas", "serve --model-from-path=/models/q --bind=0.0.0.0 --port=8001 --model-name=chat --max-num-seqs=4"),
+    ],
+)
+def test_an_engine_is_told_model_port_and_name_in_its_own_words(name: str, argv: str) -> None:
+    of = rank(engine=name, image={} if name == "vllm" else IMAGE, serve={"args": {"max-num-seqs": 4}})
+
+    assert engine.serve(of, "/models") == tuple(argv.split())
+
+
+def test_a_container_runs_the_program_of_its_engine() -> None:
+    argv = docker.create(rank(engine="atlas", image=IMAGE), node(), IMAGE_ID).argv
+
+    assert "--entrypoint=spark" in argv
+    assert "--env=ATLAS_NO_TUI=1" in argv
+    assert "--env=VLLM_NO_USAGE_STATS=1" not in argv
