@@ -75,7 +75,7 @@ def main() -> None:
 
 def _report(error: SparkopsError) -> None:
     say(f"sparkops: {error}", fg="red")
-    each = [error, *getattr(error, "errors", ())]
+    each = [error, error.__cause__, *getattr(error, "errors", ())]
     for note in (note for one in each for note in getattr(one, "__notes__", ())):
         say(f"  {note}")
     for line in error.next_step.splitlines():

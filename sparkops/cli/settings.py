@@ -70,4 +70,4 @@ def keep_of(release: str) -> Keep:
     """Where what is left of a failed start of `release` is saved."""
     from sparkops.fleet.keep import Keep
 
-    return Keep(lambda node: state_directory() / "failures" / f"{release}-{node}")
+    return Keep(lambda node: state_directory() / "failures" / f"{release}-{node}", there=True)

@@ -77,10 +77,14 @@ def timestamp(text: str) -> float:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a container has used since its start: seconds of CPU, bytes read from disks."""
+    """What a container has used since its start: seconds of CPU, bytes read from disks. And bytes of memory now.
+
+    Memory is counted as `docker stats` does: without page cache that nobody has used for a while.
+    """
 
     cpu_s: float = 0.0
     read_bytes: int = 0
+    memory_bytes: int = 0
 
 
 def parse_usage(stats: Mapping[str, Any]) -> Usage:
@@ -88,7 +92,10 @@ def parse_usage(stats: Mapping[str, Any]) -> Usage:
     nanoseconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0)
     operations = stats.get("blkio_stats", {}).get("io_service_bytes_recursive") or ()
     read = sum(each["value"] for each in operations if each["op"].lower() == "read")
-    return Usage(nanoseconds / 1e9, read)
+    memory = stats.get("memory_stats", {})
+    details = memory.get("stats", {})
+    cache = details.get("total_inactive_file", details.get("inactive_file", 0))  # cgroup v1, v2
+    return Usage(nanoseconds / 1e9, read, max(0, memory.get("usage", 0) - cache))
 
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from sparkops.commands import docker
-from sparkops.errors import CommandFailed, NodeError, ProbeFailed, StartFailed
-from sparkops.fleet import probing, watch
+from sparkops.errors import CommandFailed, ProbeFailed, StartFailed
+from sparkops.fleet import hands, probing, watch
 from sparkops.fleet.connected import Connected, Member
+from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep, put_away
 from sparkops.fleet.observe import containers
-from sparkops.fleet.probing import Probing
 from sparkops.fleet.progress import Event, Tell
 from sparkops.plan.deploy import Act, Plan, Replica, Step
-from sparkops.plan.smoke import Report, Verdict
+from sparkops.plan.smoke import Report
 from sparkops.release import Rank
 
 
@@ -46,6 +44,7 @@ def _bring_up(member: Member, replica: Replica, keep: Keep, tell: Tell) -> Deplo
         for step in replica.steps:
             done = _take(member, step, done, keep, tell)
     except (StartFailed, ProbeFailed, CommandFailed) as error:
+        tell(Event(member.name, f"failed: {error.problem.splitlines()[0]}"))  # other nodes may still take long
         if replica.changes:
             put_away(member, replica.rank.container, keep, error)
         raise
@@ -54,28 +53,15 @@ def _bring_up(member: Member, replica: Replica, keep: Keep, tell: Tell) -> Deplo
 
 def _take(member: Member, step: Step, done: Deployed, keep: Keep, tell: Tell) -> Deployed:
     if step.act is Act.WATCH:
-        seen = watch.until_healthy(member, watch.Start.of(done.rank), tell)
+        seen = watch.until_healthy(member, watch.Start.of(done.rank), tell, keep)
         return replace(done, stages=tuple((str(stage), at_s) for stage, at_s in seen.reached))
     if step.act is Act.PROBE:
-        return replace(done, report=_probe(member, done.rank, keep, tell))
+        where = (member, done.rank.container, done.rank.port)
+        return replace(done, report=probing.prove(*where, done.rank.release.recipe, keep, tell))
     if step.command is not None:
         tell(Event(member.name, step.title))
         member.node.run(step.command)
     return done
-
-
-def _probe(member: Member, rank: Rank, keep: Keep, tell: Tell) -> Report:
-    """All that is asked and answered is saved when it fails: the transcript is the evidence."""
-
-    def show(verdict: Verdict) -> None:
-        tell(Event(member.name, str(verdict), lasting=not verdict.ok))
-
-    report = probing.probe(member, rank.container, rank.port, Probing(rank.release.recipe), show)
-    if error := probing.refused(member.name, rank.release.service, report):
-        keep.transcript(member.name, report)
-        raise error
-    tell(Event(member.name, f"smoke suite passed {report.passes} times in {report.took_s:.1f} s"))
-    return report
 
 
 def stop(connected: Connected, service: str, tell: Tell) -> dict[str, tuple[str, ...]]:
@@ -87,13 +73,8 @@ def stop(connected: Connected, service: str, tell: Tell) -> dict[str, tuple[str,
 
 
 def _stop(member: Member, service: str, tell: Tell) -> tuple[str, ...]:
+    hand = Hand(member, member.node.run, tell)
     running = [each for each in containers(member, service=service) if each.running]
     for each in running:
-        tell(Event(member.name, f"stopping {each.name}"))
-        with suppress(CommandFailed):  # what counts is what inspect says afterwards
-            member.node.run(docker.stay_stopped(each.name))
-            member.node.run(docker.stop(each.name, each.grace_s))
-    alive = [each.name for each in containers(member, service=service) if each.running]
-    if alive:
-        raise NodeError(member.name, f"still running after stop: {', '.join(alive)}", next_step="sparkops status")
+        hands.stop_engine(hand, each.name, each.grace_s)
     return tuple(each.name for each in running)

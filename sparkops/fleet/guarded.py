@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from sparkops.commands.guard import SERVE
+from sparkops.commands.guard import CONTAINER, SERVE
 from sparkops.errors import Busy, ConnectionLost, NodeError, SparkopsError
+from sparkops.fleet.connected import Member
 from sparkops.nodes.node import Node
 
 ANSWER_S = 900.0  # beside what a command itself may take: others may have to end theirs first
@@ -51,6 +53,16 @@ class Link:
         """End the stream. Its reader ends with it: closed by hand, paramiko's complains when it is collected."""
         with suppress(OSError):  # it may be gone already
             self.stream.close()
+
+
+@contextmanager
+def linked(member: Member) -> Iterator[Link | None]:
+    """A link to a node's guard; None where no deploy has needed one yet."""
+    if member.engine.container(CONTAINER) is None:
+        yield None
+        return
+    with closing(Link(member.node)) as link:
+        yield link
 
 
 def _refused(node: str, answer: dict[str, Any]) -> SparkopsError:

@@ -115,7 +115,7 @@ def start_again(hand: Hand, placed: Placed) -> None:
     if not container.running:
         hand.say(f"starting {placed.container} again")
         hand.run(docker.start(placed.container))
-    start = watch.Start(placed.node, recipe.service, placed.container, placed.port, recipe.probe.startup)
+    start = watch.Start(placed.node, placed.container, placed.port, placed.release, recipe)
     watch.until_healthy(hand.member, start, hand.tell)
     report = light_pass(hand, placed)
     if not report.ok:

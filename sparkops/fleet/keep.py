@@ -1,59 +1,92 @@
-"""What is left of a failed start, saved for a person to read."""
+"""What is left of a failed start, saved for a person to read: here, and on its node."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkops.command import Command
 from sparkops.commands import docker
+from sparkops.commands.guard import CONTAINER
 from sparkops.errors import SparkopsError
+from sparkops.facts import docker as docker_facts
 from sparkops.fleet.connected import Member
-from sparkops.plan.smoke import Report
+from sparkops.fleet.guarded import linked
 
 FAILED_GRACE_S = 10  # a server that never answered has nothing to finish
+LOG_LINES, LOG_CHARACTERS = 20_000, 2**20  # the end of a log; the container has the whole
+FILES = ("log.txt", "inspect.json", "memory.csv", "probe.json")
 
 
 @dataclass(frozen=True)
 class Keep:
-    """`directory` gives a node's directory on this machine."""
+    """`directory` gives a node's directory on this machine. `there`: the node's guard keeps a copy as well.
+
+    What is noted while all goes well is written only after a failure.
+    """
 
     directory: Callable[[str], Path]
+    there: bool = False
+    noted: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def container(self, member: Member, name: str) -> Path:
-        """Save log and inspect of a container. Returns where."""
-        directory = self._made(member.name)
+    def note(self, node: str, file: str, text: str) -> None:
+        """Have a text ready for the case of a failure."""
+        self.noted[node, file] = text
+
+    def save(self, member: Member, name: str, error: SparkopsError) -> None:
+        """Save log, inspect and what was noted of a container; the error notes where."""
         inspect = member.engine.container(name)
-        if inspect is not None:
-            (directory / "log.txt").write_text(member.engine.log(name))
-            (directory / "inspect.json").write_text(json.dumps(inspect, indent=2))
-        return directory
+        if inspect is None:
+            return
+        log = member.engine.log(name, tail=LOG_LINES)[-LOG_CHARACTERS:]
+        noted = {file: text for (node, file), text in self.noted.items() if node == member.name}
+        files = {"log.txt": log, "inspect.json": json.dumps(inspect, indent=2), **noted}
+        error.add_note(f"saved: {_write(self.directory(member.name), files)}")
+        if self.there:
+            container = docker_facts.parse(member.name, inspect)
+            with linked(member) as link:
+                if link:
+                    path = link.ask("keep", container.service, release=container.release, files=files)
+                    error.add_note(f"saved on {member.name} as well: docker cp {CONTAINER}:{path} .")
 
-    def transcript(self, node: str, report: Report) -> None:
-        """Save all that was asked and answered."""
-        (self._made(node) / "probe.json").write_text(json.dumps(report.as_json(), indent=2))
 
-    def _made(self, node: str) -> Path:
-        directory = self.directory(node)
-        directory.mkdir(parents=True, exist_ok=True)
-        return directory
+def _write(directory: Path, files: Mapping[str, str]) -> Path:
+    """A file of an earlier failure would say something else."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        (directory / name).unlink(missing_ok=True)
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    return directory
 
 
 def put_away(
     member: Member, name: str, keep: Keep, error: SparkopsError, run: Callable[[Command], object] | None = None
 ) -> None:
-    """Save what a person needs to understand a failure, then stop the container. The first error stays the error."""
-    act = run or member.node.run
+    """Save what a person needs to understand a failure, and stop the container. The first error stays the error."""
+    with _noted(error):
+        keep.save(member, name, error)
+    with _noted(error):
+        _stop(member, name, error, run or member.node.run)
+
+
+@contextmanager
+def _noted(error: SparkopsError) -> Iterator[None]:
+    """A second error is a note of the first."""
     try:
-        error.add_note(f"saved: {keep.container(member, name)}")
-        inspect = member.engine.container(name)
-        if inspect is None:
-            return
-        if inspect["HostConfig"]["RestartPolicy"]["Name"] not in ("", "no"):
-            act(docker.stay_stopped(name))
-        act(docker.stop(name, FAILED_GRACE_S))
-        error.add_note(f"{name} is stopped, and stays on {member.name} with its log")
+        yield
     except (SparkopsError, OSError) as second:
         error.add_note(f"and then, while putting it away: {second}")
+
+
+def _stop(member: Member, name: str, error: SparkopsError, run: Callable[[Command], object]) -> None:
+    inspect = member.engine.container(name)
+    if inspect is None:
+        return
+    if inspect["HostConfig"]["RestartPolicy"]["Name"] not in ("", "no"):
+        run(docker.stay_stopped(name))
+    run(docker.stop(name, FAILED_GRACE_S))
+    error.add_note(f"{name} is stopped, and stays on {member.name} with its log")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 
 from requests import Session
 
-from sparkops.commands import gateway, guard
+from sparkops.commands import gateway
 from sparkops.commands.docker import model_dir
 from sparkops.config.recipe import Startup
 from sparkops.errors import CommandFailed
@@ -18,13 +17,13 @@ from sparkops.facts.docker import Container
 from sparkops.facts.gateway import GatewayFacts
 from sparkops.facts.metrics import Load
 from sparkops.fleet.connected import Connected, Member
-from sparkops.fleet.guarded import Link
+from sparkops.fleet.guarded import linked
 from sparkops.nodes.http import session
 from sparkops.plan.deploy import Observed
 from sparkops.plan.journal import Journal
 from sparkops.plan.picture import Health
 from sparkops.plan.seen import NodeReport, RankReport
-from sparkops.plan.startup import Sample, Watch, advance
+from sparkops.plan.startup import Line, Sample, Watch, advance
 from sparkops.probes import openai
 from sparkops.release import Release
 
@@ -75,9 +74,9 @@ def _gateway(member: Member) -> GatewayFacts | None:
 
 def _journals(member: Member) -> tuple[Journal, ...]:
     """What the gateway's guard has written down."""
-    if member.engine.container(guard.CONTAINER) is None:
-        return ()
-    with closing(Link(member.node)) as link:
+    with linked(member) as link:
+        if link is None:
+            return ()
         names = link.ask("services", "")
         return tuple(Journal.model_validate(link.ask("read", name)["journal"]) for name in names)
 
@@ -91,7 +90,7 @@ def rank_report(member: Member, container: Container) -> RankReport:
             load, tok_s = _load(asking)
             return RankReport(container, Health.OK, "serving", load, tok_s)
     log = member.engine.log(container.name, since=container.started_at, tail=LOG_TAIL)
-    lines = tuple(line for _, line in docker_facts.log_lines(log))
+    lines = tuple(Line(0.0, text) for _, text in docker_facts.log_lines(log))
     watch = advance(Watch(Startup()), Sample(0.0, lines))
     served = watch.stage.name == "SERVING"
     return RankReport(container, Health.FAILING if served else Health.STARTING, watch.text)

@@ -13,11 +13,9 @@ from sparkops.facts import docker as docker_facts
 from sparkops.fleet import hands, probing, watch
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep
-from sparkops.fleet.probing import Probing
 from sparkops.fleet.progress import Event
 from sparkops.plan.deploy import Observed, start_steps
 from sparkops.plan.journal import Phase, Placed
-from sparkops.plan.smoke import Verdict
 from sparkops.plan.swap import SwapPlan
 
 BAKE_LOOK_S = 1.0
@@ -67,6 +65,7 @@ def stop(hand: Hand, placed: Placed) -> None:
 def quiesce(this: Round) -> int:
     """Nobody gets the traffic, and what is under way in blue ends."""
     blue, _ = this.blue()
+    this.gateway.say(f"{this.service} goes down {this.plan.down_for}")
     hands.give_traffic(this.gateway, this.service, None)
     return hands.drained(this.gateway, this.service, blue, this.recipe.swap.drain_s)
 
@@ -92,23 +91,15 @@ def start(this: Round) -> int:
 
 def load(this: Round) -> int:
     """Watch the start."""
-    watch.until_healthy(this.here.member, watch.Start.of(this.plan.rank), this.here.tell)
+    watch.until_healthy(this.here.member, watch.Start.of(this.plan.rank), this.here.tell, this.keep)
     return 0
 
 
 def verify(this: Round) -> int:
     """The whole smoke suite, as often as the recipe says. The gateway is told where green is, without traffic."""
     hands.point(this.gateway, this.service, this.green)
-    member = this.here.member
-
-    def show(verdict: Verdict) -> None:
-        this.here.tell(Event(member.name, str(verdict), lasting=not verdict.ok))
-
-    report = probing.probe(member, this.green.container, this.green.port, Probing(this.recipe), show)
-    this.keep.transcript(member.name, report)
-    if error := probing.refused(member.name, this.service, report):
-        raise error
-    this.here.say(f"smoke suite passed {report.passes} times in {report.took_s:.1f} s")
+    where = (this.here.member, this.green.container, this.green.port)
+    probing.prove(*where, this.recipe, this.keep, this.here.tell)
     return 0
 
 

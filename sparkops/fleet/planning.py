@@ -6,10 +6,9 @@ import getpass
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
-from sparkops.commands import gateway, guard
+from sparkops.commands import gateway
 from sparkops.config.recipe import Recipe
 from sparkops.errors import Busy, PlanRefused, UsageError
 from sparkops.facts import docker as docker_facts
@@ -17,9 +16,10 @@ from sparkops.facts import gateway as gateway_facts
 from sparkops.facts.docker import Container
 from sparkops.fleet import observe
 from sparkops.fleet.connected import Connected
-from sparkops.fleet.guarded import Link
+from sparkops.fleet.guarded import linked
 from sparkops.fleet.held import Claim
 from sparkops.fleet.keep import Keep
+from sparkops.fleet.past import announced
 from sparkops.fleet.progress import Tell
 from sparkops.plan.deploy import Observed
 from sparkops.plan.journal import Front, Journal, Phase, Placed, Swap
@@ -58,10 +58,8 @@ class Order:
 
 def read_journal(order: Order, service: str) -> Journal:
     """What the gateway's guard has written down; an empty journal where there is no guard yet."""
-    if order.connected.members[order.gateway].engine.container(guard.CONTAINER) is None:
-        return Journal(service=service)
-    with closing(Link(order.connected.members[order.gateway].node)) as link:
-        return Journal.model_validate(link.ask("read", service)["journal"])
+    with linked(order.connected.members[order.gateway]) as link:
+        return Journal.model_validate(link.ask("read", service)["journal"]) if link else Journal(service=service)
 
 
 def current(order: Order, release: Release, journal: Journal) -> Current:
@@ -117,7 +115,7 @@ def make_plan(order: Order, release: Release, wish: Wish, journal: Journal) -> P
     now = current(order, release, journal)
     if now.blue and now.blue.release == release.id:
         return Planned(None, observed)
-    return Planned(plan(release, observed, now, wish), observed)
+    return Planned(announced(order.connected, plan(release, observed, now, wish)), observed)
 
 
 def resumed(release: Release, swap: Swap) -> SwapPlan:

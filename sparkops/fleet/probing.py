@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from sparkops.facts import docker as docker_facts
 from sparkops.facts.docker import Container
 from sparkops.fleet import smoke
 from sparkops.fleet.connected import Member
+from sparkops.fleet.keep import Keep
+from sparkops.fleet.progress import Event, Tell
 from sparkops.fleet.smoke import Server
 from sparkops.nodes.http import session
 from sparkops.plan.smoke import Report, Verdict
@@ -65,6 +68,23 @@ def probe(
         cancel=member.node.cancel,
     )
     return smoke.run(server, tell, probing.passes)
+
+
+def prove(member: Member, container: str, port: int, recipe: Recipe, keep: Keep, tell: Tell) -> Report:
+    """Let a replica prove itself as often as its recipe says, with all that is asked and answered noted for a failure.
+
+    Raises ProbeFailed, Interrupted, StartFailed.
+    """
+
+    def show(verdict: Verdict) -> None:
+        tell(Event(member.name, str(verdict), lasting=not verdict.ok))
+
+    report = probe(member, container, port, Probing(recipe), show)
+    keep.note(member.name, "probe.json", json.dumps(report.as_json(), indent=2))
+    if error := refused(member.name, recipe.service, report):
+        raise error
+    tell(Event(member.name, f"smoke suite passed {report.passes} times in {report.took_s:.1f} s"))
+    return report
 
 
 def restarts(member: Member, container: str) -> int:

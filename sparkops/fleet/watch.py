@@ -5,61 +5,63 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from requests import Session
 
-from sparkops.config.recipe import Startup
+from sparkops.config.recipe import Recipe
 from sparkops.errors import Interrupted, StartFailed
 from sparkops.facts import docker as docker_facts
 from sparkops.facts import host, vllm_log
 from sparkops.facts.docker import Container, Usage
+from sparkops.facts.host import GIB, HostFacts
 from sparkops.fleet.connected import Member
+from sparkops.fleet.keep import Keep
+from sparkops.fleet.past import past
 from sparkops.fleet.progress import Event, Tell
 from sparkops.nodes.http import session
-from sparkops.plan.startup import Sample, Watch, advance
+from sparkops.plan.pace import Forecast
+from sparkops.plan.startup import Line, Memory, Sample, Watch, advance, memory_csv
 from sparkops.probes import openai
 from sparkops.release import Rank
 
 POLL_S = 1.0
-USAGE_EVERY_S = 5.0
-NO_USAGE = Usage()
+SHOWN_LINES = 12
 
 
 @dataclass(frozen=True)
 class Start:
-    """A container that starts: where it is, where its server will listen, and when it counts as hung."""
+    """A container that starts: where it is, where its server will listen, and what it is made from."""
 
     node: str
-    service: str
     container: str
     port: int
-    limits: Startup
+    release: str
+    recipe: Recipe
 
     @classmethod
     def of(cls, rank: Rank) -> Start:
         """The start of a rank."""
-        recipe = rank.release.recipe
-        return cls(rank.node, recipe.service, rank.container, rank.port, recipe.probe.startup)
+        return cls(rank.node, rank.container, rank.port, rank.release.id, rank.release.recipe)
 
 
 @dataclass
 class LogCursor:
-    """Reads a container's log once, from `since_s` on: Docker's timestamps tell what has been read."""
+    """Reads a container's log once, from its last start on: Docker's timestamps tell what has been read."""
 
     member: Member
-    container: str
-    since_s: float = 0.0
+    container: Container
     last: str = ""
 
-    def new_lines(self) -> Iterator[str]:
+    def new_lines(self) -> Iterator[Line]:
         """The lines since the last call."""
-        since = docker_facts.timestamp(self.last) - 1.0 if self.last else self.since_s
+        # What an earlier start of the container said is not about this one. Docker notes the start a little late.
+        since = docker_facts.timestamp(self.last) if self.last else self.container.started_at
         before = self.last
-        for stamp, text in docker_facts.log_lines(self.member.engine.log(self.container, since=since)):
+        for stamp, text in docker_facts.log_lines(self.member.engine.log(self.container.name, since=since - 1.0)):
             if stamp > before:
                 self.last = stamp
-                yield text
+                yield Line(max(0.0, docker_facts.timestamp(stamp) - self.container.started_at), text)
 
 
 @dataclass
@@ -67,25 +69,27 @@ class Eyes:
     """What looks at one starting container. The age of a start is counted on the node's own clock."""
 
     member: Member
-    start: Start
+    first: Container
     asking: Session
     cursor: LogCursor
     born_s: float
     clock: Callable[[], float] = time.monotonic
-    usage: Usage = NO_USAGE
-    usage_at_s: float = float("-inf")
+    usage: Usage = field(default_factory=Usage)
+    memory: list[Memory] = field(default_factory=list)
 
     def sample(self) -> Sample:
         """One look. Raises StartFailed when the container is gone."""
         at_s = self.clock() - self.born_s
-        container = look(self.member, self.start.container)
-        if container.running and at_s - self.usage_at_s >= USAGE_EVERY_S:
+        container = look(self.member, self.first.name)
+        if container.running:
             self.usage = docker_facts.parse_usage(self.member.engine.usage(container.name))
-            self.usage_at_s = at_s
+        available_gib = _host(self.member).memory_available_gib
+        self.memory.append(Memory(at_s, available_gib, self.usage.memory_bytes / GIB if container.running else 0.0))
         return Sample(
             at_s=at_s,
             lines=tuple(self.cursor.new_lines()),
             running=container.running,
+            restarted=container.restarts > self.first.restarts,
             exit_code=container.exit_code,
             oom_killed=container.oom_killed,
             healthy=container.running and openai.healthy(self.asking),
@@ -102,43 +106,82 @@ def look(member: Member, name: str) -> Container:
     return docker_facts.parse(member.name, inspect)
 
 
-def until_healthy(member: Member, start: Start, tell: Tell) -> Watch:
-    """Watch until /health answers. Raises StartFailed with the reason, the last lines and the known cause."""
-    watch = Watch(start.limits)
-    with ExitStack() as open_things:
-        asking = open_things.enter_context(session(member.node, start.port))
-        container = look(member, start.container)
-        # What an earlier start of the container said is not about this one. Docker notes the start a little late.
-        cursor = LogCursor(member, start.container, since_s=container.started_at - 1.0)
-        eyes = Eyes(member, start, asking, cursor, time.monotonic() - _age(member, container))
-        while not watch.over:
-            sample = eyes.sample()
-            before, watch = watch, advance(watch, sample)
-            _tell(tell, start, before, watch, sample.at_s)
-            if not watch.over and member.node.cancel.wait(POLL_S):
-                raise Interrupted(f"{start.container} goes on loading; the same deploy again adopts it")
-    if watch.failure:
-        raise _failed(start, watch)
+def until_healthy(member: Member, start: Start, tell: Tell, keep: Keep | None = None) -> Watch:
+    """Watch until /health answers. Raises StartFailed with the reason, the last lines and the known cause.
+
+    The node's guard remembers how long it took, and `keep` what the memory did meanwhile.
+    """
+    with ExitStack() as opened:
+        asking = opened.enter_context(session(member.node, start.port))
+        first = look(member, start.container)
+        known = opened.enter_context(past(member, start.release, start.recipe, first.inputs, tell))
+        eyes = Eyes(member, first, asking, LogCursor(member, first), time.monotonic() - _age(member, first))
+        shown = Shown(tell, start.node, known.forecast())
+        try:
+            watch = _follow(eyes, Watch(start.recipe.probe.startup), shown)
+        finally:
+            if keep:
+                keep.note(member.name, "memory.csv", memory_csv(eyes.memory))
+        if watch.failure:
+            raise _failed(start, watch)
+        if len(eyes.memory) > 1:  # what served at the first look was no start
+            known.learn(watch)
     return watch
 
 
+def _follow(eyes: Eyes, watch: Watch, shown: Shown) -> Watch:
+    """Look until the verdict is in. What still runs then is looked at once more: its last words tell the cause."""
+    while True:
+        sample = eyes.sample()
+        before, watch = watch, advance(watch, sample)
+        shown.look(before, watch, sample.at_s)
+        if watch.healthy or before.failure or (watch.failure and not sample.running):
+            return watch
+        if eyes.member.node.cancel.wait(POLL_S):
+            raise Interrupted(f"{eyes.first.name} goes on loading; the same deploy again adopts it")
+
+
 def _age(member: Member, container: Container) -> float:
-    now_s = host.parse(member.node.run(host.MEMORY).stdout).now_s
-    return max(0.0, now_s - container.started_at)
+    return max(0.0, _host(member).now_s - container.started_at)
 
 
-def _tell(tell: Tell, start: Start, before: Watch, watch: Watch, at_s: float) -> None:
-    new = watch.reached[len(before.reached) :]  # one look may find several
-    for stage, reached_s in new:
-        tell(Event(start.node, f"{stage} after {reached_s:.0f} s"))
-    if not new:
-        tell(Event(start.node, f"{watch.text}, {at_s:.0f} s", lasting=False))
+def _host(member: Member) -> HostFacts:
+    return host.parse(member.node.run(host.MEMORY).stdout)
+
+
+@dataclass
+class Shown:
+    """Tells how a start goes on, and how much of it is left where that is known."""
+
+    tell: Tell
+    node: str
+    forecast: Forecast | None
+    begun: bool = False
+    warned: bool = False
+
+    def look(self, before: Watch, watch: Watch, at_s: float) -> None:
+        """Tell what one look has found."""
+        left = f", {self.forecast.left(watch, at_s)}" if self.forecast and not watch.over else ""
+        new = watch.reached[len(before.reached) :]  # one look may find several
+        for number, (stage, reached_s) in enumerate(new, 1):
+            self.say(f"{stage} after {reached_s:.0f} s{left if number == len(new) and self.begun else ''}")
+        if not new or not self.begun:
+            self.say(f"{watch.text}{left or f', {at_s:.0f} s'}", lasting=bool(left) and not self.begun)
+        self.begun = True
+        warning = self.forecast.slow(at_s) if self.forecast and not watch.over else ""
+        if warning and not self.warned:
+            self.warned = True
+            self.say(warning)
+
+    def say(self, text: str, *, lasting: bool = True) -> None:
+        """Tell it."""
+        self.tell(Event(self.node, text, lasting=lasting))
 
 
 def _failed(start: Start, watch: Watch) -> StartFailed:
     """Why, the last lines and the likely cause, and where to read on."""
-    last = "".join(f"\n    {line}" for line in watch.tail[-12:])
+    last = "".join(f"\n    {line}" for line in watch.tail[-SHOWN_LINES:])
     cause = vllm_log.cause(watch.tail)
     text = f"{start.container} did not start: {watch.failure}{last}"
-    step = f"The whole log: sparkops logs {start.service} --node {start.node}"
+    step = f"The whole log: sparkops logs {start.recipe.service} --node {start.node}"
     return StartFailed(start.node, text + (f"\n  likely cause: {cause}" if cause else ""), next_step=step)

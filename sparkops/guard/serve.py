@@ -34,6 +34,9 @@ class Ear:
             "put": self._put,
             "hold": self._hold,
             "remember": lambda asked: store.remember(asked["service"], asked["event"]),
+            "starts": lambda asked: list(store.starts(asked["service"])),
+            "started": lambda asked: store.learn(asked["service"], asked["started"]),
+            "keep": lambda asked: str(store.keep(asked["service"], asked["release"], asked["files"])),
             "run": self._run,
         }
 

@@ -6,8 +6,9 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ from sparkops.plan.journal import SCHEMA, Clock, Journal, Refusal, holder_of, re
 DIRECTORY = Path(STATE)
 BOOT_IDS = (Path("/run/boot_id"), Path("/proc/sys/kernel/random/boot_id"))  # the node's own comes first
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+RELEASE = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
+FILE = re.compile(r"[a-z]+\.[a-z]+")
+STARTS, FAILURES = 50, 5  # of each service; older ones are forgotten
 T = TypeVar("T")
 
 
@@ -102,11 +106,39 @@ class Store:
             history.write(json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **event}) + "\n")
 
     def history(self, service: str) -> Iterator[dict[str, object]]:
-        """The events of a service, oldest first. A line that a power cut has torn is left out."""
-        file = self._file(service, "history")
-        for line in file.read_text(errors="replace").splitlines() if file.exists() else ():
-            with suppress(ValueError):
-                yield json.loads(line)
+        """The events of a service, oldest first."""
+        yield from _records(self._file(service, "history"))
+
+    def starts(self, service: str) -> Iterator[dict[str, object]]:
+        """The starts of a service that ended well, oldest first."""
+        yield from _records(self._file(service, "starts"))
+
+    def learn(self, service: str, started: dict[str, object]) -> None:
+        """Add a start, and forget the oldest."""
+        with self._locked(service):
+            kept = [*self.starts(service), started][-STARTS:]
+            new = self._file(service, "starts.new")
+            new.write_text("".join(f"{json.dumps(each)}\n" for each in kept))
+            new.replace(self._file(service, "starts"))
+
+    def failure(self, service: str, release: str) -> Path:
+        """A directory for what is left of a failed start. Only those of the newest failures stay."""
+        if not (NAME.fullmatch(service) and RELEASE.fullmatch(release)):
+            raise SparkopsError(f"{service!r}, {release!r}: expected names of a service and a release")
+        made = self.directory / "failures" / service / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{release}"
+        made.mkdir(parents=True, exist_ok=True)
+        for old in sorted(made.parent.iterdir())[:-FAILURES]:
+            shutil.rmtree(old)
+        return made
+
+    def keep(self, service: str, release: str, files: Mapping[str, str]) -> Path:
+        """Save what is left of a failed start."""
+        if wrong := [name for name in files if not FILE.fullmatch(name)]:
+            raise SparkopsError(f"{wrong[0]!r} is not the name of a file")
+        directory = self.failure(service, release)
+        for name, text in files.items():
+            (directory / name).write_text(text)
+        return directory
 
     def _file(self, service: str, kind: str) -> Path:
         if not NAME.fullmatch(service):
@@ -140,6 +172,13 @@ class Store:
         look = f"Look at it: docker exec {CONTAINER} cat {file}"
         step = f"{look}\nWhen all is well, as `sparkops status` shows it, move it away: docker exec {CONTAINER} mv ..."
         return JournalUnreadable(f"the journal {file} cannot be read: {why}", next_step=step)
+
+
+def _records(file: Path) -> Iterator[dict[str, object]]:
+    """The lines of a file. One that a power cut has torn is left out."""
+    for line in file.read_text(errors="replace").splitlines() if file.exists() else ():
+        with suppress(ValueError):
+            yield json.loads(line)
 
 
 def _busy(refusal: Refusal) -> Busy:

@@ -130,7 +130,7 @@ class Work:
     def _revert_here(self, swap: Swap) -> None:
         """Green ends here, and blue runs: it starts where the swap has stopped it, or a reboot."""
         if self._here(swap.green):
-            keep = Keep(lambda _: self.post.store.directory / "failures" / swap.green.release)
+            keep = Keep(lambda _: self.post.store.failure(self.service, swap.green.release))
             put_away(self.hand.member, swap.green.container, keep, SparkopsError("taken over"), self.hand.run)
         if swap.blue is None or not self._here(swap.blue):
             return

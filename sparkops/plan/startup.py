@@ -7,26 +7,48 @@ recipe allows. Moving is: a log line that was not there before, another percent,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from sparkops.config.recipe import Startup
 from sparkops.facts import vllm_log
 from sparkops.facts.vllm_log import Stage
 
-WINDOW_S = 30.0
-CPU_MOVES_S = 5.0  # seconds of CPU in a window: compiling, tuning and graph capture are silent but busy
-READ_MOVES = 50_000_000  # bytes read in a window
-KEEP_LINES = 40
+WINDOW_S = 30.0  # work is measured over so long, or over half the time of a stall where that is shorter
+CPU_MOVES = 5.0 / 30  # seconds of CPU a second: compiling, tuning and graph capture are silent but busy
+READ_MOVES = 50_000_000 / 30  # bytes read a second
+KEEP_LINES = 300  # the cause stands above the tracebacks of two processes
 KEEP_SEEN = 5000
+
+
+class Line(NamedTuple):
+    """A line of the log. `at_s` is seconds since the container's start."""
+
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory in GiB, `at_s` seconds after the start: what the node has available, and what the container holds."""
+
+    at_s: float
+    available_gib: float
+    container_gib: float
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a starting container. `at_s` is seconds since its start."""
+    """One look at a starting container. `at_s` is seconds since its start.
+
+    `restarted`: Docker has started its process again since the first look, as with a restart policy.
+    """
 
     at_s: float
-    lines: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
     running: bool = True
+    restarted: bool = False
     exit_code: int = 0
     oom_killed: bool = False
     healthy: bool = False
@@ -65,12 +87,12 @@ def advance(watch: Watch, sample: Sample) -> Watch:
     watch = _read_lines(watch, sample)
     watch = _look_at_work(watch, sample)
     if sample.healthy:
-        return replace(_reach(watch, Stage.SERVING, sample.at_s), healthy=True, failure="")
+        return replace(_reach(watch, Stage.SERVING, sample.at_s, sample.at_s), healthy=True, failure="")
     return replace(watch, failure=watch.failure or _failure(watch, sample))
 
 
 def _read_lines(watch: Watch, sample: Sample) -> Watch:
-    for line in sample.lines:
+    for at_s, line in sample.lines:
         reading = vllm_log.read(line)
         mark = vllm_log.fingerprint(line)
         new = mark not in watch.seen or (reading.percent is not None and reading.percent != watch.percent)
@@ -80,23 +102,29 @@ def _read_lines(watch: Watch, sample: Sample) -> Watch:
         if reading.fatal:
             watch = replace(watch, failure=watch.failure or f"its log says: {line.strip()}")
         if reading.stage is not None:
-            watch = _reach(watch, reading.stage, sample.at_s)
+            watch = _reach(watch, reading.stage, at_s, sample.at_s)
         if watch.stage is Stage.WEIGHTS and reading.percent is not None:
             watch = replace(watch, percent=reading.percent)
     return watch
 
 
-def _reach(watch: Watch, stage: Stage, at_s: float) -> Watch:
+def _reach(watch: Watch, stage: Stage, at_s: float, seen_s: float) -> Watch:
     if stage.order <= watch.stage.order:
         return watch
-    return replace(watch, stage=stage, percent=None, reached=(*watch.reached, (stage, at_s)), moved_s=at_s)
+    return replace(watch, stage=stage, percent=None, reached=(*watch.reached, (stage, at_s)), moved_s=seen_s)
+
+
+def _stall_s(watch: Watch) -> float:
+    loading = watch.stage.order <= Stage.WEIGHTS.order
+    return watch.limits.stall_s if loading else watch.limits.compile_stall_s
 
 
 def _look_at_work(watch: Watch, sample: Sample) -> Watch:
-    if sample.at_s - watch.window.at_s < WINDOW_S:
+    took_s = sample.at_s - watch.window.at_s
+    if took_s < min(WINDOW_S, _stall_s(watch) / 2):
         return watch
-    worked = sample.cpu_s - watch.window.cpu_s >= CPU_MOVES_S
-    read = sample.read_bytes - watch.window.read_bytes >= READ_MOVES
+    worked = sample.cpu_s - watch.window.cpu_s >= CPU_MOVES * took_s
+    read = sample.read_bytes - watch.window.read_bytes >= READ_MOVES * took_s
     moved_s = sample.at_s if worked or read else watch.moved_s
     return replace(watch, window=sample, moved_s=moved_s)
 
@@ -105,10 +133,17 @@ def _failure(watch: Watch, sample: Sample) -> str:
     if not sample.running:
         how = "was killed for want of memory (OOM)" if sample.oom_killed else f"ended with code {sample.exit_code}"
         return f"its process {how} while {watch.text}"
-    loading = watch.stage.order <= Stage.WEIGHTS.order
-    stall_s = watch.limits.stall_s if loading else watch.limits.compile_stall_s
+    if sample.restarted:
+        return f"its process ended while {watch.text}, and Docker has started it again"
+    stall_s = _stall_s(watch)
     if sample.at_s - watch.moved_s > stall_s:
         return f"nothing has moved for {stall_s:.0f} s while {watch.text}"
     if sample.at_s > watch.limits.ceiling_s:
         return f"it is still {watch.text} after {watch.limits.ceiling_s:.0f} s"
     return ""
+
+
+def memory_csv(looks: Iterable[Memory]) -> str:
+    """The memory of a start as a table."""
+    rows = (f"{each.at_s:.1f},{each.available_gib:.2f},{each.container_gib:.2f}\n" for each in looks)
+    return "time_s,available_gib,container_gib\n" + "".join(rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.plan.deploy import Observed, obstacles, own
 from sparkops.plan.journal import Mode, Phase, Placed
+from sparkops.plan.pace import Forecast
 from sparkops.release import Rank, Release, Slot
 
 _GREEN = (Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH)
@@ -41,14 +42,14 @@ class Current:
 
 @dataclass(frozen=True)
 class SwapPlan:
-    """What a swap will do. `gap_s` is how long the last start of this release took, if that is known."""
+    """What a swap will do. `gap` is how long green's start takes, if that is known."""
 
     release: Release
     mode: Mode
     rank: Rank
     blue: Placed | None
     note: str
-    gap_s: float | None = None
+    gap: Forecast | None = None
     warm: Placed | None = None
 
     @property
@@ -68,8 +69,12 @@ class SwapPlan:
             yield f"  {self.warm.release} ({self.warm.slot} on {self.warm.node}) is still warm, and stops first"
         yield f"  phases: {' > '.join(self.phases)}"
         if self.mode is Mode.IN_PLACE:
-            gap = f"about {self.gap_s:.0f} s, as long as its last start" if self.gap_s else "as long as green starts"
-            yield f"  the service is down for {gap}; if green fails, for a start of blue as well"
+            yield f"  the service is down {self.down_for}; if green fails, for a start of blue as well"
+
+    @property
+    def down_for(self) -> str:
+        """How long the service is down in place, in words."""
+        return "while green starts" + (f": {self.gap}" if self.gap else "")
 
 
 @dataclass(frozen=True)
@@ -141,9 +146,7 @@ class _Option:
                 )
 
 
-def plan(
-    release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish, gap_s: float | None = None
-) -> SwapPlan:
+def plan(release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish) -> SwapPlan:
     """The safest mode that fits. Raises PlanRefused with what stands against each."""
     asked = wish.nodes or tuple(release.recipe.nodes) or tuple(observed)
     refused, steps = [f"  {name} cannot be reached" for name in asked if name not in observed], []
@@ -151,7 +154,7 @@ def plan(
         problems = [*option.problems()]
         if not problems:
             note = f"{option.rank.node}: {option.arithmetic()}"
-            return SwapPlan(release, option.mode, option.rank, current.blue, note, gap_s, option.warm)
+            return SwapPlan(release, option.mode, option.rank, current.blue, note, warm=option.warm)
         node = option.rank.node
         refused += [f"  {option.mode} on {node}: {str(each).removeprefix(f'{node}: ')}" for each in problems]
         steps += [each.next_step for each in problems if each.next_step]

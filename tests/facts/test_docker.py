@@ -91,7 +91,7 @@ def test_docker_times_are_seconds_since_1970(text: str, seconds: float) -> None:
 def test_a_whole_sample_of_stats(captured: Callable[[str], str]) -> None:
     stats = json.loads(captured("docker-26.1-stats.json"))
 
-    assert docker.parse_usage(stats) == Usage(cpu_s=31.385434447, read_bytes=0)
+    assert docker.parse_usage(stats) == Usage(cpu_s=31.385434447, read_bytes=0, memory_bytes=2407497728 - 12828672)
 
 
 def test_bytes_read_are_added_up_over_all_disks() -> None:
@@ -102,6 +102,13 @@ def test_bytes_read_are_added_up_over_all_disks() -> None:
     ]
 
     assert docker.parse_usage({"blkio_stats": {"io_service_bytes_recursive": operations}}).read_bytes == 5096
+
+
+@pytest.mark.parametrize("key", ["inactive_file", "total_inactive_file"], ids=["cgroup v2", "cgroup v1"])
+def test_memory_is_counted_without_page_cache_that_nobody_uses(key: str) -> None:
+    stats = {"memory_stats": {"usage": 1000, "stats": {key: 300}}}
+
+    assert docker.parse_usage(stats).memory_bytes == 700
 
 
 @pytest.mark.parametrize("stats", [{}, {"cpu_stats": {}, "blkio_stats": {"io_service_bytes_recursive": None}}], ids=str)

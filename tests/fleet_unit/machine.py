@@ -24,19 +24,25 @@ from tests.fleet_unit.listener import Listener, converse
 GOOD, GARBAGE, DIES = "good", "garbage", "dies"
 ANSWER, NONSENSE = "391", "!!"
 IMAGE = "sha256:" + "a" * 64
+STATS = json.dumps({"memory_stats": {"usage": 3 * host.GIB, "stats": {"inactive_file": host.GIB}}}).encode()
 STARTED = "2026-11-21T00:00:00.0Z"
 Facts = dict[str, Any]
 
 
 @dataclass
 class Machine:
-    """What a node is and has. `moods` of containers by their release; `fails` says how a command ends."""
+    """What a node is and has. `fails` says how a command ends.
+
+    By release: the `moods` of engines, their `logs`, and how often /health of one that `loads` says no.
+    """
 
     name: str
     address: str
     memory_gib: float = 100.0
     gate: Gate | None = None
     moods: dict[str, str] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+    loads: dict[str, int] = field(default_factory=dict)
     containers: dict[str, Facts] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     fails: Callable[[str], int] = field(default=lambda _: 0)
@@ -110,11 +116,28 @@ class Machine:
             return
         container["State"].update(Status="running", Running=True)
         port = int(container["Config"]["Labels"]["sparkops.port"])
-        self.up[name] = Listener(self.address, port, lambda path: engine(path, self.mood(name)))
+        self.up[name] = Listener(self.address, port, lambda path: self.answer(name, path))
+
+    def answer(self, name: str, path: str) -> tuple[int, bytes]:
+        """What a container's engine answers."""
+        release = self.release(name)
+        if path == "/health" and self.loads.get(release, 0):
+            self.loads[release] -= 1
+            return 503, b""
+        return engine(path, self.mood(name))
 
     def mood(self, name: str) -> str:
         """How a container's engine behaves."""
-        return self.moods.get(self.containers[name]["Config"]["Labels"]["sparkops.release"], GOOD)
+        return self.moods.get(self.release(name), GOOD)
+
+    def release(self, name: str) -> str:
+        """The release of a container."""
+        return str(self.containers[name]["Config"]["Labels"].get("sparkops.release", ""))
+
+    def log(self, name: str) -> str:
+        """What a container has said, all of it at its start."""
+        lines = self.logs.get(self.release(name), "").splitlines()
+        return "".join(f"{STARTED[:-1]}{number:08}Z {line}\n" for number, line in enumerate(lines))
 
     def stop(self, name: str) -> None:
         """The process ends."""
@@ -153,8 +176,10 @@ class Machine:
             return 200, json.dumps([{"Id": name} for name in self._labelled(wanted)]).encode()
         if found := re.search(r"/containers/([^/]+)/(json|logs|stats)", path):
             name, kind = found.groups()
-            known = {"json": json.dumps(self.containers.get(name)).encode(), "logs": b"", "stats": b"{}"}
-            return (200, known[kind]) if name in self.containers else (404, b'{"message": "No such container"}')
+            if name not in self.containers:
+                return 404, b'{"message": "No such container"}'
+            known = {"json": json.dumps(self.containers[name]).encode(), "logs": self.log(name).encode()}
+            return 200, known.get(kind, STATS)
         return 200, json.dumps({"Id": IMAGE}).encode()
 
     def _labelled(self, wanted: list[str]) -> list[str]:

@@ -217,3 +217,12 @@ def test_a_name_that_leaves_the_directory_is_refused(guard: Asker, state: Path) 
 
     assert said["error"] == "'../chat' is not the name of a service"
     assert not state.exists()
+
+
+def test_starts_and_what_is_left_of_failed_ones_are_kept(guard: Asker, state: Path) -> None:
+    guard.ask("started", started={"release": "q-1", "stages": {"serving": 9.5}})
+    path = guard.ask("keep", release="q-2", files={"log.txt": "one\n", "memory.csv": "two\n"})["ok"]
+
+    assert guard.ask("starts") == {"ok": [{"release": "q-1", "stages": {"serving": 9.5}}]}
+    assert {each.name: each.read_text() for each in Path(path).iterdir()} == {"log.txt": "one\n", "memory.csv": "two\n"}
+    assert Path(path).parent == state / "failures" / "chat"

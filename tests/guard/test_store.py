@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.errors import Busy, SparkopsError
-from sparkops.guard.store import JournalUnreadable, Store, read_clock
+from sparkops.guard.store import STARTS, JournalUnreadable, Store, read_clock
 from sparkops.plan import journal as rules
 from sparkops.plan.journal import LEASE_S, SCHEMA, Clock, Journal, lease_left
 from tests.plan.places import placed
@@ -293,3 +293,31 @@ def test_a_journal_is_text_that_a_person_can_read(shelf: Shelf) -> None:
 
     assert json.loads(text)["holder"] == {"owner": "d1@desk", "deploy": "d1", "renewed_s": 1000.0, "boot": "boot-1"}
     assert len(text.splitlines()) > 5
+
+
+def test_the_newest_starts_of_each_service_are_remembered(shelf: Shelf) -> None:
+    for number in range(STARTS + 2):
+        shelf.store.learn("chat", {"number": number})
+    shelf.store.learn("other", {"number": 0})
+
+    assert [each["number"] for each in shelf.store.starts("chat")] == list(range(2, STARTS + 2))
+    assert shelf.store.services() == [], "a start is no journal"
+
+
+def test_a_torn_start_is_left_out(shelf: Shelf) -> None:
+    shelf.store.learn("chat", {"number": 1})
+    with (shelf.directory / "chat.starts").open("a") as file:
+        file.write('{"number": 2')
+
+    assert list(shelf.store.starts("chat")) == [{"number": 1}]
+
+
+@pytest.mark.parametrize(
+    ("service", "release", "file"),
+    [("..", "q-1", "log.txt"), ("chat", "../q", "log.txt"), ("chat", "q-1", "../log.txt"), ("chat", "q-1", "a/b.txt")],
+)
+def test_a_failure_is_kept_inside_the_directory(shelf: Shelf, service: str, release: str, file: str) -> None:
+    with pytest.raises(SparkopsError, match=r"expected names|not the name"):
+        shelf.store.keep(service, release, {file: "x"})
+
+    assert not shelf.directory.exists()

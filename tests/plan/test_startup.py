@@ -9,7 +9,7 @@ import pytest
 
 from sparkops.config.recipe import Startup
 from sparkops.facts.vllm_log import Stage
-from sparkops.plan.startup import Sample, Watch, advance
+from sparkops.plan.startup import Line, Memory, Sample, Watch, advance, memory_csv
 
 CAPTURED = Path(__file__).parent.parent / "facts/captured/vllm-0.32.0-cpu-start.log"
 LOADING = "Starting to load model /models/q..."
@@ -22,6 +22,10 @@ SERVING = "INFO:     Application startup complete."
 
 def shards(percent: int) -> str:
     return f"Loading safetensors checkpoint shards: {percent:3}% Completed | x/13 [01:41<01:58, 16.9s/it]"
+
+
+def lines(*texts: str) -> tuple[Line, ...]:
+    return tuple(Line(1.0, text) for text in texts)
 
 
 def idle(_: float) -> float:
@@ -45,8 +49,9 @@ def play(
     watch = Watch(limits or Startup())
     for at_s in range(since_s, until_s + 1):
         new = lines.items() if at_s == since_s else [(at_s, lines[at_s])] if at_s in lines else ()
-        said = tuple(line for when, line in new if when <= at_s)
-        watch = advance(watch, Sample(at_s, said, healthy=SERVING in said, cpu_s=cpu_s(at_s)))
+        said = tuple(Line(when, line) for when, line in new if when <= at_s)
+        healthy = any(line.text == SERVING for line in said)
+        watch = advance(watch, Sample(at_s, said, healthy=healthy, cpu_s=cpu_s(at_s)))
         if watch.over:
             return watch, at_s
     return watch, until_s
@@ -120,6 +125,13 @@ def test_work_is_at_least_5_s_of_cpu_in_30_s(*, cpu_in_30_s: float, over: bool) 
     assert watch.over is over
 
 
+@pytest.mark.parametrize(("stall_s", "cpu", "over"), [(4.0, 0.2, False), (4.0, 0.1, True), (20.0, 0.2, False)])
+def test_a_short_stall_is_measured_over_a_shorter_time(*, stall_s: float, cpu: float, over: bool) -> None:
+    limits = Startup(stall_s=stall_s)
+
+    assert play({1: LOADING}, until_s=200, cpu_s=lambda at_s: at_s * cpu, limits=limits)[0].over is over
+
+
 @pytest.mark.parametrize(("megabytes_in_30_s", "over"), [(49, True), (51, False)])
 def test_reading_50_mb_in_30_s_is_progress(*, megabytes_in_30_s: int, over: bool) -> None:
     watch = Watch(Startup())
@@ -159,30 +171,34 @@ def test_the_recipe_sets_the_limits(log: Mapping[int, str], ends_at_s: int) -> N
             "its process was killed for want of memory (OOM) while loading weights 40 %",
         ),
         (
-            Sample(9.0, ("ValueError: No available memory for the cache blocks.",), running=False, exit_code=1),
+            Sample(9.0, restarted=True),
+            "its process ended while loading weights 40 %, and Docker has started it again",
+        ),
+        (
+            Sample(9.0, lines("ValueError: No available memory for the cache blocks."), running=False, exit_code=1),
             "its log says: ValueError: No available memory for the cache blocks.",
         ),
         (
-            Sample(9.0, ("  CUDA out of memory. Tried to allocate 2 GiB",)),
+            Sample(9.0, lines("  CUDA out of memory. Tried to allocate 2 GiB")),
             "its log says: CUDA out of memory. Tried to allocate 2 GiB",
         ),
     ],
-    ids=["exit", "oom", "fatal and exit", "fatal"],
+    ids=["exit", "oom", "restarted", "fatal and exit", "fatal"],
 )
 def test_a_dead_process_or_a_fatal_line_ends_it_at_once(sample: Sample, failure: str) -> None:
-    watch = advance(Watch(Startup()), Sample(5.0, (LOADING, shards(40))))
+    watch = advance(Watch(Startup()), Sample(5.0, lines(LOADING, shards(40))))
 
     assert advance(watch, sample).failure == failure
 
 
 def test_the_first_fatal_line_is_the_reason() -> None:
-    lines = ("CUDA out of memory", "EngineCore failed to start.", "Engine core initialization failed.")
+    said = lines("CUDA out of memory", "EngineCore failed to start.", "Engine core initialization failed.")
 
-    assert advance(Watch(Startup()), Sample(5.0, lines)).failure == "its log says: CUDA out of memory"
+    assert advance(Watch(Startup()), Sample(5.0, said)).failure == "its log says: CUDA out of memory"
 
 
 def test_a_server_that_answers_has_not_failed_whatever_its_log_says() -> None:
-    watch = advance(Watch(Startup()), Sample(5.0, ("EngineCore failed to start.",), healthy=True))
+    watch = advance(Watch(Startup()), Sample(5.0, lines("EngineCore failed to start."), healthy=True))
 
     assert (watch.healthy, watch.failure, watch.stage) == (True, "", Stage.SERVING)
 
@@ -194,14 +210,14 @@ def test_an_adopted_start_gets_the_time_of_a_new_stall() -> None:
     assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights 10 %", 900 + 181)
 
 
-def test_an_adopted_start_goes_on_from_the_stage_it_has_reached() -> None:
+def test_an_adopted_start_goes_on_with_the_times_at_which_its_stages_were_reached() -> None:
     watch, at_s = play({1: LOADING, 100: shards(100), 200: LOADED, 1000: SERVING}, since_s=900)
 
     assert (watch.healthy, at_s) == (True, 1000)
     assert watch.reached == (
         (Stage.STARTING, 0.0),
-        (Stage.WEIGHTS, 900),
-        (Stage.COMPILING, 900),
+        (Stage.WEIGHTS, 1),
+        (Stage.COMPILING, 200),
         (Stage.SERVING, 1000),
     )
 
@@ -213,9 +229,15 @@ def test_a_stage_never_goes_back() -> None:
 
 
 def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
-    lines = CAPTURED.read_text().splitlines()
+    said = CAPTURED.read_text().splitlines()
 
-    watch = advance(Watch(Startup()), Sample(28.0, tuple(lines)))
+    watch = advance(Watch(Startup()), Sample(28.0, lines(*said)))
 
     assert (watch.stage, watch.failure, watch.healthy) == (Stage.SERVING, "", False)
-    assert watch.tail == tuple(lines[-40:])
+    assert watch.tail == tuple(said[-300:])
+
+
+def test_the_memory_of_a_start_is_a_table() -> None:
+    looks = [Memory(0.04, 100.0, 0.0), Memory(1.06, 39.126, 60.5)]
+
+    assert memory_csv(looks) == "time_s,available_gib,container_gib\n0.0,100.00,0.00\n1.1,39.13,60.50\n"

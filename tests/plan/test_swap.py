@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.plan import swap
 from sparkops.plan.journal import Mode, Phase
+from sparkops.plan.pace import Forecast
 from sparkops.plan.swap import PHASES, Current, Wish
 from sparkops.release import Slot
 from tests.examples import release
@@ -60,7 +60,7 @@ def test_beside_blue_a_reserve_is_kept_back() -> None:
 
 def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
     nodes: dict[str, Any] = {"n1": on(54.9, BLUE_RUNS)}
-    made = swap.plan(NEW, nodes, SERVING, Wish(allow_downtime=True), gap_s=719.6)
+    made = replace(plan(wish=Wish(allow_downtime=True), **nodes), gap=Forecast(719.6, "learnt from 3 starts"))
 
     assert chosen(made) == (Mode.IN_PLACE, "n1", Slot.GREEN)
     assert str(made) == (
@@ -68,9 +68,10 @@ def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
         f"  from {OLD.id} (blue) on n1 to green on n1, port 8002\n"
         "  n1: 54.9 GiB available + 40 given back - 40 claimed: 54.9 GiB left\n"
         "  phases: arm the guard > quiesce > free memory > start > load > verify > switch > bake > promote\n"
-        "  the service is down for about 720 s, as long as its last start; if green fails, for a start of blue as well"
+        "  the service is down while green starts: about 12 min, learnt from 3 starts; "
+        "if green fails, for a start of blue as well"
     )
-    assert "down for as long as green starts;" in str(plan(wish=Wish(allow_downtime=True), **nodes))
+    assert "down while green starts;" in str(plan(wish=Wish(allow_downtime=True), **nodes))
 
 
 @pytest.mark.parametrize(

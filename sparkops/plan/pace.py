@@ -1,0 +1,107 @@
+"""How long will a start take? Learnt from the starts that its node remembers. Pure.
+
+A start is like another one if both are of one release, or else of one image, one recipe's name and one model: then
+only arguments differ, and the weights are as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict
+
+from sparkops.config.recipe import Recipe
+from sparkops.facts.vllm_log import Stage
+from sparkops.plan.startup import Watch
+from sparkops.release import SHORT
+
+NEWEST = 9  # starts that the figures are made of: a node changes, and what was long ago says less
+SLOW = 2.0  # times the usual
+
+
+def kind(recipe: Recipe, inputs: str) -> str:
+    """What starts of releases with other arguments have in common."""
+    return f"{recipe.name} {inputs[:SHORT]} {recipe.model.id} {recipe.model.revision or recipe.model.path}"
+
+
+class Started(BaseModel):
+    """A start that ended with an answering server. `stages`: seconds from the container's start to each stage."""
+
+    model_config = ConfigDict(frozen=True)
+
+    release: str
+    kind: str
+    stages: dict[Stage, float]
+
+    @property
+    def took_s(self) -> float:
+        """Seconds until it answered."""
+        return max(self.stages.values())
+
+    def from_s(self, stage: Stage) -> float | None:
+        """Seconds that were left when a stage was reached; None for one that was skipped."""
+        return self.took_s - self.stages[stage] if stage in self.stages else None
+
+
+def started(release: str, like: str, watch: Watch) -> Started:
+    """What is remembered of a start."""
+    return Started(release=release, kind=like, stages={stage: round(at_s, 2) for stage, at_s in watch.reached})
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long a start takes in seconds, how much is left from each stage on, and where the figures are from."""
+
+    took_s: float
+    source: str
+    left_from_s: Mapping[Stage, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"about {spell(self.took_s)}, {self.source}"
+
+    def left_s(self, watch: Watch, at_s: float) -> float:
+        """Seconds that are left; below zero it is late. That one stage took long does not make the next one shorter."""
+        stage, reached_s = watch.reached[-1]
+        if stage not in self.left_from_s:
+            return self.took_s - at_s
+        return self.left_from_s[stage] - (at_s - reached_s)
+
+    def left(self, watch: Watch, at_s: float) -> str:
+        """The same in words."""
+        left_s = self.left_s(watch, at_s)
+        if round(left_s) >= 0:
+            return f"about {spell(abs(left_s))} left, {self.source}"
+        return f"{spell(-left_s)} later than usual, {self.source}"
+
+    def slow(self, at_s: float) -> str:
+        """A warning about a start that takes much longer; empty as long as it does not."""
+        if at_s <= SLOW * self.took_s:
+            return ""
+        return f"slow: it takes more than {SLOW:g} times the usual {spell(self.took_s)}, {self.source}"
+
+
+def forecast(release: str, like: str, expected_s: float | None, past: Iterable[Started]) -> Forecast | None:
+    """What past starts say, oldest first; without any, the recipe's own figure; None without either."""
+    known = tuple(past)
+    own = [each for each in known if each.release == release]
+    similar = own or [each for each in known if each.kind == like]
+    if similar:
+        return _learnt(similar[-NEWEST:], "" if own else " of other settings")
+    return Forecast(expected_s, "by the recipe's figure") if expected_s else None
+
+
+def _learnt(past: list[Started], of: str) -> Forecast:
+    count = f"{len(past)} start{'s' if len(past) > 1 else ''}"
+    lefts = {stage: [left for each in past if (left := each.from_s(stage)) is not None] for stage in Stage}
+    left_from_s = {stage: median(each) for stage, each in lefts.items() if each}
+    return Forecast(median(each.took_s for each in past), f"learnt from {count}{of}", left_from_s)
+
+
+def spell(seconds: float) -> str:
+    """A duration as people say it: 40 s, 6 min 10 s, 25 min."""
+    if round(seconds) < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds / 10) * 10, 60)
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"
