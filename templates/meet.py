@@ -1,0 +1,91 @@
+"""Meet the other ranks from inside the image that they will run. Piped to `python -` in a container of each rank.
+
+Its argument is one JSON object: rank, ranks, address (its own), head (that of rank 0), port, ports (what it will listen
+on besides) and patience_s. It prints one JSON object, and always ends by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PAUSE_S = 0.1
+
+
+def installed(package: str) -> str:
+    """The version, without importing it: that would take seconds."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def taken(ports: list[int]) -> list[int]:
+    """The ports that somebody else listens on."""
+    found = []
+    for port in ports:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(("0.0.0.0", port))
+            except OSError:
+                found.append(port)
+    return found
+
+
+def wait_for_others(wanted: dict, deadline: float) -> list[int]:
+    """Rank 0: listen as the engine will, and hear which ranks come."""
+    met: list[int] = []
+    with socket.create_server((wanted["head"], wanted["port"])) as listener:
+        while len(met) < wanted["ranks"] - 1 and (left := deadline - time.monotonic()) > 0:
+            listener.settimeout(left)
+            try:
+                came, _ = listener.accept()
+            except TimeoutError:
+                break
+            with came:
+                came.settimeout(2)
+                met.append(int(came.recv(8)))
+                came.sendall(b"0")
+    return met
+
+
+def call_head(wanted: dict, deadline: float) -> list[int]:
+    """Every other rank: call rank 0 from the own address until it answers. Its container may start later."""
+    while True:
+        try:
+            target = (wanted["head"], wanted["port"])
+            with socket.create_connection(target, 2, source_address=(wanted["address"], 0)) as head:
+                head.sendall(str(wanted["rank"]).encode())
+                return [int(head.recv(8))]
+        except (OSError, ValueError):  # ValueError: it hung up without a word
+            if time.monotonic() + PAUSE_S > deadline:
+                raise
+            time.sleep(PAUSE_S)
+
+
+def main() -> None:
+    wanted = json.loads(sys.argv[1])
+    said: dict[str, object] = {
+        "vllm": installed("vllm"),
+        "torch": installed("torch"),
+        "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+        "rdma": sorted(file.name for file in Path("/dev/infiniband").glob("*")),
+        "taken": taken(wanted["ports"]),
+        "met": [],
+        "problem": "",
+    }
+    meet = call_head if wanted["rank"] else wait_for_others
+    try:
+        said["met"] = meet(wanted, time.monotonic() + wanted["patience_s"])
+    except (OSError, ValueError) as error:
+        said["problem"] = str(error)
+    print(json.dumps(said))
+
+
+main()
