@@ -20,6 +20,6 @@ def recipe(base: int, version: str, **changes: Any) -> Recipe:
         serve={"port": base, "env": {"VERSION": version}},
         memory={"claim_gib": changes.pop("claim_gib", 60.0)},
         swap={**swap, **changes.pop("swap", {})},
-        probe={"passes": 1, "startup": {"ceiling_s": 1.0}, "smoke": {**off, "health": {}, "questions": asked}},
+        probe={"passes": 1, "startup": {"ceiling_s": 3.0}, "smoke": {**off, "health": {}, "questions": asked}},
         **changes,
     )

@@ -20,7 +20,7 @@ from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.machine import GARBAGE
 from tests.fleet_unit.world import Dead, Life, World
 
-DEADLINE_S = 301.0 + 1.0
+DEADLINE_S = 303.0 + 1.0
 
 
 @dataclass(frozen=True)
