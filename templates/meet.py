@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PAUSE_S = 0.1
+CALL_S = 2.0
 
 
 def installed(package: str) -> str:
@@ -49,7 +50,7 @@ def wait_for_others(wanted: dict, deadline: float) -> list[int]:
             except TimeoutError:
                 break
             with came:
-                came.settimeout(2)
+                came.settimeout(CALL_S)
                 met.append(int(came.recv(8)))
                 came.sendall(b"0")
     return met
@@ -57,10 +58,11 @@ def wait_for_others(wanted: dict, deadline: float) -> list[int]:
 
 def call_head(wanted: dict, deadline: float) -> list[int]:
     """Every other rank: call rank 0 from the own address until it answers. Its container may start later."""
+    target, source = (wanted["head"], wanted["port"]), (wanted["address"], 0)
     while True:
+        left = min(CALL_S, max(PAUSE_S, deadline - time.monotonic()))
         try:
-            target = (wanted["head"], wanted["port"])
-            with socket.create_connection(target, 2, source_address=(wanted["address"], 0)) as head:
+            with socket.create_connection(target, left, source_address=source) as head:
                 head.sendall(str(wanted["rank"]).encode())
                 return [int(head.recv(8))]
         except (OSError, ValueError):  # ValueError: it hung up without a word

@@ -66,6 +66,11 @@ def load_gate() -> bytes:
     return (shipped.directory("templates") / "gate.py").read_bytes()
 
 
+def load_meeting() -> bytes:
+    """The script with which ranks meet before they load a model."""
+    return (shipped.directory("templates") / "meet.py").read_bytes()
+
+
 def load_inputs(fleet: Fleet) -> BuildInputs:
     """What the inventory's `build` section names. Raises ConfigError for a file that is not there."""
     return BuildInputs(
