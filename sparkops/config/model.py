@@ -36,9 +36,9 @@ class Weights(Section):
         return self
 
     @model_serializer(mode="wrap")
-    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _short(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What a plain model does not say stays unsaid, so a key that is new here gives no release another name."""
-        said: dict[str, Any] = handler(self)
+        said: dict[str, Any] = dump(self)
         return {key: value for key, value in said.items() if value != [] or key not in OPTIONAL}
 
 

@@ -1,0 +1,36 @@
+"""The Python programs that sparkops sends to nodes and into containers. Read at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from sparkops.config import shipped
+from sparkops.errors import UsageError
+
+Modules = Mapping[str, str]
+"""The modules of one program by name, each before those that import it; the last one is run."""
+
+STORE = ("checkpoint", "partial", "store")
+TRANSFER = ("partial", "transfer")
+PULL = ("checkpoint", "partial", "pull")
+STEP = ("checkpoint", "partial", "shards")
+"""What the scripts of steps share."""
+
+
+@cache
+def load(*names: str) -> Modules:
+    """Programs of templates/node."""
+    root = shipped.directory("templates") / "node"
+    return {name: (root / f"{name}.py").read_text(encoding="utf-8") for name in names}
+
+
+@cache
+def load_step(script: str) -> Modules:
+    """A script of templates/steps with what it shares with others. Raises UsageError with the scripts there are."""
+    root = shipped.directory("templates") / "steps"
+    known = {file.stem: file for file in sorted(root.glob("*.py"))}
+    if script not in known:
+        step = f"One of: {', '.join(known)}"
+        raise UsageError(f"there is no script for a step named {script}", next_step=step)
+    return {**load(*STEP), script: known[script].read_text(encoding="utf-8")}

@@ -1,0 +1,186 @@
+"""What a recipe wants of a node's model directory, and what has to be done for it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from sparkops.config.model import Weights
+from sparkops.facts.checkpoint import GB, MARKER, Checkpoint, problems
+
+PARTIAL = ".partial"
+MB = 10**6
+SHORTEST_COMMIT = 7
+NAMED = 4  # problems of one directory that are said at once
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A directory that must be there: which model, of which commit, or made by which steps."""
+
+    path: str
+    model: str
+    revision: str | None = None
+    made: str | None = None
+
+
+def fetched(weights: Weights) -> Wanted:
+    """What comes from a hub."""
+    return Wanted(weights.path, weights.id, weights.revision)
+
+
+def refused(wanted: Wanted, found: Checkpoint | None) -> Iterator[str]:
+    """Why a directory is not what is wanted; nothing where it is."""
+    if found is None:
+        yield "it is not there"
+        return
+    yield from problems(found)
+    if stranger := another(wanted, found):
+        yield stranger
+
+
+def another(wanted: Wanted, found: Checkpoint) -> str:
+    """What a directory is known to hold instead of what is wanted, in words; no text where nothing tells."""
+    origin = found.origin
+    if wanted.made and (origin is None or origin.made != wanted.made):
+        other = "it was made by other steps than the recipe's"
+        return other if origin else "nothing tells that the recipe's steps made it"
+    if not wanted.made and origin and origin.made:
+        return "it was made by steps, and the recipe has none"
+    if origin and origin.model != wanted.model:
+        return f"it holds {origin.model}"
+    if not wanted.made and wanted.revision and _other(wanted.revision, found):
+        return f"it is revision {found.commit}, and the recipe asks for {wanted.revision}"
+    return ""
+
+
+def may_be_in_use(wanted: Wanted, own: Checkpoint | None) -> str:
+    """What would be lost if the directory were replaced, in words: another model, whole, that a release may read."""
+    return another(wanted, own) if own and own.complete else ""
+
+
+def _other(revision: str, found: Checkpoint) -> bool:
+    """Whether it is known to be another one. What somebody has copied there says nothing about its revision."""
+    if found.origin and found.origin.asked == revision:
+        return False
+    prefix = len(revision) >= SHORTEST_COMMIT and found.commit and found.commit.startswith(revision)
+    return bool(found.commit) and not prefix
+
+
+def in_words(reasons: Iterator[str]) -> str:
+    """The first few reasons in one line; no text for none."""
+    said = list(islice(reasons, NAMED + 1))
+    return "; ".join(said[:NAMED] + ["and more"] * (len(said) > NAMED))
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What brings one directory from a node to another.
+
+    `files` are (name, size in bytes, bytes that are there already, time of change in ns); `keep` are files of the
+    target's own directory that stay. `identity` is the same only for the very same content.
+    """
+
+    path: str
+    identity: str
+    files: tuple[tuple[str, int, int, int], ...]
+    keep: tuple[str, ...] = ()
+    fresh: bool = True
+    """Whether the target has no directory of that name yet."""
+
+    replaced: tuple[str, ...] = ()
+    """Files that the target has with another content."""
+
+    @property
+    def sent(self) -> int:
+        """Bytes that go over the network."""
+        return sum(size - there for _, size, there, _ in self.files)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the target has all of it."""
+        return not self.files and not self.fresh
+
+
+Hashes = Mapping[str, str]
+"""The sha256 of files by name."""
+
+
+def comparable(source: Checkpoint, target: Checkpoint | None) -> list[str]:
+    """The files that may be the same on both: name and size are. Nothing where the two are known to differ."""
+    if target is None or _known_to_differ(source, target):
+        return []
+    there = target.files
+    return [name for name, (size, _) in source.files.items() if name in there and there[name][0] == size]
+
+
+def copy(
+    source: Checkpoint,
+    target: Checkpoint | None,
+    partial: Checkpoint | None,
+    hashes: tuple[Hashes, Hashes] | None = None,
+) -> Copy:
+    """What `target` lacks of `source`, with what an interrupted copy has left in `partial`.
+
+    Files are the same if name and size are, and with `hashes` (of the source, of the target) their sha256 as well.
+    """
+    identity = _identity(source)
+    alike = comparable(source, target)
+    same = {name for name in alike if hashes is None or hashes[0].get(name) == hashes[1].get(name)}
+    begun = partial.files if partial and partial.identity == identity else {}
+    doubted = set(alike) - same  # of these, what lies in `partial` may be the target's own
+    files = [
+        (name, size, 0 if name in doubted else begun.get(name, (0, 0))[0], changed_ns)
+        for name, (size, changed_ns) in source.files.items()
+        if name not in same
+    ]
+    coming, own = {name for name, *_ in files}, set(target.files if target else ())
+    return Copy(
+        path=source.path,
+        identity=identity,
+        files=tuple(files),
+        keep=tuple(sorted(own - coming)),
+        fresh=target is None,
+        replaced=tuple(sorted(own & coming)),
+    )
+
+
+def _known_to_differ(source: Checkpoint, target: Checkpoint) -> bool:
+    ours, theirs = source.origin, target.origin
+    if ours is None or theirs is None:
+        return False
+    commits = {ours.commit, theirs.commit} - {None}
+    return (ours.model, ours.made) != (theirs.model, theirs.made) or len(commits) > 1
+
+
+def _identity(source: Checkpoint) -> str:
+    """What is being copied: names, sizes and times, which a copy keeps. A half copy of anything else is of no use."""
+    text = json.dumps(sorted([name, *told] for name, told in source.files.items()))
+    return f"copy {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def enough_room(free: int, needed: float) -> str:
+    """What is wrong with the room on a disk, in words; no text if it is enough. Both in bytes."""
+    if free >= needed:
+        return ""
+    return f"{free / GB:.1f} GB free, {needed / GB:.1f} GB needed: {(needed - free) / GB:.1f} GB short"
+
+
+def amount(done: int, total: int, new: int, took_s: float) -> str:
+    """How far it is, in words: bytes in MB or GB (10^6, 10^9), and the rate of the `new` ones."""
+    unit, name = (GB, "GB") if total >= GB else (MB, "MB")
+    rate = f", {new / took_s / MB:.0f} MB/s" if took_s > 0 and new else ""
+    return f"{done / unit:.1f} of {total / unit:.1f} {name}{rate}"
+
+
+def disagreements(found: Mapping[str, Checkpoint]) -> Iterator[str]:
+    """Files of one checkpoint that are not of one size on all nodes. What only some nodes have does not count."""
+    names = sorted({name for each in found.values() for name in each.files} - {MARKER})
+    for name in names:
+        sizes = {node: each.files[name][0] for node, each in found.items() if name in each.files}
+        if len(set(sizes.values())) > 1:
+            told = ", ".join(f"{size} bytes on {node}" for node, size in sizes.items())
+            yield f"{name} is not the same on all nodes: {told}"

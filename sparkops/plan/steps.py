@@ -1,0 +1,90 @@
+"""The steps that make a recipe's model out of other checkpoints: what each makes, and which are due. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkops.config.model import Model, Step
+from sparkops.config.recipe import Recipe
+from sparkops.facts.checkpoint import GB, ModelDirectory
+from sparkops.plan.models import PARTIAL, Wanted, enough_room, fetched, in_words, refused
+
+
+def engine_reads(recipe: Recipe) -> Wanted:
+    """What the recipe's engine loads: what the last step makes, otherwise what comes from the hub."""
+    model = recipe.model
+    return made(model, model.steps[-1]) if model.steps else fetched(model)
+
+
+def made(model: Model, step: Step) -> Wanted:
+    """What a step makes."""
+    return Wanted(step.output, model.id, made=digests(model)[step.output])
+
+
+def digests(model: Model) -> dict[str, str]:
+    """What each step's output is, by its path: one sha256 over the script, its arguments and all that it reads.
+
+    Sources count by name and revision, so the answer is the same on every machine and needs none of their bytes.
+    """
+    known = {source.path: f"{source.id}@{source.revision or ''}" for source in model.sources}
+    found = {}
+    for step in model.steps:
+        said = [step.script, step.args, {word: known[path] for word, path in step.inputs.items()}]
+        known[step.output] = found[step.output] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return found
+
+
+def paths(model: Model) -> list[str]:
+    """Every directory that the steps read or make, and those that may be begun."""
+    outputs = [step.output for step in model.steps]
+    return [*(source.path for source in model.sources), *outputs, *(path + PARTIAL for path in outputs)]
+
+
+def outstanding(model: Model, there: ModelDirectory) -> list[Step]:
+    """The steps that are due, in order. What only made something that is needed no more is not taken again."""
+    needed, found = {model.path}, []
+    for step in reversed(model.steps):
+        if step.output in needed and any(refused(made(model, step), there.checkpoints.get(step.output))):
+            needed |= set(step.inputs.values())
+            found.append(step)
+    return found[::-1]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What stands against the steps, and what to do about it."""
+
+    problem: str
+    next_step: str
+
+
+def lacking(recipe: Recipe, node: str, steps: Sequence[Step], there: ModelDirectory) -> Lack | None:
+    """What the steps read and nothing on the way makes, and room on the disk. None where nothing is lacking."""
+    model, outputs = recipe.model, {step.output for step in steps}
+    reads = {path for step in steps for path in step.inputs.values()}
+    for source in model.sources:
+        reasons = in_words(refused(fetched(source), there.checkpoints.get(source.path)))
+        if source.path in reads - outputs and reasons:
+            step = f"sparkops models pull {recipe.name} --node {node}"
+            return Lack(f"{source.path} cannot be read: {reasons}", step)
+    begun = sum(each.size for path, each in there.checkpoints.items() if path.endswith(PARTIAL))
+    needed = sum(step.disk_gb for step in steps) * GB
+    if short := enough_room(there.free + begun, needed):
+        return Lack(short, "Free space under the model directory: sparkops models list shows what takes it.")
+    return None
+
+
+def marker(model: Model, step: Step) -> Mapping[str, str]:
+    """What a step's output says about itself."""
+    return {"model": model.id, "made": digests(model)[step.output]}
+
+
+def remedy(recipe: Recipe, node: str) -> str:
+    """The command that brings the recipe's weights to a node."""
+    if recipe.model.steps:
+        return f"sparkops models prepare {recipe.name} --node {node}"
+    pull, copy = f"sparkops models pull {recipe.name} --node {node}", f"sparkops models copy {recipe.name} --to {node}"
+    return f"{pull}   (or, where another node has them: {copy} --from NODE)"

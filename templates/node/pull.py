@@ -1,0 +1,189 @@
+"""Fetch a model repository from its hub into a directory that is not whole yet. Runs in a container that has the hub's
+own library, huggingface_hub, which `hf download` uses as well.
+
+What it does comes as the second line of stdin, the token with it, so that no argument, environment or file shows the
+token. It prints JSON: the bytes that are there, and at the end what was fetched or what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+
+import checkpoint
+import partial
+
+INTERRUPTED = 130
+TELL_EVERY_S = 1.0
+# A file is begun anew when it was interrupted, so few at once lose less; they fill a gigabit line all the same.
+FILES_AT_ONCE = 4
+# Named for one process: nobody can go on with such a file. Older libraries leave the number out, and go on.
+ABANDONED = re.compile(r"\.[0-9a-f]{8}\.incomplete$")
+SETTINGS = {
+    "HF_HOME": "/tmp/hub",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "0",
+    "HF_XET_CHUNK_CACHE_SIZE_BYTES": "0",  # it would fill the container's disk with what is fetched once
+}
+
+
+class Refused(Exception):
+    """It cannot be fetched: `kind` for the program that asked, `text` for a person."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind, self.text = kind, text
+
+
+def fetch(asked):
+    """Look the repository up, make sure there is room, fetch what is missing, hold it against the hub's list."""
+    hub = library()
+    token = asked["token"] or False
+    info = hub.HfApi(token=token).model_info(asked["id"], revision=asked["revision"], files_metadata=True, timeout=30)
+    directory = f"{asked['directory']}.partial"
+    held = partial.claim(directory, f"pull {asked['id']}@{info.sha}")
+    clear(directory)
+    wanted = sizes(hub, info, asked["exclude"])
+    room(directory, wanted)
+    counting(directory, sum(wanted.values()))
+    # It must be the commit that was looked up. And the library returns what is there when the hub cannot be reached.
+    hub.snapshot_download(
+        asked["id"],
+        revision=info.sha,
+        local_dir=directory,
+        ignore_patterns=asked["exclude"] or None,
+        token=token,
+        max_workers=FILES_AT_ONCE,
+    )
+    for name, size in wanted.items():
+        path = os.path.join(directory, name)
+        there = os.path.getsize(path) if os.path.isfile(path) else -1
+        if there != size:
+            raise Refused("incomplete", f"{name}: {max(there, 0)} of {size} bytes")
+    checkpoint.write_marker(directory, {"model": asked["id"], "asked": asked["revision"], "commit": info.sha})
+    os.close(held)
+    tell(done={"commit": info.sha, "bytes": sum(wanted.values())})
+
+
+def library():
+    """The hub's library, with our settings. It reads them when it is imported."""
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise Refused("library", str(error)) from None
+    return huggingface_hub
+
+
+def sizes(hub, info, exclude):
+    """Size in bytes of every file that is wanted."""
+    patterns = exclude or None
+    names = hub.utils.filter_repo_objects((each.rfilename for each in info.siblings), ignore_patterns=patterns)
+    chosen = set(names)
+    return {each.rfilename: each.size or 0 for each in info.siblings if each.rfilename in chosen}
+
+
+def clear(directory):
+    """Remove what an interrupted run left and nobody can go on with."""
+    for place, _, names in os.walk(directory):
+        for name in names:
+            if ABANDONED.search(name):
+                os.unlink(os.path.join(place, name))
+
+
+def room(directory, wanted):
+    """Refuse before the disk is full."""
+    missing, free = sum(wanted.values()) - held_bytes(directory), shutil.disk_usage(directory).free
+    if missing > free:
+        raise Refused("disk", f"{missing} bytes are missing, {free} are free")
+
+
+def held_bytes(directory):
+    """What is there, finished or not."""
+    total = 0
+    for place, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.path.getsize(os.path.join(place, name))
+            except FileNotFoundError:  # it was finished and moved since it was listed
+                continue
+    return total
+
+
+def counting(directory, total):
+    """Tell how many bytes are there, for as long as it goes on."""
+
+    def count():
+        while True:
+            tell(bytes=min(held_bytes(directory), total), total=total)
+            time.sleep(TELL_EVERY_S)
+
+    threading.Thread(target=count, daemon=True).start()
+
+
+def kind(error):
+    """What kind of failure it is. The library wraps the reason, so all that led to it is looked at."""
+    seen = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    names = {base.__name__ for each in seen for base in type(each).__mro__}
+    said = {getattr(getattr(each, "response", None), "status_code", None) for each in seen}
+    text = " ".join(map(str, seen))
+    checks = (
+        ("range", 416 in said or re.search(r"\b416\b", text)),
+        ("gated", "GatedRepoError" in names),
+        ("revision", "RevisionNotFoundError" in names),
+        ("unknown", "RepositoryNotFoundError" in names),
+        ("denied", said & {401, 403}),
+        ("throttled", 429 in said),
+        ("disk", any(getattr(each, "errno", None) == 28 for each in seen) or "No space left" in text),
+        ("name", "HFValidationError" in names),
+        ("directory", "PermissionError" in names),
+        ("unreachable", names & {"ConnectionError", "ConnectError", "TimeoutException", "Timeout", "ProxyError"}),
+    )
+    return next((name for name, found in checks if found), "other")
+
+
+def tell(**said):
+    print(json.dumps(said), flush=True)
+
+
+def stop(*_):
+    """At once: threads that wait for the network would be waited for. What is finished stays."""
+    os._exit(INTERRUPTED)
+
+
+def watch_stdin():
+    """Whoever started us holds our stdin open. When that ends, nobody waits for the answer any more."""
+    while os.read(0, 4096):
+        pass
+    stop()
+
+
+def main():
+    """Fetch, and say how it went."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    asked = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=watch_stdin, daemon=True).start()
+    os.environ.update(SETTINGS)
+    if asked["endpoint"]:
+        os.environ["HF_ENDPOINT"] = asked["endpoint"]
+    try:
+        fetch(asked)
+    except Refused as refused:
+        tell(error=refused.kind, text=refused.text)
+    except Exception as error:  # the library's own errors are of many classes; each is told
+        tell(error=kind(error), text=f"{type(error).__name__}: {error}"[:2000])
+    sys.stdout.flush()
+    os._exit(0)  # not through threads that still wait for the network
+
+
+main()

@@ -1,0 +1,419 @@
+"""Bytes from one node to another: the program of both ends. Standard library only: this runs on nodes.
+
+One end sends files, or what a program prints; the other end receives them into a directory, or feeds them to a
+program. They meet in one of two ways. Directly: the receiving end listens on an address of its node, the sending end
+connects to it. Or through whoever started both: the sending end writes to its stdout, the receiving end reads its stdin.
+
+What it protects against. Both ends hold a key that is made for one transfer, reaches them over SSH and stands in no
+argument, environment or file. Each proves to the other that it holds the key before a byte of the content is sent, so
+a stranger who finds the port can neither put anything there nor get anything. Every piece of at most 4 MiB carries an
+HMAC-SHA256 over its number and its bytes, so bytes that were changed, lost, repeated or put in another order, by
+accident or on purpose, end the transfer before they are written. A program at the receiving end sees the end of its
+input only when all has arrived. What it does not do: it does not encrypt. Who can read the fabric's traffic can read
+what is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import partial
+
+FAILED, BROKEN, APART, INTERRUPTED = 1, 3, 69, 130
+"""How it ends: by an error of this end; because the other end is gone; the two cannot meet; told to stop."""
+CHUNK = 4 * 1024 * 1024
+HEAD = struct.Struct("<cI")
+NUMBER = struct.Struct("<Q")
+MAC = hashlib.sha256().digest_size
+NONCE = 32
+CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
+TELL_EVERY_S = 0.5
+DATA, FILE, END, ERROR = b"D", b"F", b"E", b"X"
+# A peer that vanished is noticed after a minute, whether bytes are under way or not.
+ALIVE = (
+    (socket.TCP_KEEPIDLE, 15),
+    (socket.TCP_KEEPINTVL, 15),
+    (socket.TCP_KEEPCNT, 4),
+    (socket.TCP_USER_TIMEOUT, 60_000),
+)
+
+
+class Failed(Exception):
+    """This end cannot go on, and says why."""
+
+
+class Broken(Exception):
+    """The other end is gone, or is not who it should be."""
+
+
+class Wire:
+    """Numbered pieces, each with its HMAC, in one direction."""
+
+    def __init__(self, file, key):
+        self.file, self.number = file, 0
+        self.keyed = hmac.new(key, digestmod=hashlib.sha256)
+
+    def mac(self, head, body):
+        made = self.keyed.copy()
+        made.update(NUMBER.pack(self.number) + head)
+        made.update(body)
+        self.number += 1
+        return made.digest()
+
+    def put(self, kind, body=b""):
+        """Send one piece."""
+        head = HEAD.pack(kind, len(body))
+        try:
+            for part in (head, body, self.mac(head, body)):
+                self.file.write(part)
+            self.file.flush()
+        except OSError as error:
+            raise Broken(f"the receiving end is gone: {error.strerror}") from None
+
+    def get(self):
+        """The next piece: its kind and its bytes."""
+        head = self.exactly(HEAD.size)
+        kind, size = HEAD.unpack(head)
+        if size > CHUNK:
+            raise Broken("a piece was changed on the way")
+        body = self.exactly(size)
+        if not hmac.compare_digest(self.exactly(MAC), self.mac(head, body)):
+            raise Broken("a piece was changed on the way")
+        return kind, body
+
+    def exactly(self, size):
+        try:
+            found = self.file.read(size)
+        except OSError as error:
+            raise Broken(f"the sending end is gone: {error.strerror}") from None
+        if len(found) < size:
+            raise Broken("the sending end is gone")
+        return found
+
+
+def key_for(token, what, *nonces):
+    """A key for one purpose and one meeting."""
+    return hmac.new(token, b"sparkops " + what + b"".join(nonces), hashlib.sha256).digest()
+
+
+# --- meeting
+
+
+def listen(hosts, token):
+    """Listen on those of `hosts` that are this node's, and take the first caller who holds the token."""
+    doors = []
+    for host in hosts:
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+            doors.append(socket.create_server(address, family=family, backlog=4))
+        except OSError:  # a name or an address that belongs to a router before the node
+            continue
+    if not doors:
+        raise SystemExit(APART)
+    tell(at=[door.getsockname()[:2] for door in doors])
+    end = time.monotonic() + MEET_S
+    try:
+        return admit(doors, end, token)
+    finally:
+        for door in doors:
+            door.close()
+
+
+def admit(doors, end, token):
+    """Wait at every door; strangers are sent away."""
+    with selectors.DefaultSelector() as selector:
+        for door in doors:
+            selector.register(door, selectors.EVENT_READ)
+        while time.monotonic() < end:
+            for ready, _ in selector.select(1.0):
+                caller, _ = ready.fileobj.accept()
+                try:
+                    return greeted(caller, token, receiving=True)
+                except (Broken, OSError):
+                    caller.close()
+    raise SystemExit(APART)
+
+
+def connect(places, token):
+    """Connect to the first of `places` where the holder of the token listens."""
+    for host, port in places:
+        try:
+            called = socket.create_connection((host, port), timeout=CONNECT_S)
+        except OSError:
+            continue
+        try:
+            return greeted(called, token, receiving=False)
+        except (Broken, OSError):
+            called.close()
+    raise SystemExit(APART)
+
+
+def greeted(connected, token, *, receiving):
+    """Each end proves that it holds the token, the receiving one first. Returns the file and the key of the pieces."""
+    connected.settimeout(HANDSHAKE_S)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ALIVE:
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
+    mine = secrets.token_bytes(NONCE)
+    connected.sendall(mine)
+    theirs = take(connected, NONCE)
+    nonces = (theirs, mine) if receiving else (mine, theirs)
+    proofs = [key_for(token, what, *nonces) for what in (b"receiving end", b"sending end")]
+    if receiving:
+        connected.sendall(proofs[0])
+        prove(take(connected, MAC), proofs[1])
+    else:
+        prove(take(connected, MAC), proofs[0])
+        connected.sendall(proofs[1])
+    connected.settimeout(None)
+    return connected.makefile("rb" if receiving else "wb", buffering=CHUNK), key_for(token, b"pieces", *nonces)
+
+
+def prove(shown, right):
+    if not hmac.compare_digest(shown, right):
+        raise Broken("it does not hold the token")
+
+
+def take(connected, size):
+    found = b""
+    while len(found) < size:
+        more = connected.recv(size - len(found))
+        if not more:
+            raise Broken("it hung up")
+        found += more
+    return found
+
+
+# --- sending
+
+
+def send(asked, token):
+    """Send what is asked for. An error of ours is told to the other end as well."""
+    if asked["to"] is None:
+        file, key = sys.stdout.buffer, key_for(token, b"pieces")
+    else:
+        watch_stdin()
+        file, key = connect(asked["to"], token)
+    wire = Wire(file, key)
+    try:
+        (send_files if "files" in asked else send_output)(asked, wire)
+        wire.put(END)
+        file.close()
+    except (Failed, OSError) as error:
+        wire.put(ERROR, words(error).encode()[:1000])
+        raise Failed(words(error)) from None
+
+
+def send_files(asked, wire):
+    for name, size, offset in asked["files"]:
+        wire.put(FILE, json.dumps(name).encode())
+        with open(os.path.join(asked["directory"], name), "rb") as file:
+            file.seek(offset)
+            left = size - offset
+            while left:
+                piece = file.read(min(CHUNK, left))
+                if not piece:
+                    raise Failed(f"{name} changed while it was sent")
+                wire.put(DATA, piece)
+                left -= len(piece)
+
+
+def send_output(asked, wire):
+    """What a program prints. Only a program that ended well has sent anything whole."""
+    with tempfile.TemporaryFile() as said:
+        program = start(asked["argv"], said, stdout=subprocess.PIPE)
+        try:
+            while piece := program.stdout.read(CHUNK):
+                wire.put(DATA, piece)
+        except Broken:
+            program.kill()
+            raise
+        ended_well(program, asked["argv"], said)
+
+
+def start(argv, said, **pipes):
+    try:
+        return subprocess.Popen(argv, stderr=said, **pipes)
+    except OSError as error:
+        raise Failed(f"{argv[0]} cannot be started: {error.strerror}") from None
+
+
+def ended_well(program, argv, said):
+    if code := program.wait():
+        said.seek(0)
+        last = said.read().decode(errors="replace").strip().splitlines()[-3:]
+        raise Failed(f"{' '.join(argv)} ended with code {code}: {' '.join(last)}")
+
+
+# --- receiving
+
+
+def receive(asked, token):
+    """Receive what the other end sends, and tell how many bytes have come."""
+    if asked["listen"] is None:
+        file, key = sys.stdin.buffer, key_for(token, b"pieces")
+    else:
+        watch_stdin()
+        file, key = listen(asked["listen"], token)
+    took = (receive_files if "files" in asked else receive_input)(asked, Wire(file, key))
+    tell(bytes=took)
+
+
+def receive_files(asked, wire):
+    """Write into a directory that is not whole until its files are. What is verified is kept when the rest is not."""
+    directory = asked["directory"]
+    held = partial.claim(directory, asked["identity"])
+    for name in asked["keep"]:
+        partial.keep(os.path.join(asked["beside"], name), os.path.join(directory, name))
+    coming = Coming(wire)
+    for name, size, offset, changed_ns in asked["files"]:
+        if coming.announced() != name:
+            raise Broken("it sends something else than was asked for")
+        path = os.path.join(directory, name)
+        with opened(path, offset) as file:
+            for piece in coming.pieces(size - offset):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        os.utime(path, ns=(changed_ns, changed_ns))
+    coming.end()
+    os.close(held)
+    return coming.bytes
+
+
+def opened(path, offset):
+    """A file to go on with at `offset`. What is linked from elsewhere is never written to."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not offset:
+        if os.path.lexists(path):
+            os.unlink(path)
+        return open(path, "xb")
+    told = os.lstat(path)
+    if told.st_nlink > 1 or told.st_size < offset:
+        raise Failed(f"{path} is not what it was; run it again")
+    file = open(path, "r+b")
+    file.truncate(offset)
+    file.seek(offset)
+    return file
+
+
+def receive_input(asked, wire):
+    """Feed a program. It does not see the end of its input unless all has come."""
+    coming = Coming(wire)
+    with tempfile.TemporaryFile() as said:
+        program = start(asked["argv"], said, stdin=subprocess.PIPE, stdout=said, bufsize=0)
+        try:
+            for piece in coming.pieces(None):
+                give(program, piece, asked["argv"], said)
+        except (Broken, Failed):
+            program.kill()
+            program.wait()
+            raise
+        program.stdin.close()
+        ended_well(program, asked["argv"], said)
+    return coming.bytes
+
+
+def give(program, piece, argv, said):
+    """Feed one piece. A program that has ended well before its input did has had enough, and needs no more."""
+    try:
+        program.stdin.write(piece)
+    except BrokenPipeError:
+        ended_well(program, argv, said)
+
+
+class Coming:
+    """The pieces as they come, counted."""
+
+    def __init__(self, wire):
+        self.wire, self.bytes, self.told_at = wire, 0, time.monotonic()
+
+    def next(self):
+        kind, body = self.wire.get()
+        if kind == ERROR:
+            raise Failed(f"the sending end says: {body.decode(errors='replace')}")
+        return kind, body
+
+    def announced(self):
+        kind, body = self.next()
+        return json.loads(body) if kind == FILE else None
+
+    def pieces(self, left):
+        """`left` bytes in pieces, or all up to the end for None."""
+        while left is None or left > 0:
+            kind, body = self.next()
+            if kind == END and left is None:
+                return
+            if kind != DATA or (left is not None and len(body) > left):
+                raise Broken("it sends something else than was asked for")
+            yield body
+            left = None if left is None else left - len(body)
+            self.bytes += len(body)
+            if time.monotonic() - self.told_at > TELL_EVERY_S:
+                self.told_at = time.monotonic()
+                tell(bytes=self.bytes)
+
+    def end(self):
+        if self.next()[0] != END:
+            raise Broken("it sends more than was asked for")
+
+
+# --- both
+
+
+def tell(**said):
+    print(json.dumps(said), flush=True)
+
+
+def words(error):
+    """An error in words."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    return str(error)
+
+
+def watch_stdin():
+    """Whoever started us holds our stdin open: when that ends, so do we, and nothing is left running or listening."""
+
+    def wait():
+        while os.read(0, 4096):
+            pass
+        os._exit(BROKEN)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main():
+    """Do what the second line of stdin says. The last line of stderr says what went wrong."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    asked = json.loads(sys.stdin.buffer.readline())
+    token = bytes.fromhex(asked["token"])
+    try:
+        (send if asked["role"] == "send" else receive)(asked, token)
+    except Failed as error:
+        print(error, file=sys.stderr)
+        sys.exit(FAILED)
+    except OSError as error:
+        print(words(error), file=sys.stderr)
+        sys.exit(FAILED)
+    except Broken as error:
+        print(error, file=sys.stderr)
+        sys.exit(BROKEN)
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
+
+
+main()

@@ -1,0 +1,48 @@
+"""Make a checkpoint out of `base`, with tensors of `donor` that it lacks.
+
+So a checkpoint gets the weights of multi-token prediction back that its quantization left out. Whole files of the
+donor are linked where all their tensors are wanted; from others only the wanted tensors are written.
+
+    tensors   regular expression; a tensor of `donor` whose name it finds is added (default: a part of the name is mtp)
+    count     how many tensors of the donor must have such a name; another number ends the step
+    config    a change to config.json: mappings are merged, null takes a key away
+"""
+
+from __future__ import annotations
+
+import re
+
+import shards
+
+MTP = r"(^|\.)mtp\."
+
+
+def main():
+    """Check everything, then write."""
+    making = shards.begin("tensors", "count")
+    base, donor, args = making.inputs["base"], making.inputs["donor"], making.args
+    found = {name for name in donor.tensors if re.search(args.get("tensors", MTP), name)}
+    if not found:
+        shards.refuse(f"no tensor of the donor has a name like {args.get('tensors', MTP)}")
+    if args.get("count") not in (None, len(found)):
+        shards.refuse(f"{len(found)} tensors of the donor have such a name, expected {args['count']}")
+    added = found - set(base.tensors)
+    shards.say(f"{len(added)} tensors are added, {len(found) - len(added)} are there already")
+    for shard in sorted(set(base.shard.values())):
+        making.take(base, shard)
+    for shard in sorted({donor.shard[name] for name in added}):
+        add(making, base, donor, shard, added)
+    shards.finish(lambda: making.run(base, lambda config: None))
+
+
+def add(making, base, donor, shard, added):
+    """One file of the donor: all of it, or what is wanted of it. No name is taken twice."""
+    names = donor.of_shard(shard)
+    name = shard if shard not in set(base.shard.values()) else f"added-{shard}"
+    if added.issuperset(names):
+        making.take(donor, shard, name)
+    else:
+        making.write(f"added-{shard}", {each: donor.tensors[each] for each in names if each in added})
+
+
+main()
