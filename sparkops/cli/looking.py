@@ -8,7 +8,7 @@ import typer
 
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.errors import UsageError
+from sparkops.errors import NeedsPerson, UsageError
 
 if TYPE_CHECKING:
     from sparkops.facts.docker import Container
@@ -31,9 +31,10 @@ def status(
         bool, typer.Option("--json", help="One JSON object; `sparkops schema status` describes it.")
     ] = False,
 ) -> None:
-    """Show every node and service. Ends with 1 if a node cannot be read."""
+    """Show every node and service. Ends with 1 if a node cannot be read, with 7 if a service needs a person."""
     from sparkops.fleet import observe
     from sparkops.fleet.connected import connect
+    from sparkops.plan.drift import NEEDS_PERSON
     from sparkops.plan.status import join
 
     settings: Settings = context.obj
@@ -50,6 +51,8 @@ def status(
     for row in joined.nodes:
         if not row.reachable:
             say(f"{row.name}: {row.error}", fg="red")
+    if any(drift.code == NEEDS_PERSON for drift in joined.drift):
+        raise typer.Exit(NeedsPerson.exit_code)
     if not all(row.reachable for row in joined.nodes):
         raise typer.Exit(1)
 

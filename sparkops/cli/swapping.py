@@ -167,7 +167,8 @@ def _hold(settings: Settings, service: str, reason: str | None) -> None:
     from sparkops.fleet.guarded import Link
 
     with _order(settings.fleet(), service, 0.0) as order:
-        for member in order.connected.members.values():
+        gateway_first = sorted(order.connected.members.values(), key=lambda member: member.name != order.gateway)
+        for member in gateway_first:  # it may refuse, and then no other is asked
             with closing(Link(member.node)) as link:
                 link.ask("hold", service, reason=reason)
 

@@ -27,7 +27,8 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
     first = make_plan(order, release, wish, read_journal(order, release.service))
     if first.plan is None:
         return None
-    with hold(order.connected, nodes_of(order, first.plan), order.claim(release.service)) as held:
+    claim = order.claim(release.service, first.plan.rank.node)
+    with hold(order.connected, nodes_of(order, first.plan), claim) as held:
         made = make_plan(order, release, _the_same(first.plan, wish), held.journals[order.gateway])
         if made.plan is None:
             return None

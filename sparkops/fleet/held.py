@@ -27,6 +27,8 @@ class Claim:
     owner: str
     deploy: str
     wait_s: float = 0.0
+    loads: frozenset[str] = frozenset()
+    """Nodes on which an engine will be loaded: one at a time, or nobody knows what memory is left."""
     renew_s: float = RENEW_S
 
 
@@ -43,7 +45,8 @@ class Held:
 
     def take(self, node: str) -> None:
         """Take the lock on one node. Raises Busy."""
-        said = self.links[node].ask("acquire", self.claim.service, owner=self.claim.owner, deploy=self.claim.deploy)
+        words = {"owner": self.claim.owner, "deploy": self.claim.deploy, "loads": node in self.claim.loads}
+        said = self.links[node].ask("acquire", self.claim.service, **words)
         self._heard(node, said)
         self.generations[node] = self.journals[node].generation
 

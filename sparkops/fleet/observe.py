@@ -58,7 +58,7 @@ def report(member: Member, *, at_gateway: bool = False) -> NodeReport:
         host=facts,
         ranks=tuple(rank_report(member, each) for each in containers(member)),
         gateway=_gateway(member) if at_gateway else None,
-        journals=_journals(member) if at_gateway else (),
+        journals=_journals(member),
     )
 
 
@@ -73,7 +73,7 @@ def _gateway(member: Member) -> GatewayFacts | None:
 
 
 def _journals(member: Member) -> tuple[Journal, ...]:
-    """What the gateway's guard has written down."""
+    """What the node's guard has written down."""
     with linked(member) as link:
         if link is None:
             return ()

@@ -50,10 +50,10 @@ class Order:
         """Where guards of other nodes find the one beside the gateway."""
         return Front(node=self.gateway, address=self.connected.fleet.node(self.gateway).address)
 
-    def claim(self, service: str) -> Claim:
-        """The lock that this run wants."""
+    def claim(self, service: str, *loads: str) -> Claim:
+        """The lock that this run wants; on the nodes `loads` an engine will be loaded."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
-        return Claim(service, owner, uuid.uuid4().hex, self.wait_s)
+        return Claim(service, owner, uuid.uuid4().hex, self.wait_s, frozenset(loads))
 
 
 def read_journal(order: Order, service: str) -> Journal:

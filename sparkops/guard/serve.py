@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 from sparkops.command import Command
-from sparkops.errors import CommandFailed, SparkopsError
+from sparkops.errors import Busy, CommandFailed, SparkopsError
 from sparkops.guard.store import Store
 from sparkops.nodes.node import Node
-from sparkops.plan.journal import Journal, acquire, put, release, renew
+from sparkops.plan.journal import Journal, acquire, freeze, loading, put, release, renew
 
 Question = dict[str, Any]
 Answer = dict[str, Any]
@@ -64,8 +64,26 @@ class Ear:
         return {"journal": journal.model_dump(mode="json"), "now_s": clock.now_s, "boot": clock.boot}
 
     def _acquire(self, asked: Question) -> Answer:
-        owner, deploy = asked["owner"], asked["deploy"]
-        return self._said(self.store.change(asked["service"], lambda j, c: acquire(j, owner, deploy, c)))
+        service, owner, deploy = asked["service"], asked["owner"], asked["deploy"]
+        loads: bool = asked["loads"]
+
+        def take() -> Journal:
+            return self.store.change(service, lambda j, c: acquire(j, owner, deploy, c, loads=loads))
+
+        if not loads:
+            return self._said(take())
+        with self.store.alone():
+            self._refuse_second_load(service)
+            return self._said(take())
+
+    def _refuse_second_load(self, service: str) -> None:
+        """One engine at a time: until one has loaded, nobody knows what memory it leaves."""
+        others = (name for name in self.store.services() if name != service)
+        for journal in self.store.readable(others):
+            if loading(journal, self.store.clock(), self.node.name):
+                whose = f" for {journal.holder.owner}" if journal.holder else ""
+                problem = f"{journal.service} loads on {self.node.name} just now{whose}; its memory is not known yet"
+                raise Busy(problem, next_step="`--wait SECONDS` waits for it; sparkops status shows it.")
 
     def _renew(self, asked: Question) -> None:
         self.store.change(asked["service"], lambda j, c: renew(j, asked["generation"], c))
@@ -78,8 +96,7 @@ class Ear:
         return self._said(self.store.change(asked["service"], lambda j, _: put(j, new, asked["generation"])))
 
     def _hold(self, asked: Question) -> None:
-        reason = asked["reason"]
-        self.store.change(asked["service"], lambda j, _: j.model_copy(update={"hold": reason}))
+        self.store.change(asked["service"], lambda j, c: freeze(j, asked["reason"], c))
 
     def _run(self, asked: Question) -> Answer:
         """Run a command for the holder of the lock. A command that fails is an answer: the asker decides."""

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +74,18 @@ class Store:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise self._unreadable(file, f"{where}: {first['msg']}" if where else first["msg"]) from None
+
+    def readable(self, services: Iterable[str]) -> Iterator[Journal]:
+        """The journals of those services that can be read; the others are told of elsewhere."""
+        for service in services:
+            with suppress(JournalUnreadable):
+                yield self.read(service)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else on this node is in such a block."""
+        with self._flock(self.directory / ".node.lock"):
+            yield
 
     def change(self, service: str, decide: Callable[[Journal, Clock], Journal | Refusal]) -> Journal:
         """Replace the journal by what `decide` makes of it, under the file's lock. Raises Busy where it refuses."""
@@ -147,7 +159,11 @@ class Store:
 
     @contextmanager
     def _locked(self, service: str) -> Iterator[None]:
-        file = self._file(service, "lock")
+        with self._flock(self._file(service, "lock")):
+            yield
+
+    @contextmanager
+    def _flock(self, file: Path) -> Iterator[None]:
         self.directory.mkdir(parents=True, exist_ok=True)
         with file.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from sparkops.plan.picture import Drift
 from sparkops.plan.seen import NodeReport, Seen
 
+NEEDS_PERSON = "NEEDS_PERSON"
+
 
 def of_service(seen: Seen) -> Iterator[Drift]:
     """Everything that does not fit in one service."""
@@ -14,6 +16,7 @@ def of_service(seen: Seen) -> Iterator[Drift]:
     for each in running:
         if each.state == "restarting":
             yield Drift(code="RESTARTING", node=each.node, detail=f"{each.name} starts again and again")
+    yield from _of_journals(seen)
     yield from _of_traffic(seen)
     yield from _of_releases(seen)
     for node in sorted({each.node for each in running}):
@@ -29,10 +32,22 @@ def _of_traffic(seen: Seen) -> Iterator[Drift]:
         node = next((rank.container.node for rank in seen.ranks if rank.container.release == active.release), "")
         detail = f"{seen.name}: {active.release} has the traffic and does not run"
         yield Drift(code="LIVE_NOT_RUNNING", node=node, detail=detail)
+
+
+def _of_journals(seen: Seen) -> Iterator[Drift]:
+    """What was begun and not ended, and what a guard could not end."""
     swap, holder = (seen.journal.swap, seen.journal.holder) if seen.journal else (None, None)
     if swap and not holder and not swap.waiting:
-        detail = f"{seen.name}: the swap to {swap.green.release} was left in phase {swap.phase}; deploy it again"
+        does = f"the guards {swap.verdict} it" if swap.verdict else "deploy it again"
+        detail = f"{seen.name}: the swap to {swap.green.release} was left in phase {swap.phase}; {does}"
         yield Drift(code="UNFINISHED_SWAP", node=swap.green.node, detail=detail)
+    for node, each in seen.journals.items():
+        if node != seen.gateway and each.swap and not each.holder and swap is None:
+            detail = f"{seen.name}: {node} has not heard how the swap to {each.swap.green.release} ended"
+            yield Drift(code="UNFINISHED_SWAP", node=node, detail=f"{detail}; its guard asks the gateway's")
+        if each.trouble:
+            detail = f"{seen.name}: {each.trouble}; next: sparkops logs {seen.name}, sparkops rollback {seen.name}"
+            yield Drift(code=NEEDS_PERSON, node=node, detail=detail)
 
 
 def _of_releases(seen: Seen) -> Iterator[Drift]:

@@ -81,6 +81,8 @@ class Holder(_Row):
     deploy: str
     renewed_s: float
     boot: str
+    loads: bool = False
+    """Whether it means to load an engine on this node."""
 
 
 class Front(_Row):
@@ -165,7 +167,7 @@ def lease_left(journal: Journal, clock: Clock) -> float:
     return max(0.0, holder.renewed_s + LEASE_S - clock.now_s)
 
 
-def acquire(journal: Journal, owner: str, deploy: str, clock: Clock) -> Journal | Refusal:
+def acquire(journal: Journal, owner: str, deploy: str, clock: Clock, *, loads: bool = False) -> Journal | Refusal:
     """Take the lock. The generation grows, so that whoever held it before can change nothing any more."""
     if journal.hold:
         return Refusal(f"{journal.service} is on hold: {journal.hold}")
@@ -173,8 +175,27 @@ def acquire(journal: Journal, owner: str, deploy: str, clock: Clock) -> Journal 
     if left and journal.holder and journal.holder.deploy != deploy:
         phase = f" in phase {journal.swap.phase.value}" if journal.swap else ""
         return Refusal(f"{journal.holder.owner} holds {journal.service}{phase}; its lease ends in {left:.0f} s")
-    holder = Holder(owner=owner, deploy=deploy, renewed_s=clock.now_s, boot=clock.boot)
+    holder = Holder(owner=owner, deploy=deploy, renewed_s=clock.now_s, boot=clock.boot, loads=loads)
     return journal.model_copy(update={"generation": journal.generation + 1, "holder": holder})
+
+
+def loading(journal: Journal, clock: Clock, node: str) -> bool:
+    """Whether an engine of this service is loading on `node`, so that nobody knows yet what memory it will take."""
+    swap = journal.swap
+    if lease_left(journal, clock):
+        loaded = swap is not None and swap.phase.order >= Phase.SWITCH.order
+        return journal.holder is not None and journal.holder.loads and not loaded
+    if swap is None or swap.verdict or swap.green.node != node or swap.boot != clock.boot:
+        return False
+    return Phase.START.order <= swap.phase.order < Phase.SWITCH.order
+
+
+def freeze(journal: Journal, reason: str | None, clock: Clock) -> Journal | Refusal:
+    """Put the service on hold, unless somebody is changing it just now; None ends a hold."""
+    if reason and journal.holder and lease_left(journal, clock):
+        phase = f" (phase {journal.swap.phase})" if journal.swap else ""
+        return Refusal(f"{journal.holder.owner} is changing {journal.service} just now{phase}")
+    return journal.model_copy(update={"hold": reason})
 
 
 def holder_of(journal: Journal, generation: int) -> Holder | Refusal:

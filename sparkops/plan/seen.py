@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sparkops.facts.docker import Container
 from sparkops.facts.gateway import GatewayFacts, ServiceFacts, SlotFacts
@@ -26,7 +26,7 @@ class RankReport:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One reachable node as observed. `gateway` and `journals` are those of the gateway's node."""
+    """One reachable node as observed. `gateway` is None on every node but the gateway's."""
 
     name: str
     host: HostFacts
@@ -42,7 +42,15 @@ class Seen:
     name: str
     ranks: tuple[RankReport, ...]
     front: ServiceFacts | None
-    journal: Journal | None
+    gateway: str = ""
+    """Node of the gateway."""
+    journals: Mapping[str, Journal] = field(default_factory=dict)
+    """What each node's guard has written down."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """That of the gateway's node, which counts."""
+        return self.journals.get(self.gateway)
 
     @property
     def live(self) -> RankReport | None:
@@ -61,10 +69,14 @@ def _up(rank: RankReport) -> bool:
     return rank.container.running
 
 
-def services(reached: Sequence[NodeReport]) -> Iterator[Seen]:
+def services(reached: Sequence[NodeReport], gateway: str = "") -> Iterator[Seen]:
+    """Everything that is known of each service, by name. `gateway` is the gateway's node."""
     ranks = [rank for report in reached for rank in report.ranks]
     fronts = {name: facts for report in reached if report.gateway for name, facts in report.gateway.services.items()}
-    journals = {journal.service: journal for report in reached for journal in report.journals}
+    journals: dict[str, dict[str, Journal]] = {}
+    for report in reached:
+        for each in report.journals:
+            journals.setdefault(each.service, {})[report.name] = each
     for name in sorted({rank.container.service for rank in ranks} | fronts.keys()):
         own = tuple(rank for rank in ranks if rank.container.service == name)
-        yield Seen(name, own, fronts.get(name), journals.get(name))
+        yield Seen(name, own, fronts.get(name), gateway, journals.get(name, {}))

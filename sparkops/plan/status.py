@@ -31,7 +31,7 @@ def join(
 ) -> Status:
     """One picture of all nodes, in the order of the inventory."""
     reached = [report for report in reports.values() if isinstance(report, NodeReport)]
-    seen = [*services(reached)]
+    seen = [*services(reached, gateway.node if gateway else "")]
     return Status(
         nodes=[_node(name, reports[name]) for name in names],
         services=[_service(each, gateway) for each in seen],

@@ -36,7 +36,9 @@ class Asker:
         return self.say(json.dumps({"op": op, "service": service, **words}))
 
     def take(self, deploy: str = "d1") -> int:
-        generation: int = self.ask("acquire", owner=f"{deploy}@desk", deploy=deploy)["ok"]["journal"]["generation"]
+        generation: int = self.ask("acquire", owner=f"{deploy}@desk", deploy=deploy, loads=False)["ok"]["journal"][
+            "generation"
+        ]
         return generation
 
 
@@ -67,7 +69,7 @@ def test_a_process_answers_each_line_with_a_line_until_its_stdin_ends(state: Pat
     questions = [
         {"op": "read", "service": "chat"},
         {"op": "fly", "service": "chat"},
-        {"op": "acquire", "service": "chat", "owner": "ann@desk", "deploy": "d1"},
+        {"op": "acquire", "service": "chat", "owner": "ann@desk", "deploy": "d1", "loads": False},
         {"op": "run", "service": "chat", "argv": ["sh", "-c", "cat; echo hi >&2; exit 3"], **PLAIN, "stdin": "in\n"},
         {"op": "release", "service": "chat", "generation": 1},
         {"op": "services", "service": ""},
@@ -112,6 +114,7 @@ def test_a_journal_that_cannot_be_read_is_answered_with_its_exit_code(guard: Ask
         words: dict[str, Any] = {
             "owner": "a",
             "deploy": "d",
+            "loads": False,
             "journal": {"service": "chat"},
             "argv": ["true"],
             "reason": "x",
@@ -124,7 +127,7 @@ def test_a_journal_that_cannot_be_read_is_answered_with_its_exit_code(guard: Ask
 def test_a_second_operator_is_told_who_holds_the_lock(guard: Asker) -> None:
     guard.take("d1")
 
-    said = guard.ask("acquire", owner="bob@lap", deploy="d2")
+    said = guard.ask("acquire", owner="bob@lap", deploy="d2", loads=False)
 
     assert said == {
         "error": "d1@desk holds chat; its lease ends in 90 s",
@@ -189,10 +192,20 @@ def test_a_command_that_does_not_end_is_told(guard: Asker) -> None:
 
 def test_a_hold_refuses_everybody_until_it_ends(guard: Asker) -> None:
     guard.ask("hold", reason="a new fan")
-    assert guard.ask("acquire", owner="a", deploy="d")["error"] == "chat is on hold: a new fan"
+    assert guard.ask("acquire", owner="a", deploy="d", loads=False)["error"] == "chat is on hold: a new fan"
 
     guard.ask("hold", reason=None)
     assert guard.take() == 1
+
+
+def test_what_somebody_is_changing_cannot_be_put_on_hold(guard: Asker) -> None:
+    generation = guard.take()
+
+    refused = guard.ask("hold", reason="a new fan")
+    assert (refused["exit_code"], refused["error"]) == (4, "d1@desk is changing chat just now")
+
+    guard.ask("release", generation=generation)
+    assert "ok" in guard.ask("hold", reason="a new fan")
 
 
 def test_what_was_remembered_is_told(guard: Asker) -> None:
@@ -204,10 +217,10 @@ def test_what_was_remembered_is_told(guard: Asker) -> None:
 
 
 def test_a_full_disk_is_an_answer(guard: Asker, state: Path) -> None:
-    guard.take()
+    generation = guard.take()
     (state / "chat.new").symlink_to("/dev/full")
 
-    said = guard.ask("hold", reason="x")
+    said = guard.ask("renew", generation=generation)
 
     assert said["error"] == "the guard could not do it: [Errno 28] No space left on device"
 

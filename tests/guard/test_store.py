@@ -291,7 +291,8 @@ def test_a_journal_is_text_that_a_person_can_read(shelf: Shelf) -> None:
 
     text = (shelf.directory / "chat.json").read_text()
 
-    assert json.loads(text)["holder"] == {"owner": "d1@desk", "deploy": "d1", "renewed_s": 1000.0, "boot": "boot-1"}
+    expected = {"owner": "d1@desk", "deploy": "d1", "renewed_s": 1000.0, "boot": "boot-1", "loads": False}
+    assert json.loads(text)["holder"] == expected
     assert len(text.splitlines()) > 5
 
 
