@@ -1,0 +1,156 @@
+"""Starts on a real node with the stand-in engine: what is told of them, and what is left of one that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sparkops.facts.docker import timestamp
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+from tests.real.conftest import Cli, Ran
+
+pytestmark = pytest.mark.fleet
+
+NODE = f"reports-{os.getpid()}"
+REPORTED_S = 3.0
+QUICK = {
+    "env.STAND_IN_START_S": "4",
+    "env.STAND_IN_TOK_S": "2000",
+    "env.STAND_IN_TTFT_S": "0.005",
+    "swap.bake_s": "1",
+    "swap.keep_blue_s": "0",
+    "swap.reserve_gib": "1",
+    "swap.drain_s": "5",
+    "probe.passes": "1",
+    "probe.smoke.text.enabled": "false",
+}
+
+
+@dataclass(frozen=True)
+class Desk:
+    """sparkops with one node that has a gateway and a guard. Each service is another one, and so nobody's past."""
+
+    cli: Cli
+    node: FleetNode
+
+    def argv(self, service: str, *argv: str, **knobs: str) -> list[str]:
+        changes = {key.replace("__", "."): value for key, value in knobs.items() if not key.isupper()}
+        knobs = {f"env.STAND_IN_{key}": value for key, value in knobs.items() if key.isupper()}
+        values = {**QUICK, "service": service, "serve.port": "9700", **changes, **knobs}
+        return ["deploy", "stand-in", *argv, *(w for key, value in values.items() for w in ("--set", f"{key}={value}"))]
+
+    def deploy(self, service: str, *argv: str, **knobs: str) -> Ran:
+        return self.cli(*self.argv(service, *argv, **knobs))
+
+    def timed(self, argv: list[str]) -> tuple[int, list[tuple[float, str]]]:
+        """The exit code, and every line on stderr with the moment at which it came."""
+        with self.cli.start(*argv) as process:
+            assert process.stderr is not None
+            said = [(time.time(), line.rstrip()) for line in process.stderr]
+        return process.returncode, said
+
+
+@pytest.fixture(scope="module")
+def desk(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    try:
+        node = nodes.add(NODE)
+        home = tmp_path_factory.mktemp("reports")
+        file = nodes.write_inventory(home / "inventory.yaml", [node])
+        file.write_text(f"{file.read_text()}gateway: {{node: {NODE}}}\n")
+        desk = Desk(Cli(file, home), node)
+        built = desk.cli("build", "stand-in")
+        assert built.code == 0, built.err
+        # The first deploy behind the gateway brings the guard, which remembers.
+        first = desk.deploy("first", "--blue-green", START_S="1", serve__port="9600")
+        assert first.code == 0, first.err
+        yield desk
+    finally:
+        nodes.remove(NODE)
+
+
+@pytest.fixture(autouse=True)
+def swept(desk: Desk) -> Iterator[None]:
+    """No engine is left for the next test."""
+    yield
+    desk.node.exec("sh", "-c", "docker ps --quiet --filter label=sparkops.service | xargs -r docker rm --force")
+
+
+def saved(said: str) -> Path:
+    return next(Path(line.split("saved: ")[1]) for line in said.splitlines() if "saved: " in line)
+
+
+def late_s(said: list[tuple[float, str]], reason: str, directory: Path) -> float:
+    """Seconds from the exit of the process to the line that says why. The node's clock is this machine's."""
+    finished = json.loads((directory / "inspect.json").read_text())["State"]["FinishedAt"]
+    return next(at_s for at_s, line in said if reason in line) - timestamp(finished)
+
+
+def test_a_crash_is_told_within_3_s_and_everything_of_it_is_saved_twice(desk: Desk) -> None:
+    knobs = {"CRASH_AT": "80", "MEMORY_MIB": "400", "START_S": "8", "memory__claim_gib": "1"}
+
+    code, said = desk.timed(desk.argv("crashes", **knobs))
+
+    text = "\n".join(line for _, line in said)
+    reason = "its log says: " if "its log says" in text else "its process ended with code 1"
+    assert (code, "RuntimeError: the stand-in crashes at 80 % of the weights" in text) == (1, True), text
+    here = saved(text)
+    assert 0 <= late_s(said, f"failed: {text.split('failed: ')[1].splitlines()[0]}", here) < REPORTED_S, reason
+    header, *rows = (here / "memory.csv").read_text().splitlines()
+    assert header == "time_s,available_gib,container_gib"
+    held = [float(row.split(",")[2]) for row in rows]
+    assert max(held) - held[0] > 0.25, "300 MiB were loaded"
+    there = text.split("docker cp sparkops-guard:")[1].split(" ")[0]
+    for file in ("log.txt", "inspect.json", "memory.csv"):
+        copy = desk.node.exec("docker", "exec", "sparkops-guard", "cat", f"{there}/{file}")
+        assert copy.split() == (here / file).read_text().split()
+
+
+def test_the_next_start_is_told_with_what_the_last_ones_took(desk: Desk) -> None:
+    runs = []
+    for version in ("a", "a", "b"):
+        runs.append(desk.deploy("learns", RELEASE_NAME=version).err)
+        assert desk.cli("stop", "learns").code == 0
+
+    sources = ["by the recipe's figure", "learnt from 1 start", "learnt from 2 starts of other settings"]
+    for said, source in zip(runs, sources, strict=True):
+        assert f"left, {source}\n" in said, said
+    assert "loading weights after " in runs[1]
+
+
+def test_a_start_of_twice_the_time_is_warned_of_once(desk: Desk) -> None:
+    ran = desk.deploy("slow", expected__cold_start_s="1", expected__tok_s="1")
+
+    assert ran.code == 0, ran.err
+    assert ran.err.count("slow: it takes more than 2 times the usual 1 s, by the recipe's figure") == 1
+
+
+def test_a_green_that_crashes_is_told_within_3_s_and_in_place_the_gap_before_it(desk: Desk) -> None:
+    first = desk.deploy("swapped", "--blue-green", serve__port="9900", RELEASE_NAME="first")
+    assert first.code == 0, first.err
+
+    argv = ("--blue-green", "--mode", "in-place", "--allow-downtime")
+    code, said = desk.timed(desk.argv("swapped", *argv, serve__port="9900", RELEASE_NAME="second", CRASH_AT="50"))
+
+    text = "\n".join(line for _, line in said)
+    assert code == 6, text
+    assert "swapped goes down while green starts: about " in text
+    assert ", learnt from 1 start of other settings" in text
+    assert 0 <= late_s(said, "load failed, going back: ", saved(text)) < REPORTED_S
+    assert "saved on " in text, "the notes of the failure are shown though blue serves again"
+
+
+def test_a_green_that_is_too_slow_is_told_with_both_speeds(desk: Desk) -> None:
+    failed = desk.deploy("crawls", TOK_S="50", expected__tok_s="500", probe__smoke__speed__enabled="true")
+
+    assert failed.code == 1, failed.err
+    assert "the engine is too slow, as with a fallback kernel" in failed.err
+    assert re.search(r"expected at least 250\.0 tok/s, 50% of the recipe's 500; got \d+\.\d tok/s", failed.err)
+    assert (saved(failed.err) / "probe.json").exists()
