@@ -107,15 +107,9 @@ def join_trees(root: Path, *names: str, named: Mapping[str, Mapping[str, Any]] |
 
 def write(root: Path, made: Spark) -> Path:
     """Make the tree."""
-    for function in made.functions:
-        _function(root, function)
+    write_devices(root, made)
     for name, (_, _, speed) in made.wires.items():
         _put(root / "sys/class/net" / name / "speed", str(speed))
-    if made.driver:
-        _put(root / "sys/module/nvidia/version", made.driver)
-    if made.functions:
-        for name in ("rdma_cm", *(f"uverbs{number}" for number in range(len(made.functions)))):
-            _put(root / "dev/infiniband" / name, "")
     _put(root / "ip.json", json.dumps(list(_interfaces(made))))
     _program(root, "ip", f"cat '{root}/ip.json'")
     for tool in made.tools:
@@ -123,12 +117,23 @@ def write(root: Path, made: Spark) -> Path:
     return root
 
 
+def write_devices(root: Path, made: Spark) -> None:
+    """Only what belongs to RDMA and to the GPU. The rest may be a real node's."""
+    for function in made.functions:
+        _function(root, function)
+    if made.driver:
+        _put(root / "sys/module/nvidia/version", made.driver)
+    if made.functions:
+        for name in ("rdma_cm", *(f"uverbs{number}" for number in range(len(made.functions)))):
+            _put(root / "dev/infiniband" / name, "")
+
+
 def _function(root: Path, made: Function) -> None:
     device = root / "sys/devices" / f"pci{made.pci[:4]}:00" / made.pci
     (device / "net" / made.interface).mkdir(parents=True)
     infiniband = root / "sys/class/infiniband" / made.device
     infiniband.mkdir(parents=True)
-    (infiniband / "device").symlink_to(device)
+    (infiniband / "device").symlink_to(Path("../../..", device.relative_to(root / "sys")))
     _put(infiniband / "fw_ver", FIRMWARE)
     _put(root / "sys/class/net" / made.interface / "speed", "200000" if made.up else "-1")
     port = infiniband / "ports/1"

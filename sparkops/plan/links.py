@@ -118,7 +118,7 @@ def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
             step = "Give both the same length of prefix, such as /24."
             yield Finding(code="SUBNET", node=end.node, problem=problem, next_step=step)
         else:
-            problem = f"{end} leads to no other node: none has an address in {end.subnet}"
+            problem = f"{end} leads to no other node over {end.subnet}"
             step = f"Give its other end an address in {end.subnet}, or leave it out of `fabric` in the inventory."
             severity = Severity.PROBLEM if end.named else Severity.WARNING
             yield Finding(code="NO_PEER", node=end.node, problem=problem, next_step=step, severity=severity)

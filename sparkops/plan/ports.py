@@ -91,9 +91,12 @@ def why_none(node: str, facts: NodeFabric) -> Iterator[str]:
         yield f"{node} has no RDMA device"
     for device in devices:
         port = f"{node}: {port_words(device, device.interface)}"
-        addresses = [address for each in _interfaces(device, facts) for address in each.addresses]
+        interfaces = _interfaces(device, facts)
+        addresses = [address for each in interfaces for address in each.addresses]
         if not device.active:
             yield f"{port} is {device.state.lower()}, {device.phys_state}"
+        elif not any(each.up for each in interfaces):
+            yield f"{port} has no carrier"
         elif not addresses:
             yield f"{port} has no IPv4 address"
         elif not _global(addresses):

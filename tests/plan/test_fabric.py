@@ -134,9 +134,7 @@ def test_a_port_that_leads_elsewhere_is_left_out_and_said(join: Join) -> None:
     made = join(storage, spark(2))
 
     assert envs(made)["a"] == environment("enp1s0f1np1", "192.168.100.10", PORT_1)
-    assert made.notes == (
-        "a: rocep1s0f0 (enp1s0f0np0) 172.20.0.1 leads to no other node: none has an address in 172.20.0.0/24",
-    )
+    assert made.notes == ("a: rocep1s0f0 (enp1s0f0np0) 172.20.0.1 leads to no other node over 172.20.0.0/24",)
 
 
 def test_half_a_port_is_said(join: Join) -> None:

@@ -195,8 +195,7 @@ def test_a_port_that_the_inventory_names_and_that_leads_nowhere(refuse: Refuse) 
 
     assert refuse(spark(1), other, named=named) == [
         (
-            "b: roceP2p1s0f1 (enP2p1s0f1np1) 192.168.55.1 leads to no other node: "
-            "none has an address in 192.168.55.0/24",
+            "b: roceP2p1s0f1 (enP2p1s0f1np1) 192.168.55.1 leads to no other node over 192.168.55.0/24",
             "Give its other end an address in 192.168.55.0/24, or leave it out of `fabric` in the inventory.",
         )
     ]
