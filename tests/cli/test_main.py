@@ -143,6 +143,22 @@ def test_a_bug_of_ours_ends_with_3_and_a_traceback_in_a_file(tmp_path: Path) -> 
     assert saved.read_text().endswith("ZeroDivisionError: of ours\n")
 
 
+FAILS = """
+from sparkops.errors import InPlaceFailed, StartFailed
+@app.command()
+def fail():
+    green = StartFailed('n1', 'green died')
+    green.add_note('saved: here')
+    raise InPlaceFailed('blue serves again') from green
+"""
+
+
+def test_where_a_failure_was_saved_is_told_also_of_the_error_behind_the_last_one() -> None:
+    ran = subprocess.run(program(FAILS, "fail"), capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (6, "sparkops: blue serves again\n  saved: here\n")
+
+
 def test_ctrl_c_ends_with_130() -> None:
     verb = "@app.command()\ndef wait(): print('waiting', flush=True); time.sleep(60)"
     with subprocess.Popen(program(verb, "wait"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
