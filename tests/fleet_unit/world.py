@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,8 @@ class MachineNode:
         return Voice(ours, self.life)
 
     def _listen(self, stream: socket.socket) -> None:
-        with stream, stream.makefile("r") as questions, stream.makefile("w") as answers:
+        gone = suppress(BrokenPipeError)  # the deploy may end before it has heard the answer
+        with gone, stream, stream.makefile("r") as questions, stream.makefile("w") as answers:
             Ear(self.store, MachineNode(self.machine, self.store)).listen(questions, answers)
 
     def close(self) -> None:
