@@ -7,6 +7,7 @@ from typing import Any
 
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
+from sparkops.facts.checkpoint import Checkpoint, Shard
 from sparkops.facts.docker import Container
 from sparkops.facts.host import HostFacts
 from sparkops.release import Rank, Release, Slot
@@ -61,9 +62,16 @@ HOST = HostFacts(
     memory_available_gib=100.0,
     disk_free_gib=500.0,
     buildkit=True,
-    model_directory=True,
-    model_config=True,
 )
+
+CHECKPOINT = Checkpoint(
+    path="q",
+    files={"config.json": (2, 1), "model.safetensors": (100, 1)},
+    shards={"model.safetensors": Shard(size=100, expected=100)},
+)
+"""What a node has of that recipe's model, whole."""
+HALF_A_CHECKPOINT = replace(CHECKPOINT, files={"model.safetensors": (100, 1)})
+"""The same without its config.json."""
 
 
 def container(of: Rank, **changes: Any) -> Container:

@@ -23,12 +23,12 @@ root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/do
 echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
 if DOCKER_BUILDKIT=1 docker build --help 2>/dev/null | grep -q -e --progress; then echo "buildkit yes"; fi
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
-if [ -d "$1" ]; then echo "model directory"; fi
-if [ -f "$1/config.json" ]; then echo "model config"; fi
 """
 )
 
 MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
+PREFLIGHT = Command(("sh", "-c", PREFLIGHT_SCRIPT), timeout_s=30.0)
+"""Everything that a build or deploy wants to know of the machine first, in one round trip."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,10 @@ class HostFacts:
     disk_free_gib: float | None = None
     buildkit: bool = False
     listening: frozenset[int] = frozenset()
-    model_directory: bool = False
-    model_config: bool = False
-
-
-def preflight(model_directory: str) -> Command:
-    """Ask for everything that a build or deploy wants to know first, in one round trip."""
-    return Command(("sh", "-c", PREFLIGHT_SCRIPT, "sparkops", model_directory), timeout_s=30.0)
 
 
 def parse(text: str) -> HostFacts:
-    """Read the output of MEMORY or preflight(). Raises ValueError for anything else."""
+    """Read the output of MEMORY or PREFLIGHT. Raises ValueError for anything else."""
     lines = [line.split(None, 1) for line in text.splitlines() if " " in line.strip()]
     said = {(key.rstrip(":"), value) for key, value in lines}
     found = dict(said)
@@ -67,8 +60,6 @@ def parse(text: str) -> HostFacts:
             disk_free_gib=int(found["disk"]) * KIB / GIB if "disk" in found else None,
             buildkit=("buildkit", "yes") in said,
             listening=frozenset(int(value, 16) for key, value in said if key == "listen"),
-            model_directory=("model", "directory") in said,
-            model_config=("model", "config") in said,
         )
     except KeyError as missing:
         raise ValueError(f"no {missing} in {text!r}") from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-GIVE_ONE = "Make a token of type read in your account of the hub, put it into a file of mode 0600, and give --token-file."
+GIVE_ONE = "Make a token (type: read) in your account of the hub, put it into a file of mode 0600, give --token-file."
 
 # Source for 416: the seed article on the NVFP4 checkpoint (May 2026), whose download failed so until a token was given.
 WHY: Mapping[str, tuple[str, str]] = {

@@ -105,7 +105,7 @@ def build_on(member: Member, order: Order, tell: Tell) -> Built:
 
 
 def _preflight(member: Member, order: Order) -> None:
-    facts = host.parse(member.node.run(host.preflight("/")).stdout)
+    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     engine = str(member.engine.version.get("Version", "0"))
     need, free = order.disk_gib, facts.disk_free_gib
     if int(engine.split(".", maxsplit=1)[0]) < OLDEST_ENGINE:

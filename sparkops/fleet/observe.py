@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from requests import Session
 
 from sparkops.commands import gateway
-from sparkops.commands.docker import model_dir
+from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Startup
-from sparkops.errors import CommandFailed
+from sparkops.errors import CommandFailed, NodeError
 from sparkops.facts import docker as docker_facts
 from sparkops.facts import gateway as gateway_facts
 from sparkops.facts import host, metrics
 from sparkops.facts.docker import Container
 from sparkops.facts.gateway import GatewayFacts
 from sparkops.facts.metrics import Load
+from sparkops.fleet import models
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.guarded import linked
 from sparkops.nodes.http import session
@@ -37,12 +39,18 @@ def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]
 
 
 def _observe(member: Member, release: Release) -> Observed:
-    path = f"{model_dir(member.config)}/{release.recipe.model.path}"
-    facts = host.parse(member.node.run(host.preflight(path)).stdout)
+    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     image = member.engine.image(release.image)
-    return Observed(
+    seen = Observed(
         config=member.config, host=facts, containers=containers(member), image=image["Id"] if image else None
     )
+    if not ENGINES[release.recipe.engine].weights:
+        return seen
+    path = release.recipe.model.path
+    try:
+        return replace(seen, weights=models.look(member, [path]).checkpoints.get(path))
+    except NodeError as error:  # it may be that this node is not even meant
+        return replace(seen, unseen=error)
 
 
 def containers(member: Member, **labels: str) -> tuple[Container, ...]:

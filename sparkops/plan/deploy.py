@@ -11,9 +11,12 @@ from sparkops.commands import docker
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
-from sparkops.errors import NodesFailed, NotReady, PlanRefused, SparkopsError
+from sparkops.errors import NodeError, NodesFailed, NotReady, PlanRefused, SparkopsError
+from sparkops.facts.checkpoint import Checkpoint
 from sparkops.facts.docker import Container
 from sparkops.facts.host import HostFacts
+from sparkops.plan.models import in_words, refused
+from sparkops.plan.steps import engine_reads, remedy
 from sparkops.release import Rank, Release, Slot
 
 
@@ -39,12 +42,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Observed:
-    """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates."""
+    """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
+
+    `weights` is what lies in the model's directory, if anything; `unseen` is why nobody could look.
+    """
 
     config: NodeConfig
     host: HostFacts
     containers: tuple[Container, ...] = ()
     image: str | None = None
+    weights: Checkpoint | None = None
+    unseen: NodeError | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,8 @@ def place(recipe: Recipe, asked: Sequence[str], observed: Mapping[str, Observed]
 
 def _suits(recipe: Recipe, node: Observed) -> tuple[bool, bool, float]:
     gpu = recipe.backend == "cpu" or node.config.gpu not in (None, "none")
-    return gpu, node.host.model_directory, node.host.memory_available_gib
+    weights = not any(refused(engine_reads(recipe), node.weights))
+    return gpu, weights, node.host.memory_available_gib
 
 
 def _running(node: Observed, service: str) -> list[Container]:
@@ -144,8 +153,8 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
     if node.image is None:
         step = f"sparkops build {recipe.name} --node {rank.node}"
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
-    if ENGINES[recipe.engine].weights and not node.host.model_config:
-        yield _model_missing(rank, node)
+    if ENGINES[recipe.engine].weights:
+        yield from _weights_refused(rank, node)
     owner = next((each for each in node.containers if each.running and each.port == rank.port), None)
     if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
         problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
@@ -161,11 +170,14 @@ def _pair_refused(rank: Rank) -> PlanRefused:
     return PlanRefused(problem, next_step="Deploy a recipe for one node: `sparkops recipes` lists them.")
 
 
-def _model_missing(rank: Rank, node: Observed) -> NotReady:
-    where = f"{docker.model_dir(node.config)}/{rank.release.recipe.model.path}"
-    what = "has no config.json" if node.host.model_directory else "is not there"
-    step = f"Copy {rank.release.recipe.model.id} to {where}, for example with rsync."
-    return NotReady(rank.node, f"the model directory {where} {what}", next_step=step)
+def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
+    """Weights that are not there, not whole, or not those of the recipe: found out before anything is stopped."""
+    recipe = rank.release.recipe
+    if node.unseen:
+        yield node.unseen
+    elif reasons := in_words(refused(engine_reads(recipe), node.weights)):
+        where = f"{docker.model_dir(node.config)}/{recipe.model.path}"
+        yield NotReady(rank.node, f"the weights in {where}: {reasons}", next_step=remedy(recipe, rank.node))
 
 
 def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:

@@ -87,4 +87,4 @@ def remedy(recipe: Recipe, node: str) -> str:
     if recipe.model.steps:
         return f"sparkops models prepare {recipe.name} --node {node}"
     pull, copy = f"sparkops models pull {recipe.name} --node {node}", f"sparkops models copy {recipe.name} --to {node}"
-    return f"{pull}   (or, where another node has them: {copy} --from NODE)"
+    return f"{pull}   (or: {copy} --from NODE)"

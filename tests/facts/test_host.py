@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -28,8 +27,6 @@ def test_a_whole_preflight(captured: Callable[[str], str]) -> None:
         disk_free_gib=60634820 / 2**20,
         buildkit=True,
         listening=frozenset(ports | {0x822F, 0x9C75, 0x9D49, 0x95B3, 0x961F, 0x92E5}),
-        model_directory=True,
-        model_config=True,
     )
 
 
@@ -60,25 +57,10 @@ def test_this_machine_answers_the_query() -> None:
     assert facts.memory_total_gib > facts.memory_available_gib > 0
 
 
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [([], (False, False)), (["q/x"], (True, False)), (["q/config.json"], (True, True))],
-)
-def test_a_preflight_looks_for_the_model(tmp_path: Path, files: list[str], said: tuple[bool, bool]) -> None:
-    root = tmp_path / "my $(models)"
-    for name in files:
-        (root / name).parent.mkdir(parents=True)
-        (root / name).touch()
-
-    facts = host.parse(LocalNode("here").run(host.preflight(str(root / "q"))).stdout)
-
-    assert (facts.model_directory, facts.model_config) == said
-
-
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_a_preflight_sees_who_listens(family: socket.AddressFamily, address: str) -> None:
     with socket.create_server((address, 0), family=family) as server:
         port = server.getsockname()[1]
-        listening = host.parse(LocalNode("here").run(host.preflight("/")).stdout).listening
+        listening = host.parse(LocalNode("here").run(host.PREFLIGHT).stdout).listening
 
     assert port in listening

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from sparkops.command import Command, Completed
 from sparkops.commands import gateway as gateway_commands
 from sparkops.commands import guard as guard_commands
+from sparkops.commands.program import BOOT
 from sparkops.facts import host
 from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.listener import Listener, converse
@@ -25,6 +26,23 @@ GOOD, GARBAGE, DIES = "good", "garbage", "dies"
 ANSWER, NONSENSE = "391", "!!"
 IMAGE = "sha256:" + "a" * 64
 STATS = json.dumps({"memory_stats": {"usage": 3 * host.GIB, "stats": {"inactive_file": host.GIB}}}).encode()
+MODELS = json.dumps(
+    {
+        "root": {"there": True, "writable": True, "free": 10**12, "user": [1000, 1000]},
+        "models": [
+            {
+                "path": "q",
+                "files": {"config.json": [2, 1], "model.safetensors": [100, 1]},
+                "shards": {"model.safetensors": {"bytes": 100}},
+                "index": None,
+                "marker": None,
+                "revision": None,
+                "identity": None,
+            }
+        ],
+    }
+)
+"""What templates/node/store.py says of a node that has the model."""
 STARTED = "2026-11-21T00:00:00.0Z"
 Facts = dict[str, Any]
 
@@ -70,6 +88,8 @@ class Machine:
         match argv:
             case ("sh", "-c", script, *_) if script.startswith(host.QUERY_SCRIPT):
                 return 0, self._facts()
+            case ("python3", "-c", boot, *_) if boot == BOOT:
+                return 0, MODELS
             case ("docker", "exec", *words) if self.gate and gateway_commands.CONTAINER in words:
                 return self.gate.told(*words[words.index("gateway") + 1 :])
             case ("docker", "create", *options):
@@ -83,7 +103,7 @@ class Machine:
         claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self._running())
         free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
         lines = ["arch x86_64", "now 1000.0", "boot b", f"MemTotal: {free_kib}", f"MemAvailable: {free_kib}"]
-        return "\n".join([*lines, "disk 999999999", "buildkit yes", "model directory", "model config", ""])
+        return "\n".join([*lines, "disk 999999999", "buildkit yes", ""])
 
     def _running(self) -> list[Facts]:
         return [each for each in self.containers.values() if each["State"]["Running"]]

@@ -14,7 +14,7 @@ from sparkops.plan.deploy import Observed
 from sparkops.plan.journal import Mode, Placed
 from sparkops.plan.swap import Current, SwapPlan, Wish
 from sparkops.release import Rank, Release, Slot
-from tests.examples import HOST, IMAGE_ID, container, node, release
+from tests.examples import CHECKPOINT, HOST, IMAGE_ID, container, node, release
 from tests.plan.places import placed
 
 NEW = release(memory={"claim_gib": 40.0})
@@ -36,8 +36,8 @@ def runs(of: Release, slot: Slot, name: str = "n1", gib: float = 40.0, **changes
 
 
 def on(free: float, *containers: Container, image: str | None = IMAGE_ID, **host: Any) -> Observed:
-    """A node with so many GiB available."""
-    return Observed(node(), replace(HOST, memory_available_gib=free, **host), containers, image)
+    """A node with so many GiB available, and the model."""
+    return Observed(node(), replace(HOST, memory_available_gib=free, **host), containers, image, CHECKPOINT)
 
 
 BLUE = at(OLD, Slot.BLUE)

@@ -11,17 +11,22 @@ from sparkops.errors import NodesFailed, NotReady, PlanRefused, SparkopsError
 from sparkops.facts.docker import Container
 from sparkops.plan import deploy as planning
 from sparkops.plan.deploy import Act, Observed, Plan
-from tests.examples import CUDA, HOST, IMAGE_ID, container, node, rank, recipe, release
+from tests.examples import CHECKPOINT, CUDA, HALF_A_CHECKPOINT, HOST, IMAGE_ID, container, node, rank, recipe, release
 
 RANK = rank()
 NAME = RANK.container
 PROBE = "run the smoke suite: 3 passes in a row"
 LOOK = [(Act.WATCH, "watch the start until /health answers"), (Act.PROBE, PROBE)]
+PULL = "sparkops models pull q --node n1   (or: sparkops models copy q --to n1 --from NODE)"
 KEEP = (Act.RUN, f"docker update --restart=always {NAME}")
 
 
 def observed(*containers: Container, image: str | None = IMAGE_ID, gpu: str = "none", **host: Any) -> Observed:
-    return Observed(node(gpu=gpu), replace(HOST, **host), containers, image)
+    return Observed(node(gpu=gpu), replace(HOST, **host), containers, image, CHECKPOINT)
+
+
+def without_model(**seen: Any) -> Observed:
+    return replace(observed(**seen), weights=None)
 
 
 def plan(on: Observed) -> Plan:
@@ -70,13 +75,8 @@ def test_where_the_release_runs_and_is_promoted_nothing_changes() -> None:
 
 
 def test_a_release_that_runs_needs_nothing_more_of_its_node() -> None:
-    bare = observed(
-        container(RANK),
-        image=None,
-        memory_available_gib=0.5,
-        model_config=False,
-        listening=frozenset({RANK.port}),
-    )
+    here = observed(container(RANK), image=None, memory_available_gib=0.5, listening=frozenset({RANK.port}))
+    bare = replace(here, weights=HALF_A_CHECKPOINT)
 
     assert steps(bare) == LOOK
 
@@ -136,18 +136,18 @@ PORT_OWNER = container(rank(service="other"))
             "Set `gpu: runtime` (or cdi, or devices) for n1 in the inventory.",
         ),
         (
-            observed(model_directory=False, model_config=False),
+            without_model(),
             {},
             NotReady,
-            "n1: the model directory /srv/models/q is not there",
-            "Copy org/q to /srv/models/q, for example with rsync.",
+            "n1: the weights in /srv/models/q: it is not there",
+            PULL,
         ),
         (
-            observed(model_config=False),
+            replace(observed(), weights=HALF_A_CHECKPOINT),
             {},
             NotReady,
-            "n1: the model directory /srv/models/q has no config.json",
-            "Copy org/q to /srv/models/q, for example with rsync.",
+            "n1: the weights in /srv/models/q: it has no config.json",
+            PULL,
         ),
         (
             observed(OTHER, memory_available_gib=1.0, listening=frozenset({8001})),
@@ -189,7 +189,7 @@ def test_an_obstacle_is_refused_with_a_next_step(
 
 
 def test_a_replica_of_two_nodes_is_refused_before_anything_else() -> None:
-    error = problem(observed(model_directory=False), serve={"tensor_parallel": 2})
+    error = problem(without_model(), serve={"tensor_parallel": 2})
 
     assert str(error) == (
         "n1: q joins 2 nodes into one replica (serve.tensor_parallel), and this sparkops starts replicas of one node "
@@ -215,7 +215,7 @@ def test_a_cuda_image_goes_to_a_node_with_a_gpu(gpu: str) -> None:
 
 
 def test_a_stand_in_needs_no_model() -> None:
-    made = planning.deploy(release(engine="stand-in"), {"n1": observed(model_config=False)})
+    made = planning.deploy(release(engine="stand-in"), {"n1": without_model()})
 
     assert len(made.replicas) == 1
 
@@ -229,7 +229,7 @@ def test_all_obstacles_of_all_nodes_come_at_once() -> None:
         planning.deploy(
             release(),
             {
-                "n1": observed(image=None, model_directory=False, model_config=False),
+                "n1": without_model(image=None),
                 "n2": observed(),
                 "n3": observed(memory_available_gib=8.5),
             },
@@ -237,7 +237,7 @@ def test_all_obstacles_of_all_nodes_come_at_once() -> None:
 
     assert str(caught.value).splitlines() == [
         "n1: it does not have the image sparkops/q:0123456789ab",
-        "n1: the model directory /srv/models/q is not there",
+        "n1: the weights in /srv/models/q: it is not there",
         "n3: 10 GiB claimed, 8.5 GiB available: 1.5 GiB short",
     ]
     assert caught.value.exit_code == 5
@@ -274,9 +274,9 @@ def test_a_service_is_deployed_where_it_is() -> None:
 
 def test_a_node_with_a_gpu_and_then_one_with_the_model_goes_before_a_freer_one() -> None:
     fleet = {
-        "free": observed(model_directory=False),
+        "free": without_model(),
         "model": observed(memory_available_gib=50.0),
-        "gpu": observed(gpu="runtime", model_directory=False, memory_available_gib=20.0),
+        "gpu": without_model(gpu="runtime", memory_available_gib=20.0),
     }
 
     assert planning.place(recipe(), [], fleet) == ("model",)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparkops.plan.journal import Mode
 from sparkops.plan.swap import Wish
 from sparkops.release import Rank, Slot
-from tests.examples import container, release
+from tests.examples import HALF_A_CHECKPOINT, container, release
 from tests.plan.swaps import (
     ACCEPT,
     BLUE_RUNS,
@@ -87,14 +89,16 @@ def test_a_port_that_another_service_has_is_refused_before_anything_is_stopped()
 
 
 def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
-    error = refusal(wish=Wish(nodes=("n2",)), n1=on(90, BLUE_RUNS), n2=on(1, image=None, model_config=False))
+    error = refusal(
+        wish=Wish(nodes=("n2",)), n1=on(90, BLUE_RUNS), n2=replace(on(1, image=None), weights=HALF_A_CHECKPOINT)
+    )
 
     assert reasons(error) == [
         f"  across on n2: it does not have the image {NEW.image}",
-        "  across on n2: the model directory /srv/models/q has no config.json",
+        "  across on n2: the weights in /srv/models/q: it has no config.json",
         "  across on n2: 1.0 GiB available - 40 claimed: 39.0 GiB short",
     ]
     assert error.next_step.splitlines() == [
         "sparkops build q --node n2",
-        "Copy org/q to /srv/models/q, for example with rsync.",
+        "sparkops models pull q --node n2   (or: sparkops models copy q --to n2 --from NODE)",
     ]
