@@ -14,7 +14,7 @@ test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
 	@$(MAKE) --no-print-directory check
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
-	@$(BIN)/pytest -m "fleet or vllm"
+	@$(BIN)/pytest -m "(fleet or vllm) and not matrix"
 
 check: $(READY)  ## the fast loop: format, lint, types, units, rendered Dockerfiles
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint types unit

@@ -32,6 +32,8 @@ class Settings:
     fresh: float = 0.5
     """Share of the requests that open a connection of their own."""
     stream_tokens: int = 100
+    stream_pause_s: float = 0.0
+    """How long each of the streams waits before it begins again: an engine on few cores does nothing else meanwhile."""
     ask: str = "What is the capital of France?"
     expect: str = "Paris"
     """What a short answer must contain; empty: anything."""
@@ -120,8 +122,8 @@ class Worker:
     async def _streams(self) -> None:
         """Keep one stream open."""
         while not self.enough.is_set():
-            if not await self._stream(fresh=self._wants_fresh()):
-                await asyncio.sleep(0.1)
+            well = await self._stream(fresh=self._wants_fresh())
+            await asyncio.sleep(self.settings.stream_pause_s if well else 0.1)
 
     def _wants_fresh(self) -> bool:
         self.sent += 1

@@ -1,63 +1,19 @@
-"""Real nodes for tests, and sparkops run as a user runs it: as a program."""
+"""Real nodes for tests, and what lies on them."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from sparkops.config import inventory
 from sparkops.config.inventory import Fleet
 from tests import checkpoints
-from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
-
-RECIPE = CHECKOUT / "recipes/tiny-qwen3-cpu.yaml"
-SPARKOPS = Path(sys.executable).parent / "sparkops"
-
-
-@dataclass(frozen=True)
-class Ran:
-    """How a run of sparkops ended. `took_s` is its whole wall time."""
-
-    code: int
-    out: str
-    err: str
-    took_s: float
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@dataclass(frozen=True)
-class Cli:
-    """sparkops with one inventory."""
-
-    inventory: Path
-    state: Path
-    prefix: tuple[str, ...] = ()
-    env: dict[str, str] = field(default_factory=dict)
-
-    def __call__(self, *argv: str | Path, timeout: float = 600) -> Ran:
-        began = time.monotonic()
-        with self.start(*argv) as process:
-            out, err = process.communicate(timeout=timeout)
-        return Ran(process.returncode, out, err, time.monotonic() - began)
-
-    def start(self, *argv: str | Path) -> subprocess.Popen[str]:
-        words = [*self.prefix, str(SPARKOPS), "--inventory", str(self.inventory), *map(str, argv)]
-        path = "/usr/bin:/bin:/usr/sbin:/sbin"
-        env = {"PATH": path, "HOME": str(self.state), "XDG_STATE_HOME": str(self.state), **self.env}
-        return subprocess.Popen(words, cwd=CHECKOUT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+from tests.real.program import RECIPE, Cli
+from tests.real.service import GATEWAY, Service, write_inventory
 
 
 @pytest.fixture(scope="session")
@@ -76,12 +32,7 @@ def with_inventory(nodes: RealFleet, tmp_path: Path) -> Callable[..., Cli]:
     """sparkops with a changed copy of the fleet's inventory: `change` edits the data before it is written."""
 
     def make(change: Callable[[dict[str, Any]], None], **options: Any) -> Cli:
-        data = yaml.safe_load(nodes.inventory.read_text())
-        data["known_hosts"] = str(nodes.home / "known_hosts")
-        data["defaults"]["ssh_key"] = str(nodes.ssh_key)
-        change(data)
-        (tmp_path / "inventory.yaml").write_text(yaml.safe_dump(data))
-        return Cli(tmp_path / "inventory.yaml", tmp_path / "state", **options)
+        return Cli(write_inventory(nodes, tmp_path, change), tmp_path / "state", **options)
 
     return make
 
@@ -123,6 +74,25 @@ def model(nodes: RealFleet, fleet: Fleet, built: str) -> str:
     for name in fleet.nodes:
         checkpoints.copy(fleet, name, made, "tiny-qwen3")
     return "tiny-qwen3"
+
+
+@pytest.fixture(scope="session")
+def front(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """sparkops with a gateway on node-1, and the stand-in's image on both nodes."""
+    home = tmp_path_factory.mktemp("front")
+    cli = Cli(write_inventory(nodes, home, lambda data: data.update(gateway={"node": GATEWAY})), home)
+    built = cli("build", "stand-in")
+    assert built.code == 0, built.err
+    yield cli
+    Service(cli, nodes).sweep()
+
+
+@pytest.fixture
+def service(front: Cli, nodes: RealFleet) -> Service:
+    """The stand-in with one release on node-2, and nothing else of it anywhere."""
+    made = Service(front, nodes)
+    made.begin()
+    return made
 
 
 @pytest.fixture

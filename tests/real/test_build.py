@@ -21,7 +21,7 @@ from sparkops.fleet.connected import connect
 from sparkops.fleet.progress import silent
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
-from tests.real.conftest import RECIPE, Cli
+from tests.real.program import RECIPE, Cli
 
 
 @pytest.mark.vllm

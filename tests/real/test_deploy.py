@@ -15,7 +15,7 @@ import requests
 from sparkops.config.inventory import Fleet
 from sparkops.plan.picture import Status
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.real.conftest import RECIPE, Cli
+from tests.real.program import RECIPE, Cli
 from tests.real.test_build import wait_until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("model")]

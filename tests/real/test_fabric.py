@@ -28,7 +28,7 @@ from tests import sparks
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import client, docker, pipe, run
-from tests.real.conftest import Cli
+from tests.real.program import Cli
 from tests.sparks import Function, Spark
 
 pytestmark = pytest.mark.fleet

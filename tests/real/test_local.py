@@ -17,7 +17,7 @@ from sparkops.config.inventory import Fleet
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.shell import docker
-from tests.real.conftest import Cli
+from tests.real.program import Cli
 
 MODELS = Path("/tmp/sparkops-test-models")
 

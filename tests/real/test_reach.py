@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.real.conftest import RECIPE, Cli
+from tests.real.program import RECIPE, Cli
 
 pytestmark = pytest.mark.fleet
 

@@ -15,7 +15,7 @@ import pytest
 from sparkops.facts.docker import timestamp
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
-from tests.real.conftest import Cli, Ran
+from tests.real.program import Cli, Ran
 
 pytestmark = pytest.mark.fleet
 

@@ -3,102 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fleet.fleet import Fleet as RealFleet
-from tests.load import Load
-from tests.real.conftest import Cli, Ran
+from tests.real.service import Service, nothing_failed, wait_for
 
 pytestmark = pytest.mark.fleet
-
-QUICK = {
-    "env.STAND_IN_START_S": "1",
-    "env.STAND_IN_TOK_S": "2000",
-    "env.STAND_IN_TTFT_S": "0.005",
-    "swap.bake_s": "2",
-    "swap.keep_blue_s": "600",
-    "swap.reserve_gib": "1",
-    "swap.drain_s": "30",
-    "probe.passes": "1",
-    "probe.smoke.text.enabled": "false",
-}
-
-
-@dataclass
-class Service:
-    """The stand-in behind the gateway. Each `deploy` is another release, told apart by its name."""
-
-    cli: Cli
-    nodes: RealFleet
-    count: int = 0
-
-    def deploy(self, *argv: str, name: str = "", **changes: str) -> Ran:
-        return self.cli(*self.argv(*argv, name=name, **changes))
-
-    def argv(self, *argv: str, name: str = "", **changes: str) -> list[str]:
-        self.count += 1
-        knobs = {f"env.STAND_IN_{key}": value for key, value in changes.items() if key.isupper()}
-        others = {key.replace("__", "."): value for key, value in changes.items() if not key.isupper()}
-        values = {**QUICK, "env.STAND_IN_RELEASE_NAME": name or f"r{self.count}", **knobs, **others}
-        settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-        return ["deploy", "stand-in", "--blue-green", "--json", *argv, *settings]
-
-    def status(self) -> Any:
-        services = self.cli("status", "--json").json["services"]
-        return next(each for each in services if each["name"] == "stand-in")
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.nodes.node('node-1').address}:9100"
-
-    def load(self, rate: float = 60, streams: int = 10) -> Load:
-        return Load(self.url, "stand-in", streams=streams, rate=rate, seconds=240)
-
-
-@pytest.fixture(scope="module")
-def front(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    """sparkops with a gateway on node-1, and the stand-in's image on both nodes."""
-    home = tmp_path_factory.mktemp("front")
-    text = nodes.inventory.read_text().replace("known_hosts: known_hosts", f"known_hosts: {nodes.home}/known_hosts")
-    text = text.replace("ssh_key: id_ed25519", f"ssh_key: {nodes.ssh_key}")
-    (home / "inventory.yaml").write_text(f"{text}gateway: {{node: node-1}}\n")
-    cli = Cli(home / "inventory.yaml", home)
-    built = cli("build", "stand-in")
-    assert built.code == 0, built.err
-    yield cli
-    sweep(nodes)
-
-
-@pytest.fixture
-def service(front: Cli, nodes: RealFleet) -> Service:
-    """A service with one release on node-2, and nothing else of it anywhere."""
-    sweep(nodes)
-    service = Service(front, nodes)
-    first = service.deploy("--node", "node-2", name="first")
-    assert (first.code, first.json["mode"]) == (0, "first"), first.err
-    return service
-
-
-def sweep(nodes: RealFleet) -> None:
-    """Forget the service: its containers, its journals and its place in the gateway."""
-    for node in nodes.nodes:
-        node.exec("sh", "-c", "docker ps -aq --filter label=sparkops.service=stand-in | xargs -r docker rm -f")
-        node.exec("sh", "-c", "docker exec sparkops-guard sh -c 'rm -f /var/lib/sparkops/stand-in*' || true")
-    gateway = "docker exec sparkops-gateway gateway"
-    script = f"{gateway} switch stand-in down && {gateway} forget stand-in || true"
-    nodes.node("node-1").exec("sh", "-c", script)
-
-
-def nothing_failed(load: Load) -> None:
-    report = load.report()
-    assert report.failures == {}, report.examples
-    assert (report.refusals, report.streams > 20, report.shorts > 100) == (0, True, True)
 
 
 def test_across_and_beside_lose_no_request_and_rollback_is_one_switch(service: Service) -> None:
@@ -156,13 +67,10 @@ def test_in_place_is_refused_without_consent_and_otherwise_says_503(service: Ser
 def test_a_bad_green_is_refused_with_its_own_reason_and_blue_never_stops(
     service: Service, knobs: dict[str, str], reason: str
 ) -> None:
-    with service.load(rate=20, streams=4) as load:
-        load.wait_for(10, 30)
+    with service.untouched():
         failed = service.deploy("--node", "node-1", name="bad", **knobs)
     assert failed.code == 1, failed.err
     assert reason in failed.err
-    report = load.report()
-    assert (report.failures, report.refusals, set(report.stand_ins)) == ({}, 0, {"first"})
     status = service.status()
     assert (status["state"], status["swap"]) == ("healthy", None)
     saved = Path(next(line.split("saved: ")[1] for line in failed.err.splitlines() if "saved: " in line))
@@ -215,10 +123,3 @@ def test_hold_freezes_and_history_remembers(service: Service) -> None:
     assert service.cli("unhold", "stand-in").code == 0
     events = service.cli("history", "stand-in", "--json").json["events"]
     assert [event["event"] for event in events] == ["deployed"]
-
-
-def wait_for(true: Callable[[], Any], patience_s: float = 60) -> None:
-    end = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.2)

@@ -1,0 +1,167 @@
+"""A service behind the gateway of the real fleet, and what is true of it, read past sparkops itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sparkops.facts import docker as docker_facts
+from sparkops.facts import gateway as gateway_facts
+from sparkops.facts.docker import Container
+from sparkops.facts.gateway import ServiceFacts
+from sparkops.plan.journal import Journal
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.load import Load
+from tests.real.program import Cli, Ran
+
+JOURNALS = "/var/lib/docker/volumes/sparkops-state/_data"
+GATEWAY = "node-1"
+QUICK = {
+    "env.STAND_IN_START_S": "1",
+    "env.STAND_IN_TOK_S": "2000",
+    "env.STAND_IN_TTFT_S": "0.005",
+    "swap.bake_s": "2",
+    "swap.keep_blue_s": "600",
+    "swap.reserve_gib": "1",
+    "swap.drain_s": "30",
+    "probe.passes": "1",
+    "probe.smoke.text.enabled": "false",
+}
+
+
+@dataclass(frozen=True)
+class Service:
+    """A recipe behind the gateway on node-1. Each other knob makes another release of it."""
+
+    cli: Cli
+    nodes: RealFleet
+    recipe: str = "stand-in"
+    name: str = "stand-in"
+    port: int = 9100
+    settings: Mapping[str, str] = field(default_factory=lambda: QUICK)
+
+    def deploy(self, *argv: str, name: str = "", **changes: str) -> Ran:
+        """Deploy blue-green, to the end. CAPITALS are knobs of the stand-in, `a__b` is the recipe's key a.b."""
+        return self.cli(*self.argv(*argv, name=name, **changes))
+
+    def argv(self, *argv: str, name: str = "", **changes: str) -> list[str]:
+        """The command line of a deploy. `name` is what the stand-in says in its header x-stand-in."""
+        named = {"RELEASE_NAME": name} if name else {}
+        given = {_key(key): value for key, value in {**named, **changes}.items()}
+        settings = [word for key, value in {**self.settings, **given}.items() for word in ("--set", f"{key}={value}")]
+        return ["deploy", self.recipe, "--blue-green", "--json", *argv, *settings]
+
+    def status(self) -> Any:
+        """Its row of `sparkops status --json`."""
+        services = self.cli("status", "--json").json["services"]
+        return next(each for each in services if each["name"] == self.name)
+
+    @property
+    def url(self) -> str:
+        """Where clients call it."""
+        return f"http://{self.nodes.node(GATEWAY).address}:{self.port}"
+
+    def load(self, rate: float = 60, streams: int = 10, **more: Any) -> Load:
+        """A load through the gateway."""
+        return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, **more})
+
+    def journal(self, node: str = GATEWAY) -> Journal:
+        """What the guard of a node has written down."""
+        file = f"{JOURNALS}/{self.name}.json"
+        text = self.nodes.node(node).exec("sh", "-c", f"cat {file} 2>/dev/null || true")
+        return Journal.model_validate_json(text) if text else Journal(service=self.name)
+
+    def traffic(self) -> ServiceFacts:
+        """What the gateway says."""
+        text = self.nodes.node(GATEWAY).exec("docker", "exec", "sparkops-gateway", "gateway", "show")
+        return gateway_facts.parse(text).services[self.name]
+
+    def containers(self) -> Iterator[Container]:
+        """Its containers on every node, running or not."""
+        for node in self.nodes.nodes:
+            listed = node.exec("docker", "ps", "-aq", "--filter", f"label=sparkops.service={self.name}").split()
+            for inspect in json.loads(node.exec("docker", "inspect", *listed)) if listed else ():
+                yield docker_facts.parse(node.name, inspect)
+
+    def running(self) -> list[Container]:
+        """Its containers that run."""
+        return [each for each in self.containers() if each.running]
+
+    def begin(self, name: str = "first", node: str = "node-2") -> None:
+        """One release of that name serves on that node, and nothing else of the service runs anywhere."""
+        if not self._is_new(name, node):
+            self.sweep()
+            first = self.deploy("--node", node, name=name)
+            assert (first.code, first.json["mode"]) == (0, "first"), first.err
+
+    def _is_new(self, name: str, node: str) -> bool:
+        journals = [self.journal(each.name) for each in self.nodes.nodes]
+        at_rest = not any(each.swap or each.retirement or each.holder or each.hold for each in journals)
+        active, running = journals[0].active, self.running()
+        if not (at_rest and active and active.node == node and len(running) == 1):
+            return False
+        slot = self.traffic().active
+        named = active.recipe["serve"]["env"].get("STAND_IN_RELEASE_NAME")
+        return slot is not None and slot.release == running[0].release == active.release and named == name
+
+    def sweep(self) -> None:
+        """Forget the service: its containers, its journals and its place in the gateway."""
+        for node in self.nodes.nodes:
+            mine = f"docker ps -aq --filter label=sparkops.service={self.name}"
+            node.exec("sh", "-c", f"{mine} | xargs -r docker rm -f; rm -f {JOURNALS}/{self.name}.*")
+        gateway = "docker exec sparkops-gateway gateway"
+        script = f"{gateway} switch {self.name} down && {gateway} forget {self.name} || true"
+        self.nodes.node(GATEWAY).exec("sh", "-c", script)
+
+    @contextmanager
+    def untouched(self, **load: Any) -> Iterator[None]:
+        """Holds that meanwhile nobody but the release that serves now answers, always well, and that it never stops."""
+        (before,) = self.running()
+        with self.load(**{"rate": 20, "streams": 4, **load}) as made:
+            made.wait_for(10, 60)
+            yield
+            made.wait_for(made.report().good + 10, 60)
+        report = made.report()
+        assert (report.failures, report.refusals) == ({}, 0), report.examples
+        assert set(report.releases) == {before.release}
+        after = {each.name: each for each in self.running()}
+        assert after[before.name].started_at == before.started_at
+        assert set(after) == {before.name}
+
+
+def _key(name: str) -> str:
+    return f"env.STAND_IN_{name}" if name.isupper() else name.replace("__", ".")
+
+
+def nothing_failed(load: Load) -> None:
+    """Holds that a load, of which there was enough, had only good answers."""
+    report = load.report()
+    assert report.failures == {}, report.examples
+    assert (report.refusals, report.streams > 20, report.shorts > 100) == (0, True, True), report
+
+
+def wait_for(true: Callable[[], Any], patience_s: float = 60, pause_s: float = 0.2) -> Any:
+    """Wait until something is true, and return it."""
+    end = time.monotonic() + patience_s
+    while not (found := true()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(pause_s)
+    return found
+
+
+def write_inventory(nodes: RealFleet, directory: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A changed copy of the fleet's inventory: `change` edits the data before it is written."""
+    data = yaml.safe_load(nodes.inventory.read_text())
+    data["known_hosts"] = str(nodes.home / "known_hosts")
+    data["defaults"]["ssh_key"] = str(nodes.ssh_key)
+    change(data)
+    file = directory / "inventory.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return file
