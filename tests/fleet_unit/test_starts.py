@@ -13,7 +13,7 @@ from sparkops.errors import SparkopsError, StartFailed
 from sparkops.facts.vllm_log import Stage
 from sparkops.fleet import deploy as deploying
 from sparkops.fleet import observe
-from sparkops.fleet.keep import Keep
+from sparkops.fleet.keep import LOG_CHARACTERS, Keep
 from sparkops.fleet.progress import Event
 from sparkops.fleet.watch import Shown
 from sparkops.guard.store import FAILURES, Store
@@ -193,13 +193,13 @@ def test_a_hung_engine_that_still_talks_has_the_last_word(make: Make) -> None:
     said = f"{machine.logs[release.id]}\n{OUT_OF_MEMORY}"
     world.listeners["starting, 0 s"] = lambda: machine.logs.update({release.id: said})
 
-    error = problem_of(world, release)
+    error = start_in_vain(world, release)
 
     assert "its log says: EngineCore failed to start." in error
     assert "likely cause: the engine did not find the memory" in error
 
 
-def problem_of(world: World, release: Release) -> str:
+def start_in_vain(world: World, release: Release) -> str:
     with pytest.raises(StartFailed) as caught:
         start(world, release)
     return str(caught.value)
@@ -227,6 +227,18 @@ def test_a_disk_that_is_full_here_does_not_keep_a_bad_engine_running(make: Make)
 
     assert world.machines["n1"].up == {}
     assert "and then, while putting it away: [Errno 17]" in caught.value.__notes__[0]
+
+
+def test_of_a_long_log_the_end_is_saved(make: Make) -> None:
+    world = make(1)
+    release = world.release("1")
+    world.machines["n1"].moods[release.id] = DIES
+    world.machines["n1"].logs[release.id] = "\n".join(f"line {number} {'x' * 70}" for number in range(20_000))
+
+    start_in_vain(world, release)
+
+    log = (world.home / "failures" / "n1" / "log.txt").read_text()
+    assert (len(log), log.splitlines()[-1].split()[2]) == (LOG_CHARACTERS, "19999")
 
 
 def test_a_failure_says_nothing_of_an_earlier_one(make: Make) -> None:
