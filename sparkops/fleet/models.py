@@ -10,15 +10,16 @@ from sparkops.commands.docker import model_dir
 from sparkops.commands.transfer import Files, Into
 from sparkops.config import programs
 from sparkops.config.recipe import Recipe
-from sparkops.errors import NodeError, NotReady
+from sparkops.errors import CommandFailed, NodeError, NotReady
 from sparkops.facts import checkpoint
 from sparkops.facts.checkpoint import Checkpoint, ModelDirectory
-from sparkops.fleet import transfer
+from sparkops.fleet import preflight, transfer
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.meter import Meter
 from sparkops.fleet.progress import Event, Tell
 from sparkops.plan import models as planning
 from sparkops.plan.models import PARTIAL, Copy, Hashes, Wanted
+from sparkops.plan.routes import Host, addresses
 from sparkops.plan.steps import engine_reads
 
 
@@ -79,6 +80,7 @@ class Haul:
 
     wanted: Wanted
     source: Member
+    host: Host
     found: Checkpoint
     options: Options
     tell: Tell
@@ -104,7 +106,7 @@ def copy(connected: Connected, wanted: Wanted, source: str, options: Options, te
         why = "it is not there" if found is None else reasons
         raise NotReady(source, f"{wanted.path} cannot be copied from there: {why}", next_step="sparkops models list")
     hashes = hash_files(member, found, list(found.files), tell) if options.checksum else None
-    haul = Haul(wanted, member, found, options, tell, hashes)
+    haul = Haul(wanted, member, host(member), found, options, tell, hashes)
     targets = {name: each for name, each in connected.members.items() if name != source}
     return replace(connected, members=targets).all(lambda target: _bring(haul, target))
 
@@ -160,12 +162,16 @@ def _send(haul: Haul, target: Member, plan: Copy) -> None:
         haul.tell(Event(target.name, where))
 
     haul.tell(Event(target.name, f"{what}: {planning.amount(0, plan.sent, 0, 0.0)}"))
-    transfer.send(transfer.Ends(haul.source, give, target, take, addresses(target)), meter, detour)
+    places = addresses(haul.host, host(target))
+    transfer.send(transfer.Ends(haul.source, give, target, take, places), meter, detour)
 
 
-def addresses(member: Member) -> tuple[str, ...]:
-    """Where other nodes may reach this one."""
-    return (member.config.address,) if member.config.transport == "ssh" else ()
+def host(member: Member) -> Host:
+    """A node as others reach it. One that cannot tell its network is reached at its address."""
+    try:
+        return Host(member.name, member.config, preflight.facts_of(member))
+    except (CommandFailed, ValueError):
+        return Host(member.name, member.config)
 
 
 # --- verify
