@@ -26,6 +26,7 @@ LAYERS = {
     "commands": 2,
     "facts": 2,
     "render": 2,
+    "lint": 2,
     "nodes": 3,
     "probes": 3,
     "fleet": 4,

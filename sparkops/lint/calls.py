@@ -1,0 +1,151 @@
+"""The programs that a script calls: their arguments and what reaches them, as far as both can be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from posixpath import basename
+
+from sparkops.lint.shell import HEREDOCS, Redirect, Simple, pipelines
+from sparkops.lint.text import Text
+from sparkops.lint.words import Values, Word, expand
+
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+PYTHON = re.compile(r"python[0-9.]*")
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+WRAPPERS = frozenset(
+    {"command", "env", "exec", "ionice", "nice", "nohup", "setarch", "stdbuf", "sudo", "time", "timeout", "xargs"}
+)
+WRAPPED = re.compile(r"-.*|[0-9.]+[smhd]?")
+"""What may stand between a wrapper and its command: options, a niceness, a time."""
+MAX_DEPTH = 8
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where the output of a call goes, or what a heredoc gives it."""
+
+    operator: str
+    target: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One program. Wrappers such as sudo are taken off; `python -m pip` is pip.
+
+    `environment` is what the program sees. `before` are the calls of its pipeline that it reads from, `inside` those
+    in its own arguments.
+    """
+
+    argv: tuple[str, ...]
+    line: int
+    environment: Values
+    redirects: tuple[Written, ...] = ()
+    before: tuple[Call, ...] = ()
+    inside: tuple[Call, ...] = ()
+
+    @property
+    def program(self) -> str:
+        """Its name without a directory."""
+        return basename(self.argv[0])
+
+
+def calls(script: Text, environment: Values) -> Iterator[Call]:
+    """Every call of a script, also in substitutions and in `sh -c`, in the order in which it is written."""
+    return _Shell(dict(environment), set(environment)).run(script)
+
+
+@dataclass
+class _Shell:
+    values: dict[str, str | None]
+    exported: set[str]
+    depth: int = 0
+
+    def run(self, script: Text) -> Iterator[Call]:
+        for pipeline in pipelines(script):
+            before: list[Call] = []
+            for simple in pipeline:
+                for call in self._simple(simple, tuple(before)):
+                    yield call
+                    before.append(call)
+
+    def _nested(self, script: Text, environment: Values) -> Iterator[Call]:
+        if self.depth < MAX_DEPTH:
+            shell = _Shell({**self.values, **environment}, self.exported | set(environment), self.depth + 1)
+            yield from shell.run(script)
+
+    def _simple(self, simple: Simple, before: tuple[Call, ...]) -> Iterator[Call]:
+        written = (*simple.words, *(redirect.target for redirect in simple.redirects))
+        inside = tuple(call for word in written for script in word.scripts for call in self._nested(script, {}))
+        yield from inside
+        given, words = self._assignments(simple.words)
+        argv = tuple(field for word in words for field in word.fields(self.values))
+        if not argv:
+            self.values |= given
+        elif not self._settles(argv):
+            environment = {name: self.values.get(name) for name in self.exported} | given
+            redirects = tuple(map(self._written, simple.redirects))
+            call = _unwrapped(Call(argv, words[0].line, environment, redirects, before, inside))
+            yield call
+            yield from self._given_script(call, simple)
+
+    def _assignments(self, words: tuple[Word, ...]) -> tuple[dict[str, str | None], tuple[Word, ...]]:
+        given: dict[str, str | None] = {}
+        for number, word in enumerate(words):
+            begins = word.parts[0]
+            found = None if begins.quote or "=" not in begins.text else ASSIGNMENT.fullmatch(word.text(self.values))
+            if not found:
+                return given, words[number:]
+            given[found[1]] = found[2]
+        return given, ()
+
+    def _settles(self, argv: tuple[str, ...]) -> bool:
+        """Whether it is the shell itself that obeys: what it changes is kept for later commands."""
+        match argv:
+            case ("export" | "declare" | "readonly" | "local" | "typeset", *rest):
+                for found in map(ASSIGNMENT.fullmatch, rest):
+                    self.values |= {found[1]: found[2]} if found else {}
+                if argv[0] == "export":
+                    self.exported |= {each.partition("=")[0] for each in rest}
+            case ("unset", *rest):
+                for name in rest:
+                    self.values.pop(name, None)
+            case ("set", *rest) if "--" in rest:
+                self.values["@"] = " ".join(rest[rest.index("--") + 1 :])
+            case ("for", name, "in", *rest):
+                self.values[name] = " ".join(rest)
+            case _:
+                return False
+        return True
+
+    def _written(self, redirect: Redirect) -> Written:
+        body = redirect.body.text
+        target = redirect.target.text(self.values)
+        return Written(redirect.operator, target, body if redirect.quoted else expand(body, self.values))
+
+    def _given_script(self, call: Call, simple: Simple) -> Iterator[Call]:
+        """What a shell is told to run: by `-c`, or by a heredoc."""
+        if call.program not in SHELLS:
+            return
+        for option, script in zip(call.argv[1:], call.argv[2:], strict=False):
+            if re.fullmatch(r"-[a-z]*c", option):
+                yield from self._nested(Text.of_line(script, call.line), call.environment)
+                return
+        for redirect in simple.redirects:
+            if redirect.operator in HEREDOCS:
+                yield from self._nested(redirect.body, call.environment)
+
+
+def _unwrapped(call: Call) -> Call:
+    argv, environment = list(call.argv), dict(call.environment)
+    while argv and basename(argv[0]) in WRAPPERS:
+        rest = argv[1:]
+        while rest and (WRAPPED.fullmatch(rest[0]) or ASSIGNMENT.fullmatch(rest[0])):
+            if found := ASSIGNMENT.fullmatch(rest.pop(0)):
+                environment[found[1]] = found[2]
+        argv = rest
+    if len(argv) > 2 and PYTHON.fullmatch(basename(argv[0])) and "-m" in argv[1:-1]:
+        argv = argv[argv.index("-m") + 1 :]
+    return replace(call, argv=tuple(argv) or call.argv, environment=environment)

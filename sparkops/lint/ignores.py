@@ -1,0 +1,89 @@
+"""`# sparkops: ignore=RULE reason`: what it covers, and whether it still hits anything."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from sparkops.lint.dockerfile import Dockerfile
+from sparkops.lint.finding import Finding
+from sparkops.lint.rules.table import NAMES
+
+COMMENT = re.compile(r"sparkops:\s*ignore\b(?:=([\w,-]*))?[ \t]*(.*)")
+IN_YAML = re.compile(r"(^|.*\s)#\s*(sparkops:\s*ignore\b.*)")
+FORM = "# sparkops: ignore=RULE reason"
+UNIGNORABLE = frozenset({"ignore-reason", "ignore-unused"})
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """One comment of a file: the rules that it names, its reason, and the lines that it covers."""
+
+    file: str
+    line: int
+    names: tuple[str, ...]
+    reason: str
+    covers: range
+
+    def hits(self, finding: Finding) -> bool:
+        """Whether the finding is to be passed over. Nothing is without a reason."""
+        here = finding.file == self.file and finding.line in self.covers
+        return here and bool(self.reason) and finding.rule in self.names
+
+
+def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
+    """An ignore covers the instruction that it stands in, or else the next one, with all its lines."""
+    for comment in dockerfile.comments:
+        following = (each for each in dockerfile.instructions if each.end >= comment.line)
+        covered = next((range(each.line, each.end + 1) for each in following), range(0))
+        yield from _read(file, comment.line, comment.text, covered)
+
+
+def of_yaml(text: str, file: str) -> Iterator[Ignore]:
+    """An ignore covers its own line if a value stands before it, or else the next line that has one."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if found := IN_YAML.fullmatch(line):
+            later = enumerate(lines[number:], number + 1)
+            values = (at for at, each in later if each.strip() and not each.strip().startswith("#"))
+            covered = number if found[1].strip() else next(values, 0)
+            yield from _read(file, number, found[2], range(covered, covered + 1))
+
+
+def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]:
+    if found := COMMENT.match(comment):
+        names = tuple(name for name in (found[1] or "").split(",") if name)
+        yield Ignore(file, line, names, found[2].strip(), covers)
+
+
+def settled(
+    findings: Iterable[Finding], ignores: Collection[Ignore], files: Collection[str], chosen: Collection[str]
+) -> list[Finding]:
+    """What is left of the findings, in order, with those about the ignores that stand in `files`.
+
+    Only findings of the `chosen` rules count, and an ignore of any other rule is left alone.
+    """
+    counted = sorted({each for each in findings if each.rule in chosen})
+    left = [each for each in counted if not any(ignore.hits(each) for ignore in ignores)]
+    own = [ignore for ignore in ignores if ignore.file in files]
+    about = [found for ignore in own for found in _faults(ignore, counted, chosen) if found.rule in chosen]
+    return sorted([*left, *about])
+
+
+def _faults(ignore: Ignore, findings: Iterable[Finding], chosen: Collection[str]) -> Iterator[Finding]:
+    place = (ignore.file, ignore.line)
+    if not ignore.reason:
+        told = "this ignore has no reason, so it ignores nothing, expected one behind the rule"
+        yield Finding(*place, "ignore-reason", told, FORM)
+    if not ignore.names:
+        yield Finding(*place, "ignore-unused", f"this ignore names no rule, expected {FORM}", FORM)
+    for name in ignore.names:
+        if name not in NAMES or name in UNIGNORABLE:
+            near = difflib.get_close_matches(name, set(NAMES) - UNIGNORABLE, n=1)
+            told = f"there is no rule {name} to ignore" + (f", did you mean {near[0]}?" if near else "")
+            yield Finding(*place, "ignore-unused", told, "sparkops lint --rules shows every rule")
+        elif ignore.reason and name in chosen and not any(ignore.hits(each) and each.rule == name for each in findings):
+            told = f"{name} finds nothing here, expected an ignore only where it hits"
+            yield Finding(*place, "ignore-unused", told, f"take {name} out of the comment")

@@ -1,0 +1,79 @@
+"""No key, token or password stands where everybody who has the image can read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from sparkops.lint.dockerfile import Instruction
+from sparkops.lint.finding import Found
+from sparkops.lint.stages import Build, variables
+from sparkops.lint.words import split
+
+KINDS = {
+    "a Hugging Face token": r"hf_[A-Za-z0-9]{16,}",
+    "an API key": r"sk-[A-Za-z0-9_-]{16,}",
+    "an NVIDIA API key": r"nvapi-[A-Za-z0-9_-]{16,}",
+    "a GitHub token": r"gh[opusr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
+    "a GitLab token": r"glpat-[A-Za-z0-9_-]{16,}",
+    "an AWS key": r"A(?:KIA|SIA)[A-Z0-9]{16}",
+    "a Google API key": r"AIza[A-Za-z0-9_-]{30,}",
+    "a Slack token": r"xox[abprs]-[A-Za-z0-9-]{10,}",
+    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    "a password in a URL": r"[a-z][a-z0-9+.-]*://[^\s/:@$]*:[^\s/:@$]+@",
+}
+KEY = re.compile("|".join(f"(?<![A-Za-z0-9])({pattern})" for pattern in KINDS.values()))
+USER = re.compile(r"(?<=://)[^\s/@]+@")
+NAMED = frozenset({"apikey", "credential", "credentials", "passphrase", "passwd", "password", "secret", "token"})
+KEYS = frozenset({"access", "account", "api", "auth", "encryption", "openai", "private", "secret", "signing", "ssh"})
+"""What makes a secret of the word `key` behind it."""
+NO_SECRET = frozenset({"dir", "directory", "file", "id", "length", "limit", "name", "path", "type", "url"})
+"""Last words of names that only tell where a secret is, or how long."""
+HARMLESS = re.compile(r"[0-9.]*|true|false|/\S*|<\S*>", re.IGNORECASE)
+FIX = "RUN --mount=type=secret,id=NAME,env=NAME for a build; for a server, a key that its node keeps"
+
+
+def check(build: Build) -> Iterator[Found]:
+    """Each ENV and ARG that holds a secret, and each text that looks like a key, wherever it stands."""
+    for each in build.dockerfile.instructions:
+        named = list(_named(each, build.dockerfile.escape))
+        yield from named or _written(each)
+
+
+def named_secret(name: str, value: str | None) -> bool:
+    """Whether the name says that its value is a secret. None: the value is given at build time."""
+    words = re.split(r"[_.-]+", name.lower())
+    keyed = any(first in KEYS and second == "key" for first, second in pairwise(words))
+    secret = (keyed or bool(NAMED & set(words))) and words[-1] not in NO_SECRET
+    return secret and (value is None or not HARMLESS.fullmatch(value.strip("\"'")))
+
+
+def looks_secret(text: str) -> tuple[int, str] | None:
+    """Where in the text a key begins, and its kind."""
+    found = KEY.search(text)
+    return (found.start(), list(KINDS)[(found.lastindex or 1) - 1]) if found else None
+
+
+def hidden(text: str) -> str:
+    """The text without what may be a secret in it: findings are printed and kept."""
+    return KEY.sub("...", USER.sub("...@", text))
+
+
+def _named(instruction: Instruction, escape: str) -> Iterator[Found]:
+    if instruction.keyword not in ("ARG", "ENV"):
+        return
+    lines = {word.text({}).partition("=")[0]: word.line for word in split(instruction.rest, escape)}
+    given = dict.fromkeys(lines) if instruction.keyword == "ARG" else {}
+    for name, value in (given | dict(variables(instruction, escape, {}))).items():
+        if named_secret(name, value or given.get(name, "")):
+            line = lines.get(name, instruction.line)
+            told = f"{instruction.keyword} {name} holds a secret, and the image's history shows it to whoever has it"
+            yield Found(line, f"{told}, expected a secret mount", FIX)
+
+
+def _written(instruction: Instruction) -> Iterator[Found]:
+    for text in (instruction.rest, *(each.body for each in instruction.heredocs)):
+        if found := looks_secret(text.text):
+            told = f"{found[1]} stands in this {instruction.keyword}, and whoever has the image can read it"
+            yield Found(text.line(found[0]), f"{told}, expected a secret mount", FIX)

@@ -1,0 +1,133 @@
+"""Every rule: what it asks for and why. docs/lint.md and `sparkops lint --rules` are made of this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkops.lint.finding import Found, Rule
+from sparkops.lint.rules import apt, cuda, git, images, network, pipe, secret, torch
+from sparkops.lint.stages import Build
+
+
+def _syntax(build: Build) -> Iterator[Found]:
+    for line, problem in build.dockerfile.problems:
+        yield Found(line, problem, "correct it: BuildKit would refuse it")
+
+
+DOCKERFILE, RECIPE, BOTH = "Dockerfile", "recipe", "both"
+
+RULES = (
+    Rule(
+        "syntax",
+        DOCKERFILE,
+        "What BuildKit can read: known instructions, heredocs that end, parser directives that stand once.",
+        "A heredoc that never ends swallows the rest of the file, and every other rule would be silent about it.",
+        _syntax,
+    ),
+    Rule(
+        "uv-timeout",
+        DOCKERFILE,
+        "`UV_HTTP_TIMEOUT` above 30 and `UV_HTTP_RETRIES` above 3 in the environment of every uv and pip that fetches, "
+        "by ENV or ARG of the stage itself or of a stage that it begins with. Where only pip runs, "
+        "`PIP_DEFAULT_TIMEOUT` and `PIP_RETRIES` do as well.",
+        "uv gives up after 30 seconds without a byte, and CUDA wheels have hundreds of megabytes. A stage that begins "
+        "with FROM IMAGE has nothing of the stages above it, and an ARG before the first FROM reaches no RUN.",
+        network.check,
+    ),
+    Rule(
+        "torch-pin",
+        DOCKERFILE,
+        "One whole version of torch and its build (`torch==X.Y.Z+cu130`) in every stage that installs more than tools, "
+        "among its requirements or in a file that an override or constraint names. `+cpu` where the image is not for "
+        "CUDA. `torch==X.Y.Z` without build counts with `--torch-backend=cu130`, `UV_TORCH_BACKEND` or an index that "
+        "ends in /cu130, given by flag, ENV or ARG; `auto` does not: a build sees no GPU. It also counts on an image "
+        "whose name says that it has a torch (vllm, sglang, torch, tensorrt): there it keeps what is installed. All "
+        "stages name the same torch. A file without torch, vLLM, CUDA or wheels is left alone.",
+        "Without the build in its version, torch comes as whatever the index has first, also as the CPU's, and nothing "
+        "fails before the engine starts. Extensions compiled for one torch do not load in another.",
+        torch.check_pin,
+    ),
+    Rule(
+        "torch-override",
+        DOCKERFILE,
+        "`--override` or `UV_OVERRIDE` on every `uv pip install` of a wheel or an engine, naming a file that pins "
+        "torch and that the stage has: written there, copied, mounted, or from a stage that it begins with. pip knows "
+        "no override; there it is `--constraint` or `PIP_CONSTRAINT`. `--no-deps` needs neither.",
+        "Wheels of engines ask for torch loosely, or for another one. Without an override the resolver is free to put "
+        "the CPU's torch in place of CUDA's, without a word.",
+        torch.check_override,
+    ),
+    Rule(
+        "cuda-arch",
+        BOTH,
+        "`TORCH_CUDA_ARCH_LIST` with 12.1a wherever Python extensions are built in an image for CUDA, an `sm_12x` on "
+        "every call of nvcc, and no `TORCH_CUDA_ARCH_LIST` or `FLASHINFER_CUDA_ARCH_LIST` without 12.1a.",
+        "The GPU of a Spark is 12.1a. A build machine has no such GPU to detect, and kernels for other architectures "
+        "do not run there, or run as PTX that an older driver refuses.",
+        cuda.check,
+    ),
+    Rule(
+        "secret",
+        BOTH,
+        "No ENV or ARG whose name says secret, token, password or key, and no text anywhere that looks like a key.",
+        "ENV, ARG and RUN stay in the image's history: whoever can pull the image reads them. A recipe is "
+        "committed, and `docker inspect` shows its env.",
+        secret.check,
+    ),
+    Rule(
+        "latest",
+        BOTH,
+        "A version or a digest on every image of FROM, `COPY --from` and `RUN --mount=from`; not `latest`, not "
+        "`nightly` without a commit. A bare name in `--from` may be a build context, and is left alone.",
+        "The same file would build another image tomorrow, and ranks built on different days would not match.",
+        images.check,
+    ),
+    Rule(
+        "pipe-to-shell",
+        DOCKERFILE,
+        "Nothing that curl or wget prints goes into a shell or interpreter, by pipe, `sh -c` or `<(...)`.",
+        "It runs as root whatever the server sends on that day, and half of it if the connection breaks.",
+        pipe.check,
+    ),
+    Rule(
+        "apt-lists",
+        DOCKERFILE,
+        "`rm -rf /var/lib/apt/lists/*` after `apt-get update` in the same RUN, or a mount there.",
+        "A later RUN cannot take them out of the layer, and a build that finds old lists installs old packages.",
+        apt.check,
+    ),
+    Rule(
+        "git-pin",
+        DOCKERFILE,
+        "A commit or a tag for every `git clone` (by `--branch`, or a checkout behind it), `git+` URL and ADD of a "
+        "repository. A name with a version in it counts as a tag; a ref that is only known at build time counts too.",
+        "A branch is another commit tomorrow: what was tested is not what is built.",
+        git.check,
+    ),
+    Rule(
+        "model-revision",
+        RECIPE,
+        "A commit of 40 hex digits in `revision` of the model, or of each of its sources.",
+        "The repository of a model changes under its name: weights, tokenizer, chat template, and the code that "
+        "`trust-remote-code` runs. Two nodes that were filled on different days would serve different models.",
+    ),
+    Rule(
+        "missing-part",
+        RECIPE,
+        "The template and every mod that the recipe names are in templates/, and its values fit in there.",
+        "The build would stop at it. Without a template none of the rules for Dockerfiles has been looked at.",
+    ),
+    Rule(
+        "ignore-reason",
+        BOTH,
+        "A reason behind every `# sparkops: ignore=RULE`. Without one it ignores nothing.",
+        "Who reads it later has to know whether it still holds.",
+    ),
+    Rule(
+        "ignore-unused",
+        BOTH,
+        "Every `# sparkops: ignore=RULE` names a known rule and hits a finding.",
+        "An ignore that outlived its finding would hide the next one.",
+    ),
+)
+NAMES = tuple(rule.name for rule in RULES)
