@@ -49,8 +49,10 @@ def load_templates() -> dict[str, str]:
 
 
 def load_mods() -> dict[str, bytes]:
-    """The mods and the code they share by file name, such as mend.py."""
-    return {file.name: file.read_bytes() for file in sorted((shipped.directory("templates") / "mods").glob("*.py"))}
+    """The mods, the code they share and the files they add by path, such as mend.py."""
+    root = shipped.directory("templates") / "mods"
+    files = sorted(file for kind in ("*.py", "*.patch") for file in root.rglob(kind))
+    return {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
 
 
 def load_package() -> dict[str, bytes]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from sparkops.config.assets import BuildInputs, WheelFile
+from sparkops.config.image import PATCH
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.render.dockerfile import render
 
-SHARED_MOD = "mend.py"
+SHARED_MODS = ("mend.py", "diff.py")  # what every mod imports, and what applies a .patch
 MOUNTED_WHEELS = "/run/sparkops/wheels"
 
 Content = bytes | WheelFile
@@ -53,22 +54,32 @@ def context(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, byt
 
 
 def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
-    wanted = [f"{name}.py" for name in recipe.image.mods]
-    for name in wanted:
-        if name not in mods or name == SHARED_MOD:
-            known = ", ".join(sorted(key.removesuffix(".py") for key in mods if key != SHARED_MOD))
-            file, problem = Path(f"recipes/{recipe.name}.yaml"), f"there is no mod '{name[:-3]}', only: {known}"
-            raise ConfigError(file, 1, "image.mods", problem)
-    return {name: mods[name] for name in (*wanted, SHARED_MOD)} if wanted else {}
+    """Each wanted mod, the files that it adds, which lie in a directory of its name, and what it needs to run."""
+    wanted = [name if name.endswith(PATCH) else f"{name}.py" for name in recipe.image.mods]
+    for name, file in zip(recipe.image.mods, wanted, strict=True):
+        if file not in mods or file in SHARED_MODS:
+            known = ", ".join(
+                sorted(key.removesuffix(".py") for key in mods if key not in SHARED_MODS and "/" not in key)
+            )
+            problem = f"there is no mod '{name}', only: {known}"
+            raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.mods", problem)
+    added = {key: content for key, content in mods.items() if key.partition("/")[0] in recipe.image.mods and "/" in key}
+    shared = SHARED_MODS[: 1 + any(file.endswith(PATCH) for file in wanted)] if wanted else ()
+    return directories(added) | added | {file: mods[file] for file in (*wanted, *shared)}
+
+
+def directories(files: Iterable[str]) -> dict[str, bytes]:
+    """An entry for every directory that holds one of the files."""
+    parents = {parent for file in files for parent in PurePosixPath(file).parents if parent.name}
+    return {f"{parent}/": b"" for parent in parents}
 
 
 def _beside(recipe: Recipe, templates: Mapping[str, str]) -> dict[str, bytes]:
     """What the template's own directory holds, as files/."""
     prefix = f"{recipe.image.template}/"
     own = {name.removeprefix(prefix): text for name, text in templates.items() if name.startswith(prefix)}
-    files = {PurePosixPath("files", name): text.encode() for name, text in own.items()}
-    parents = {parent for file in files for parent in file.parents if parent.name}
-    return {f"{parent}/": b"" for parent in parents} | {str(file): content for file, content in files.items()}
+    files = {f"files/{name}": text.encode() for name, text in own.items()}
+    return directories(files) | files
 
 
 def _build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 
-from sparkops.render.context import Content, Context, digest
+from sparkops.render.context import Content, Context, digest, directories
 from sparkops.render.sandbox import fill
 
 NAME = "guard"
@@ -37,13 +36,7 @@ def dockerfile(templates: Mapping[str, str]) -> str:
 
 def guard_context(templates: Mapping[str, str], package: Mapping[str, bytes]) -> Context:
     """Everything that the build of the guard's image sees. `package` is our own source by path."""
-    sent = {
-        PurePosixPath("files/sparkops", path): content
-        for path, content in package.items()
-        if not path.startswith(NOT_SENT)
-    }
-    parents = {parent for path in sent for parent in path.parents if parent.name}
-    files: dict[str, Content] = {"Dockerfile": dockerfile(templates).encode()}
-    files |= {f"{parent}/": b"" for parent in parents} | {str(path): content for path, content in sent.items()}
+    sent = {f"files/sparkops/{path}": content for path, content in package.items() if not path.startswith(NOT_SENT)}
+    files: dict[str, Content] = {"Dockerfile": dockerfile(templates).encode(), **directories(sent), **sent}
     ordered = tuple(sorted(files.items()))
     return Context(ordered, {}, digest(ordered))

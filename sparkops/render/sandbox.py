@@ -18,6 +18,9 @@ ROOT = "templates/"
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+]+")
+REPOSITORY = re.compile(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+SETTING = re.compile(r"[A-Z_]+=[A-Za-z0-9/:._$-]+")
 
 
 class _Refused(TemplateError):
@@ -44,6 +47,9 @@ def _environment(templates: Mapping[str, str]) -> SandboxedEnvironment:
         "word": _only(WORD, "a word"),
         "image": _only(IMAGE, "an image"),
         "requirement": _only(REQUIREMENT, "a requirement"),
+        "repository": _only(REPOSITORY, "a git repository"),
+        "commit": _only(COMMIT, "a commit"),
+        "setting": _only(SETTING, "a setting"),
     }
     return environment
 

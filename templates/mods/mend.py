@@ -11,10 +11,11 @@ import importlib.util
 import json
 import py_compile
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-MARKERS = "/opt/sparkops/mods"  # a test gives another directory as the first argument
+MARKERS = "/opt/sparkops/mods"  # a test gives another directory as the last argument
 
 
 class Edit(NamedTuple):
@@ -27,25 +28,52 @@ class Edit(NamedTuple):
 
 def rewrite(package: str, file: str, *edits: Edit) -> None:
     """Apply each edit to a file of an installed package, then leave the marker."""
-    path = directory(package) / file
+    change(directory(package), {file: edits})
+
+
+def change(root: Path, edits: Mapping[str, Sequence[Edit]], added: Mapping[str, str] | None = None) -> None:
+    """Apply the edits to files under `root`, add whole files, and leave the marker. A conflict leaves all as it was."""
+    made = {root / file: edited(root / file, each) for file, each in edits.items()}
+    made |= {root / file: new(root / file, text) for file, text in (added or {}).items()}
+    changes = {path: text for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text}
+    for path, text in changes.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if path.suffix == ".py":
+            py_compile.compile(str(path), doraise=True)
+    finish("applied" if changes else "already there")
+
+
+def edited(path: Path, edits: Sequence[Edit]) -> str:
+    """The text of a file with the edits in it."""
     if not path.is_file():
         conflict(path, "the file itself")
-    before = text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     for edit in edits:
         text = apply(path, text, edit)
-    if text != before:
-        path.write_text(text, encoding="utf-8")
-        py_compile.compile(str(path), doraise=True)
-    finish("applied" if text != before else "already there")
+    return text
 
 
 def apply(path: Path, text: str, edit: Edit) -> str:
     """The text with the edit in it; the same text where it is there already."""
-    if edit.new in text or (edit.fixed and edit.fixed in text):
+    shortens = edit.new in edit.old and edit.old in text  # what is left of it stands there before, too
+    if (edit.new in text and not shortens) or (edit.fixed and edit.fixed in text):
         return text
     if text.count(edit.old) != 1:
         conflict(path, f"exactly one time:\n{edit.old}")
     return text.replace(edit.old, edit.new)
+
+
+def new(path: Path, text: str) -> str:
+    """The text of a file that must not be there yet, unless it is the same."""
+    if path.exists() and path.read_text("utf-8") != text:
+        conflict(path, "no such file, or the one that this mod writes")
+    return text
+
+
+def beside(file: str) -> str:
+    """The text of a file in the directory that has the running mod's name."""
+    return (Path(sys.argv[0]).with_suffix("") / file).read_text(encoding="utf-8")
 
 
 def directory(package: str) -> Path:
@@ -59,13 +87,19 @@ def directory(package: str) -> Path:
 def finish(outcome: str) -> None:
     """Leave the marker of the running mod."""
     mod = Path(sys.argv[0])
-    marker = {"name": mod.stem, "outcome": outcome, "sha256": hashlib.sha256(mod.read_bytes()).hexdigest()}
+    marker = {"name": name(), "outcome": outcome, "sha256": hashlib.sha256(mod.read_bytes()).hexdigest()}
     markers = Path(sys.argv[1] if len(sys.argv) > 1 else MARKERS)
     markers.mkdir(parents=True, exist_ok=True)
-    (markers / f"{mod.stem}.json").write_text(json.dumps(marker) + "\n", encoding="utf-8")
-    print(f"{mod.stem}: {outcome}")
+    (markers / f"{name()}.json").write_text(json.dumps(marker) + "\n", encoding="utf-8")
+    print(f"{name()}: {outcome}")
+
+
+def name() -> str:
+    """What a recipe calls the running mod."""
+    mod = Path(sys.argv[0])
+    return mod.stem if mod.suffix == ".py" else mod.name
 
 
 def conflict(path: Path, expected: str) -> NoReturn:
     """End the build, naming the file and what was expected in it."""
-    sys.exit(f"{Path(sys.argv[0]).stem}: conflict in {path}: expected {expected}")
+    sys.exit(f"{name()}: conflict in {path}: expected {expected}")

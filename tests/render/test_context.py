@@ -57,6 +57,28 @@ def test_a_context_is_sorted_and_holds_only_what_the_recipe_needs() -> None:
     ]
 
 
+def test_a_mod_brings_the_files_that_it_adds_and_a_diff_what_applies_it() -> None:
+    mods = {**MODS, "x.patch": b"", "vllm-cpu-metadata/deep/a.txt": b"", "vllm-cpu-metadata-2/b.py": b""}
+    sent = made(recipe=recipe(image={"mods": ["vllm-cpu-metadata", "x.patch"]}), mods=mods)
+
+    assert [path for path, _ in sent.files if path.startswith("mods/")] == [
+        "mods/",
+        "mods/diff.py",
+        "mods/mend.py",
+        "mods/vllm-cpu-metadata.py",
+        "mods/vllm-cpu-metadata/",
+        "mods/vllm-cpu-metadata/deep/",
+        "mods/vllm-cpu-metadata/deep/a.txt",
+        "mods/x.patch",
+    ]
+
+
+def test_the_files_that_a_shipped_mod_adds_are_sent_with_it() -> None:
+    sent = made(recipe=recipe(image={"mods": ["vllm-int8-lm-head"]}))
+
+    assert "mods/vllm-int8-lm-head/int8_lm_head.py" in [path for path, _ in sent.files]
+
+
 def test_the_directories_that_a_dockerfile_names_are_there_when_they_are_empty() -> None:
     files = dict(made(BuildInputs(), recipe=recipe()).files)
 
@@ -146,7 +168,7 @@ def test_a_secret_in_an_index_is_only_in_the_files_that_are_mounted() -> None:
     assert "secret" not in repr(made()) + str(made().build_args)
 
 
-@pytest.mark.parametrize("name", ["vllm-cpu-meta", "mend"])
+@pytest.mark.parametrize("name", ["vllm-cpu-meta", "mend", "diff", "no.patch"])
 def test_a_mod_that_is_not_there_is_a_mistake_of_the_recipe(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"^recipes/q.yaml:1: image.mods: there is no mod '{name}', only: "):
         made(recipe=recipe(image={"mods": [name]}))

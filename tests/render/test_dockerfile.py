@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,20 +27,43 @@ OWN = {"gateway", "guard"}  # what sparkops runs for itself
 SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
 MODS = ["vllm-cpu-metadata"]
 
-CPU = recipe(image={"packages": ["ray[default]==2.60.0"], "apt": ["curl"], "remove": ["triton"], "mods": MODS})
-GPU = recipe(image={**CPU.image.model_dump(), "template": "vllm-wheels", "torch": CUDA, "vllm": "vllm==0.23.0"})
-KINDS = pytest.mark.parametrize("wanted", [CPU, GPU], ids=lambda each: each.image.template)
+CPU = recipe(
+    image={
+        "packages": ["ray[default]==2.60.0"],
+        "override": ["transformers==5.5.3"],
+        "apt": ["curl"],
+        "remove": ["triton"],
+        "mods": [*MODS, "x.patch"],
+    }
+)
+IMAGE = CPU.image.model_dump()
+GPU = recipe(image={**IMAGE, "template": "vllm-wheels", "torch": CUDA, "vllm": "vllm==0.23.0"})
+SOURCE = recipe(
+    image={
+        **GPU.image.model_dump(),
+        "template": "vllm-source",
+        "source": {"url": "https://example.org/vllm.git", "commit": "0123456789" * 4},
+    }
+)
+UPSTREAM = recipe(image={**GPU.image.model_dump(), "template": "vllm-upstream"})
+ATLAS = recipe(engine="atlas", image={"template": "atlas", "torch": None, "vllm": None, "apt": ["curl"], "mods": MODS})
+VLLM = [CPU, GPU, SOURCE, UPSTREAM]
+KINDS = pytest.mark.parametrize("wanted", VLLM, ids=lambda each: each.image.template)
+ALL = pytest.mark.parametrize("wanted", [*VLLM, ATLAS], ids=lambda each: each.image.template)
 
 # Each place of a recipe that comes to stand in a Dockerfile, with a value that is all right there.
-FILTERS = {"word", "image", "requirement"}
+FILTERS = {"word", "image", "requirement", "repository", "commit", "setting"}
 HARMLESS = {
     "name": "a",
     "base": "a",
     "vllm": "a==1",
     "packages": "a==1",
+    "override": "a==1",
     "apt": "a",
     "remove": "a",
     "mods": "a",
+    "source.url": "https://a/b",
+    "source.commit": "a" * 40,
     "torch.version": "1",
     "torch.backend": "cpu",
 }
@@ -78,12 +102,13 @@ def unchecked(wanted: Recipe, place: str, value: str) -> Recipe:
     """The recipe with `value` in one place, and checked by no model."""
     if place == "name":
         return wanted.model_copy(update={"name": value})
-    image, torch = wanted.image, wanted.image.torch
-    assert torch
-    if place.startswith("torch."):
-        change: dict[str, Any] = {"torch": torch.model_copy(update={place.removeprefix("torch."): value})}
+    image = wanted.image
+    section, dot, key = place.partition(".")
+    there = getattr(image, section)
+    if dot:
+        change: dict[str, Any] = {section: there and there.model_copy(update={key: value})}
     else:
-        change = {place: [value] if isinstance(getattr(image, place), list) else value}
+        change = {place: [value] if isinstance(there, list) else value}
     return wanted.model_copy(update={"image": image.model_copy(update=change)})
 
 
@@ -98,7 +123,7 @@ def test_no_dockerfile_is_committed_without_its_recipe() -> None:
     assert committed - OWN == {file.stem for file in SHIPPED}
 
 
-@KINDS
+@ALL
 def test_the_first_line_says_where_the_file_comes_from(wanted: Recipe) -> None:
     first = render(wanted, TEMPLATES).splitlines()[0]
 
@@ -114,7 +139,7 @@ def test_every_stage_holds_the_torch_and_the_patience_of_uv(wanted: Recipe) -> N
         assert held["UV_HTTP_TIMEOUT"] == "600"
         assert held["UV_HTTP_RETRIES"] == "10"
         assert held["UV_LINK_MODE"] == "copy"
-        assert held["TORCH_BACKEND"] == wanted.image.torch.backend
+        assert held["TORCH_BACKEND"] == ("" if wanted is UPSTREAM else wanted.image.torch.backend)
         assert held["TORCH_PIN"] == wanted.image.torch.pin
         assert any(line.startswith("RUN ") and line.endswith('> "$UV_OVERRIDE"') for line in stage)
 
@@ -123,7 +148,7 @@ def test_every_stage_holds_the_torch_and_the_patience_of_uv(wanted: Recipe) -> N
 def test_every_installation_follows_the_pin_and_mounts_what_it_needs(wanted: Recipe) -> None:
     for stage in stages(render(wanted, TEMPLATES)):
         pinned = next(n for n, line in enumerate(stage) if line.endswith('> "$UV_OVERRIDE"'))
-        installing = [n for n, line in enumerate(stage) if "pip install" in line]
+        installing = [n for n, line in enumerate(stage) if "pip install" in line or "uv build" in line]
 
         assert installing
         for n in installing:
@@ -133,30 +158,103 @@ def test_every_installation_follows_the_pin_and_mounts_what_it_needs(wanted: Rec
             assert "--mount=type=cache,id=sparkops-uv,target=/root/.cache" in stage[n]
 
 
-def test_a_stage_that_begins_again_with_from_is_held_too() -> None:
-    assert [stage[0] for stage in stages(render(GPU, TEMPLATES))] == [
+@pytest.mark.parametrize("wanted", [GPU, SOURCE], ids=lambda each: each.image.template)
+def test_a_stage_that_begins_again_with_from_is_held_too(wanted: Recipe) -> None:
+    assert [stage[0] for stage in stages(render(wanted, TEMPLATES))] == [
         "FROM debian:bookworm-slim AS builder",
         "FROM debian:bookworm-slim AS runner",
     ]
 
 
-@KINDS
+@ALL
 def test_the_image_runs_what_it_is_told(wanted: Recipe) -> None:
     last = stages(render(wanted, TEMPLATES))[-1]
 
     assert last[-2:] == ["LABEL sparkops.recipe=q", "ENTRYPOINT []"]
-    assert environment(last)["PATH"] == "/opt/venv/bin:$PATH"
+    assert environment(last).get("PATH", "/opt/venv/bin:$PATH") == "/opt/venv/bin:$PATH"
 
 
 @KINDS
+def test_an_installation_goes_where_the_engine_is(wanted: Recipe) -> None:
+    for stage in stages(render(wanted, TEMPLATES)):
+        held = environment(stage)
+        beside = {"UV_SYSTEM_PYTHON": "1", "UV_BREAK_SYSTEM_PACKAGES": "1"}
+        own = {"VIRTUAL_ENV": "/opt/venv", "PATH": "/opt/venv/bin:$PATH"}
+
+        assert (beside if wanted is UPSTREAM else own).items() <= held.items()
+        assert not (own if wanted is UPSTREAM else beside).items() & held.items()
+
+
+@KINDS
+def test_a_version_that_another_package_refuses_is_held_in_every_stage(wanted: Recipe) -> None:
+    for stage in stages(render(wanted, TEMPLATES)):
+        line = next(line for line in stage if line.endswith('> "$UV_OVERRIDE"'))
+
+        assert shlex.split(line)[7:10] == ["$TORCH_PIN", "transformers==5.5.3", 'triton; python_version < "3"']
+
+
+@ALL
 def test_nothing_is_fetched_that_is_not_pinned(wanted: Recipe) -> None:
-    text = render(wanted, TEMPLATES)
+    text = render(wanted, TEMPLATES).replace(
+        "https://example.org/vllm.git 0123456789012345678901234567890123456789", ""
+    )
 
     assert not re.search(r":latest|# *syntax|https?:|\bwget\b|\| *(ba)?sh", text)
-    assert "uv==0.13.8" in text
+    assert ("uv==0.13.8" in text) == (wanted is not ATLAS)
 
 
-@KINDS
+def test_a_source_is_patched_before_it_is_compiled_and_mods_change_what_is_installed() -> None:
+    builder, runner = (" ".join(stage) for stage in stages(render(SOURCE, TEMPLATES)))
+
+    assert builder.index("git fetch") < builder.index("diff.py x.patch /opt/source") < builder.index("uv build")
+    assert "vllm-cpu-metadata.py" in runner
+    assert "x.patch" not in runner
+    assert "COPY --from=builder /opt/sparkops/mods /opt/sparkops/mods" in runner
+
+
+def test_a_source_without_patches_has_nothing_to_copy() -> None:
+    plain = recipe(image={**SOURCE.image.model_dump(), "mods": MODS})
+
+    assert "COPY --from=builder" not in render(plain, TEMPLATES)
+
+
+def test_what_is_compiled_is_installed_beside_the_same_torch() -> None:
+    builder, runner = stages(render(SOURCE, TEMPLATES))
+    made = next(line for line in builder if "uv build" in line)
+    installed = next(line for line in runner if "/run/sparkops/built" in line)
+
+    assert "SETUPTOOLS_SCM_PRETEND_VERSION=0.23.0+g012345678 " in made
+    assert "--no-build-isolation" in made
+    assert installed.startswith("RUN --mount=type=bind,from=builder,source=/opt/built,target=/run/sparkops/built ")
+    assert '"$TORCH_PIN" /run/sparkops/built/*.whl' in installed
+
+
+def test_the_number_of_compilers_is_asked_of_the_node_and_not_of_the_recipe() -> None:
+    made = next(line for line in instructions(render(SOURCE, TEMPLATES)) if "uv build" in line)
+    script = made[made.index("awk") : made.index("/proc/meminfo")].replace("$(nproc)", "20")
+
+    def jobs(available_kib: int) -> str:
+        asked = f"echo 'MemAvailable: {available_kib} kB' | {script} -"
+        return subprocess.run(["sh", "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+
+    assert [jobs(gib * 2**20) for gib in (0, 3, 4, 60, 79, 80, 119)] == ["1", "1", "1", "15", "19", "20", "20"]
+
+
+def test_a_finished_image_without_extras_gets_no_package_at_all() -> None:
+    lean = recipe(image={"template": "vllm-upstream", "torch": CUDA, "vllm": "vllm==0.19.0"})
+
+    assert "pip install" not in render(lean, TEMPLATES)
+    assert "apt-get" not in render(lean, TEMPLATES)
+
+
+def test_a_finished_image_keeps_its_torch() -> None:
+    text = render(UPSTREAM, TEMPLATES)
+
+    assert "ARG TORCH_BACKEND=\n" in text
+    assert "TORCH_PIN=torch==2.11.0+cu130\n" in text
+
+
+@ALL
 def test_apt_leaves_no_lists(wanted: Recipe) -> None:
     for line in instructions(render(wanted, TEMPLATES)):
         assert ("apt-get" in line) == ("rm -rf /var/lib/apt/lists/*" in line)
@@ -222,4 +320,5 @@ def test_a_template_that_is_not_there_is_a_mistake_of_the_recipe() -> None:
     with pytest.raises(ConfigError) as caught:
         render(recipe(image={"template": "vllm-gpu"}), TEMPLATES)
 
-    assert str(caught.value) == "recipes/q.yaml:1: image.template: expected one of: stand-in, vllm-cpu, vllm-wheels"
+    known = "atlas, stand-in, vllm-cpu, vllm-source, vllm-upstream, vllm-wheels"
+    assert str(caught.value) == f"recipes/q.yaml:1: image.template: expected one of: {known}"

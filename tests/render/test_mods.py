@@ -38,6 +38,34 @@ EDITS = [
         '= set(self.ignore_keys_at_rope_validation or ()) | {"b"}\n'
         "        if ignore_keys:\n            received_keys -= set(ignore_keys)\n",
     ),
+    (
+        "vllm-inc-fp8-dense",
+        "vllm/model_executor/layers/quantization/inc.py",
+        "from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead\n\n\n"
+        "class INCConfig(QuantizationConfig):\n"
+        "    def __init__(self, weight_bits: int) -> None:\n"
+        "        self.pack_factor = Fraction(32, weight_bits)\n\n"
+        "    def check_quantized(self, weight_bits: int) -> bool:\n"
+        "        return weight_bits < 16\n\n"
+        '    def apply_vllm_mapper(self, hf_to_vllm_mapper: "WeightsMapper"):\n'
+        "        pass\n\n"
+        "    def get_quant_method(self, layer: torch.nn.Module, prefix: str):\n"
+        "        return None\n",
+        "    def get_quant_method(self, layer: torch.nn.Module, prefix: str):\n"
+        "        if method := self.fp8_dense.method(layer, prefix, self.packed_modules_mapping):\n"
+        "            return method\n"
+        "        return None\n",
+    ),
+    (
+        "vllm-int8-lm-head",
+        "vllm/model_executor/layers/vocab_parallel_embedding.py",
+        "class VocabParallelEmbedding(CustomOp):\n"
+        "    def __init__(self, quant_config):\n"
+        "        if quant_method is None:\n"
+        "            quant_method = UnquantizedEmbeddingMethod()\n"
+        "        self.quant_method = quant_method\n",
+        "            quant_method = Int8LMHead()\n        self.quant_method = quant_method\n",
+    ),
 ]
 UPSTREAM = [
     ("vllm-cpu-ray-device", "vllm/platforms/cpu.py", 'class CpuPlatform(Platform):\n    ray_device_key = "CPU"\n'),
@@ -46,6 +74,13 @@ UPSTREAM = [
         "transformers/modeling_rope_utils.py",
         "self.ignore_keys_at_rope_validation = set(self.ignore_keys_at_rope_validation or []) | {\n}\n"
         "            received_keys -= set(ignore_keys)\n",
+    ),
+    (
+        "vllm-inc-fp8-dense",
+        "vllm/model_executor/layers/quantization/inc.py",
+        "class INCConfig(QuantizationConfig):\n"
+        "    def maybe_update_config(self, model_name, hf_config=None):\n"
+        "        pass\n",
     ),
 ]
 
@@ -116,6 +151,48 @@ def test_a_package_that_is_not_there_ends_the_build(tmp_path: Path, mod: str) ->
 
     assert done.returncode != 0
     assert "expected an installed package of that name" in done.stderr
+
+
+ADDED = [
+    ("vllm-inc-fp8-dense", "vllm/model_executor/layers/quantization/inc_fp8_dense.py"),
+    ("vllm-int8-lm-head", "vllm/model_executor/layers/int8_lm_head.py"),
+]
+
+
+def whole(mod: str, root: Path) -> Path:
+    """A package of the shape that `mod` was written for; the file that the mod changes."""
+    return next(package(root, file, before) for name, file, before, _ in EDITS if name == mod)
+
+
+@pytest.mark.parametrize(("mod", "added"), ADDED)
+def test_a_mod_adds_the_file_that_lies_in_its_directory(tmp_path: Path, mod: str, added: str) -> None:
+    whole(mod, tmp_path)
+
+    assert outcome(mod, tmp_path) == "applied"
+    assert (tmp_path / added).read_text() == (MODS / mod / Path(added).name).read_text()
+
+
+@pytest.mark.parametrize(("mod", "added"), ADDED)
+def test_a_file_of_that_name_with_another_text_ends_the_build(tmp_path: Path, mod: str, added: str) -> None:
+    path = whole(mod, tmp_path)
+    before = path.read_text()
+    (tmp_path / added).write_text("mine\n")
+
+    done = run(mod, tmp_path)
+
+    assert done.returncode != 0
+    assert (
+        f"{mod}: conflict in {tmp_path / added}: expected no such file, or the one that this mod writes" in done.stderr
+    )
+    assert path.read_text() == before
+
+
+def test_what_upstream_mended_gets_no_file_either(tmp_path: Path) -> None:
+    mod, file, text = UPSTREAM[-1]
+    package(tmp_path, file, text)
+    outcome(mod, tmp_path)
+
+    assert not (tmp_path / dict(ADDED)[mod]).exists()
 
 
 def distribution(root: Path, name: str, text: str) -> None:
