@@ -84,12 +84,21 @@ def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Rank:
-    """One container of a replica."""
+    """One container of a replica. Rank 0 answers requests.
+
+    `generation` tells attempts to start several ranks apart: only the ranks of one attempt belong together.
+    """
 
     release: Release
     slot: Slot
     node: str
     index: int = 0
+    generation: str = ""
+
+    @property
+    def size(self) -> int:
+        """Ranks of the replica."""
+        return self.release.recipe.serve.tensor_parallel
 
     @property
     def container(self) -> str:
@@ -102,8 +111,14 @@ class Rank:
         return self.release.recipe.serve.port + (1 if self.slot is Slot.BLUE else 2)
 
     @property
+    def meeting_port(self) -> int:
+        """Where the ranks of a replica meet, at rank 0: behind the HTTP ports of both slots, one for each."""
+        return self.port + 2
+
+    @property
     def labels(self) -> dict[str, str]:
         """What the container is. Never what it is for: who has traffic is not a label."""
+        several = {f"{LABEL}ranks": str(self.size), f"{LABEL}generation": self.generation}
         return {
             f"{LABEL}service": self.release.service,
             f"{LABEL}release": self.release.id,
@@ -114,4 +129,5 @@ class Rank:
             f"{LABEL}claim-gib": f"{self.release.recipe.memory.claim_gib:g}",
             f"{LABEL}inputs": self.release.inputs,
             f"{LABEL}version": __version__,
+            **(several if self.size > 1 else {}),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sparkops.command import Command
-from sparkops.commands.engine import serve
+from sparkops.commands.ranks import Seat, program
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.release import SHORT, Rank
@@ -22,13 +22,15 @@ def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
     return Command(("docker", *argv), stdin=stdin, timeout_s=timeout_s, changes=True)
 
 
-def create(rank: Rank, node: NodeConfig, image: str) -> Command:
+def create(rank: Rank, node: NodeConfig, image: str, seat: Seat | None = None) -> Command:
     """Create the container of `rank` from `image` (an image ID, so that a moved tag changes nothing).
 
-    The engine is PID 1 and gets SIGTERM. The restart policy is `no` until the release has proven itself.
+    The engine gets SIGTERM. The restart policy is `no` until the release has proven itself. A rank of several has a
+    `seat`, whose environment the recipe may not change: it is the node's own.
     """
     recipe = rank.release.recipe
-    engine = ENGINES[recipe.engine]
+    runs = program(rank, MODELS, seat)
+    env = {**ENGINES[recipe.engine].env, **recipe.serve.env, **runs.env}
     return docker(
         "create",
         f"--name={rank.container}",
@@ -43,10 +45,11 @@ def create(rank: Rank, node: NodeConfig, image: str) -> Command:
         # Compiled kernels belong to one image: another image must not find them.
         f"--volume=sparkops-cache-{rank.release.inputs[:SHORT]}:/root/.cache",
         *gpu(node),
-        *(f"--env={name}={value}" for name, value in {**engine.env, **recipe.serve.env}.items()),
-        f"--entrypoint={engine.program}",
+        *runs.options,
+        *(f"--env={name}={value}" for name, value in env.items()),
+        f"--entrypoint={runs.entrypoint}",
         image,
-        *serve(rank, MODELS),
+        *runs.arguments,
         timeout_s=120.0,
     )
 

@@ -32,6 +32,8 @@ class Container:
     started_at: float
     grace_s: int
     claim_gib: float = 0.0
+    ranks: int = 1
+    generation: str = ""
 
     @property
     def running(self) -> bool:
@@ -61,6 +63,8 @@ def parse(node: str, inspect: Mapping[str, Any]) -> Container:
         started_at=timestamp(state["StartedAt"]),
         grace_s=inspect["Config"].get("StopTimeout") or 10,
         claim_gib=float(labels.get("claim-gib") or 0.0),
+        ranks=_number(labels.get("ranks", "1")),
+        generation=labels.get("generation", ""),
     )
 
 

@@ -56,8 +56,15 @@ class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Place(_Row):
+    """One rank: a container on a node."""
+
+    node: str
+    container: str
+
+
 class Placed(_Row):
-    """A release in a slot on a node."""
+    """A release in a slot. Node, address and container are those of rank 0, which answers requests."""
 
     release: str
     slot: str
@@ -65,12 +72,28 @@ class Placed(_Row):
     address: str
     port: int
     container: str
+    workers: tuple[Place, ...] = ()
+    """The other ranks of a replica that runs on several nodes, in order."""
     recipe: dict[str, Any] = {}
     """The recipe, so that a guard can start and probe the release without the operator's files."""
 
     @property
+    def ranks(self) -> tuple[Place, ...]:
+        """Every rank, in order."""
+        return (Place(node=self.node, container=self.container), *self.workers)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of its ranks, in order."""
+        return tuple(each.node for each in self.ranks)
+
+    def on(self, node: str) -> Place | None:
+        """Its rank on a node."""
+        return next((each for each in self.ranks if each.node == node), None)
+
+    @property
     def where(self) -> str:
-        """The one container that it is, in the whole fleet."""
+        """What it is in the whole fleet: the place of its rank 0."""
         return f"{self.node}/{self.container}"
 
 
