@@ -105,9 +105,14 @@ def join(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rul
     require(seen.findings)
     if not seen.links:
         raise _nothing(seen, " and ".join(facts), rules)
-    made = _fabric(seen, list(facts), configs)
-    require(environment.check({node: rank.env for node, rank in made.ranks.items()}, facts))
+    made = derive(seen, list(facts), configs)
+    require(wrong_environment(made, facts))
     return made
+
+
+def wrong_environment(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """What the inventory says about an environment, and the nodes do not have."""
+    return environment.check({node: rank.env for node, rank in made.ranks.items()}, facts)
 
 
 def _nothing(seen: Survey, nodes: str, rules: Rules) -> PlanRefused:
@@ -119,7 +124,8 @@ def _nothing(seen: Survey, nodes: str, rules: Rules) -> PlanRefused:
     return PlanRefused(f"no RoCE between {nodes}: {'; '.join(seen.reasons)}", next_step=step)
 
 
-def _fabric(seen: Survey, nodes: Sequence[str], configs: Mapping[str, NodeConfig]) -> Fabric:
+def derive(seen: Survey, nodes: Sequence[str], configs: Mapping[str, NodeConfig]) -> Fabric:
+    """What each rank is given, from links that are there."""
     ranks = {}
     for number, node in enumerate(nodes):
         ends = [link.ends[number] for link in seen.links]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
@@ -34,6 +35,23 @@ class Finding(BaseModel):
     """What to do about it."""
     severity: Severity = Severity.PROBLEM
     """Whether it stops a deploy."""
+
+
+@dataclass(frozen=True)
+class Same:
+    """Something that must be alike on all nodes. `what` names it in a sentence, `step` makes it so."""
+
+    code: str
+    what: str
+    step: str
+    severity: Severity = Severity.PROBLEM
+
+    def check(self, values: Mapping[str, str]) -> Iterator[Finding]:
+        """What differs between nodes; `values` is by node."""
+        if len(set(values.values())) > 1:
+            told = ", ".join(f"{value} at {node}" for node, value in values.items())
+            problem, last = f"{self.what} differs: {told}", list(values)[-1]
+            yield Finding(code=self.code, node=last, problem=problem, next_step=self.step, severity=self.severity)
 
 
 def problems(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -18,7 +18,7 @@ from sparkops.facts import preflight as answers
 from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.preflight import Met
 from sparkops.plan.fabric import Fabric, RankNetwork, Transport
-from sparkops.plan.finding import Finding, Severity
+from sparkops.plan.finding import Finding, Same, Severity
 from sparkops.plan.links import Link
 from sparkops.plan.ports import End
 
@@ -26,6 +26,9 @@ from sparkops.plan.ports import End
 # mark is 184 for both) and 92.6 twice (mac-amd-cuda-llm-cluster, 2026-09); a test of 2 s may show a little less.
 MARK = 0.9
 FUNCTION_GBIT_S = 100.0
+
+COPY = "Copy the image from one node to the others"
+SAME_DRIVER = Same("DRIVER", "the NVIDIA driver", "Install one driver on all nodes; mixed ones are slow.")
 
 Outcome = str | SparkopsError
 """What a command printed, or why it failed."""
@@ -58,8 +61,7 @@ class Ranks:
 def parity(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
     """What must be alike on all nodes, or be there at all, before anything is tried."""
     nodes = list(made.ranks)
-    drivers = {node: facts[node].driver or "none" for node in nodes}
-    yield from _differ("DRIVER", "the NVIDIA driver", drivers, "Install one driver on all nodes; mixed ones are slow.")
+    yield from SAME_DRIVER.check({node: facts[node].driver or "none" for node in nodes})
     for node in nodes:
         files = facts[node].rdma_files
         if made.transport is Transport.ROCE and not any(name.startswith("uverbs") for name in files):
@@ -78,14 +80,7 @@ def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> 
             step = "sparkops build, or copy it from a node that has it"
             yield Finding(code="NO_IMAGE", node=node, problem=f"it does not have the image {image}", next_step=step)
     contents = {node: answers.content(inspect)[:12] for node, inspect in inspects.items() if inspect}
-    step = f"Copy {image} from one node to the others: two builds are never the same to the byte."
-    yield from _differ("IMAGE", f"the content of {image}", contents, step)
-
-
-def _differ(code: str, what: str, values: Mapping[str, str], step: str) -> Iterator[Finding]:
-    if len(set(values.values())) > 1:
-        told = ", ".join(f"{value} at {node}" for node, value in values.items())
-        yield Finding(code=code, node=list(values)[-1], problem=f"{what} differs: {told}", next_step=step)
+    yield from Same("IMAGE", f"the content of {image}", f"{COPY}: two builds are never the same.").check(contents)
 
 
 def paths(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
@@ -189,9 +184,8 @@ def read_meeting(outcome: Outcome) -> Met | SparkopsError:
 
 def same_versions(mets: Mapping[str, Met]) -> Iterator[Finding]:
     """All ranks must run one vLLM and one torch."""
-    step = "Copy the image from one node to the others."
-    yield from _differ("VLLM", "the version of vLLM", {node: met.vllm or "none" for node, met in mets.items()}, step)
-    yield from _differ("TORCH", "the version of torch", {node: met.torch or "none" for node, met in mets.items()}, step)
+    yield from Same("VLLM", "the version of vLLM", f"{COPY}.").check({node: met.vllm for node, met in mets.items()})
+    yield from Same("TORCH", "the version of torch", f"{COPY}.").check({node: met.torch for node, met in mets.items()})
 
 
 def bandwidths(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
