@@ -21,4 +21,4 @@ RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/sparkops
 LABEL sparkops.recipe=guard
 # Its first process collects what the programs of a deploy that was cut off leave behind.
 ENTRYPOINT ["tini", "--"]
-CMD ["python3", "-m", "sparkops.guard", "watch"]
+CMD ["python3", "-m", "sparkops.guard"]

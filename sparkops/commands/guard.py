@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sparkops.command import Command
+from sparkops.commands import places
 from sparkops.commands.docker import BOUNDED_LOG, docker
 from sparkops.release import LABEL, image_labels
 from sparkops.render.guard import NAME
 
-CONTAINER = "sparkops-guard"
+CONTAINER = places.CONTAINER
 VOLUME = "sparkops-state"
-STATE = "/var/lib/sparkops"
+STATE = places.STATE
 SOCKET = "/var/run/docker.sock"
 BOOT_ID = "/run/boot_id"
 """Where the guard sees the id of its node's boot."""
@@ -17,17 +18,17 @@ NODE_LABEL = f"{LABEL}node"
 PORT = 10843
 """Where guards of other nodes ask it who has the traffic. It answers with names of releases, and takes no orders."""
 STOP_S = 10
-PROGRAM = ("python3", "-m", "sparkops.guard")
+ANSWER = ("python3", "-m", "sparkops.guard.serve")
 
-SERVE = Command(("docker", "exec", "--interactive", CONTAINER, *PROGRAM, "serve"), timeout_s=30.0)
+SERVE = Command(("docker", "exec", "--interactive", CONTAINER, *ANSWER), timeout_s=30.0)
 """A stream of questions and answers."""
 DOCKER = Command(("docker", "version", "--format={{.Server.Version}}"), timeout_s=10.0)
 """Whether Docker answers; asked by the guard itself."""
 REACHES = Command(("docker", "exec", CONTAINER, *DOCKER.argv), timeout_s=30.0)
 """Whether the guard reaches Docker. It has lost the socket when Docker was restarted and the containers were not."""
-PROVE = ("sh", "-c", f"{' '.join(PROGRAM)} serve </dev/null && docker version --format={{{{.Server.Version}}}}")
+PROVE = ("sh", "-c", f"{' '.join(ANSWER)} </dev/null && python3 -c 'import sparkops.guard.daemon' && {DOCKER}")
 READY = Command(("docker", "exec", CONTAINER, *PROVE), timeout_s=30.0)
-"""Without a question `serve` ends well, and has shown that the guard is there.
+"""Without a question what answers ends well, and has shown that the guard is there.
 
 Not --interactive: an end of stdin that comes while the container is just starting can get lost in Docker.
 """

@@ -1,16 +1,19 @@
 """The guard's ear: a deploy asks through one stream, a line of JSON for each question and each answer.
 
-Nothing of a deploy changes a node but through here, so that who has lost the lock can change nothing.
+Nothing of a deploy changes a node but through here, so that who has lost the lock can change nothing. Each stream is a
+process of its own (`python -m sparkops.guard.serve`) that a swap waits for: so it imports little.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 from sparkops.command import Command
 from sparkops.errors import Busy, CommandFailed, SparkopsError
+from sparkops.guard import here
 from sparkops.guard.store import Store
 from sparkops.nodes.node import Node
 from sparkops.plan.journal import Journal, acquire, freeze, loading, put, release, renew
@@ -106,3 +109,12 @@ class Ear:
         except CommandFailed as failed:
             done = failed.completed
         return {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
+
+
+def main() -> None:
+    """Answer the one who has started this process."""
+    Ear(here.store(), here.node()).listen(sys.stdin, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from sparkops.commands.guard import CONTAINER, STATE
+from sparkops.commands.places import CONTAINER, STATE
 from sparkops.errors import Busy, SparkopsError
 from sparkops.plan.journal import SCHEMA, Clock, Journal, Refusal, holder_of, renew
 

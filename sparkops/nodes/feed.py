@@ -8,18 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
-from paramiko import SSHException
-
-GONE = (OSError, SSHException)  # a program that ends early closes its stdin, which is its right
+Gone = tuple[type[Exception], ...]
 
 
 @dataclass
 class Feed:
-    """Writes `chunks`. An error of theirs is kept for the thread that waits for the command: see `check`."""
+    """Writes `chunks`. An error of theirs is kept for the thread that waits for the command: see `check`.
+
+    `gone` is what `write` raises once the program has closed its stdin, which is its right.
+    """
 
     chunks: Iterable[bytes]
     write: Callable[[bytes], object]
     close: Callable[[], object]
+    gone: Gone
     error: Exception | None = None
 
     def check(self) -> None:
@@ -33,16 +35,22 @@ class Feed:
             for chunk in self.chunks:
                 try:
                     self.write(chunk)
-                except GONE:
+                except self.gone:
                     break
         except Exception as error:  # noqa: BLE001 - raised again by check(), where somebody waits
             self.error = error
-        with suppress(*GONE):
+        with suppress(*self.gone):
             self.close()
 
 
-def feed(first: bytes, rest: Iterable[bytes], write: Callable[[bytes], object], close: Callable[[], object]) -> Feed:
+def feed(
+    first: bytes,
+    rest: Iterable[bytes],
+    write: Callable[[bytes], object],
+    close: Callable[[], object],
+    gone: Gone = (OSError,),
+) -> Feed:
     """Begin to write `first` and then `rest`."""
-    made = Feed(chain((first,) if first else (), rest), write, close)
+    made = Feed(chain((first,) if first else (), rest), write, close, gone)
     threading.Thread(target=made.run, daemon=True).start()
     return made

@@ -19,6 +19,7 @@ from sparkops.nodes.output import Output
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
+GONE = (OSError, paramiko.SSHException)
 OPEN_TIMEOUT_S = 15.0
 STOP_PATIENCE_S = 10.0
 
@@ -39,7 +40,7 @@ class SshNode:
         long = on_line is not None
         try:
             channel = self._open(command, ANNOUNCED if long else ())
-            feeding = feed(command.stdin, stdin, channel.sendall, channel.shutdown_write)
+            feeding = feed(command.stdin, stdin, channel.sendall, channel.shutdown_write, GONE)
             running = _Running(command, channel, feeding, Output(on_line), Output(on_line), announced=long)
             self._wait(running)
             exit_code = channel.recv_exit_status()

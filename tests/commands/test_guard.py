@@ -33,12 +33,13 @@ def test_an_image_is_asked_with_the_rights_that_its_container_will_have() -> Non
     assert command.argv[-3:] == (
         "sh",
         "-c",
-        "python3 -m sparkops.guard serve </dev/null && docker version --format={{.Server.Version}}",
+        "python3 -m sparkops.guard.serve </dev/null && python3 -c 'import sparkops.guard.daemon'"
+        " && docker version '--format={{.Server.Version}}'",
     )
 
 
 def test_a_deploy_speaks_through_a_stream_that_changes_nothing_by_itself() -> None:
-    assert str(guard.SERVE) == "docker exec --interactive sparkops-guard python3 -m sparkops.guard serve"
+    assert str(guard.SERVE) == "docker exec --interactive sparkops-guard python3 -m sparkops.guard.serve"
     assert guard.SERVE.changes is False
 
 

@@ -53,7 +53,7 @@ class ProcessNode:
 
     state: Path
     name: str = "n1"
-    argv: tuple[str, ...] = (sys.executable, "-m", "sparkops.guard", "serve")
+    argv: tuple[str, ...] = (sys.executable, "-m", "sparkops.guard.serve")
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def pipe(self, command: Command) -> Stream:

@@ -56,7 +56,7 @@ def guard(state: Path) -> Asker:
 def serving(state: Path) -> Iterator[subprocess.Popen[str]]:
     """The ear as a process of its own, as `docker exec` starts it."""
     with subprocess.Popen(
-        [sys.executable, "-m", "sparkops.guard", "serve"],
+        [sys.executable, "-m", "sparkops.guard.serve"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "SPARKOPS_STATE": str(state), "SPARKOPS_NODE": "n1"},
@@ -239,3 +239,11 @@ def test_starts_and_what_is_left_of_failed_ones_are_kept(guard: Asker, state: Pa
     assert guard.ask("starts") == {"ok": [{"release": "q-1", "stages": {"serving": 9.5}}]}
     assert {each.name: each.read_text() for each in Path(path).iterdir()} == {"log.txt": "one\n", "memory.csv": "two\n"}
     assert Path(path).parent == state / "failures" / "chat"
+
+
+def test_what_answers_a_deploy_imports_nothing_heavy() -> None:
+    """A swap waits for several such processes."""
+    heavy = ("docker", "jinja2", "paramiko", "requests", "yaml", "sparkops.config.recipe")
+    script = f"import sys, sparkops.guard.serve; print([name for name in {heavy} if name in sys.modules])"
+
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
