@@ -37,12 +37,13 @@ def doctor(
     if json:
         data_json(found.model_dump(mode="json"))
     else:
-        data("\n".join(_lines(found)))
+        data("\n".join(report(found)))
     if not found.ok:
         raise typer.Exit(1)
 
 
-def _lines(found: Diagnosis) -> Iterator[str]:
+def report(found: Diagnosis) -> Iterator[str]:
+    """The diagnosis for people, line by line."""
     for node in found.nodes:
         yield from _node(node)
     joined = [pair for pair in found.pairs if pair.transport]

@@ -28,7 +28,7 @@ def ping_whole(source: str, target: str, mtu: int) -> Command:
 
 
 def _ping(source: str, target: str, *options: str) -> Command:
-    return Command(("ping", "-n", *options, "-c", "2", "-i", "0.2", "-W", "1", "-I", source, target), timeout_s=5.0)
+    return Command(("ping", "-n", *options, "-c", "2", "-i", "0.2", "-W", "1", "-I", source, target), timeout_s=4.0)
 
 
 @dataclass(frozen=True)

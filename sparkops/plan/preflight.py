@@ -26,6 +26,7 @@ from sparkops.plan.ports import End
 # mark is 184 for both) and 92.6 twice (mac-amd-cuda-llm-cluster, 2026-09); a test of 2 s may show a little less.
 MARK = 0.9
 FUNCTION_GBIT_S = 100.0
+PERFTEST_KIB = 1024  # it locks two messages of 64 KiB and its queues; the limit of old systems is 64 KiB
 
 COPY = "Copy the image from one node to the others"
 SAME_DRIVER = Same("DRIVER", "the NVIDIA driver", "Install one driver on all nodes; mixed ones are slow.")
@@ -189,9 +190,9 @@ def same_versions(mets: Mapping[str, Met]) -> Iterator[Finding]:
 
 
 def bandwidths(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
-    """ib_write_bw over all links of the first two nodes at once, where both have it; else nothing."""
+    """ib_write_bw over all links of the first two nodes at once, where both can run it; else nothing."""
     nodes = list(made.ranks)[:2]
-    if made.transport is not Transport.ROCE or not all("ib_write_bw" in facts[node].tools for node in nodes):
+    if made.transport is not Transport.ROCE or not all(_measures(facts[node]) for node in nodes):
         return
     for number, link in enumerate(made.links):
         server, client = (_perftest(end, number) for end in link.ends[:2])
@@ -200,6 +201,12 @@ def bandwidths(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]
         yield Check(here.node, f"{title}, server", (commands.bandwidth_server(server),), lambda _: iter(()))
         call = commands.bandwidth_client(client, str(here.address.ip))
         yield Check(there.node, f"{title}, client", (call,), partial(_judge_bandwidth, link, there))
+
+
+def _measures(said: NodeFabric) -> bool:
+    """Whether a node has perftest, and its user may lock the memory that it writes from."""
+    limit = said.memlock_kib
+    return "ib_write_bw" in said.tools and (limit is None or limit >= PERFTEST_KIB)
 
 
 def _perftest(end: End, link: int) -> Perftest:

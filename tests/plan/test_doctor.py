@@ -50,7 +50,7 @@ def codes(found: Examined) -> list[tuple[str, Severity]]:
 def diagnose(*seen: Examined, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
     facts, configs = {each.name: each.fabric for each in seen}, {each.name: each.config for each in seen}
     found = pairs.pairs(facts, configs, rules or Rules())
-    everything = {**{each.name: each for each in seen}, **lost}
+    everything: dict[str, Examined | SparkopsError] = {**{each.name: each for each in seen}, **lost}
     return doctor.diagnose(sorted(everything), everything, found, [])
 
 
@@ -210,7 +210,7 @@ def test_a_port_that_leads_to_no_node_at_all_is_said(tmp_path: Path) -> None:
     ("change", "code"),
     [({"driver": "580.178.03"}, "DRIVERS"), ({"kernel": "6.17.0-1"}, "KERNELS")],
 )
-def test_nodes_that_differ_are_said(tmp_path: Path, change: dict[str, str], code: str) -> None:
+def test_nodes_that_differ_are_said(tmp_path: Path, change: dict[str, Any], code: str) -> None:
     one, two = examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2))
 
     found = diagnose(one, replace(two, fabric=replace(two.fabric, **change)))

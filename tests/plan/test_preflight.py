@@ -282,6 +282,15 @@ def test_nothing_is_measured_where_perftest_is_not_installed(tmp_path: Path, too
     assert [*preflight.bandwidths(*made(tmp_path, spark(1), spark(2, tools=tools)))] == []
 
 
+@pytest.mark.parametrize(("limit", "checks"), [(64, 0), (8192, 4), (None, 4)])
+def test_nothing_is_measured_by_a_user_who_may_not_lock_memory(pair: Pair, limit: int | None, checks: int) -> None:
+    network, facts = pair
+    facts["b"] = replace(facts["b"], memlock_kib=limit)
+    facts["a"] = replace(facts["a"], memlock_kib=None)
+
+    assert len([*preflight.bandwidths(network, facts)]) == checks
+
+
 def test_a_slower_network_is_measured_by_its_own_speed(tmp_path: Path) -> None:
     pair = made(tmp_path, spark(1), spark(2))
     network, facts = pair

@@ -1,0 +1,107 @@
+"""The order of a preflight over two Sparks with one cable. Nodes are recordings, so commands and answers are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from sparkops.config.inventory import Build, Fleet
+from sparkops.facts.fabric import NodeFabric
+from sparkops.fleet import preflight
+from sparkops.fleet.connected import Connected, Member
+from sparkops.nodes.engine import Engine
+from sparkops.nodes.recording import RecordingNode
+from sparkops.plan.fabric import Fabric
+from sparkops.plan.preflight import Ranks
+from tests import sparks
+from tests.examples import node
+from tests.facts.test_preflight import WRITE_BW
+from tests.sparks import spark
+
+RANKS = Ranks("x:1", 29501)
+MET = {"vllm": "0.24.0", "torch": "2.11.0", "memlock": -1, "rdma": ["uverbs0"], "taken": [], "met": [0], "problem": ""}
+WELL = {"docker": json.dumps(MET), "timeout": WRITE_BW}
+IMAGE = {"Id": "sha256:1", "Os": "linux", "Architecture": "arm64", "RootFS": {"Layers": ["a"]}, "Config": {}}
+
+
+@dataclass(frozen=True)
+class Images:
+    """The part of a node's Docker that a preflight reads."""
+
+    held: Mapping[str, Any] | None
+
+    def image(self, _: str) -> Mapping[str, Any] | None:
+        return self.held
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Two Sparks that are joined, and what they were asked."""
+
+    connected: Connected
+    made: Fabric
+    facts: Mapping[str, NodeFabric]
+
+    def run(self, ranks: Ranks | None = RANKS) -> list[tuple[str, str]]:
+        return [(each.code, each.node) for each in preflight.run(self.connected, self.made, self.facts, ranks)]
+
+    def programs(self) -> list[str]:
+        ran = [
+            command for member in self.connected.members.values() for command in cast(RecordingNode, member.node).ran
+        ]
+        return sorted({command.argv[0] for command in ran})
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Callable[..., Bench]:
+    def make(held: Mapping[str, Any] | None = IMAGE, **nodes: RecordingNode) -> Bench:
+        made = sparks.join(tmp_path, spark(1), spark(2))
+        members = {
+            name: Member(name, node(), nodes.get(name, RecordingNode(name, WELL)), cast(Engine, Images(image)))
+            for name, image in (("a", IMAGE), ("b", held))
+        }
+        configs = {name: member.config for name, member in members.items()}
+        fleet = Fleet(file=Path("i.yaml"), nodes=configs, build=Build(), known_hosts=Path("k"))
+        facts = {name: sparks.read(tmp_path / name) for name in members}
+        return Bench(Connected(fleet, members), made, facts)
+
+    return make
+
+
+def test_two_sound_sparks_are_asked_everything_and_nothing_is_found(bench: Callable[..., Bench]) -> None:
+    sound = bench()
+
+    assert (sound.run(), sound.programs()) == ([], ["docker", "ping", "timeout"])
+
+
+def test_without_ranks_only_packets_are_sent(bench: Callable[..., Bench]) -> None:
+    sound = bench()
+
+    assert (sound.run(None), sound.programs()) == ([], ["ping"])
+
+
+def test_over_a_broken_link_nothing_else_is_tried(bench: Callable[..., Bench]) -> None:
+    broken = bench(b=RecordingNode("b", WELL, exit_codes={"ping": 1}))
+
+    assert broken.run() == [("NO_ANSWER", "b"), ("NO_ANSWER", "b")]
+    assert broken.programs() == ["ping"]
+
+
+def test_a_missing_image_does_not_hide_a_slow_link(bench: Callable[..., Bench]) -> None:
+    slow = {**WELL, "timeout": WRITE_BW.replace("92.56", "13.49")}
+
+    found = bench(None, b=RecordingNode("b", slow))
+
+    assert found.run() == [("NO_IMAGE", "b"), ("SLOW_LINK", "b"), ("SLOW_LINK", "b")]
+    assert found.programs() == ["ping", "timeout"]
+
+
+def test_ranks_of_two_versions_are_found(bench: Callable[..., Bench]) -> None:
+    other = {**WELL, "docker": json.dumps({**MET, "vllm": "0.23.0"})}
+
+    assert bench(b=RecordingNode("b", other)).run() == [("VLLM", "b")]
