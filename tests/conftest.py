@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 TIMEOUT_S = 60
-LOCAL = {"fleet_unit", "gateway", "guard", "load", "nodes", "probes", "standin"}
+LOCAL = {"fleet_unit", "gateway", "guard", "load", "models", "nodes", "probes", "standin"}
 """Directories whose tests run real programs, sockets and servers on this machine, each for its own seconds."""
 
 settings.register_profile("unit", deadline=None, max_examples=5)

@@ -80,7 +80,6 @@ class Haul:
 
     wanted: Wanted
     source: Member
-    host: Host
     found: Checkpoint
     options: Options
     tell: Tell
@@ -106,7 +105,7 @@ def copy(connected: Connected, wanted: Wanted, source: str, options: Options, te
         why = "it is not there" if found is None else reasons
         raise NotReady(source, f"{wanted.path} cannot be copied from there: {why}", next_step="sparkops models list")
     hashes = hash_files(member, found, list(found.files), tell) if options.checksum else None
-    haul = Haul(wanted, member, host(member), found, options, tell, hashes)
+    haul = Haul(wanted, member, found, options, tell, hashes)
     targets = {name: each for name, each in connected.members.items() if name != source}
     return replace(connected, members=targets).all(lambda target: _bring(haul, target))
 
@@ -162,7 +161,7 @@ def _send(haul: Haul, target: Member, plan: Copy) -> None:
         haul.tell(Event(target.name, where))
 
     haul.tell(Event(target.name, f"{what}: {planning.amount(0, plan.sent, 0, 0.0)}"))
-    places = addresses(haul.host, host(target))
+    places = addresses(host(haul.source), host(target))
     transfer.send(transfer.Ends(haul.source, give, target, take, places), meter, detour)
 
 

@@ -70,11 +70,16 @@ def lacking(recipe: Recipe, node: str, steps: Sequence[Step], there: ModelDirect
         if source.path in reads - outputs and reasons:
             step = f"sparkops models pull {recipe.name} --node {node}"
             return Lack(f"{source.path} cannot be read: {reasons}", step)
-    begun = sum(each.size for path, each in there.checkpoints.items() if path.endswith(PARTIAL))
-    needed = sum(step.disk_gb for step in steps) * GB
-    if short := enough_room(there.free + begun, needed):
+    needed = sum(_missing(step, there) for step in steps)
+    if short := enough_room(there.free, needed):
         return Lack(short, "Free space under the model directory: sparkops models list shows what takes it.")
     return None
+
+
+def _missing(step: Step, there: ModelDirectory) -> float:
+    """Bytes that a step will take, less what it has written. The step itself counts exactly, when it has looked."""
+    begun = there.checkpoints.get(step.output + PARTIAL)
+    return max(step.disk_gb * GB - (begun.size if begun else 0), 0)
 
 
 def marker(model: Model, step: Step) -> Mapping[str, str]:

@@ -41,6 +41,8 @@ MAC = hashlib.sha256().digest_size
 NONCE = 32
 CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
 TELL_EVERY_S = 0.5
+STARTED = []
+"""The programs that this end has started."""
 DATA, FILE, END, ERROR = b"D", b"F", b"E", b"X"
 # A peer that vanished is noticed after a minute, whether bytes are under way or not.
 ALIVE = (
@@ -239,16 +241,26 @@ def send_output(asked, wire):
             while piece := program.stdout.read(CHUNK):
                 wire.put(DATA, piece)
         except Broken:
-            program.kill()
+            kill(program)
             raise
         ended_well(program, asked["argv"], said)
 
 
 def start(argv, said, **pipes):
     try:
-        return subprocess.Popen(argv, stderr=said, **pipes)
+        program = subprocess.Popen(argv, stderr=said, start_new_session=True, **pipes)
     except OSError as error:
         raise Failed(f"{argv[0]} cannot be started: {error.strerror}") from None
+    STARTED.append(program)
+    return program
+
+
+def kill(program):
+    """End a program and what it has started, before it can take the end of its input for the end of the content."""
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended
 
 
 def ended_well(program, argv, said):
@@ -319,8 +331,7 @@ def receive_input(asked, wire):
             for piece in coming.pieces(None):
                 give(program, piece, asked["argv"], said)
         except (Broken, Failed):
-            program.kill()
-            program.wait()
+            kill(program)
             raise
         program.stdin.close()
         ended_well(program, asked["argv"], said)
@@ -391,9 +402,16 @@ def watch_stdin():
     def wait():
         while os.read(0, 4096):
             pass
-        os._exit(BROKEN)
+        leave(BROKEN)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def leave(code):
+    """End at once, with every program."""
+    for program in STARTED:
+        kill(program)
+    os._exit(code)
 
 
 def main():
@@ -413,7 +431,7 @@ def main():
         print(error, file=sys.stderr)
         sys.exit(BROKEN)
     except KeyboardInterrupt:
-        os._exit(INTERRUPTED)
+        leave(INTERRUPTED)
 
 
 main()
