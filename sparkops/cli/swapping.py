@@ -16,7 +16,7 @@ from sparkops.errors import UsageError
 if TYPE_CHECKING:
     from sparkops.config.inventory import Fleet
     from sparkops.fleet.planning import Order
-    from sparkops.plan.swap import Wish
+    from sparkops.plan.option import Wish
     from sparkops.release import Release
 
 SERVICE = Annotated[str, typer.Argument(help="The service's name, as status shows it.")]
@@ -44,7 +44,7 @@ class Options:
     def wish(self) -> Wish:
         """The same for the plan. Raises UsageError for a mode that there is not."""
         from sparkops.plan.journal import Mode
-        from sparkops.plan.swap import Wish
+        from sparkops.plan.option import Wish
 
         modes = [mode.value for mode in Mode if mode is not Mode.FIRST]
         if self.mode is not None and self.mode not in modes:

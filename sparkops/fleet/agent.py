@@ -16,7 +16,8 @@ from sparkops.fleet.connected import Member
 from sparkops.fleet.guarded import Link
 from sparkops.fleet.progress import Event, Tell
 from sparkops.nodes.engine import Facts
-from sparkops.plan.journal import Clock, Journal, lease_left
+from sparkops.plan.journal import Journal
+from sparkops.plan.lock import Clock, lease_left
 
 TRIES, PAUSE_S = 3, 1.0  # two operators may do the same at once; whoever comes second sees it done
 PATIENCE_S, POLL_S = 30.0, 0.2

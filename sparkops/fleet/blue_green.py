@@ -17,7 +17,8 @@ from sparkops.fleet.planning import Order, make_plan, nodes_of, read_journal, re
 from sparkops.fleet.revert import HandOf, revert
 from sparkops.fleet.swap import Saga
 from sparkops.plan.journal import Mode, Phase, Placed, Retirement, Swap
-from sparkops.plan.swap import SwapPlan, Wish
+from sparkops.plan.option import Wish
+from sparkops.plan.swap import SwapPlan
 from sparkops.release import Release
 
 
@@ -27,7 +28,7 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
     first = make_plan(order, release, wish, read_journal(order, release.service))
     if first.plan is None:
         return None
-    claim = order.claim(release.service, first.plan.rank.node)
+    claim = order.claim(release.service, *(rank.node for rank in first.plan.ranks))
     with hold(order.connected, nodes_of(order, first.plan), claim) as held:
         made = make_plan(order, release, _the_same(first.plan, wish), held.journals[order.gateway])
         if made.plan is None:
@@ -36,7 +37,7 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
             raise PlanRefused("what runs has changed while the lock was taken", next_step="Run it again.")
         saga = Saga(
             plan=made.plan,
-            observed=made.observed[made.plan.rank.node],
+            observed=made.observed,
             front=order.front,
             connected=order.connected,
             held=held,
@@ -50,7 +51,9 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
 
 def _the_same(made: SwapPlan, wish: Wish) -> Wish:
     """Memory moves a little all the time: under the lock the same way is looked at again, and no other."""
-    return replace(wish, nodes=(made.rank.node,), mode=None if made.mode is Mode.FIRST else made.mode)
+    return replace(
+        wish, nodes=tuple(rank.node for rank in made.ranks), mode=None if made.mode is Mode.FIRST else made.mode
+    )
 
 
 def promote(order: Order, service: str) -> dict[str, Any]:
@@ -59,9 +62,10 @@ def promote(order: Order, service: str) -> dict[str, Any]:
     swap = journal.swap
     if swap is None or not swap.waiting:
         raise UsageError(f"no release of {service} waits for promotion", next_step="sparkops status")
-    made = resumed(_release(order, swap.green), swap)
+    release = _release(order, swap.green)
+    observed = observe.before_deploy(order.connected, release)
+    made = resumed(release, swap, observed, order.connected.fleet.fabric)
     with hold(order.connected, nodes_of(order, made), order.claim(service)) as held:
-        observed = observe.before_deploy(order.connected, made.release)[made.rank.node]
         saga = Saga(made, observed, order.front, order.connected, held, order.keep, order.tell)
         saga.run(Phase.PROMOTE)
         return saga.summary()
@@ -95,7 +99,7 @@ def _warm(order: Order, placed: Placed) -> bool:
 
 
 def _out_of(order: Order, service: str, swap: Swap) -> dict[str, Any]:
-    nodes = sorted({swap.gateway.node, swap.green.node, *({swap.blue.node} if swap.blue else ())})
+    nodes = sorted({swap.gateway.node, *swap.green.nodes, *(swap.blue.nodes if swap.blue else ())})
     with hold(order.connected, nodes, order.claim(service)) as held:
         error = SparkopsError("rolled back by the operator")
         revert(held, held.journals[swap.gateway.node], swap, _hands(order, held), order.keep, error)
@@ -112,13 +116,15 @@ def _hands(order: Order, held: Held) -> HandOf:
 
 def _flip(order: Order, service: str, active: Placed, warm: Placed) -> dict[str, Any]:
     """One switch, then the policies: at no time may both start by themselves."""
-    nodes = sorted({order.gateway, active.node, warm.node})
+    nodes = sorted({order.gateway, *active.nodes, *warm.nodes})
     with hold(order.connected, nodes, order.claim(service)) as held:
         hand_of = _hands(order, held)
         hands.point(hand_of(order.gateway), service, warm)
         hands.give_traffic(hand_of(order.gateway), service, warm)
-        hand_of(active.node).run(docker.stay_stopped(active.container))
-        hand_of(warm.node).run(docker.keep_running(warm.container))
+        for place in active.ranks:
+            hand_of(place.node).run(docker.stay_stopped(place.container))
+        for place in warm.ranks:
+            hand_of(place.node).run(docker.keep_running(place.container))
         retirement = Retirement(placed=active, gateway=order.front)
         changes = {"active": warm, "previous": active, "retirement": retirement}
         keep_s = Recipe.model_validate(active.recipe).swap.keep_blue_s

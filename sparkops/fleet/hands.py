@@ -25,7 +25,7 @@ from sparkops.fleet.progress import Event, Tell
 from sparkops.fleet.smoke import Server
 from sparkops.nodes.http import direct, session
 from sparkops.plan.coverage import light
-from sparkops.plan.journal import Placed
+from sparkops.plan.journal import Place, Placed
 from sparkops.plan.smoke import Report
 from sparkops.probes import openai
 from sparkops.release import Slot
@@ -106,21 +106,34 @@ def memory_back(hand: Hand, need_gib: float, patience_s: float) -> None:
         hand.pause(POLL_S)
 
 
-def start_again(hand: Hand, placed: Placed) -> None:
-    """Start a stopped release again with its own container, and believe it after one light pass."""
-    recipe = Recipe.model_validate(placed.recipe)
-    container = hand.container(placed.container)
+def start_rank(hand: Hand, placed: Placed) -> None:
+    """Start this node's rank of a stopped release again, in its own container, once there is memory for it."""
+    name, recipe = rank_here(hand, placed).container, Recipe.model_validate(placed.recipe)
+    container = hand.container(name)
     if container is None:
-        raise NodeError(hand.member.name, f"{placed.container} is not there any more")
+        raise NodeError(hand.member.name, f"{name} is not there any more")
     if not container.running:
-        hand.say(f"starting {placed.container} again")
-        hand.run(docker.start(placed.container))
+        memory_back(hand, recipe.memory.claim_gib, recipe.swap.memory_return_s)
+        hand.say(f"starting {name} again")
+        hand.run(docker.start(name))
+
+
+def believe(hand: Hand, placed: Placed) -> None:
+    """Wait until a release that was started again answers rightly: one light pass. `hand` is on rank 0's node."""
+    recipe = Recipe.model_validate(placed.recipe)
     start = watch.Start(placed.node, placed.container, placed.port, placed.release, recipe)
     watch.until_healthy(hand.member, start, hand.tell)
     report = light_pass(hand, placed)
     if not report.ok:
         raise NodeError(hand.member.name, f"{placed.container} does not answer rightly: {report.failure}")
-    hand.run(docker.keep_running(placed.container))
+
+
+def rank_here(hand: Hand, placed: Placed) -> Place:
+    """This node's rank of a release. Raises NodeError where it has none."""
+    place = placed.on(hand.member.name)
+    if place is None:
+        raise NodeError(hand.member.name, f"no rank of {placed.release} is here")
+    return place
 
 
 def light_pass(hand: Hand, placed: Placed) -> Report:

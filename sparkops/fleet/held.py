@@ -14,7 +14,8 @@ from sparkops.errors import Busy, CommandFailed, Interrupted, SparkopsError
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.guarded import Link
 from sparkops.fleet.parallel import all_or_raise, on_each
-from sparkops.plan.journal import RENEW_S, Journal, Swap
+from sparkops.plan.journal import Journal, Swap
+from sparkops.plan.lock import RENEW_S
 
 WAIT_POLL_S = 2.0
 

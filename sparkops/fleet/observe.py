@@ -17,7 +17,7 @@ from sparkops.facts import host, metrics
 from sparkops.facts.docker import Container
 from sparkops.facts.gateway import GatewayFacts
 from sparkops.facts.metrics import Load
-from sparkops.fleet import models
+from sparkops.fleet import models, preflight
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.guarded import linked
 from sparkops.nodes.http import session
@@ -44,6 +44,8 @@ def _observe(member: Member, release: Release) -> Observed:
     seen = Observed(
         config=member.config, host=facts, containers=containers(member), image=image["Id"] if image else None
     )
+    if release.recipe.serve.tensor_parallel > 1:
+        seen = replace(seen, fabric=preflight.facts_of(member))
     if not ENGINES[release.recipe.engine].weights:
         return seen
     path = release.recipe.model.path

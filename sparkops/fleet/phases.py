@@ -10,10 +10,12 @@ from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
-from sparkops.fleet import hands, probing, watch
+from sparkops.fleet import hands, pair, probing, watch
+from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep
 from sparkops.fleet.progress import Event
+from sparkops.fleet.revert import HandOf
 from sparkops.plan.deploy import Observed, start_steps
 from sparkops.plan.journal import Phase, Placed
 from sparkops.plan.swap import SwapPlan
@@ -24,16 +26,19 @@ BAKE_ASK_S = 20.0
 
 @dataclass(frozen=True)
 class Round:
-    """What the phases of one swap work with: hands on the gateway's node, on green's (here) and blue's (there)."""
+    """What the phases of one swap work with. `hand_of` gives a hand on a node; `observed` is by node.
+
+    `generation` is new with each run of a deploy, and tells its ranks from those of an earlier one.
+    """
 
     plan: SwapPlan
     green: Placed
-    observed: Observed
+    observed: Mapping[str, Observed]
+    connected: Connected
+    hand_of: HandOf
     gateway: Hand
-    here: Hand
-    there: Hand | None
     keep: Keep
-    warm: Hand | None = None
+    generation: str = ""
 
     @property
     def service(self) -> str:
@@ -43,46 +48,60 @@ class Round:
     def recipe(self) -> Recipe:
         return self.plan.release.recipe
 
-    def blue(self) -> tuple[Placed, Hand]:
-        """Blue and the hand on its node. Only modes that have a blue ask."""
-        if self.plan.blue is None or self.there is None:
+    @property
+    def here(self) -> Hand:
+        """The hand on the node of green's rank 0."""
+        return self.hand_of(self.green.node)
+
+    @property
+    def blue(self) -> Placed:
+        """What is replaced. Only modes that have a blue ask."""
+        if self.plan.blue is None:
             raise SparkopsError(f"mode {self.plan.mode} without a release to replace")
-        return self.plan.blue, self.there
+        return self.plan.blue
+
+    def stop(self, placed: Placed) -> None:
+        """Stop every rank of a release, the last one first, with the grace period of its own recipe."""
+        grace_s = Recipe.model_validate(placed.recipe).serve.stop_grace_s
+        for place in reversed(placed.ranks):
+            hands.stop_engine(self.hand_of(place.node), place.container, grace_s)
 
 
 def arm(this: Round) -> int:
-    """The journal with its deadline arms the guards, and it is written. What is still warm makes room."""
-    if this.plan.warm and this.warm:
-        stop(this.warm, this.plan.warm)
+    """The journal with its deadline arms the guards, and it is written. What is still warm makes room.
+
+    The network of a pair is tried before anything is stopped for it.
+    """
+    if this.plan.network:
+        pair.try_network(this.connected, this.plan, this.observed, this.here.tell)
+    if this.plan.warm:
+        this.stop(this.plan.warm)
     return 0
-
-
-def stop(hand: Hand, placed: Placed) -> None:
-    """Stop a release with the grace period of its own recipe."""
-    hands.stop_engine(hand, placed.container, Recipe.model_validate(placed.recipe).serve.stop_grace_s)
 
 
 def quiesce(this: Round) -> int:
     """Nobody gets the traffic, and what is under way in blue ends."""
-    blue, _ = this.blue()
     this.gateway.say(f"{this.service} goes down {this.plan.down_for}")
     hands.give_traffic(this.gateway, this.service, None)
-    return hands.drained(this.gateway, this.service, blue, this.recipe.swap.drain_s)
+    return hands.drained(this.gateway, this.service, this.blue, this.recipe.swap.drain_s)
 
 
 def free(this: Round) -> int:
     """Blue stops and gives its memory back."""
-    blue, hand = this.blue()
-    stop(hand, blue)
-    hands.memory_back(hand, this.recipe.memory.claim_gib, this.recipe.swap.memory_return_s)
+    this.stop(this.blue)
+    for rank in this.plan.ranks:
+        hands.memory_back(this.hand_of(rank.node), this.recipe.memory.claim_gib, this.recipe.swap.memory_return_s)
     return 0
 
 
 def start(this: Round) -> int:
     """Create and start green, unless it runs already."""
-    member = this.here.member
+    if len(this.plan.ranks) > 1:
+        pair.start(this.plan, this.observed, this.hand_of, this.generation)
+        return 0
+    member, rank = this.here.member, this.plan.rank
     now = tuple(docker_facts.parse(member.name, each) for each in member.engine.containers())
-    for step in start_steps(this.plan.rank, replace(this.observed, containers=now)):
+    for step in start_steps(rank, replace(this.observed[rank.node], containers=now)):
         if step.command:
             this.here.say(step.title)
             this.here.run(step.command)
@@ -90,14 +109,16 @@ def start(this: Round) -> int:
 
 
 def load(this: Round) -> int:
-    """Watch the start."""
-    watch.until_healthy(this.here.member, watch.Start.of(this.plan.rank), this.here.tell, this.keep)
+    """Watch the start, and that every rank lives meanwhile."""
+    workers = [(this.hand_of(each.node).member, each.container) for each in this.green.workers]
+    watch.until_healthy(this.here.member, watch.Start.of(this.plan.rank), this.here.tell, this.keep, workers)
     return 0
 
 
 def verify(this: Round) -> int:
     """The whole smoke suite, as often as the recipe says. The gateway is told where green is, without traffic."""
     hands.point(this.gateway, this.service, this.green)
+    pair.require_promised_network(this.green, this.hand_of)
     where = (this.here.member, this.green.container, this.green.port)
     probing.prove(*where, this.recipe, this.keep, this.here.tell)
     return 0
@@ -126,9 +147,10 @@ def bake(this: Round) -> int:
 
 
 def _look_at_green(this: Round, before: int) -> None:
-    container = this.here.container(this.green.container)
-    if container is None or not container.running or container.restarts:
-        raise StartFailed(this.green.node, f"{this.green.container} died with the traffic")
+    for place in this.green.ranks:
+        container = this.hand_of(place.node).container(place.container)
+        if container is None or not container.running or container.restarts:
+            raise StartFailed(place.node, f"{place.container} died with the traffic")
     if (now := _broken(this)) > before:
         raise NodeError(this.green.node, f"{now - before} answers of green broke off with the traffic")
 
@@ -139,25 +161,22 @@ def _broken(this: Round) -> int:
 
 def promote(this: Round) -> int:
     """Only one of them may start by itself after a reboot: first blue loses the policy, then green gets it."""
-    if this.plan.blue and this.there:
-        container = this.there.container(this.plan.blue.container)
-        if container and container.restart_policy != "no":
-            this.there.run(docker.stay_stopped(container.name))
-    this.here.run(docker.keep_running(this.green.container))
+    for place in this.plan.blue.ranks if this.plan.blue else ():
+        hands.disarm(this.hand_of(place.node), place.container)
+    for place in this.green.ranks:
+        this.hand_of(place.node).run(docker.keep_running(place.container))
     return 0
 
 
 def drain(this: Round) -> int:
     """What is under way in blue ends."""
-    blue, _ = this.blue()
-    return hands.drained(this.gateway, this.service, blue, this.recipe.swap.drain_s)
+    return hands.drained(this.gateway, this.service, this.blue, this.recipe.swap.drain_s)
 
 
 def retire(this: Round) -> int:
     """Blue stops now, or stays warm for a rollback until the guard stops it."""
-    blue, hand = this.blue()
     if not this.recipe.swap.keep_blue_s:
-        stop(hand, blue)
+        this.stop(this.blue)
     return 0
 
 

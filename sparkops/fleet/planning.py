@@ -6,9 +6,10 @@ import getpass
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkops.commands import gateway
+from sparkops.config.fabric import Fabric as Rules
 from sparkops.config.recipe import Recipe
 from sparkops.errors import Busy, PlanRefused, UsageError
 from sparkops.facts import docker as docker_facts
@@ -22,8 +23,9 @@ from sparkops.fleet.keep import Keep
 from sparkops.fleet.past import announced
 from sparkops.fleet.progress import Tell
 from sparkops.plan.deploy import Observed
-from sparkops.plan.journal import Front, Journal, Phase, Placed, Swap
-from sparkops.plan.swap import Current, SwapPlan, Wish, plan
+from sparkops.plan.journal import Front, Journal, Phase, Place, Placed, Swap
+from sparkops.plan.option import Current, Wish, network
+from sparkops.plan.swap import SwapPlan, plan
 from sparkops.release import Rank, Release, Slot
 
 
@@ -72,11 +74,16 @@ def current(order: Order, release: Release, journal: Journal) -> Current:
     if service is None or service.active is None:
         return Current(warm=warm)
     slot = service.active
-    for name, member in order.connected.members.items():
-        for inspect in member.engine.containers(service=release.service, release=slot.release, slot=slot.slot.value):
-            found = docker_facts.parse(name, inspect)
-            if found.running:
-                return Current(_placed(order, found, release.recipe, journal), slot.slot, warm)
+    members = order.connected.members
+    found = [
+        docker_facts.parse(name, inspect)
+        for name, member in members.items()
+        for inspect in member.engine.containers(service=release.service, release=slot.release, slot=slot.slot.value)
+    ]
+    head = next((each for each in found if each.running and each.rank == 0), None)
+    if head:
+        workers = sorted((each for each in found if each.rank), key=lambda each: each.rank)
+        return Current(_placed(order, head, workers, release.recipe, journal), slot.slot, warm)
     if order.connected.unreachable:
         missing = ", ".join(order.connected.unreachable)
         problem = f"{slot.release} has the traffic, and is not on any node that answers; it may be on {missing}"
@@ -84,7 +91,7 @@ def current(order: Order, release: Release, journal: Journal) -> Current:
     return Current(None, slot.slot, warm)
 
 
-def _placed(order: Order, found: Container, recipe: Recipe, journal: Journal) -> Placed:
+def _placed(order: Order, found: Container, workers: Sequence[Container], recipe: Recipe, journal: Journal) -> Placed:
     """Its own recipe, where the journal has it; the new one of the same service is near enough to stop it."""
     known = [each for each in (journal.active, journal.previous) if each and each.release == found.release]
     return Placed(
@@ -94,6 +101,7 @@ def _placed(order: Order, found: Container, recipe: Recipe, journal: Journal) ->
         address=order.connected.fleet.node(found.node).address,
         port=found.port,
         container=found.name,
+        workers=tuple(Place(node=each.node, container=each.name) for each in workers),
         recipe=known[0].recipe if known else recipe.model_dump(mode="json", exclude_none=True),
     )
 
@@ -110,15 +118,16 @@ class Planned:
 def make_plan(order: Order, release: Release, wish: Wish, journal: Journal) -> Planned:
     """Plan the swap to `release`, or go on with the one that was left. Raises PlanRefused."""
     observed = observe.before_deploy(order.connected, release)
+    rules = order.connected.fleet.fabric
     if journal.swap:
-        return Planned(resumed(release, journal.swap), observed, journal.swap.phase)
+        return Planned(resumed(release, journal.swap, observed, rules), observed, journal.swap.phase)
     now = current(order, release, journal)
     if now.blue and now.blue.release == release.id:
         return Planned(None, observed)
-    return Planned(announced(order.connected, plan(release, observed, now, wish)), observed)
+    return Planned(announced(order.connected, plan(release, observed, now, wish, rules)), observed)
 
 
-def resumed(release: Release, swap: Swap) -> SwapPlan:
+def resumed(release: Release, swap: Swap, observed: Mapping[str, Observed], rules: Rules) -> SwapPlan:
     """The plan of a swap that was left. Raises PlanRefused for another release, Busy where it is being ended."""
     if swap.green.release != release.id:
         step = f"sparkops rollback {release.service}, or deploy {swap.green.release} again to finish it"
@@ -126,11 +135,15 @@ def resumed(release: Release, swap: Swap) -> SwapPlan:
     if swap.verdict:
         step = f"Run it again when that is done; if that never is: sparkops rollback {release.service}"
         raise Busy(f"the guards bring the swap to {release.id} to its end ({swap.verdict})", next_step=step)
-    rank = Rank(release, Slot(swap.green.slot), swap.green.node)
-    return SwapPlan(release, swap.mode, rank, swap.blue, f"goes on in phase {swap.phase}, where it was left")
+    slot = Slot(swap.green.slot)
+    ranks = tuple(Rank(release, slot, node, index) for index, node in enumerate(swap.green.nodes))
+    made = SwapPlan(release, swap.mode, ranks, swap.blue, (f"goes on in phase {swap.phase}, where it was left",))
+    if swap.phase.order > Phase.START.order:
+        return made
+    return replace(made, network=network(ranks, [observed[rank.node] for rank in ranks], rules))
 
 
 def nodes_of(order: Order, made: SwapPlan) -> Sequence[str]:
     """The nodes that take part."""
-    others = {each.node for each in (made.blue, made.warm) if each}
-    return sorted({order.gateway, made.rank.node, *others})
+    others = {node for each in (made.blue, made.warm) if each for node in each.nodes}
+    return sorted({order.gateway, *(rank.node for rank in made.ranks), *others})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkops.config.recipe import Recipe
 from sparkops.errors import Interrupted, NeedsPerson, SparkopsError
 from sparkops.fleet import hands
 from sparkops.fleet.hands import Hand
@@ -41,25 +40,32 @@ def go_back(swap: Swap, service: str, hand_of: HandOf, keep: Keep, error: Sparko
 
     In the end blue starts by itself after a reboot, and green does not.
     """
-    gateway, green = hand_of(swap.gateway.node), hand_of(swap.green.node)
+    gateway, blue = hand_of(swap.gateway.node), swap.blue
     switched = swap.phase.order >= Phase.SWITCH.order
-    if switched and swap.blue and not no_traffic(swap) and not hands.answers(hand_of(swap.blue.node), swap.blue):
-        restore(hand_of(swap.blue.node), swap.blue)
+    if switched and blue and not no_traffic(swap) and not hands.answers(hand_of(blue.node), blue):
+        restore(hand_of, blue)
     if switched:
-        hands.give_traffic(gateway, service, None if no_traffic(swap) else swap.blue)
-    put_away(green.member, swap.green.container, keep, error, green.run)
-    if swap.blue and no_traffic(swap):
+        hands.give_traffic(gateway, service, None if no_traffic(swap) else blue)
+    for place in reversed(swap.green.ranks):
+        green = hand_of(place.node)
+        put_away(green.member, place.container, keep, error, green.run)
+    if blue and no_traffic(swap):
         if blue_was_stopped(swap):
-            restore(hand_of(swap.blue.node), swap.blue)
-        hands.give_traffic(gateway, service, swap.blue)
-    elif swap.blue and switched:
-        hands.arm(hand_of(swap.blue.node), swap.blue.container)
+            restore(hand_of, blue)
+        hands.give_traffic(gateway, service, blue)
+    elif blue and switched:
+        arm(hand_of, blue)
 
 
-def restore(hand: Hand, blue: Placed) -> None:
-    """Start blue again once there is memory for it."""
-    container = hand.container(blue.container)
-    if container is None or not container.running:
-        recipe = Recipe.model_validate(blue.recipe)
-        hands.memory_back(hand, recipe.memory.claim_gib, recipe.swap.memory_return_s)
-    hands.start_again(hand, blue)
+def restore(hand_of: HandOf, placed: Placed) -> None:
+    """Start a release again on all its nodes, and believe it when it answers."""
+    for node in placed.nodes:
+        hands.start_rank(hand_of(node), placed)
+    hands.believe(hand_of(placed.node), placed)
+    arm(hand_of, placed)
+
+
+def arm(hand_of: HandOf, placed: Placed) -> None:
+    """Let every rank start by itself after a reboot."""
+    for place in placed.ranks:
+        hands.arm(hand_of(place.node), place.container)

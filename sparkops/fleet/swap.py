@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from sparkops.errors import Busy, InPlaceFailed, SparkopsError
-from sparkops.fleet import hands
+from sparkops.fleet import hands, pair
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held
@@ -17,7 +18,7 @@ from sparkops.fleet.phases import ACTS, Round
 from sparkops.fleet.progress import Event, Tell
 from sparkops.fleet.revert import revert
 from sparkops.plan.deploy import Observed
-from sparkops.plan.journal import Front, Journal, Mode, Phase, Placed, Retirement, Swap, Verdict
+from sparkops.plan.journal import Front, Journal, Mode, Phase, Place, Placed, Retirement, Swap, Verdict
 from sparkops.plan.swap import SwapPlan
 from sparkops.plan.takeover import no_traffic
 
@@ -30,7 +31,7 @@ class Saga:
     """One swap under way. `front` is where the gateway is, `promote` False stops after the switch."""
 
     plan: SwapPlan
-    observed: Observed
+    observed: Mapping[str, Observed]
     front: Front
     connected: Connected
     held: Held
@@ -48,11 +49,11 @@ class Saga:
             plan=self.plan,
             green=placed(self.plan, self.connected),
             observed=self.observed,
+            connected=self.connected,
+            hand_of=self.hand,
             gateway=self.hand(self.front.node),
-            here=self.hand(self.plan.rank.node),
-            there=self.hand(self.plan.blue.node) if self.plan.blue else None,
             keep=self.keep,
-            warm=self.hand(self.plan.warm.node) if self.plan.warm else None,
+            generation=str(self.journal.generation),
         )
 
     def hand(self, node: str) -> Hand:
@@ -74,6 +75,7 @@ class Saga:
         except SparkopsError as error:
             if error.exit_code in (INTERRUPTED, Busy.exit_code):  # busy: who has taken over ends it
                 raise
+            pair.explain(self.plan, self.round.green, self.hand, error)
             if self.journal.swap and self.journal.swap.phase.order >= Phase.PROMOTE.order:
                 self.leave(self.journal.swap, error)
             else:
@@ -153,5 +155,6 @@ def placed(plan: SwapPlan, connected: Connected) -> Placed:
         address=connected.fleet.node(plan.rank.node).address,
         port=plan.rank.port,
         container=plan.rank.container,
+        workers=tuple(Place(node=rank.node, container=rank.container) for rank in plan.ranks[1:]),
         recipe=plan.release.recipe.model_dump(mode="json", exclude_none=True),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -26,7 +26,7 @@ from sparkops.probes import openai
 from sparkops.release import Rank
 
 POLL_S = 1.0
-SHOWN_LINES = 12
+SHOWN_LINES, CAUSE_LINES = 12, 300
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,15 @@ class Eyes:
     asking: Session
     cursor: LogCursor
     born_s: float
+    workers: Sequence[tuple[Member, str]] = ()
     clock: Callable[[], float] = time.monotonic
     usage: Usage = field(default_factory=Usage)
     memory: list[Memory] = field(default_factory=list)
 
     def sample(self) -> Sample:
         """One look. Raises StartFailed when the container is gone."""
+        for member, name in self.workers:
+            _must_live(member, name)
         at_s = self.clock() - self.born_s
         container = look(self.member, self.first.name)
         if container.running:
@@ -98,6 +101,14 @@ class Eyes:
         )
 
 
+def _must_live(member: Member, name: str) -> None:
+    """A replica without one of its ranks will not start: it is told at once, with that rank's own last lines."""
+    container = look(member, name)
+    if not container.running or container.restarts:
+        tail = tuple(text for _, text in docker_facts.log_lines(member.engine.log(name, tail=CAUSE_LINES)))
+        raise StartFailed(member.name, _told(f"{name} ended with code {container.exit_code}", tail))
+
+
 def look(member: Member, name: str) -> Container:
     """A container that must be there. Raises StartFailed when it is not any more."""
     inspect = member.engine.container(name)
@@ -106,8 +117,12 @@ def look(member: Member, name: str) -> Container:
     return docker_facts.parse(member.name, inspect)
 
 
-def until_healthy(member: Member, start: Start, tell: Tell, keep: Keep | None = None) -> Watch:
+def until_healthy(
+    member: Member, start: Start, tell: Tell, keep: Keep | None = None, workers: Sequence[tuple[Member, str]] = ()
+) -> Watch:
     """Watch until /health answers. Raises StartFailed with the reason, the last lines and the known cause.
+
+    `workers` are the containers of the other ranks, which must live meanwhile.
 
     The node's guard remembers how long it took, and `keep` what the memory did meanwhile.
     """
@@ -115,7 +130,7 @@ def until_healthy(member: Member, start: Start, tell: Tell, keep: Keep | None = 
         asking = opened.enter_context(session(member.node, start.port))
         first = look(member, start.container)
         known = opened.enter_context(past(member, start.release, start.recipe, first.inputs, tell))
-        eyes = Eyes(member, first, asking, LogCursor(member, first), time.monotonic() - _age(member, first))
+        eyes = Eyes(member, first, asking, LogCursor(member, first), time.monotonic() - _age(member, first), workers)
         shown = Shown(tell, start.node, known.forecast())
         try:
             watch = _follow(eyes, Watch(start.recipe.probe.startup), shown)
@@ -180,8 +195,12 @@ class Shown:
 
 def _failed(start: Start, watch: Watch) -> StartFailed:
     """Why, the last lines and the likely cause, and where to read on."""
-    last = "".join(f"\n    {line}" for line in watch.tail[-SHOWN_LINES:])
-    cause = vllm_log.cause(watch.tail)
-    text = f"{start.container} did not start: {watch.failure}{last}"
     step = f"The whole log: sparkops logs {start.recipe.service} --node {start.node}"
-    return StartFailed(start.node, text + (f"\n  likely cause: {cause}" if cause else ""), next_step=step)
+    problem = _told(f"{start.container} did not start: {watch.failure}", watch.tail)
+    return StartFailed(start.node, problem, next_step=step)
+
+
+def _told(problem: str, tail: tuple[str, ...]) -> str:
+    last = "".join(f"\n    {line}" for line in tail[-SHOWN_LINES:])
+    cause = vllm_log.cause(tail)
+    return f"{problem}{last}" + (f"\n  likely cause: {cause}" if cause else "")

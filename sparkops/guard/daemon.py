@@ -21,7 +21,8 @@ from sparkops.guard import word
 from sparkops.guard.store import Store
 from sparkops.guard.work import Post, Work
 from sparkops.nodes.node import Node
-from sparkops.plan.journal import Clock, Front, Journal, Placed, Refusal, Retirement, Swap, acquire, release
+from sparkops.plan.journal import Front, Journal, Placed, Retirement, Swap
+from sparkops.plan.lock import Clock, Refusal, acquire, release
 from sparkops.plan.takeover import Duty, Part, Word, duty, may_retire, part
 
 LOOK_S = 1.0
@@ -123,10 +124,11 @@ class Guard:
     def _keeps(self, service: str, swap: Swap) -> bool:
         """Whether green runs and blue will not start by itself, as far as they are here."""
         hand = self._post().hand(service)
-        green = hand.container(swap.green.container) if swap.green.node == self.node.name else None
-        blue = hand.container(swap.blue.container) if swap.blue and swap.blue.node == self.node.name else None
-        green_keeps = green is None or (green.running and green.restart_policy != "no")
-        return green_keeps and (blue is None or blue.restart_policy == "no")
+        green, blue = (each.on(self.node.name) if each else None for each in (swap.green, swap.blue))
+        runs = hand.container(green.container) if green else None
+        stays = hand.container(blue.container) if blue else None
+        green_keeps = runs is None or (runs.running and runs.restart_policy != "no")
+        return green_keeps and (stays is None or stays.restart_policy == "no")
 
     def _answers(self, service: str, placed: Placed) -> bool:
         return hands.answers(self._post().hand(service), placed)

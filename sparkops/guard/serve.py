@@ -16,7 +16,8 @@ from sparkops.errors import Busy, CommandFailed, SparkopsError
 from sparkops.guard import here
 from sparkops.guard.store import Store
 from sparkops.nodes.node import Node
-from sparkops.plan.journal import Journal, acquire, freeze, loading, put, release, renew
+from sparkops.plan.journal import Journal
+from sparkops.plan.lock import acquire, freeze, loading, put, release, renew
 
 Question = dict[str, Any]
 Answer = dict[str, Any]

@@ -18,7 +18,8 @@ from pydantic import BaseModel, ValidationError
 
 from sparkops.commands.places import CONTAINER, STATE
 from sparkops.errors import Busy, SparkopsError
-from sparkops.plan.journal import SCHEMA, Clock, Journal, Refusal, holder_of, renew
+from sparkops.plan.journal import SCHEMA, Journal
+from sparkops.plan.lock import Clock, Refusal, holder_of, renew
 
 DIRECTORY = Path(STATE)
 BOOT_IDS = (Path("/run/boot_id"), Path("/proc/sys/kernel/random/boot_id"))  # the node's own comes first

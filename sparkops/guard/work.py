@@ -15,11 +15,11 @@ from sparkops.fleet.connected import Member
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep, put_away
 from sparkops.fleet.progress import Event, Tell
-from sparkops.fleet.revert import restore
 from sparkops.guard.store import Store
 from sparkops.nodes.engine import Engine
 from sparkops.nodes.node import Node
-from sparkops.plan.journal import Journal, Phase, Placed, Swap, Verdict, put, renew
+from sparkops.plan.journal import Journal, Phase, Place, Placed, Swap, Verdict
+from sparkops.plan.lock import put, renew
 from sparkops.plan.takeover import Duty, Part, blue_was_stopped, no_traffic
 
 POLL_S = 1.0
@@ -103,8 +103,8 @@ class Work:
         new = self.journal.model_copy(update={"trouble": None, **changes})
         self.journal = self.post.store.change(self.service, lambda j, _: put(j, new, self.generation))
 
-    def _here(self, placed: Placed | None) -> bool:
-        return placed is not None and placed.node == self.post.node.name
+    def _here(self, placed: Placed | None) -> Place | None:
+        return placed.on(self.post.node.name) if placed else None
 
     def _green_is_good(self, swap: Swap) -> bool:
         try:
@@ -129,19 +129,27 @@ class Work:
 
     def _revert_here(self, swap: Swap) -> None:
         """Green ends here, and blue runs: it starts where the swap has stopped it, or a reboot."""
-        if self._here(swap.green):
+        green, blue = self._here(swap.green), self._here(swap.blue)
+        if green:
             keep = Keep(lambda _: self.post.store.failure(self.service, swap.green.release))
-            put_away(self.hand.member, swap.green.container, keep, SparkopsError("taken over"), self.hand.run)
-        if swap.blue is None or not self._here(swap.blue):
+            put_away(self.hand.member, green.container, keep, SparkopsError("taken over"), self.hand.run)
+        if swap.blue is None or blue is None:
             return
         if blue_was_stopped(swap):
-            restore(self.hand, swap.blue)
+            self._run_again(swap.blue)
         elif swap.phase.order >= Phase.SWITCH.order:
-            container = self.hand.container(swap.blue.container)
+            container = self.hand.container(blue.container)
             if container and container.running:
-                hands.arm(self.hand, swap.blue.container)
+                hands.arm(self.hand, blue.container)
             else:
-                restore(self.hand, swap.blue)
+                self._run_again(swap.blue)
+
+    def _run_again(self, placed: Placed) -> None:
+        """This node's rank runs, and starts by itself after a reboot; where rank 0 is, the release must answer."""
+        hands.start_rank(self.hand, placed)
+        if placed.node == self.post.node.name:
+            hands.believe(self.hand, placed)
+        hands.arm(self.hand, hands.rank_here(self.hand, placed).container)
 
     def _finish(self, swap: Swap) -> None:
         """Green stays, and blue ends once nothing is under way in it.
@@ -157,10 +165,10 @@ class Work:
 
     def _keep_green(self, swap: Swap) -> None:
         """At no time may both start by themselves: blue loses its restart policy before green gets it."""
-        if swap.blue and self._here(swap.blue):
-            hands.disarm(self.hand, swap.blue.container)
+        if blue := self._here(swap.blue):
+            hands.disarm(self.hand, blue.container)
         if self._here(swap.green):
-            hands.start_again(self.hand, swap.green)
+            self._run_again(swap.green)
 
     def _end_blue(self, swap: Swap) -> None:
         if swap.blue:
@@ -175,8 +183,8 @@ class Work:
         self._write(retirement=None)
 
     def _stop(self, placed: Placed) -> None:
-        if self._here(placed):
-            hands.stop_engine(self.hand, placed.container, Recipe.model_validate(placed.recipe).serve.stop_grace_s)
+        if here := self._here(placed):
+            hands.stop_engine(self.hand, here.container, Recipe.model_validate(placed.recipe).serve.stop_grace_s)
 
     def _wait_for(self, placed: Placed) -> None:
         """A release may run on another node, whose guard starts it again."""

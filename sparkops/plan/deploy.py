@@ -14,6 +14,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import NodeError, NodesFailed, NotReady, PlanRefused, SparkopsError
 from sparkops.facts.checkpoint import Checkpoint
 from sparkops.facts.docker import Container
+from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.host import HostFacts
 from sparkops.plan.models import in_words, refused
 from sparkops.plan.steps import engine_reads, remedy
@@ -44,7 +45,8 @@ class Step:
 class Observed:
     """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
 
-    `weights` is what lies in the model's directory, if anything; `unseen` is why nobody could look.
+    `weights` is what lies in the model's directory, if anything; `unseen` is why nobody could look. `fabric` is what it
+    says about its network, read where several nodes are to be one replica.
     """
 
     config: NodeConfig
@@ -53,6 +55,7 @@ class Observed:
     image: str | None = None
     weights: Checkpoint | None = None
     unseen: NodeError | None = None
+    fabric: NodeFabric | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ def _running(node: Observed, service: str) -> list[Container]:
 
 def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
     """Plan one replica on each observed node. Raises PlanRefused or NotReady, for all nodes at once."""
+    if release.recipe.serve.tensor_parallel > 1:
+        raise _pair_refused(release)
     replicas, notes, problems = [], [], []
     for name, node in observed.items():
         rank = Rank(release, Slot.BLUE, name)
@@ -120,6 +125,12 @@ def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
     if problems:
         raise NodesFailed(problems)
     return Plan(release, tuple(replicas), tuple(notes))
+
+
+def _pair_refused(release: Release) -> PlanRefused:
+    name, size = release.recipe.name, release.recipe.serve.tensor_parallel
+    problem = f"{name} joins {size} nodes into one replica: it is deployed behind the gateway"
+    return PlanRefused(problem, next_step=f"sparkops deploy {name} --blue-green")
 
 
 def _arithmetic(rank: Rank, node: Observed) -> str:
@@ -140,9 +151,6 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
     recipe = rank.release.recipe
     if own(rank, node):
         return
-    if recipe.serve.tensor_parallel > 1:
-        yield _pair_refused(rank)
-        return
     if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
         step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
         yield NotReady(
@@ -155,19 +163,12 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
     if ENGINES[recipe.engine].weights:
         yield from _weights_refused(rank, node)
+    if rank.index:
+        return  # only rank 0 listens on ports of its own choosing
     owner = next((each for each in node.containers if each.running and each.port == rank.port), None)
     if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
         problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
         yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")
-
-
-def _pair_refused(rank: Rank) -> PlanRefused:
-    recipe = rank.release.recipe
-    problem = (
-        f"{rank.node}: {recipe.name} joins {recipe.serve.tensor_parallel} nodes into one replica "
-        "(serve.tensor_parallel), and this sparkops starts replicas of one node only"
-    )
-    return PlanRefused(problem, next_step="Deploy a recipe for one node: `sparkops recipes` lists them.")
 
 
 def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:

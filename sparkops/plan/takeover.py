@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from sparkops.plan.journal import Clock, Journal, Mode, Phase, Swap, Verdict, lease_left
+from sparkops.plan.journal import Journal, Mode, Phase, Swap, Verdict
+from sparkops.plan.lock import Clock, lease_left
 
 
 class Duty(StrEnum):

@@ -12,7 +12,7 @@ from sparkops.commands import gateway
 from sparkops.errors import SparkopsError
 from sparkops.fleet import held as locks
 from sparkops.fleet.held import Claim, Held
-from sparkops.plan.journal import lease_left
+from sparkops.plan.lock import lease_left
 from sparkops.release import Slot
 from tests.fleet_unit.world import World
 

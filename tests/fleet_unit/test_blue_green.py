@@ -15,7 +15,7 @@ from sparkops.errors import (
 )
 from sparkops.fleet import blue_green
 from sparkops.plan.journal import Mode
-from sparkops.plan.swap import Wish
+from sparkops.plan.option import Wish
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.machine import DIES, GARBAGE
 from tests.fleet_unit.verbs import DOWN, deploy, free, id_of, problem

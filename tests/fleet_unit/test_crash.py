@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from sparkops.fleet import blue_green
-from sparkops.plan.journal import LEASE_S, Journal, Mode, lease_left
-from sparkops.plan.swap import Wish
+from sparkops.plan.journal import Journal, Mode
+from sparkops.plan.lock import LEASE_S, lease_left
+from sparkops.plan.option import Wish
 from sparkops.release import Release
 from tests.fleet_unit import world as worlds
 from tests.fleet_unit.gate import Gate

@@ -19,7 +19,8 @@ from sparkops.errors import (
 )
 from sparkops.fleet import held as locks
 from sparkops.fleet.held import Claim
-from sparkops.plan.journal import LEASE_S, Journal, Mode, Phase, Swap
+from sparkops.plan.journal import Journal, Mode, Phase, Swap
+from sparkops.plan.lock import LEASE_S
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN, BOB, BOTH, CUT, hold, left, problem, wait_until
 from tests.plan.places import GATEWAY, placed

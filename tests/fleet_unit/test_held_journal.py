@@ -11,7 +11,8 @@ import pytest
 from sparkops.errors import (
     Busy,
 )
-from sparkops.plan.journal import LEASE_S, Journal, Mode, Phase, Retirement, Swap
+from sparkops.plan.journal import Journal, Mode, Phase, Retirement, Swap
+from sparkops.plan.lock import LEASE_S
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN, BOTH, CUT, hold, left, wait_until
 from tests.plan.places import GATEWAY, placed

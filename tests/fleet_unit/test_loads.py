@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sparkops.errors import Busy
 from sparkops.fleet.guarded import Link
-from sparkops.plan.journal import LEASE_S, Mode, Phase, Swap, Verdict
+from sparkops.plan.journal import Mode, Phase, Swap, Verdict
+from sparkops.plan.lock import LEASE_S
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN, BOB, hold, problem
 from tests.fleet_unit.world import World

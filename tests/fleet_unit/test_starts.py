@@ -18,9 +18,9 @@ from sparkops.fleet.progress import Event
 from sparkops.fleet.watch import Shown
 from sparkops.guard.store import FAILURES, Store
 from sparkops.plan import deploy as planning
+from sparkops.plan.option import Wish
 from sparkops.plan.pace import Forecast
 from sparkops.plan.startup import Line, Sample, Watch, advance
-from sparkops.plan.swap import Wish
 from sparkops.release import Release
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.machine import DIES, GARBAGE

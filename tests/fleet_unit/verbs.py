@@ -10,8 +10,8 @@ from sparkops.errors import (
     SparkopsError,
 )
 from sparkops.fleet import blue_green
-from sparkops.plan.journal import lease_left
-from sparkops.plan.swap import Wish
+from sparkops.plan.lock import lease_left
+from sparkops.plan.option import Wish
 from tests.fleet_unit.world import World
 
 DOWN = Wish(allow_downtime=True)

@@ -23,7 +23,8 @@ from sparkops.guard.serve import Ear
 from sparkops.guard.store import Store
 from sparkops.nodes.engine import DIAL, Engine
 from sparkops.nodes.node import OnLine, Stream
-from sparkops.plan.journal import LEASE_S, Clock, Front, Journal
+from sparkops.plan.journal import Front, Journal
+from sparkops.plan.lock import LEASE_S, Clock
 from sparkops.plan.takeover import Word, word
 from sparkops.release import Release
 from tests import examples

@@ -8,7 +8,8 @@ from sparkops.errors import Busy
 from sparkops.fleet import blue_green
 from sparkops.fleet import held as locks
 from sparkops.guard.daemon import PAUSES_S, SILENCE_S, watch
-from sparkops.plan.journal import LEASE_S, Mode, lease_left
+from sparkops.plan.journal import Mode
+from sparkops.plan.lock import LEASE_S, lease_left
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN
 from tests.fleet_unit.machine import GARBAGE

@@ -14,8 +14,9 @@ import pytest
 
 from sparkops.errors import Busy, SparkopsError
 from sparkops.guard.store import STARTS, JournalUnreadable, Store, read_clock
-from sparkops.plan import journal as rules
-from sparkops.plan.journal import LEASE_S, SCHEMA, Clock, Journal, lease_left
+from sparkops.plan import lock as rules
+from sparkops.plan.journal import SCHEMA, Journal
+from sparkops.plan.lock import LEASE_S, Clock, lease_left
 from tests.plan.places import placed
 
 

@@ -9,7 +9,8 @@ import requests
 
 from sparkops.guard import word
 from sparkops.guard.store import Store
-from sparkops.plan.journal import Clock, Front, Mode, Phase, Swap, Verdict
+from sparkops.plan.journal import Front, Mode, Phase, Swap, Verdict
+from sparkops.plan.lock import Clock
 from sparkops.plan.takeover import Word
 from tests.plan.places import GATEWAY, placed
 from tests.probes.server import free_port

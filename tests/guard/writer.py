@@ -14,7 +14,8 @@ from pathlib import Path
 from types import FrameType
 
 from sparkops.guard.store import Store
-from sparkops.plan.journal import Clock, Journal
+from sparkops.plan.journal import Journal
+from sparkops.plan.lock import Clock
 
 OLD, NEW = "the old reason", "the new reason " * 1000
 

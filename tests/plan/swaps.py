@@ -12,7 +12,8 @@ from sparkops.facts.docker import Container
 from sparkops.plan import swap
 from sparkops.plan.deploy import Observed
 from sparkops.plan.journal import Mode, Placed
-from sparkops.plan.swap import Current, SwapPlan, Wish
+from sparkops.plan.option import Current, Wish
+from sparkops.plan.swap import SwapPlan
 from sparkops.release import Rank, Release, Slot
 from tests.examples import CHECKPOINT, HOST, IMAGE_ID, container, node, release
 from tests.plan.places import placed

@@ -191,14 +191,8 @@ def test_an_obstacle_is_refused_with_a_next_step(
 def test_a_replica_of_two_nodes_is_refused_before_anything_else() -> None:
     error = problem(without_model(), serve={"tensor_parallel": 2})
 
-    assert str(error) == (
-        "n1: q joins 2 nodes into one replica (serve.tensor_parallel), and this sparkops starts replicas of one node "
-        "only"
-    )
-    assert (type(error), error.next_step) == (
-        PlanRefused,
-        "Deploy a recipe for one node: `sparkops recipes` lists them.",
-    )
+    assert str(error) == "q joins 2 nodes into one replica: it is deployed behind the gateway"
+    assert (type(error), error.next_step) == (PlanRefused, "sparkops deploy q --blue-green")
 
 
 def test_an_engine_without_torch_says_where_it_computes() -> None:

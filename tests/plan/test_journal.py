@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkops.plan import journal as rules
-from sparkops.plan.journal import LEASE_S, RENEW_S, Clock, Holder, Journal, Mode, Phase, Refusal, Swap
+from sparkops.plan import lock as rules
+from sparkops.plan.journal import Holder, Journal, Mode, Phase, Swap
+from sparkops.plan.lock import LEASE_S, RENEW_S, Clock, Refusal
 from tests.plan.places import GATEWAY, placed
 
 CLOCK = Clock(1000.0, "boot-1")

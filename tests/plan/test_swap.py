@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from sparkops.plan.journal import Mode, Phase
+from sparkops.plan.option import Current, Wish
 from sparkops.plan.pace import Forecast
-from sparkops.plan.swap import PHASES, Current, Wish
+from sparkops.plan.swap import PHASES
 from sparkops.release import Slot
 from tests.examples import release
 from tests.plan.swaps import (
@@ -55,7 +56,7 @@ def test_beside_blue_a_reserve_is_kept_back() -> None:
     made = plan(n1=on(55, BLUE_RUNS), n2=on(39.9))
 
     assert chosen(made) == (Mode.BESIDE, "n1", Slot.GREEN)
-    assert made.note == "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left"
+    assert "".join(made.notes) == "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left"
 
 
 def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
@@ -134,7 +135,7 @@ def test_the_slot_alternates_even_if_what_had_the_traffic_is_gone(slot: Slot, ne
 def test_a_start_that_is_under_way_is_adopted_whatever_memory_is_left() -> None:
     made = plan(n1=on(0.5, BLUE_RUNS, runs(NEW, Slot.GREEN, restart_policy="no"), listening=frozenset({8001, 8002})))
 
-    assert made.note == "n1: the release is there, its memory is taken already"
+    assert "".join(made.notes) == "n1: the release is there, its memory is taken already"
 
 
 WARM = at(OLDEST, Slot.GREEN)
@@ -158,7 +159,7 @@ def test_a_warm_release_on_another_node_gives_back_nothing_here() -> None:
     made = plan(current, **nodes)
 
     assert (made.mode, made.rank.node) == (Mode.ACROSS, "n2")
-    assert made.note == "n2: 30.0 GiB available + 40 given back - 40 claimed: 30.0 GiB left"
+    assert "".join(made.notes) == "n2: 30.0 GiB available + 40 given back - 40 claimed: 30.0 GiB left"
     assert "  beside on n1: 20.0 GiB available - 15 kept back" in str(refusal(current, Wish(nodes=("n1",)), **nodes))
 
 
@@ -168,7 +169,7 @@ def test_a_warm_release_that_is_wanted_again_is_adopted_and_not_stopped() -> Non
     made = plan(current, n1=on(5, BLUE_RUNS, runs(NEW, Slot.GREEN)))
 
     assert (made.mode, made.warm) == (Mode.BESIDE, None)
-    assert made.note == "n1: the release is there, its memory is taken already"
+    assert "".join(made.notes) == "n1: the release is there, its memory is taken already"
 
 
 def test_only_in_place_stops_blue_before_green_is_verified() -> None:

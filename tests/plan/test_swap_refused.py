@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkops.plan.journal import Mode
-from sparkops.plan.swap import Wish
+from sparkops.plan.option import Wish
 from sparkops.release import Rank, Slot
 from tests.examples import HALF_A_CHECKPOINT, container, release
 from tests.plan.swaps import (

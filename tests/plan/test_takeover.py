@@ -7,7 +7,8 @@ from itertools import product
 
 import pytest
 
-from sparkops.plan.journal import LEASE_S, Clock, Holder, Journal, Mode, Phase, Retirement, Swap, Verdict
+from sparkops.plan.journal import Holder, Journal, Mode, Phase, Retirement, Swap, Verdict
+from sparkops.plan.lock import LEASE_S, Clock
 from sparkops.plan.takeover import Duty, Part, Word, blue_was_stopped, duty, may_retire, no_traffic, part, word
 from tests.plan.places import GATEWAY, placed
 

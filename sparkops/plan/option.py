@@ -1,0 +1,144 @@
+"""One way to bring a green up: a mode on a node, or on the nodes of a pair, and all that stands against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sparkops.config.fabric import Fabric as Rules
+from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
+from sparkops.plan import fabric
+from sparkops.plan.deploy import Observed, obstacles, own
+from sparkops.plan.fabric import Fabric
+from sparkops.plan.journal import Mode, Placed
+from sparkops.release import Rank, Slot
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the operator asked for. `nodes` empty: any node; `mode` None: the safest that fits."""
+
+    nodes: tuple[str, ...] = ()
+    mode: Mode | None = None
+    allow_downtime: bool = False
+
+
+@dataclass(frozen=True)
+class Current:
+    """What there is: the release with the traffic, if it runs, and the slot that the gateway's map names."""
+
+    blue: Placed | None = None
+    slot: Slot | None = None
+    warm: Placed | None = None
+    """An older release that only waits for a rollback; it makes room for the next swap."""
+
+
+def network(ranks: Sequence[Rank], nodes: Sequence[Observed], rules: Rules) -> Fabric | None:
+    """The network between the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
+    if len(ranks) == 1:
+        return None
+    facts = {rank.node: node.fabric for rank, node in zip(ranks, nodes, strict=True) if node.fabric}
+    return fabric.join(facts, {rank.node: node.config for rank, node in zip(ranks, nodes, strict=True)}, rules)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One rank of green on its node. `stops` are the containers that stop there before it starts."""
+
+    rank: Rank
+    node: Observed
+    stops: frozenset[str]
+    reserve_gib: float
+
+    @property
+    def there(self) -> bool:
+        """Whether this very rank runs already."""
+        return own(self.rank, self.node) is not None
+
+    @property
+    def claim_gib(self) -> float:
+        return self.rank.release.recipe.memory.claim_gib
+
+    @property
+    def back_gib(self) -> float:
+        """What is given back by those that are stopped first."""
+        return sum(each.claim_gib for each in self.node.containers if each.name in self.stops and each.running)
+
+    @property
+    def left_gib(self) -> float:
+        return self.node.host.memory_available_gib + self.back_gib - self.reserve_gib - self.claim_gib
+
+    def arithmetic(self) -> str:
+        """The sum as it is shown."""
+        if self.there:
+            return "the release is there, its memory is taken already"
+        parts = [f"{self.node.host.memory_available_gib:.1f} GiB available"]
+        parts += [f"+ {self.back_gib:g} given back"] if self.back_gib else []
+        parts += [f"- {self.reserve_gib:g} kept back"] if self.reserve_gib else []
+        how = f"{self.left_gib:.1f} GiB left" if self.left_gib >= 0 else f"{-self.left_gib:.1f} GiB short"
+        return f"{' '.join(parts)} - {self.claim_gib:g} claimed: {how}"
+
+    def problems(self) -> Iterator[SparkopsError]:
+        """What stands against this rank on this node."""
+        yield from obstacles(self.rank, self.node)
+        yield from self._strangers()
+        if self.left_gib < 0 and not self.there:
+            yield PlanRefused(self.arithmetic())
+
+    def _strangers(self) -> Iterator[PlanRefused]:
+        """Containers of the service in green's own place that nobody has switched to: not ours to stop."""
+        for each in self.node.containers:
+            same_place = (each.service, each.slot) == (self.rank.release.service, self.rank.slot)
+            known = each.name == self.rank.container or each.name in self.stops
+            if same_place and each.running and not known:
+                step = f"docker stop {each.name} on {self.rank.node}, if it is not needed"
+                yield PlanRefused(f"{each.name} runs in slot {each.slot} without traffic", next_step=step)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way: a mode on the nodes of `ranks`."""
+
+    mode: Mode
+    ranks: tuple[Rank, ...]
+    nodes: tuple[Observed, ...]
+    current: Current
+    wish: Wish
+    rules: Rules = field(default_factory=Rules)
+
+    @property
+    def where(self) -> str:
+        """Its nodes, for people."""
+        return " and ".join(rank.node for rank in self.ranks)
+
+    @property
+    def warm(self) -> Placed | None:
+        """What stops first to make room: never the very release that is wanted."""
+        warm, head = self.current.warm, self.ranks[0]
+        return None if warm and (warm.node, warm.container) == (head.node, head.container) else warm
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Each rank with what is known of its node."""
+        blue = self.current.blue if self.mode is Mode.IN_PLACE else None
+        stops = frozenset(place.container for each in (blue, self.warm) if each for place in each.ranks)
+        # Beside, blue must never be at risk. In place there is nobody left to protect.
+        reserve_gib = self.ranks[0].release.recipe.swap.reserve_gib if self.mode is Mode.BESIDE else 0.0
+        return tuple(Site(rank, node, stops, reserve_gib) for rank, node in zip(self.ranks, self.nodes, strict=True))
+
+    def arithmetic(self) -> tuple[str, ...]:
+        """The sum of each node."""
+        return tuple(f"{site.rank.node}: {site.arithmetic()}" for site in self.sites)
+
+    def problems(self) -> Iterator[tuple[str, SparkopsError]]:
+        """Everything that stands against it, and where."""
+        for site in self.sites:
+            yield from ((site.rank.node, each) for each in site.problems())
+        try:
+            network(self.ranks, self.nodes, self.rules)
+        except (PlanRefused, NodesFailed) as error:
+            yield self.where, error
+        allowed = self.wish.allow_downtime or self.ranks[0].release.recipe.swap.allow_downtime
+        if self.mode is Mode.IN_PLACE and not allowed:
+            step = "Accept the gap with --allow-downtime, or give green another node with --node."
+            yield self.where, PlanRefused("the service would be down while green starts", next_step=step)
