@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from posixpath import basename
 
@@ -14,9 +14,17 @@ from sparkops.lint.words import Values, Word, expand
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 PYTHON = re.compile(r"python[0-9.]*")
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
-WRAPPERS = frozenset(
-    {"command", "env", "exec", "ionice", "nice", "nohup", "setarch", "stdbuf", "sudo", "time", "timeout", "xargs"}
-)
+WRAPPERS: Mapping[str, str] = {
+    **dict.fromkeys(("command", "exec", "nohup", "setarch", "time"), ""),
+    "env": "uC",
+    "ionice": "cnp",
+    "nice": "n",
+    "stdbuf": "ioe",
+    "sudo": "ugCDhpU",
+    "timeout": "ks",
+    "xargs": "adEILnPs",
+}
+"""Programs that only start another one, with the letters of their options that have a value behind them."""
 WRAPPED = re.compile(r"-.*|[0-9.]+[smhd]?")
 """What may stand between a wrapper and its command: options, a niceness, a time."""
 MAX_DEPTH = 8
@@ -140,12 +148,15 @@ class _Shell:
 
 def _unwrapped(call: Call) -> Call:
     argv, environment = list(call.argv), dict(call.environment)
-    while argv and basename(argv[0]) in WRAPPERS:
-        rest = argv[1:]
-        while rest and (WRAPPED.fullmatch(rest[0]) or ASSIGNMENT.fullmatch(rest[0])):
-            if found := ASSIGNMENT.fullmatch(rest.pop(0)):
+    while argv and (valued := WRAPPERS.get(basename(argv[0]))) is not None:
+        program = basename(argv.pop(0))
+        while argv and (WRAPPED.fullmatch(argv[0]) or ASSIGNMENT.fullmatch(argv[0])):
+            word = argv.pop(0)
+            value = argv.pop(0) if argv and len(word) == 2 and word[1] in valued else ""
+            if found := ASSIGNMENT.fullmatch(word):
                 environment[found[1]] = found[2]
-        argv = rest
+            elif program == "env" and word == "-u":
+                environment.pop(value, None)
     if len(argv) > 2 and PYTHON.fullmatch(basename(argv[0])) and "-m" in argv[1:-1]:
         argv = argv[argv.index("-m") + 1 :]
     return replace(call, argv=tuple(argv) or call.argv, environment=environment)

@@ -42,14 +42,32 @@ def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
 
 
 def of_yaml(text: str, file: str) -> Iterator[Ignore]:
-    """An ignore covers its own line if a value stands before it, or else the next line that has one."""
+    """An ignore covers its own line if a value stands before it, or else the next one; and all that is inside it."""
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if found := IN_YAML.fullmatch(line):
-            later = enumerate(lines[number:], number + 1)
-            values = (at for at, each in later if each.strip() and not each.strip().startswith("#"))
-            covered = number if found[1].strip() else next(values, 0)
-            yield from _read(file, number, found[2], range(covered, covered + 1))
+            begin = number if found[1].strip() else next(_values(lines, number), len(lines) + 1)
+            yield from _read(file, number, found[2], _block(lines, begin))
+
+
+def _values(lines: list[str], after: int) -> Iterator[int]:
+    """The numbers of the lines behind line `after` that are neither blank nor a comment."""
+    return (at for at, line in enumerate(lines[after:], after + 1) if line.strip() and line.strip()[0] != "#")
+
+
+def _block(lines: list[str], begin: int) -> range:
+    """The line with those that are indented below it. The items of a list may stand as far out as its key."""
+    if begin > len(lines):
+        return range(0)
+    inside = len(lines[begin - 1]) - len(lines[begin - 1].lstrip())
+    end = begin
+    for at in _values(lines, begin):
+        indent = len(lines[at - 1]) - len(lines[at - 1].lstrip())
+        item = lines[at - 1].lstrip().startswith("- ") and not lines[begin - 1].lstrip().startswith("- ")
+        if indent < inside + (not item):
+            break
+        end = at
+    return range(begin, end + 1)
 
 
 def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]:
@@ -59,15 +77,16 @@ def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]
 
 
 def settled(
-    findings: Iterable[Finding], ignores: Collection[Ignore], files: Collection[str], chosen: Collection[str]
+    findings: Iterable[Finding], ignores: Iterable[Ignore], files: Collection[str], chosen: Collection[str]
 ) -> list[Finding]:
     """What is left of the findings, in order, with those about the ignores that stand in `files`.
 
     Only findings of the `chosen` rules count, and an ignore of any other rule is left alone.
     """
     counted = sorted({each for each in findings if each.rule in chosen})
-    left = [each for each in counted if not any(ignore.hits(each) for ignore in ignores)]
-    own = [ignore for ignore in ignores if ignore.file in files]
+    known = list(dict.fromkeys(ignores))  # those of a recipe come again with each one that extends it
+    left = [each for each in counted if not any(ignore.hits(each) for ignore in known)]
+    own = [ignore for ignore in known if ignore.file in files]
     about = [found for ignore in own for found in _faults(ignore, counted, chosen) if found.rule in chosen]
     return sorted([*left, *about])
 

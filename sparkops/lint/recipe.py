@@ -87,8 +87,8 @@ def _secrets(where: Location, value: object) -> Iterator[_Found]:
 def _kind(where: Location, value: str) -> str:
     if found := secret.looks_secret(value):
         return found[1]
-    named = where[:2] in NAMED and secret.named_secret(str(where[-1]), value)
-    return "a secret, as its name says" if named else ""
+    named = where[2:3] if where[:2] in NAMED else ()
+    return "a secret, as its name says" if any(secret.named_secret(str(name), value) for name in named) else ""
 
 
 def _architectures(recipe: Recipe) -> Iterator[_Found]:

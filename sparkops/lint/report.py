@@ -20,7 +20,8 @@ Variables are followed as BuildKit hands them on: ENV and ARG of the stage itsel
 nothing from an image, and an ARG before the first FROM only where the stage declares it again. Values are those in the
 file; what a build argument or a command would give instead is not known, and is not held against the file.
 
-A comment passes one finding over, in the instruction (of a recipe: the line) that it stands in or before:
+A comment passes a finding over: in a Dockerfile for the instruction that it stands in or before, in a recipe for the
+line that it ends or stands before, with all that is indented below:
 
     # sparkops: ignore=git-pin the tags of this repository have no versions
 

@@ -108,7 +108,9 @@ def test_the_body_of_a_heredoc_is_no_instruction(text: str, bodies: list[str]) -
     ],
 )
 def test_what_only_looks_like_a_heredoc_takes_no_lines(line: str) -> None:
-    assert keywords(f"FROM a:1\n{line}\nUSER x\n") == [("FROM", 1, 1), (line.split()[0], 2, 2), ("USER", 3, 3)]
+    keyword = line.partition(" ")[0]
+
+    assert keywords(f"FROM a:1\n{line}\nUSER x\n") == [("FROM", 1, 1), (keyword, 2, 2), ("USER", 3, 3)]
 
 
 def test_a_heredoc_that_never_ends_is_a_problem_where_it_begins() -> None:

@@ -13,7 +13,7 @@ SPARK = "12.1a"
 LISTS = ("TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST")
 FIX = f"ENV {LISTS[0]}={SPARK} in this stage, before this line"
 ABOUT_CUDA = re.compile(r"cuda|nvidia|nvcr\.io|vllm|sglang|\+cu[0-9]|\bcu1[0-9]{2}\b", re.IGNORECASE)
-SOURCE = re.compile(r"\.{1,2}(/.*)?|.*git\+.*|.*\.tar\.gz")
+SOURCE = re.compile(r"(?!.*\.whl)\.{1,2}(/.*)?|.*git\+.*|.*\.tar\.gz")
 """A requirement that has to be built: a directory, a repository, a source archive."""
 SETUP = frozenset({"bdist_wheel", "build_ext", "develop", "install"})
 

@@ -1,0 +1,96 @@
+"""What we ship and what our templates make passes our own rules."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import assets
+from sparkops.config.assets import TEMPLATE
+from sparkops.lint.check import check_dockerfile, findings
+from sparkops.lint.finding import Finding
+from sparkops.lint.rules.table import NAMES
+from sparkops.render import gateway, guard
+from sparkops.render.dockerfile import render
+from tests.examples import CUDA, recipe
+
+ROOT = Path(__file__).parents[2]
+COMMITTED = sorted((ROOT / "Dockerfiles").glob("*"))
+TEMPLATES = assets.load_templates()
+PLAIN = {"local_version": False}
+CPU: dict[str, Any] = {"packages": ["ray[default]==2.60.0"], "apt": ["curl"], "remove": ["triton"]}
+GPU = {**CPU, "base": "nvidia/cuda:13.0.2-devel-ubuntu24.04", "torch": CUDA, "vllm": "vllm==0.23.0"}
+IMAGES: dict[str, dict[str, Any]] = {
+    "vllm-cpu": CPU,
+    "vllm-wheels": GPU,
+    "vllm-source": {**GPU, "source": {"url": "https://example.org/vllm.git", "commit": "0123456789" * 4}},
+    "vllm-upstream": {**GPU, "base": "vllm/vllm-openai:v0.19.0", "override": ["transformers==5.5.3"]},
+    "atlas": {"torch": None, "vllm": None, "base": "avarok/atlas:1.2"},
+    "stand-in": {"torch": None, "vllm": None},
+}
+MANY = 100
+
+
+def found(text: str, file: str = "Dockerfile") -> list[Finding]:
+    return findings([check_dockerfile(text, file)], NAMES)
+
+
+@pytest.mark.parametrize("file", COMMITTED, ids=lambda file: file.stem)
+def test_every_committed_dockerfile_passes(file: Path) -> None:
+    assert found(file.read_text()) == []
+
+
+def test_every_template_of_a_recipe_is_tried() -> None:
+    assert {name.removesuffix(TEMPLATE) for name in TEMPLATES if name.endswith(TEMPLATE)} == set(IMAGES)
+
+
+@pytest.mark.parametrize("torch", [{}, PLAIN], ids=["with its build", "local_version: false"])
+@pytest.mark.parametrize("template", IMAGES)
+def test_what_a_template_makes_passes(template: str, torch: dict[str, Any]) -> None:
+    image = {"template": template, **IMAGES[template]}
+    if template.startswith("vllm"):
+        image["torch"] = {**(image.get("torch") or {"version": "2.13.0", "backend": "cpu"}), **torch}
+    engine = "vllm" if template.startswith("vllm") else template
+
+    assert found(render(recipe(engine=engine, image=image), TEMPLATES)) == []
+
+
+def test_what_gateway_and_guard_are_made_of_passes() -> None:
+    assert found(gateway.dockerfile(TEMPLATES)) == []
+    assert found(guard.dockerfile(TEMPLATES)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("    UV_HTTP_TIMEOUT=600 \\\n", "uv-timeout"),
+        ("ENV UV_OVERRIDE=/opt/sparkops/override.txt \\\n", "torch-override"),
+        ("    && rm -rf /var/lib/apt/lists/* \\\n", "apt-lists"),
+    ],
+)
+def test_a_line_that_is_missing_from_one_stage_of_ours_is_found_there(line: str, rule: str) -> None:
+    """The trap itself: the first stage still has it, the second does not."""
+    text = (ROOT / "Dockerfiles/122b-autoround.Dockerfile").read_text()
+    first, last = text.index(line), text.rindex(line)
+    broken = text[:last] + ("ENV \\\n" if line.startswith("ENV") else "") + text[last + len(line) :]
+    runner = broken[: broken.index(" AS runner")].count("\n") + 1
+
+    told = [(each.rule, each.line > runner) for each in found(broken)]
+
+    assert first < last
+    assert told == [(rule, True)]
+
+
+def test_a_hundred_dockerfiles_take_less_than_a_second() -> None:
+    """CPU time of this process: other work on the machine does not count."""
+    texts = [file.read_text() for file in COMMITTED]
+    longest = max(texts, key=len)
+    began = time.process_time()
+
+    for number in range(MANY):
+        found(longest + f"# {number}\n")
+
+    assert time.process_time() - began < 1

@@ -1,0 +1,97 @@
+"""Findings as text, JSON and SARIF, and the page of all rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparkops.lint.finding import Finding
+from sparkops.lint.report import Report, as_json, as_text, rules_page, summary
+from sparkops.lint.rules.table import NAMES, RULES
+from sparkops.lint.sarif import as_sarif
+
+ONE = Finding("a b/Dockerfile", 3, "latest", "the image x has no tag, expected a version", "FROM x:VERSION")
+TWO = Finding("recipes/q.yaml", 7, "secret", "it holds a key, expected none", "take it out")
+REPORT = Report(4, [ONE, TWO])
+
+
+def test_text_has_the_place_the_rule_and_the_problem_and_then_what_to_write() -> None:
+    assert as_text(REPORT) == (
+        "a b/Dockerfile:3: latest: the image x has no tag, expected a version\n"
+        "    fix: FROM x:VERSION\n"
+        "recipes/q.yaml:7: secret: it holds a key, expected none\n"
+        "    fix: take it out"
+    )
+
+
+def test_json_has_the_same_as_data() -> None:
+    assert as_json(Report(4, [TWO], ["x: is gone"])) == {
+        "files": 4,
+        "findings": [
+            {
+                "file": "recipes/q.yaml",
+                "line": 7,
+                "rule": "secret",
+                "problem": "it holds a key, expected none",
+                "fix": "take it out",
+            }
+        ],
+        "unreadable": ["x: is gone"],
+    }
+
+
+def test_the_summary_counts() -> None:
+    assert summary(REPORT) == "2 findings in 2 of 4 files"
+    assert summary(Report(1, [ONE])) == "1 finding in 1 of 1 file"
+    assert summary(Report(4, [])) == "4 files: nothing found"
+
+
+def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:
+    log = as_sarif(REPORT, "1.2")
+    (run,) = log["runs"]
+
+    assert (log["version"], run["tool"]["driver"]["name"], run["tool"]["driver"]["version"]) == (
+        "2.1.0",
+        "sparkops lint",
+        "1.2",
+    )
+    assert run["results"][0] == {
+        "ruleId": "latest",
+        "ruleIndex": NAMES.index("latest"),
+        "level": "error",
+        "message": {"text": "the image x has no tag, expected a version\nFix: FROM x:VERSION"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": "a%20b/Dockerfile"},
+                    "region": {"startLine": 3},
+                }
+            }
+        ],
+    }
+    assert [run["tool"]["driver"]["rules"][each["ruleIndex"]]["id"] for each in run["results"]] == ["latest", "secret"]
+
+
+def test_sarif_describes_every_rule_and_what_could_not_be_read() -> None:
+    (run,) = as_sarif(Report(0, [], ["x: is gone"]), "1")["runs"]
+
+    assert [(each["id"], each["fullDescription"]["text"]) for each in run["tool"]["driver"]["rules"]] == [
+        (rule.name, rule.reason) for rule in RULES
+    ]
+    assert run["invocations"] == [
+        {
+            "executionSuccessful": False,
+            "toolExecutionNotifications": [{"level": "error", "message": {"text": "x: is gone"}}],
+        }
+    ]
+    assert as_sarif(REPORT, "1")["runs"][0]["invocations"][0]["executionSuccessful"]
+
+
+def test_the_page_of_rules_is_as_the_table_says() -> None:
+    """If not: sparkops lint --rules > docs/lint.md."""
+    assert (Path(__file__).parents[2] / "docs/lint.md").read_text() == rules_page()
+
+
+def test_each_rule_has_a_name_of_its_own_and_whole_sentences() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert [rule.name for rule in RULES if not (rule.asks.endswith(".") and rule.reason.endswith("."))] == []
+    assert [rule.name for rule in RULES if "|" in rule.asks + rule.reason] == []

@@ -1,0 +1,131 @@
+"""Each rule of Dockerfiles finds what it is for, on the right line, and nothing where all is well."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkops.lint.check import check_dockerfile, findings
+from sparkops.lint.finding import Finding
+from sparkops.lint.rules.table import NAMES, RULES
+from tests.lint.cases import CUDA, FAILING, HELD, KEY, PASSING, PATIENT, SLIM, TOKEN
+
+FRAGMENTS = st.sampled_from(
+    [
+        *"\n\n\n\n \\`'\"$()<>|&;{}#=",
+        *("FROM a:1", "RUN ", "ENV A=$A$A", "ARG ", "ONBUILD ", "COPY ", " AS b", "<<EOF", "EOF", "\\\n", '["a"]'),
+        *("uv pip install ", "--override ", "*.whl", "torch==1", "${A:-", "$(", "curl x", "| sh", "git clone h:x"),
+        *("case x in", "esac", "for w in ", "bash -c '", "# sparkops: ignore=", "--mount=from=", "nvcc x", "env -u"),
+    ]
+)
+
+
+def found(text: str, *rules: str) -> list[Finding]:
+    return findings([check_dockerfile(text, "Dockerfile")], rules or NAMES)
+
+
+def cases(table: dict[str, list[str]]) -> list[tuple[str, str]]:
+    return [(rule, text) for rule, texts in table.items() for text in texts]
+
+
+@pytest.mark.parametrize(("rule", "text", "lines"), [(r, *case) for r, each in FAILING.items() for case in each])
+def test_a_rule_finds_what_it_is_for(rule: str, text: str, lines: list[int]) -> None:
+    assert [each.line for each in found(text, rule)] == lines
+
+
+@pytest.mark.parametrize(("rule", "text"), cases(PASSING))
+def test_a_rule_lets_pass_what_is_right(rule: str, text: str) -> None:
+    assert found(text, rule) == []
+
+
+def test_every_rule_of_dockerfiles_has_a_failing_and_a_passing_case() -> None:
+    checked = {rule.name for rule in RULES if rule.check}
+
+    assert checked == set(FAILING) == set(PASSING)
+
+
+def test_the_trap_is_told_with_the_stage_that_has_it() -> None:
+    text = f"{CUDA} AS one\n{PATIENT}\nRUN uv sync\n{CUDA} AS two\nRUN uv sync\n"
+
+    (one,) = found(text, "uv-timeout")
+
+    assert f"{one.file}:{one.line}: {one.rule}: {one.problem}" == (
+        "Dockerfile:5: uv-timeout: stage two runs uv without UV_HTTP_TIMEOUT and UV_HTTP_RETRIES, expected in the "
+        "stage itself: stage one has UV_HTTP_TIMEOUT, and FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 begins without it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"ARG UV_HTTP_TIMEOUT=9\n{SLIM}\nRUN uv sync", "the ARG before the first FROM reaches no RUN"),
+        (f"{SLIM}\nRUN uv sync\n{PATIENT}", "UV_HTTP_TIMEOUT comes after this line"),
+        (f"{SLIM}\nENV UV_HTTP_TIMEOUT=20\nRUN uv sync", "is no more than the 30 that uv has by itself"),
+    ],
+)
+def test_a_variable_that_is_set_and_does_not_reach_uv_is_explained(text: str, told: str) -> None:
+    assert told in found(text, "uv-timeout")[0].problem
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{CUDA}\nRUN uv pip install vllm", "installs vllm and pins no torch"),
+        (f"{CUDA}\nRUN uv pip install torch==2.11.0", "pins torch==2.11.0 without its build"),
+        (f"{CUDA}\nRUN uv pip install torch==2.11.0+cpu", "pins torch==2.11.0+cpu on the CUDA image nvidia/cuda:13"),
+        (
+            f"{CUDA} AS a\n{HELD}\nRUN uv pip install x\n{CUDA} AS b\nRUN uv pip install torch==2.10.0+cu130",
+            "stage b holds torch to 2.10.0+cu130, and stage a to 2.11.0+cu130",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_pin_is_told(text: str, told: str) -> None:
+    (one,) = found(text, "torch-pin")
+
+    assert told in one.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{CUDA}\nRUN uv pip install vllm", "vllm is installed without --override or UV_OVERRIDE"),
+        (f"{CUDA}\nRUN pip install vllm", "vllm is installed without --constraint or PIP_CONSTRAINT"),
+        (f"{CUDA}\nENV UV_OVERRIDE=/o\nRUN uv pip install vllm", "nothing in stage 0 writes /o"),
+        (f"{CUDA}\nENV UV_OVERRIDE=/o\nRUN echo a > /o\nRUN uv pip install vllm", "/o does not name torch"),
+    ],
+)
+def test_what_is_wrong_with_an_override_is_told(text: str, told: str) -> None:
+    assert told in found(text, "torch-override")[0].problem
+
+
+@pytest.mark.parametrize("secret", [TOKEN, KEY, "pa55word"])
+def test_no_finding_shows_a_secret(secret: str) -> None:
+    text = (
+        f"FROM https://me:{secret}@h/x\nENV TOKEN={secret} X={secret}\n"
+        f"RUN git clone https://me:{secret}@h/x\nRUN uv pip install git+https://{secret}@h/x vllm"
+    )
+
+    told = " ".join(f"{each.problem} {each.fix}" for each in found(text))
+
+    assert "git clone https://...@h/x takes" in told
+    assert secret not in told
+
+
+@given(st.lists(FRAGMENTS, max_size=60).map("".join))
+def test_no_text_stops_the_rules_and_each_finding_is_in_the_file(text: str) -> None:
+    last = text.count("\n") + 1
+
+    assert all(1 <= each.line <= last for each in found(text))
+
+
+def test_a_value_that_doubles_itself_is_not_followed() -> None:
+    text = f"{SLIM}\nENV A=xxxxxxxx\n" + "ENV A=$A$A\n" * 200 + "RUN uv pip install $A"
+
+    assert len(found(text, "uv-timeout")[0].problem) < 1000
+
+
+def test_a_chain_of_very_many_stages_is_followed_to_its_end() -> None:
+    chain = "".join(f"FROM s{n} AS s{n + 1}\n" for n in range(1500))
+
+    assert found(f"{SLIM} AS s0\n{PATIENT}\n{chain}RUN uv sync", "uv-timeout", "latest") == []

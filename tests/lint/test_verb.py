@@ -1,0 +1,195 @@
+"""`sparkops lint` as a user meets it: arguments in; exit code, stdout and stderr out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sparkops.lint.report import rules_page
+from sparkops.lint.rules.table import NAMES
+from tests.cli.conftest import Sparkops, sparkops
+from tests.examples import RECIPE
+from tests.lint.cases import SLIM
+
+__all__ = ["sparkops"]  # the fixture
+
+ROOT = Path(__file__).parents[2]
+BAD = "FROM debian\n"
+TOLD = (
+    "the image debian has no tag, so it is whatever `latest` is today, expected a version or a digest",
+    "FROM debian:VERSION, or @sha256:DIGEST",
+)
+PINNED = {**RECIPE, "model": {"id": "org/q", "path": "q", "revision": "a" * 40}}
+
+
+def write(**files: str) -> None:
+    """Files by path, with __ for a slash and ___ for a dot."""
+    for name, text in files.items():
+        file = Path(name.replace("___", ".").replace("__", "/"))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def test_findings_are_data_and_end_with_1(sparkops: Sparkops) -> None:
+    write(Dockerfile=BAD)
+
+    ran = sparkops("lint", "Dockerfile")
+
+    assert (ran.code, ran.out, ran.err) == (
+        1,
+        f"Dockerfile:1: latest: {TOLD[0]}\n    fix: {TOLD[1]}\n",
+        "1 finding in 1 of 1 file\n",
+    )
+
+
+def test_nothing_found_ends_with_0(sparkops: Sparkops) -> None:
+    write(Dockerfile=SLIM)
+
+    ran = sparkops("lint", "Dockerfile")
+
+    assert (ran.code, ran.out, ran.err) == (0, "", "1 file: nothing found\n")
+
+
+def test_json_is_one_object_by_either_option(sparkops: Sparkops) -> None:
+    write(Dockerfile=BAD)
+    finding = {"file": "Dockerfile", "line": 1, "rule": "latest", "problem": TOLD[0], "fix": TOLD[1]}
+    expected = {"files": 1, "findings": [finding], "unreadable": []}
+
+    short, long = sparkops("lint", "Dockerfile", "--json"), sparkops("lint", "Dockerfile", "--format", "json")
+
+    assert (short.code, short.json, long.json) == (1, expected, expected)
+
+
+def test_sarif_is_printed_whole_and_ends_as_text_does(sparkops: Sparkops) -> None:
+    write(Dockerfile=BAD)
+
+    ran = sparkops("lint", "--format", "sarif", "Dockerfile")
+
+    assert (ran.code, ran.json["version"], len(ran.json["runs"][0]["results"])) == (1, "2.1.0", 1)
+
+
+def test_a_directory_is_searched_for_dockerfiles_and_recipes(sparkops: Sparkops) -> None:
+    recipe = yaml.safe_dump({**PINNED, "image": {**RECIPE["image"], "base": "debian"}})
+    write(
+        a__Dockerfile=BAD,
+        a__b__Dockerfile___cuda=BAD,
+        a__x___Dockerfile=BAD,
+        a__recipes__q___yaml=recipe,
+        a__Dockerfile___j2=BAD,
+        a__Dockerfile___dockerignore=BAD,
+        a__other___yaml="nodes: {}\n",
+        a___hidden__Dockerfile=BAD,
+        a__text=BAD,
+    )
+
+    found = sparkops("lint", "a", "--json").json
+
+    assert {each["file"] for each in found["findings"]} == {
+        "a/Dockerfile",
+        "a/b/Dockerfile.cuda",
+        "a/recipes/q.yaml",
+        "a/x.Dockerfile",
+    }
+    assert found["files"] == 4
+
+
+def test_without_arguments_the_recipes_and_dockerfiles_of_the_project_are_read(sparkops: Sparkops) -> None:
+    write(recipes__q___yaml=yaml.safe_dump(RECIPE), Dockerfiles__x___Dockerfile=BAD)
+
+    found = {each["file"] for each in sparkops("lint", "--json").json["findings"]}
+
+    assert {"recipes/q.yaml", "Dockerfiles/x.Dockerfile"} <= found
+
+
+def test_a_dash_is_a_dockerfile_on_stdin() -> None:
+    argv = [sys.executable, "-m", "sparkops", "lint", "-"]
+
+    ran = subprocess.run(argv, input=BAD, capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (1, f"-:1: latest: {TOLD[0]}")
+
+
+def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
+    write(Dockerfile=BAD + "RUN git clone https://h/x && apt-get update\n")
+
+    def rules(*options: str) -> list[str]:
+        return [each["rule"] for each in sparkops("lint", "Dockerfile", "--json", *options).json["findings"]]
+
+    assert rules() == ["latest", "apt-lists", "git-pin"]
+    assert rules("--rule", "latest", "--rule", "git-pin") == ["latest", "git-pin"]
+    assert rules("--ignore", "latest", "--ignore", "git-pin") == ["apt-lists"]
+    assert sparkops("lint", "Dockerfile", "--rule", "secret").code == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "err"),
+    [
+        (
+            ["--rule", "torch-pins", "Dockerfile"],
+            "there is no rule torch-pins\n  next: Did you mean torch-pin? All rules: sparkops lint --rules\n",
+        ),
+        (["--format", "xml", "Dockerfile"], "there is no format xml\n  next: One of: text, json, sarif\n"),
+        (["Dockerfile", "none"], "there is no file none\n"),
+        (["empty"], "empty holds no Dockerfile and no recipe\n  next: Name the files themselves.\n"),
+    ],
+)
+def test_an_unknown_rule_format_or_file_is_bad_input(sparkops: Sparkops, argv: list[str], err: str) -> None:
+    write(Dockerfile=BAD, empty__x="")
+
+    ran = sparkops("lint", *argv)
+
+    assert (ran.code, ran.out, ran.err) == (2, "", f"sparkops: {err}")
+
+
+def test_a_file_that_cannot_be_read_is_bad_input_and_the_others_are_looked_at(sparkops: Sparkops) -> None:
+    write(d__Dockerfile=BAD, d__recipes__a___yaml="name: a\nservce: x\nimage:\n", d__recipes__b___yaml="image: [\n")
+    Path("d/Dockerfile.latin").write_bytes(b"FROM a:1\n# \xe9\n")
+    told = [
+        "d/Dockerfile.latin is not text in UTF-8",
+        "d/recipes/a.yaml:2: servce: unknown key, did you mean 'service'?",
+        "d/recipes/b.yaml:2: not YAML: expected the node content, but found '<stream end>'",
+    ]
+
+    ran = sparkops("lint", "d", "--json")
+
+    assert (ran.code, [each["rule"] for each in ran.json["findings"]]) == (2, ["latest"])
+    assert ran.json["unreadable"] == told
+    assert all(each in ran.err for each in told)
+
+
+def test_rules_are_shown_with_their_reasons(sparkops: Sparkops) -> None:
+    shown, data = sparkops("lint", "--rules"), sparkops("lint", "--rules", "--json")
+
+    assert (shown.code, shown.out) == (0, rules_page())
+    assert [each["name"] for each in data.json["rules"]] == list(NAMES)
+
+
+def test_the_same_file_named_twice_is_read_once(sparkops: Sparkops) -> None:
+    write(Dockerfile=BAD)
+
+    assert sparkops("lint", "Dockerfile", "Dockerfile", "--json").json["files"] == 1
+
+
+def test_a_directory_of_a_hundred_dockerfiles_takes_less_than_a_second(sparkops: Sparkops) -> None:
+    """CPU time of this process: other work on the machine does not count."""
+    text = (ROOT / "Dockerfiles/122b-autoround.Dockerfile").read_text()
+    write(**{f"many__{number}___Dockerfile": text for number in range(100)})
+    began = time.process_time()
+
+    ran = sparkops("lint", "many")
+
+    assert (ran.code, ran.err) == (0, "100 files: nothing found\n")
+    assert time.process_time() - began < 1
+
+
+def test_our_own_project_is_clean(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+    ran = sparkops("lint", "--json")
+
+    assert (ran.code, ran.json["findings"]) == (0, [])
