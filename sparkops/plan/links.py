@@ -48,7 +48,7 @@ class Link:
 def find(ends: Iterable[End], nodes: Sequence[str]) -> tuple[Link, ...]:
     """A link for each subnet with a port of every node, unless all of them are down. A port is in one link only."""
     by_subnet: dict[IPv4Network, dict[str, End]] = {}
-    for end in ends:
+    for end in sorted(ends, key=lambda end: not end.up):
         by_subnet.setdefault(end.subnet, {}).setdefault(end.node, end)
     found: list[Link] = []
     taken: set[tuple[str, str]] = set()

@@ -121,6 +121,15 @@ def test_twins_in_one_subnet(refuse: Refuse) -> None:
     )
 
 
+def test_a_port_without_a_cable_in_the_subnet_of_one_that_has_it(refuse: Refuse) -> None:
+    unused = port_0("192.168.100.13/24", None, up=False)
+    both = spark(2, functions=(*unused, *port_1("192.168.100.11/24", "192.168.101.11/24")))
+
+    [(problem, _)] = refuse(spark(1), both)
+
+    assert problem.startswith("b: rocep1s0f0 (enp1s0f0np0) 192.168.100.13 and rocep1s0f1 (enp1s0f1np1) 192.168.100.11 ")
+
+
 def test_one_address_at_both_ends(refuse: Refuse) -> None:
     [(problem, step)] = refuse(spark(1), spark(1))[:1]
 
