@@ -40,12 +40,12 @@ def run(
     Without `ranks` only packets are sent: nodes that serve do not notice. A broken link is known after 3 s, all else
     after 10 s more at most. Nothing is raised for what is found; finding.require() does that.
     """
-    found = [*preflight.parity(made, facts)]
+    found = [*preflight.equipment(made, facts)]
     images: dict[str, str] = {}
     if ranks:
         inspects = {node: connected.members[node].engine.image(ranks.image) for node in made.ranks}
         images = {node: inspect["Id"] for node, inspect in inspects.items() if inspect}
-        found += preflight.same_image(ranks.image, inspects)
+        found += [*preflight.same_driver(made, facts), *preflight.same_image(ranks.image, inspects)]
     broken = _try(connected, [*preflight.paths(made, facts)], tell)
     if broken or not ranks:
         return (*found, *broken)

@@ -59,11 +59,14 @@ class Ranks:
     ports: tuple[int, ...] = ()
 
 
-def parity(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
-    """What must be alike on all nodes, or be there at all, before anything is tried."""
-    nodes = list(made.ranks)
-    yield from SAME_DRIVER.check({node: facts[node].driver or "none" for node in nodes})
-    for node in nodes:
+def same_driver(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """All ranks must have one driver below them."""
+    yield from SAME_DRIVER.check({node: facts[node].driver or "none" for node in made.ranks})
+
+
+def equipment(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """What must be there on each node before anything is tried."""
+    for node in made.ranks:
         files = facts[node].rdma_files
         if made.transport is Transport.ROCE and not any(name.startswith("uverbs") for name in files):
             problem, step = "there is no /dev/infiniband/uverbs* for a container", "sudo modprobe ib_uverbs"

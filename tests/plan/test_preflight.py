@@ -105,17 +105,17 @@ def test_without_ping_nothing_is_tried_and_that_is_said(tmp_path: Path) -> None:
     pair = made(tmp_path, spark(1), spark(2, tools=()))
 
     assert {check.node for check in preflight.paths(*pair)} == {"a"}
-    assert [(each.code, each.node, each.severity) for each in preflight.parity(*pair)] == [
+    assert [(each.code, each.node, each.severity) for each in preflight.equipment(*pair)] == [
         ("NO_PING", "b", Severity.WARNING)
     ]
 
 
 def test_alike_nodes_have_nothing_to_be_said_of_them(pair: Pair) -> None:
-    assert [*preflight.parity(*pair)] == []
+    assert [*preflight.equipment(*pair), *preflight.same_driver(*pair)] == []
 
 
 def test_another_driver_is_named(tmp_path: Path) -> None:
-    [found] = preflight.parity(*made(tmp_path, spark(1), spark(2, driver="580.178.03")))
+    [found] = preflight.same_driver(*made(tmp_path, spark(1), spark(2, driver="580.178.03")))
 
     assert (found.code, found.node, found.problem) == (
         "DRIVER",
@@ -128,7 +128,7 @@ def test_devices_that_no_container_can_open_are_named(pair: Pair) -> None:
     network, facts = pair
     facts["b"] = replace(facts["b"], rdma_files=frozenset({"rdma_cm"}))
 
-    assert [(each.code, each.node) for each in preflight.parity(network, facts)] == [("NO_UVERBS", "b")]
+    assert [(each.code, each.node) for each in preflight.equipment(network, facts)] == [("NO_UVERBS", "b")]
 
 
 IMAGE: dict[str, Any] = {
