@@ -107,7 +107,10 @@ def _inside(directory: Path) -> Iterator[Path]:
 
 
 def _is_recipe(file: Path) -> bool:
-    return file.absolute().parent.name == "recipes" or bool(RECIPE.search(file.read_text(errors="replace")))
+    try:
+        return file.absolute().parent.name == "recipes" or bool(RECIPE.search(file.read_text(errors="replace")))
+    except OSError:  # it is told when the file is read
+        return True
 
 
 @dataclass

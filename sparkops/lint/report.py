@@ -27,6 +27,11 @@ line that it ends or stands before, with all that is indented below:
 
 The reason is required, and an ignore that hits nothing is a finding itself. Several rules are written `ignore=a,b`.
 
+Without arguments it reads the recipes that `sparkops recipes` lists and Dockerfiles/. In a directory it looks for
+Dockerfile, Dockerfile.*, *.Dockerfile, Containerfile and recipes; `-` is a Dockerfile on stdin. `--rule` and `--ignore`
+choose rules by name. `--json` prints `files` (how many were read), `findings` (each with `file`, `line`, `rule`,
+`problem` and `fix`) and `unreadable` (why, for each file); `--format sarif` prints SARIF 2.1.0.
+
 | rule | reads | what it asks for | why |
 | --- | --- | --- | --- |
 """

@@ -20,7 +20,6 @@ def as_sarif(report: Report, version: str) -> dict[str, Any]:
     driver = {"name": "sparkops lint", "version": version, "rules": [_rule(number) for number in range(len(RULES))]}
     run = {
         "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report)],
         "results": [_result(each) for each in report.findings],
     }

@@ -68,6 +68,12 @@ def test_a_directive_that_stands_twice_or_means_nothing_is_a_problem() -> None:
     ]
 
 
+def test_a_byte_order_mark_and_the_ends_of_lines_of_windows_do_not_matter() -> None:
+    text = "# escape=`\nFROM a:1\nRUN one `\n two <<EOF\nbody\nEOF\nUSER x\n"
+
+    assert parse("\ufeff" + text.replace("\n", "\r\n")) == parse(text)
+
+
 def test_keywords_may_be_small_and_flags_are_taken_off() -> None:
     run = only("run --mount=type=cache,target='/a b' --network=none pip install x")
 

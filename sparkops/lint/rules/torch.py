@@ -21,7 +21,7 @@ ABOUT_TORCH = re.compile(r"torch|vllm|sglang|flashinfer|cuda|nvidia|\.whl", re.I
 CUDA = re.compile(r"cuda|nvidia|nvcr\.io", re.IGNORECASE)
 BRINGS_TORCH = re.compile(r"vllm|sglang|torch|tensorrt", re.IGNORECASE)
 """Images that have a torch: the version is enough to keep it."""
-PIN_FIX = "ENV TORCH_PIN=torch==X.Y.Z+cu130 in this stage, written to a file that UV_OVERRIDE names"
+PIN_FIX = 'add "torch==X.Y.Z+cu130" to the requirements here, or to a file of this stage that UV_OVERRIDE names'
 OVERRIDE_FIX = 'RUN echo "torch==X.Y.Z+cu130" > /opt/override.txt and ENV UV_OVERRIDE=/opt/override.txt in this stage'
 CONSTRAINT_FIX = (
     'RUN echo "torch==X.Y.Z+cu130" > /opt/constraint.txt and ENV PIP_CONSTRAINT=/opt/constraint.txt in this stage'
