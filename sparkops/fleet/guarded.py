@@ -43,7 +43,8 @@ class Link:
         except OSError as error:
             raise ConnectionLost(self.node.name, f"the guard did not answer `{op}`: {error}") from error
         if not line.endswith("\n"):
-            raise ConnectionLost(self.node.name, f"the guard ended before it answered `{op}`")
+            step = f"docker logs {CONTAINER}, on {self.node.name}; a deploy replaces a guard of another version."
+            raise ConnectionLost(self.node.name, f"the guard ended before it answered `{op}`", next_step=step)
         answer = json.loads(line)
         if "error" in answer:
             raise _refused(self.node.name, answer)
