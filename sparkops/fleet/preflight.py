@@ -12,7 +12,7 @@ from sparkops.facts.preflight import Met
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.parallel import on_each
 from sparkops.fleet.progress import Event, Tell, silent
-from sparkops.plan import preflight
+from sparkops.plan import meeting, preflight
 from sparkops.plan.fabric import Fabric
 from sparkops.plan.finding import Finding
 from sparkops.plan.preflight import Check, Outcome, Ranks
@@ -45,13 +45,13 @@ def run(
     if ranks:
         inspects = {node: connected.members[node].engine.image(ranks.image) for node in made.ranks}
         images = {node: inspect["Id"] for node, inspect in inspects.items() if inspect}
-        found += [*preflight.same_driver(made, facts), *preflight.same_image(ranks.image, inspects)]
+        found += [*preflight.same_driver(made, facts), *meeting.same_image(ranks.image, inspects)]
     broken = _try(connected, [*preflight.paths(made, facts)], tell)
     if broken or not ranks:
         return (*found, *broken)
     checks = [*preflight.bandwidths(made, facts)]
     if len(images) == len(made.ranks):
-        checks += preflight.meetings(made, ranks, images, assets.load_meeting())
+        checks += meeting.checks(made, ranks, images, assets.load_meeting())
     return (*found, *_try(connected, checks, tell))
 
 
@@ -59,9 +59,9 @@ def _try(connected: Connected, checks: Sequence[Check], tell: Tell) -> list[Find
     """Carry out all checks at once, and read what became of them."""
     outcomes = _carry_out(connected, checks, tell)
     pairs = [*zip(checks, outcomes, strict=True)]
-    mets = {check.node: preflight.read_meeting(outcome[0]) for check, outcome in pairs if check.meets}
+    mets = {check.node: meeting.read(outcome[0]) for check, outcome in pairs if check.meets}
     found = [finding for check, outcome in pairs for finding in check.judge(outcome)]
-    return [*found, *preflight.same_versions({node: met for node, met in mets.items() if isinstance(met, Met)})]
+    return [*found, *meeting.same_versions({node: met for node, met in mets.items() if isinstance(met, Met)})]
 
 
 def _carry_out(connected: Connected, checks: Sequence[Check], tell: Tell) -> list[list[Outcome]]:

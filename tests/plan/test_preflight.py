@@ -12,8 +12,9 @@ import pytest
 
 from sparkops.command import Completed
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.facts import preflight as answers
 from sparkops.facts.fabric import NodeFabric
-from sparkops.plan import preflight
+from sparkops.plan import meeting, preflight
 from sparkops.plan.fabric import Fabric
 from sparkops.plan.finding import Severity
 from sparkops.plan.preflight import Check, Ranks
@@ -141,24 +142,24 @@ IMAGE: dict[str, Any] = {
 
 
 def test_one_content_under_two_ids_is_one_image() -> None:
-    assert [*preflight.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "Id": "sha256:2"}})] == []
+    assert [*meeting.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "Id": "sha256:2"}})] == []
 
 
 def test_two_builds_under_one_tag_are_two_images() -> None:
-    [found] = preflight.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
+    [found] = meeting.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
 
     assert (found.code, found.node) == ("IMAGE", "b")
     assert found.problem.startswith("the content of x:1 differs: ")
 
 
 def test_an_image_that_is_not_there_is_named() -> None:
-    [found] = preflight.same_image("x:1", {"a": IMAGE, "b": None})
+    [found] = meeting.same_image("x:1", {"a": IMAGE, "b": None})
 
     assert (found.code, found.node, found.problem) == ("NO_IMAGE", "b", "it does not have the image x:1")
 
 
 def meetings(pair: Pair) -> list[Check]:
-    return [*preflight.meetings(pair[0], Ranks("x:1", 29501, (6379,)), {"a": "sha256:1", "b": "sha256:2"}, b"")]
+    return [*meeting.checks(pair[0], Ranks("x:1", 29501, (6379,)), {"a": "sha256:1", "b": "sha256:2"}, b"")]
 
 
 def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
@@ -229,9 +230,9 @@ def test_a_container_that_says_nothing_is_named(pair: Pair, outcome: str | Spark
 
 
 def test_versions_must_be_alike() -> None:
-    mets = {name: preflight.read_meeting(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))}
+    mets = {name: answers.met(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))}
 
-    [found] = preflight.same_versions(mets)  # type: ignore[arg-type]
+    [found] = meeting.same_versions(mets)
 
     assert (found.code, found.problem) == ("VLLM", "the version of vLLM differs: 0.24.0 at a, 0.23.0 at b")
 

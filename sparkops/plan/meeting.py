@@ -1,0 +1,95 @@
+"""Ranks meet from inside the image that they will run, before they load a model in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sparkops.commands import fabric as commands
+from sparkops.commands.fabric import Meeting
+from sparkops.errors import SparkopsError
+from sparkops.facts import preflight as answers
+from sparkops.facts.preflight import Met
+from sparkops.plan.fabric import Fabric, RankNetwork, Transport
+from sparkops.plan.finding import Finding, Same
+from sparkops.plan.preflight import Check, Outcome, Ranks, why
+
+COPY = "Copy the image from one node to the others"
+
+
+def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
+    """All ranks must run the same content; a tag may mean two builds of the same recipe."""
+    for node, inspect in inspects.items():
+        if inspect is None:
+            step = "sparkops build, or copy it from a node that has it"
+            yield Finding(code="NO_IMAGE", node=node, problem=f"it does not have the image {image}", next_step=step)
+    contents = {node: answers.content(inspect)[:12] for node, inspect in inspects.items() if inspect}
+    yield from Same("IMAGE", f"the content of {image}", f"{COPY}: two builds are never the same.").check(contents)
+
+
+def checks(made: Fabric, ranks: Ranks, images: Mapping[str, str], script: bytes) -> Iterator[Check]:
+    """Every rank calls rank 0 from inside the image that it will run. `images` are IDs by node."""
+    nodes = list(made.ranks)
+    head = made.ranks[nodes[0]]
+    for number, (node, rank) in enumerate(made.ranks.items()):
+        meeting = Meeting(number, len(nodes), rank.address, head.address, ranks.port, ranks.ports)
+        yield Check(
+            node=node,
+            title=f"rank {number} meets the others from inside {ranks.image}",
+            commands=(commands.meet(images[node], rank.options, meeting, script),),
+            judge=partial(_judge_meeting, made.transport, number, rank, head, ranks.port),
+            meets=True,
+        )
+
+
+def _judge_meeting(
+    transport: Transport, number: int, rank: RankNetwork, head: RankNetwork, port: int, outcomes: Sequence[Outcome]
+) -> Iterator[Finding]:
+    met = read(outcomes[0])
+    if isinstance(met, SparkopsError):
+        step = "Try it by hand: docker run --rm --network=host IMAGE python --version"
+        problem = f"a container of the image could not be tried: {why(met)}"
+        yield Finding(code="NO_CONTAINER", node=rank.node, problem=problem, next_step=step)
+        return
+    for taken in met.taken:
+        step = f"Who has it: sudo ss -ltnp 'sport = :{taken}'"
+        yield Finding(code="PORT_TAKEN", node=rank.node, problem=f"port {taken} is taken", next_step=step)
+    if met.problem:
+        what = f"rank {number} cannot reach {head.address}:{port}, rank 0 on {head.node}, from {rank.address}"
+        problem = (
+            f"{what}: {met.problem}" if number else f"rank 0 cannot listen on {head.address}:{port}: {met.problem}"
+        )
+        step = f"Is a firewall in the way? On {head.node}: sudo ufw status; sudo ss -ltnp 'sport = :{port}'"
+        yield Finding(code="NO_MEETING", node=rank.node, problem=problem, next_step=step)
+    if transport is Transport.ROCE:
+        yield from _judge_rights(rank.node, met)
+
+
+def _judge_rights(node: str, met: Met) -> Iterator[Finding]:
+    if not met.locks_memory:
+        problem = f"a container may lock {met.memlock_bytes} bytes of memory, and RDMA needs no limit"
+        step = "Raise it for dockerd: sudo systemctl edit docker, LimitMEMLOCK=infinity, and restart it."
+        yield Finding(code="MEMLOCK", node=node, problem=problem, next_step=step)
+    if not any(name.startswith("uverbs") for name in met.rdma):
+        problem, step = (
+            "a container sees no /dev/infiniband/uverbs*",
+            "sudo modprobe ib_uverbs, and look: ls /dev/infiniband",
+        )
+        yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
+
+
+def read(outcome: Outcome) -> Met | SparkopsError:
+    """What a rank saw, or why nobody knows."""
+    if isinstance(outcome, SparkopsError):
+        return outcome
+    try:
+        return answers.met(outcome)
+    except ValueError as error:
+        return SparkopsError(str(error))
+
+
+def same_versions(mets: Mapping[str, Met]) -> Iterator[Finding]:
+    """All ranks must run one vLLM and one torch."""
+    yield from Same("VLLM", "the version of vLLM", f"{COPY}.").check({node: met.vllm for node, met in mets.items()})
+    yield from Same("TORCH", "the version of torch", f"{COPY}.").check({node: met.torch for node, met in mets.items()})
