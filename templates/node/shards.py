@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -248,19 +249,29 @@ def begin(*arguments):
         refuse(f"unknown arguments: {', '.join(unknown)}; there are: {', '.join([*arguments, 'config'])}")
     if sorted(asked["inputs"]) != ["base", "donor"]:
         refuse(f"expected the inputs base and donor, got: {', '.join(sorted(asked['inputs']))}")
+    return attempt(lambda: Making(asked))
+
+
+def attempt(work):
+    """Do it, or end the step with the error in words."""
     try:
-        return Making(asked)
-    except (OSError, ValueError) as error:
-        refuse(str(error))
+        return work()
+    except OSError as error:
+        return refuse(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+    except ValueError as error:
+        return refuse(str(error))
 
 
 def finish(make):
-    """Do the work of a step, with an error of the disk in words."""
-    try:
-        make()
-    except OSError as error:
-        refuse(f"{error.filename or ''}: {error.strerror}")
-    except ValueError as error:
-        refuse(str(error))
+    """Do the work of a step, and end well."""
+    attempt(make)
     sys.stdout.flush()
     os._exit(0)
+
+
+def finder(expression):
+    """Whether a name has something in it that the regular expression finds."""
+    try:
+        return re.compile(expression).search
+    except re.error as error:
+        return refuse(f"{expression} is no regular expression: {error}")

@@ -10,8 +10,6 @@ donor are linked where all their tensors are wanted; from others only the wanted
 
 from __future__ import annotations
 
-import re
-
 import shards
 
 MTP = r"(^|\.)mtp\."
@@ -21,9 +19,10 @@ def main():
     """Check everything, then write."""
     making = shards.begin("tensors", "count")
     base, donor, args = making.inputs["base"], making.inputs["donor"], making.args
-    found = {name for name in donor.tensors if re.search(args.get("tensors", MTP), name)}
+    expression = args.get("tensors", MTP)
+    found = set(filter(shards.finder(expression), donor.tensors))
     if not found:
-        shards.refuse(f"no tensor of the donor has a name like {args.get('tensors', MTP)}")
+        shards.refuse(f"no tensor of the donor has a name like {expression}")
     if args.get("count") not in (None, len(found)):
         shards.refuse(f"{len(found)} tensors of the donor have such a name, expected {args['count']}")
     added = found - set(base.tensors)

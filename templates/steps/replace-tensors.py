@@ -12,8 +12,6 @@ BF16 become FP8 with the scales that the publisher of `donor` calibrated. The en
 
 from __future__ import annotations
 
-import re
-
 import shards
 
 
@@ -23,7 +21,7 @@ def main():
     base, donor, args = making.inputs["base"], making.inputs["donor"], making.args
     if not isinstance(args.get("tensors"), str):
         shards.refuse("the argument `tensors` is missing: a regular expression")
-    chosen = {name for name in base.tensors if re.search(args["tensors"], name)}
+    chosen = set(filter(shards.finder(args["tensors"]), base.tensors))
     check(base, donor, chosen, args)
     coming = {sibling for name in chosen for sibling in siblings(name, args.get("with", []))}
     for shard in sorted(set(base.shard.values())):
