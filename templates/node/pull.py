@@ -20,6 +20,7 @@ import checkpoint
 import partial
 
 INTERRUPTED = 130
+TELLING = threading.Lock()
 TELL_EVERY_S = 1.0
 # A file is begun anew when it was interrupted, so few at once lose less; they fill a gigabit line all the same.
 FILES_AT_ONCE = 4
@@ -68,7 +69,7 @@ def fetch(asked):
         if there != size:
             raise Refused("incomplete", f"{name}: {max(there, 0)} of {size} bytes")
     checkpoint.write_marker(directory, {"model": asked["id"], "asked": asked["revision"], "commit": info.sha})
-    os.close(held)
+    os.close(held)  # whoever hears that it is done may give it its name
     tell(done={"commit": info.sha, "bytes": sum(wanted.values())})
 
 
@@ -152,7 +153,11 @@ def kind(error):
 
 
 def tell(**said):
-    print(json.dumps(said), flush=True)
+    """One line. After the last one nothing more is said."""
+    with TELLING:
+        print(json.dumps(said), flush=True)
+        if "done" in said or "error" in said:
+            os._exit(0)  # not through threads that still wait for the network
 
 
 def stop(*_):
@@ -182,8 +187,6 @@ def main():
         tell(error=refused.kind, text=refused.text)
     except Exception as error:  # the library's own errors are of many classes; each is told
         tell(error=kind(error), text=f"{type(error).__name__}: {error}"[:2000])
-    sys.stdout.flush()
-    os._exit(0)  # not through threads that still wait for the network
 
 
 main()
