@@ -1,7 +1,7 @@
 """The output layer of a large vocabulary is the largest weight that every token reads: here in INT8 instead of BF16.
 
 Each row is quantized on its own when the model has loaded, without calibration. It halves what a token reads of that
-layer; the seed's author measured 38.4 to 51 tok/s together with a second draft token.
+layer; albond's repository measured 51 instead of 38.4 tok/s with it and a second draft token.
 """
 
 import mend
