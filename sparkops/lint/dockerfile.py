@@ -126,7 +126,7 @@ class _Reader:
         parts: list[tuple[int, str]] = []
         while self.at < len(self.lines):
             line = self.lines[self.at]
-            if parts and self._passed_over(line):
+            if self._passed_over(line):
                 continue
             self.at += 1
             found = continued.search(line)

@@ -43,8 +43,9 @@ class Step:
 class Stage:
     """From one FROM to the next. `image` is what FROM names; `parent` is the stage of that name, if there is one.
 
-    A parent hands everything on, its ARG as well. An image hands on what is in it, and nothing of that is in this file.
-    ONBUILD has a stage of its own: it runs where another build begins with this one.
+    `values` and `directory` are what it ends with. A parent hands everything on, its ARG as well. An image hands on what
+    is in it, and nothing of that is in this file. ONBUILD has a stage of its own: it runs where another build begins
+    with this one.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Stage:
     parent: Stage | None
     steps: tuple[Step, ...]
     values: Values
+    directory: str
 
     @cached_property
     def lineage(self) -> tuple[Stage, ...]:
@@ -126,13 +128,14 @@ class _Walk:
         parent = next((each for each in self.earlier if each.name == image.lower()), None)
         if parent:
             self.values |= parent.values
-            self.directory = parent.steps[-1].directory if parent.steps else self.directory
+            self.directory = parent.directory
         steps = tuple(map(self._step, (each for each in rest if not each.onbuild)))
         name = name.lower() or str(len(self.earlier))
-        stage = Stage(name, image, begin.line, parent, steps, dict(self.values))
+        stage = Stage(name, image, begin.line, parent, steps, dict(self.values), self.directory)
         yield stage
         if later := tuple(map(self._step, (each for each in rest if each.onbuild))):
-            yield Stage(f"{name} (ONBUILD)", name, later[0].instruction.line, stage, later, dict(self.values))
+            line = later[0].instruction.line
+            yield Stage(f"{name} (ONBUILD)", name, line, stage, later, dict(self.values), self.directory)
 
     def _step(self, each: Instruction) -> Step:
         step = Step(each, dict(self.values), self.directory)
@@ -149,8 +152,8 @@ def variables(each: Instruction, escape: str, values: Values) -> Iterator[tuple[
     """What an ENV or LABEL sets: `NAME=value ...`, or the old `NAME value`."""
     words = split(each.rest, escape)
     if words and "=" not in words[0].raw:
-        name, _, value = each.rest.text.strip().partition(" ")
-        yield name, expand(value.strip(), values)
+        name, *rest = each.rest.text.split(maxsplit=1)
+        yield name, expand("".join(rest).strip(), values)
         return
     for word in words:
         name, sign, value = word.text(values).partition("=")

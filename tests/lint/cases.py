@@ -35,6 +35,7 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{SLIM}\nRUN X=$(pip download y)", [2]),
         (f"{SLIM} AS one\nONBUILD RUN uv sync", [2]),
         (f"{SLIM}\nRUN uvx ruff", [2]),
+        (f"{SLIM}\nRUN <<EOF\n#!/bin/bash -e\nuv sync\nEOF", [4]),
     ],
     "torch-pin": [
         (f"{CUDA}\nRUN uv pip install vllm==0.23.0", [2]),
@@ -47,6 +48,7 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA} AS one\nRUN uv pip install {PIN}\n{CUDA} AS two\nRUN pip install torch==2.10.0+cu130 x", [4]),
         (f"{CUDA}\nENV TORCH_PIN={PIN}\nRUN uv pip install vllm", [3]),
         (f"ARG V=2.11.0\n{CUDA}\nRUN uv pip install -r requirements.txt", [3]),
+        (f"{CUDA}\nRUN uv pip install torch==+cu130 torch==2.*", [2]),
     ],
     "torch-override": [
         (f"{CUDA}\nRUN uv pip install /w/*.whl", [2]),
@@ -60,6 +62,9 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\nRUN for w in /w/*.whl; do uv pip install $w; done", [2]),
         (f"{CUDA}\nRUN <<EOF\nset -- /w/a.whl /w/b.whl\nuv pip install \"$@\"\nEOF", [4]),
         (f"{CUDA}\nRUN env -u UV_OVERRIDE uv pip install vllm", [2]),
+        (f"{CUDA}\nCOPY <<EOF /o.txt\nnumpy\nEOF\nRUN uv pip install vllm --override /o.txt", [5]),
+        (f"{CUDA}\nRUN echo numpy | tee /o.txt\nRUN uv pip install vllm --override /o.txt", [3]),
+        (f"{CUDA} AS a\nWORKDIR /a\nFROM a\nRUN echo x > o\nRUN uv pip install vllm --override /a/o", [5]),
     ],
     "cuda-arch": [
         (f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=9.0a", [2]),
@@ -72,6 +77,7 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\nRUN uv pip install flash-attn --no-build-isolation", [2]),
         (f"{CUDA}\nRUN python3 setup.py bdist_wheel", [2]),
         (f"{SLIM}\nRUN nvcc -O3 -arch=sm_90 x.cu", [2]),
+        (f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=9.0a\nRUN ls && TORCH_CUDA_ARCH_LIST=12.1a ls", [2]),
     ],
     "secret": [
         (f"{SLIM}\nENV HF_TOKEN=abcdef", [2]),
@@ -141,8 +147,10 @@ PASSING: dict[str, list[str]] = {
         f"{SLIM}\nRUN pip install --no-index --find-links /w x && uv pip install --offline x",
         f"{SLIM}\nRUN echo 'uv sync' # uv sync",
         f"{SLIM}\nCOPY <<EOF /run.sh\nuv sync\nEOF",
-        f"{SLIM}\nRUN <<EOF\n#!/usr/bin/env python3\nuv = sync\nEOF",
+        f"{SLIM}\nRUN <<EOF\n#!/usr/bin/env python3\nuv sync\nEOF",
         f"{SLIM} AS one\nONBUILD RUN uv sync\n{PATIENT}",
+        f"{SLIM}\n{PATIENT}\nARG UV_HTTP_TIMEOUT\nRUN uv sync",
+        f"{SLIM}\nENV\tUV_HTTP_TIMEOUT\t600\nENV UV_HTTP_RETRIES  9\nRUN uv sync",
     ],
     "torch-pin": [
         f"{CUDA}\nRUN uv pip install {PIN} vllm",
@@ -175,6 +183,7 @@ PASSING: dict[str, list[str]] = {
         f"{CUDA}\nENV PIP_CONSTRAINT=/c.txt\nRUN echo {PIN} > /c.txt && pip install vllm",
         f"{CUDA}\nRUN uv pip install --no-deps /w/*.whl",
         f"{CUDA}\nRUN uv pip install {PIN} numpy",
+        f"{CUDA}\nRUN uv add vllm",
     ],
     "cuda-arch": [
         f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=12.1a\nRUN uv build --wheel . && pip install -e .",
@@ -213,6 +222,7 @@ PASSING: dict[str, list[str]] = {
         f"{SLIM}\nRUN echo 'curl https://h/x | sh'",
         f"{SLIM}\nRUN V=$(curl https://h/version) && bash build.sh $V",
         f"{SLIM}\nRUN case $X in curl|sh) ls;; esac",
+        f"{SLIM}\nRUN curl https://h/x | bash -c 'cat > y'",
     ],
     "apt-lists": [
         f"{SLIM}\nRUN apt-get update && apt-get install -y x && rm -rf /var/lib/apt/lists/*",

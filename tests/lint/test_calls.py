@@ -75,6 +75,12 @@ def test_an_unquoted_value_is_split_and_a_quoted_one_is_not() -> None:
     assert call.argv == ("a", "b", "c", "b c", "xb", "c")
 
 
+def test_a_value_that_begins_or_ends_with_a_space_ends_a_word_there() -> None:
+    (call,) = read("a x$B y${E}z", B=" b", E="e ")
+
+    assert call.argv == ("a", "x", "b", "ye", "z")
+
+
 def test_only_what_is_exported_reaches_a_program() -> None:
     assert "Y" not in environment("Y=2; a")
     assert environment("export Y=2; a")["Y"] == "2"

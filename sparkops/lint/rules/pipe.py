@@ -32,8 +32,7 @@ def _reads_script(call: Call) -> bool:
     operands = [word for word in call.argv[1:] if word in STDIN or not word.startswith("-")]
     if INTERPRETERS.fullmatch(call.program):
         return len(call.argv) == 1 or bool(STDIN & set(operands))
-    told = any(re.fullmatch(r"-[a-z]*c", word) for word in call.argv[1:])
-    return call.program in SHELLS and not told and (not operands or operands[0] in STDIN or "-s" in call.argv)
+    return call.program in SHELLS and (not operands or operands[0] in STDIN or "-s" in call.argv)
 
 
 def _fetcher(calls: Iterable[Call]) -> Call | None:

@@ -111,7 +111,7 @@ def _unpinned(holding: _Holding) -> str:
         version, _, local = pin.partition("+")
         if "*" in version:
             return f"pins torch to {pin}, expected a whole version and its build, X.Y.Z+cuNNN"
-        if version[0].isdigit() and not local and not BRINGS_TORCH.search(holding.stage.root):
+        if version[:1].isdigit() and not local and not BRINGS_TORCH.search(holding.stage.root):
             return f"pins torch=={pin} without its build, which may be the CPU's, expected +cuNNN or --torch-backend"
         if local == "cpu" and CUDA.search(holding.stage.root):
             return f"pins torch=={pin} on the CUDA image {holding.stage.root}, expected +cuNNN"
