@@ -100,6 +100,7 @@ def logs(
     context: typer.Context,
     service: Annotated[str, typer.Argument(help="The service's name, as status shows it.")],
     node: Annotated[list[str] | None, typer.Option("--node", "-n", help="Only there; again for more.")] = None,
+    rank: Annotated[int | None, typer.Option("--rank", help="Only this rank of a replica on several nodes.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come, until Ctrl-C.")] = False,
     tail: Annotated[int | None, typer.Option("--tail", help="Only the last lines of each.")] = None,
 ) -> None:
@@ -109,9 +110,10 @@ def logs(
 
     settings: Settings = context.obj
     with connect(settings.fleet(), node or ()) as connected:
-        newest = _newest(connected, service)
+        newest = _newest(connected, service, rank)
         if not newest:
-            raise UsageError(f"there is no container of {service}", next_step="What there is: sparkops status")
+            which = f"rank {rank} of {service}" if rank is not None else f"container of {service}"
+            raise UsageError(f"there is no {which}", next_step="What there is: sparkops status")
 
         def print_log(member: Member) -> None:
             mark = f"{member.name} | " if len(newest) > 1 else ""
@@ -122,9 +124,10 @@ def logs(
         connected.all(print_log)
 
 
-def _newest(connected: Connected, service: str) -> dict[str, Container]:
+def _newest(connected: Connected, service: str, rank: int | None) -> dict[str, Container]:
     """The container that started last, on each node that has one."""
     from sparkops.fleet import observe
 
-    found = connected.all(lambda member: observe.containers(member, service=service))
+    wanted = {} if rank is None else {"rank": str(rank)}
+    found = connected.all(lambda member: observe.containers(member, service=service, **wanted))
     return {name: max(each, key=lambda one: one.started_at) for name, each in found.items() if each}

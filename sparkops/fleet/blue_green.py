@@ -10,7 +10,7 @@ from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NodeError, PlanRefused, SparkopsError, UsageError
 from sparkops.facts import docker as docker_facts
-from sparkops.fleet import hands, observe
+from sparkops.fleet import hands, observe, pair
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held, hold
 from sparkops.fleet.planning import Order, make_plan, nodes_of, read_journal, resumed
@@ -35,6 +35,7 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
             return None
         if nodes_of(order, made.plan) != nodes_of(order, first.plan):
             raise PlanRefused("what runs has changed while the lock was taken", next_step="Run it again.")
+        pair.try_network(order.connected, made.plan, made.observed, order.tell)
         saga = Saga(
             plan=made.plan,
             observed=made.observed,

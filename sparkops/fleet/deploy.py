@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkops.errors import CommandFailed, ProbeFailed, StartFailed
+from sparkops.facts.docker import Container
 from sparkops.fleet import hands, probing, watch
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.hands import Hand
@@ -65,16 +67,18 @@ def _take(member: Member, step: Step, done: Deployed, keep: Keep, tell: Tell) ->
 
 
 def stop(connected: Connected, service: str, tell: Tell) -> dict[str, tuple[str, ...]]:
-    """Stop every running container of a service, and see by inspect that it has ended.
+    """Stop every running container of a service, and see by inspect that it has ended; of a pair the last rank first.
 
     Returns the names of the stopped containers for each node. Raises NodeError where one still runs.
     """
-    return connected.all(lambda member: _stop(member, service, tell))
+    found = connected.all(lambda member: [each for each in containers(member, service=service) if each.running])
+    for number in sorted({each.rank for running in found.values() for each in running}, reverse=True):
+        connected.all(lambda member, rank=number: _stop(member, found[member.name], rank, tell))  # type: ignore[misc]
+    return {name: tuple(each.name for each in running) for name, running in found.items()}
 
 
-def _stop(member: Member, service: str, tell: Tell) -> tuple[str, ...]:
+def _stop(member: Member, running: Sequence[Container], rank: int, tell: Tell) -> None:
     hand = Hand(member, member.node.run, tell)
-    running = [each for each in containers(member, service=service) if each.running]
     for each in running:
-        hands.stop_engine(hand, each.name, each.grace_s)
-    return tuple(each.name for each in running)
+        if each.rank == rank:
+            hands.stop_engine(hand, each.name, each.grace_s)

@@ -95,6 +95,8 @@ def rank_report(member: Member, container: Container) -> RankReport:
     """One container: its stage, its health, its load."""
     if not container.running:
         return RankReport(container)
+    if container.rank:  # it answers nobody; rank 0 shows whether they work together
+        return RankReport(container, Health.OK, f"rank {container.rank} of {container.ranks}")
     with session(member.node, container.port) as asking:
         if openai.healthy(asking):
             load, tok_s = _load(asking)

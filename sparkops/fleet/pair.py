@@ -29,7 +29,10 @@ STALE_GRACE_S = 10  # ranks of an attempt that failed have nothing to finish
 
 
 def try_network(connected: Connected, made: SwapPlan, observed: Mapping[str, Observed], tell: Tell) -> None:
-    """Try the network that green will load over, and the image on it. Raises PlanRefused or NodesFailed."""
+    """Try the network that a pair will load over, and the image on it, before anything is stopped for it.
+
+    Raises PlanRefused or NodesFailed.
+    """
     facts = {rank.node: seen for rank in made.ranks if (seen := observed[rank.node].fabric)}
     if made.network and not running(made, observed):
         ranks = Ranks(made.release.image, made.rank.meeting_port)
@@ -53,12 +56,12 @@ def _whole(ranks: Sequence[Container | None]) -> bool:
 
 def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, generation: str) -> None:
     """Create all ranks, then start them, unless they run already. What is left of an earlier attempt goes first."""
-    there = {rank: hand_of(rank.node).container(rank.container) for rank in made.ranks}
-    if _whole([*there.values()]):
+    there = [hand_of(rank.node).container(rank.container) for rank in made.ranks]
+    if _whole(there):
         return
-    for rank, container in reversed(there.items()):
+    for container in reversed(there):
         if container:
-            hand = hand_of(rank.node)
+            hand = hand_of(container.node)
             hand.say(f"removing {container.name} of an earlier attempt")
             hands.stop_engine(hand, container.name, STALE_GRACE_S)
             hand.run(docker.remove(container.name))

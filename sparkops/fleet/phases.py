@@ -11,7 +11,6 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
 from sparkops.fleet import hands, pair, probing, watch
-from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep
 from sparkops.fleet.progress import Event
@@ -34,7 +33,6 @@ class Round:
     plan: SwapPlan
     green: Placed
     observed: Mapping[str, Observed]
-    connected: Connected
     hand_of: HandOf
     gateway: Hand
     keep: Keep
@@ -68,12 +66,7 @@ class Round:
 
 
 def arm(this: Round) -> int:
-    """The journal with its deadline arms the guards, and it is written. What is still warm makes room.
-
-    The network of a pair is tried before anything is stopped for it.
-    """
-    if this.plan.network:
-        pair.try_network(this.connected, this.plan, this.observed, this.here.tell)
+    """The journal with its deadline arms the guards, and it is written. What is still warm makes room."""
     if this.plan.warm:
         this.stop(this.plan.warm)
     return 0

@@ -49,7 +49,6 @@ class Saga:
             plan=self.plan,
             green=placed(self.plan, self.connected),
             observed=self.observed,
-            connected=self.connected,
             hand_of=self.hand,
             gateway=self.hand(self.front.node),
             keep=self.keep,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkops.plan.picture import Drift
-from sparkops.plan.seen import NodeReport, Seen
+from sparkops.plan.seen import NodeReport, Seen, missing, replicas
 
 NEEDS_PERSON = "NEEDS_PERSON"
 
@@ -16,6 +16,13 @@ def of_service(seen: Seen) -> Iterator[Drift]:
     for each in running:
         if each.state == "restarting":
             yield Drift(code="RESTARTING", node=each.node, detail=f"{each.name} starts again and again")
+    for ranks in replicas(seen.ranks):
+        for number in missing(ranks):
+            head = ranks[0].container
+            detail = (
+                f"{seen.name}: rank {number} of {head.release} ({head.slot}) does not run, so the replica cannot work"
+            )
+            yield Drift(code="RANK_MISSING", node=head.node, detail=detail)
     yield from _of_journals(seen)
     yield from _of_traffic(seen)
     yield from _of_releases(seen)
@@ -57,10 +64,10 @@ def _of_releases(seen: Seen) -> Iterator[Drift]:
     if journal:
         retired = journal.retirement.placed if journal.retirement else None
         swapped = (journal.swap.green, journal.swap.blue) if journal.swap else ()
-        placed = [each.container for each in (journal.active, retired, *swapped) if each]
+        placed = [place.container for each in (journal.active, retired, *swapped) if each for place in each.ranks]
     for rank in seen.ranks:
         each = rank.container
-        if seen.front and each.running and each.name not in placed and rank is not seen.live:
+        if seen.front and each.running and each.name not in placed and rank not in seen.live_ranks:
             detail = f"{each.name} runs, and nobody has asked for it: docker stop {each.name}"
             yield Drift(code="ORPHAN", node=each.node, detail=detail)
     if seen.front is None:

@@ -63,7 +63,8 @@ class RankRow(_Row):
     stage: str | None
     """Where a start is, such as `loading weights 40 %`; `serving` afterwards."""
     health: Health
-    """What its server says: `ok` answers, `failing` did and does not, `none` does not run."""
+    """What its server says: `ok` answers, `failing` did and does not, `none` does not run. A rank above 0 is `ok` while
+    it runs."""
     port: int
     """HTTP port on the node."""
     exit_code: int | None

@@ -58,7 +58,35 @@ class Seen:
         if self.front is None:
             return next((rank for rank in self.ranks if rank.health is Health.OK), None)
         active = self.front.active
-        return next((rank for rank in self.ranks if active and _is(rank.container, active) and _up(rank)), None)
+        return next(
+            (
+                rank
+                for rank in self.ranks
+                if active and _is(rank.container, active) and _up(rank) and not rank.container.rank
+            ),
+            None,
+        )
+
+    @property
+    def live_ranks(self) -> Sequence[RankReport]:
+        """All ranks of what has the traffic."""
+        return next((ranks for ranks in replicas(self.ranks) if self.live in ranks), ())
+
+
+def replicas(ranks: Sequence[RankReport]) -> list[tuple[RankReport, ...]]:
+    """The ranks of each replica together, rank 0 first. Without labels of several, each container is a replica."""
+    found: dict[tuple[str, ...], list[RankReport]] = {}
+    for rank in ranks:
+        each = rank.container
+        alone = (each.node, each.name) if each.ranks == 1 else ()
+        found.setdefault((each.release, each.slot, *alone), []).append(rank)
+    return [tuple(sorted(group, key=lambda rank: rank.container.rank)) for group in found.values()]
+
+
+def missing(ranks: Sequence[RankReport]) -> tuple[int, ...]:
+    """Numbers of the ranks that do not run, of a replica of which some do."""
+    running = {rank.container.rank for rank in ranks if rank.container.running}
+    return tuple(number for number in range(ranks[0].container.ranks) if number not in running) if running else ()
 
 
 def _is(container: Container, slot: SlotFacts) -> bool:

@@ -23,7 +23,7 @@ from sparkops.plan.picture import (
     Status,
     SwapRow,
 )
-from sparkops.plan.seen import NodeReport, RankReport, Seen, services
+from sparkops.plan.seen import NodeReport, RankReport, Seen, missing, replicas, services
 
 
 def join(
@@ -65,13 +65,13 @@ def _service(seen: Seen, gateway: Gateway | None) -> ServiceRow:
     return ServiceRow(
         name=seen.name,
         url=gateway.url(seen.front.port) if gateway and seen.front else None,
-        state=_state([seen.live] if seen.front and seen.live else seen.ranks),
+        state=_state(seen.live_ranks if seen.front and seen.live else seen.ranks),
         live=Live(slot=live.slot, release=live.release, image=live.image) if live else None,
         swap=_swap(seen.journal) if seen.journal else None,
         hold=seen.journal.hold if seen.journal else None,
         replicas=[
-            ReplicaRow(release=rank.container.release, slot=rank.container.slot, ranks=[_rank(rank)])
-            for rank in seen.ranks
+            ReplicaRow(release=ranks[0].container.release, slot=ranks[0].container.slot, ranks=[*map(_rank, ranks)])
+            for ranks in replicas(seen.ranks)
         ],
     )
 
@@ -90,7 +90,7 @@ def _state(ranks: Sequence[RankReport]) -> State:
     if not healths:
         return "failed" if any(_crashed(rank.container) for rank in ranks) else "stopped"
     if healths == {Health.OK}:
-        return "healthy"
+        return "degraded" if any(missing(each) for each in replicas(ranks)) else "healthy"
     if Health.OK in healths:
         return "degraded"
     return "failed" if Health.FAILING in healths else "starting"

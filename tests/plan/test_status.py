@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,7 +134,8 @@ def test_a_container_that_has_ended_says_how_and_has_no_load() -> None:
 
 
 def test_services_are_sorted_by_name() -> None:
-    reports = [RankReport(container(rank(service=name))) for name in ("b", "a", "b")]
+    places = (("b", "n1"), ("a", "n1"), ("b", "n2"))
+    reports = [RankReport(replace(container(rank(service=name)), node=node)) for name, node in places]
 
     assert [(service.name, len(service.replicas)) for service in ranks(*reports).services] == [("a", 1), ("b", 2)]
 
