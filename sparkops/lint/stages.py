@@ -43,9 +43,9 @@ class Step:
 class Stage:
     """From one FROM to the next. `image` is what FROM names; `parent` is the stage of that name, if there is one.
 
-    `values` and `directory` are what it ends with. A parent hands everything on, its ARG as well. An image hands on what
-    is in it, and nothing of that is in this file. ONBUILD has a stage of its own: it runs where another build begins
-    with this one.
+    `values` and `directory` are what it ends with. A parent hands everything on, its ARG as well. An image hands on
+    what is in it, and nothing of that is in this file. ONBUILD has a stage of its own: it runs where another build
+    begins with this one.
     """
 
     name: str
