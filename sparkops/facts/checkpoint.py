@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ GB = 10**9
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 MARKER = ".sparkops.json"
 """The file in which sparkops writes what a directory is. It is copied with the rest."""
+NUMBERED = re.compile(r"[0-9]+(?=-of-[0-9]+\.safetensors$)")
+"""The number of a shard among others: model-00002-of-00014.safetensors."""
 UNFINISHED = {
     ".partial": "it was begun and is not whole; the same command goes on with it",
     ".replaced": "it is left over from a replacement that was interrupted",
@@ -196,6 +199,10 @@ def _incomplete(checkpoint: Checkpoint, index: Index) -> Iterator[str]:
         yield f"{each.shard} lacks tensors that {index.file} names: {each}"
     for each in index.unnamed:
         yield f"{index.file} lacks tensors of {each.shard}: {each}"
+    families = {NUMBERED.sub("", name) for name in index.shards if NUMBERED.search(name)}
+    for name in overlooked(checkpoint):
+        if NUMBERED.search(name) and NUMBERED.sub("", name) in families:
+            yield f"{index.file} lacks all tensors of {name}"
 
 
 def _changed(checkpoint: Checkpoint) -> Iterator[str]:

@@ -127,6 +127,19 @@ def test_a_shard_that_no_index_names_is_pointed_out() -> None:
     assert checkpoint.overlooked(found()) == ()
 
 
+def test_a_numbered_shard_that_no_index_names_is_a_problem() -> None:
+    """Its layers would not be loaded. A file with a name of its own may be for another engine."""
+    names = ("m-1-of-2.safetensors", "m-2-of-2.safetensors", "other-2-of-2.safetensors")
+    numbered = found(
+        files={"config.json": [2, 7], **{name: [9, 9] for name in names}},
+        shards={name: {"bytes": 9} for name in names},
+        index={"file": "i.json", "shards": {names[0]: 1}, "absent": {}, "unnamed": {}},
+    )
+
+    assert list(checkpoint.problems(numbered)) == ["i.json lacks all tensors of m-2-of-2.safetensors"]
+    assert checkpoint.overlooked(numbered) == names[1:]
+
+
 def test_the_origin_is_what_sparkops_noted() -> None:
     marker = {"model": "org/q", "asked": "main", "commit": "abc", "files": {}}
 
