@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,8 @@ from sparkops.errors import BuildFailed, CommandFailed, GateRefused, NotReady
 from sparkops.facts import buildkit, gate, host
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.progress import Event, Tell
-from sparkops.release import candidate_tag, image_labels, image_tag
+from sparkops.nodes.engine import Facts
+from sparkops.release import candidate_tag, image_labels, image_tag, mod_labels
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
 
@@ -33,6 +34,8 @@ class Gate:
     ask: Callable[[str], Command]
     wrong: Callable[[str], Sequence[object]] = _nothing
     """What is not as it should be, each a line for the operator. Raises ValueError for what it cannot read."""
+    labels: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """What the image is labelled with, of what it said."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,10 @@ def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> Order:
     def wrong(said: str) -> Sequence[object]:
         return [verdict for verdict in gate.verdicts(recipe, gate.parse(said)) if not verdict.ok]
 
-    asking = Gate(lambda image: docker.ask_image(image, gate_script), wrong)
+    def labels(said: str) -> Mapping[str, str]:
+        return mod_labels(gate.parse(said).mods)
+
+    asking = Gate(lambda image: docker.ask_image(image, gate_script), wrong, labels)
     return Order(recipe.name, context, recipe.image.disk_gib, asking, disk_key="image.disk_gib")
 
 
@@ -95,13 +101,26 @@ def build_on(member: Member, order: Order, tell: Tell) -> Built:
     if image is None:
         raise BuildFailed(member.name, f"the build ended well, and {order.candidate} is not there")
     try:
-        _pass_gate(member, order, image["Id"], tell)
-        member.node.run(docker.tag(image["Id"], order.tag))
+        labels = _pass_gate(member, order, image["Id"], tell)
+        image = _name(member, order, image, labels)
     finally:
         with suppress(CommandFailed):  # another build of the same took the name away
             member.node.run(docker.remove_image(order.candidate))
     tell(Event(member.name, f"{order.tag} passed its gates"))
     return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB)
+
+
+def _name(member: Member, order: Order, image: Facts, labels: Mapping[str, str]) -> Facts:
+    """Give the image its tag, and the labels that only its gate could tell. Layers stay as they are."""
+    if not labels:
+        member.node.run(docker.tag(image["Id"], order.tag))
+        return image
+    try:
+        member.node.run(docker.label(order.candidate, order.tag, labels))
+    except CommandFailed:
+        if member.engine.image(order.tag) is None:  # no other build of the same was faster
+            raise
+    return member.engine.image(order.tag) or image
 
 
 def _preflight(member: Member, order: Order) -> None:
@@ -147,12 +166,14 @@ def _explain(node: str, progress: buildkit.Progress, failed: CommandFailed) -> B
     return BuildFailed(node, f"the build failed at {where}\n{said}", next_step=step)
 
 
-def _pass_gate(member: Member, order: Order, image: str, tell: Tell) -> None:
+def _pass_gate(member: Member, order: Order, image: str, tell: Tell) -> Mapping[str, str]:
     """Ask the image. One that does not pass never gets its tag: nothing can start it by mistake."""
     tell(Event(member.name, "asking the image what it is"))
     try:
-        wrong = order.gate.wrong(member.node.run(order.gate.ask(image)).stdout)
+        said = member.node.run(order.gate.ask(image)).stdout
+        wrong = order.gate.wrong(said)
     except (CommandFailed, ValueError) as error:
         raise GateRefused(member.name, f"the image could not say what it is: {error}") from error
     if wrong:
         raise GateRefused(member.name, "\n".join(["the image is not what the recipe says:", *map(str, wrong)]))
+    return order.gate.labels(said)

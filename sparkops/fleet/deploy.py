@@ -67,12 +67,12 @@ def _take(member: Member, step: Step, done: Deployed, keep: Keep, tell: Tell) ->
 
 
 def stop(connected: Connected, service: str, tell: Tell) -> dict[str, tuple[str, ...]]:
-    """Stop every running container of a service, and see by inspect that it has ended; of a pair the last rank first.
+    """Stop every running container of a service, and see by inspect that it has ended; of a pair rank 0 first.
 
     Returns the names of the stopped containers for each node. Raises NodeError where one still runs.
     """
     found = connected.all(lambda member: [each for each in containers(member, service=service) if each.running])
-    for number in sorted({each.rank for running in found.values() for each in running}, reverse=True):
+    for number in sorted({each.rank for running in found.values() for each in running}):
         connected.all(lambda member, rank=number: _stop(member, found[member.name], rank, tell))  # type: ignore[misc]
     return {name: tuple(each.name for each in running) for name, running in found.items()}
 

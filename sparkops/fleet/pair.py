@@ -55,11 +55,11 @@ def _whole(ranks: Sequence[Container | None]) -> bool:
 
 
 def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, generation: str) -> None:
-    """Create all ranks, then start them, unless they run already. What is left of an earlier attempt goes first."""
+    """Create all ranks, then start them, rank 0 last, unless they run already. An earlier attempt's go first."""
     there = [hand_of(rank.node).container(rank.container) for rank in made.ranks]
     if _whole(there):
         return
-    for container in reversed(there):
+    for container in there:
         if container:
             hand = hand_of(container.node)
             hand.say(f"removing {container.name} of an earlier attempt")
@@ -72,7 +72,7 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
         hand_of(rank.node).say(f"creating rank {rank.index}")
         create = docker.create(new, node.config, node.image or rank.release.image, seat(made.network, rank.node))
         hand_of(rank.node).run(create)
-    for rank in made.ranks:
+    for rank in reversed(made.ranks):
         hand_of(rank.node).run(docker.start(rank.container))
 
 

@@ -59,10 +59,9 @@ class Round:
         return self.plan.blue
 
     def stop(self, placed: Placed) -> None:
-        """Stop every rank of a release, the last one first, with the grace period of its own recipe."""
-        grace_s = Recipe.model_validate(placed.recipe).serve.stop_grace_s
-        for place in reversed(placed.ranks):
-            hands.stop_engine(self.hand_of(place.node), place.container, grace_s)
+        """Stop every rank of a release in the reverse order of its start: rank 0 has requests to finish."""
+        for node in placed.nodes:
+            hands.stop_rank(self.hand_of(node), placed)
 
 
 def arm(this: Round) -> int:

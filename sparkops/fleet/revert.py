@@ -46,7 +46,7 @@ def go_back(swap: Swap, service: str, hand_of: HandOf, keep: Keep, error: Sparko
         restore(hand_of, blue)
     if switched:
         hands.give_traffic(gateway, service, None if no_traffic(swap) else blue)
-    for place in reversed(swap.green.ranks):
+    for place in swap.green.ranks:
         green = hand_of(place.node)
         put_away(green.member, place.container, keep, error, green.run)
     if blue and no_traffic(swap):

@@ -183,8 +183,8 @@ class Work:
         self._write(retirement=None)
 
     def _stop(self, placed: Placed) -> None:
-        if here := self._here(placed):
-            hands.stop_engine(self.hand, here.container, Recipe.model_validate(placed.recipe).serve.stop_grace_s)
+        if self._here(placed):
+            hands.stop_rank(self.hand, placed)
 
     def _wait_for(self, placed: Placed) -> None:
         """A release may run on another node, whose guard starts it again."""
