@@ -28,6 +28,7 @@ class Hub:
 
     models: dict[str, Path]
     port: int = 0
+    url: str = ""
     fail: int | None = None
     only_with_token: bool = False
     gate: threading.Event = field(default_factory=threading.Event)
@@ -49,6 +50,7 @@ def hub(models: dict[str, Path], host: str = "127.0.0.1") -> Iterator[Hub]:
 
     server = _Server((host, 0), Answering)
     made.port = server.server_address[1]
+    made.url = f"http://{host}:{made.port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -1,0 +1,253 @@
+"""Weights that a node fetches from a hub on this machine, and weights that are made by a recipe's steps.
+
+The hub's own library runs, in the image of the tiny recipe. The directories of these tests are their own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests import safetensors
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+from tests.hub import COMMIT, TOKEN, Hub, hub
+from tests.real.program import RECIPE, Cli, Ran
+from tests.real.weights import OURS, digest, sent, soon, sweep, there
+from tests.safetensors import tensor, two_shards
+
+pytestmark = pytest.mark.fleet
+
+MIB = 1024 * 1024
+Fetch = Callable[..., Ran]
+
+
+@pytest.fixture
+def clean(nodes: RealFleet) -> Iterator[None]:
+    """Nothing of ours is there before or after."""
+    sweep(nodes)
+    yield
+    sweep(nodes)
+
+
+@pytest.fixture
+def served(nodes: RealFleet, tmp_path: Path) -> Iterator[Hub]:
+    """A hub on this machine that the nodes reach, with three models."""
+    host = str(next(ip_network(f"{nodes.node('node-1').address}/24", strict=False).hosts()))
+    base = {
+        "model-1.safetensors": {"layers.1.up.weight": tensor("BF16", [4, 8]), "layers.1.q": tensor("I32", [4])},
+        "model-2.safetensors": {"layers.2.q": ("I32", [MIB], os.urandom(4 * MIB))},
+    }
+    donor = {
+        "a.safetensors": {
+            "layers.1.up.weight": tensor("F8_E4M3", [4, 8], 9),
+            "layers.1.up.weight_scale_inv": tensor("F32", [1, 1], 8),
+            "mtp.fc.weight": tensor("BF16", [2], 7),
+        }
+    }
+    models = {
+        "org/q": two_shards(tmp_path / "hub/q"),
+        "org/base": safetensors.checkpoint(tmp_path / "hub/base", base),
+        "org/donor": safetensors.checkpoint(tmp_path / "hub/donor", donor),
+    }
+    (models["org/q"] / "big.bin").write_bytes(os.urandom(MIB))
+    (models["org/q"] / "original").mkdir()
+    (models["org/q"] / "original/weights.pth").write_bytes(b"x")
+    with hub(models, host) as serving:
+        yield serving
+
+
+@pytest.fixture
+def asking(variant: Callable[..., Path]) -> Path:
+    """A recipe whose model is org/q."""
+    plain = "id: sparkops/tiny-qwen3\n  path: tiny-qwen3"
+    return variant({plain: f"id: org/q\n  path: {OURS}\n  exclude: [original/*]"})
+
+
+@pytest.fixture
+def fetching(asking: Path, served: Hub, sparkops: Cli) -> Fetch:
+    """`models pull` of it to node-1 from that hub."""
+
+    def pull(*options: str | Path, endpoint: str = served.url) -> Ran:
+        return sparkops("models", "pull", asking, "--node", "node-1", "--endpoint", endpoint, *options)
+
+    return pull
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.touch(0o600)
+    file.write_text(f"{TOKEN}\n")
+    return file
+
+
+@pytest.mark.usefixtures("clean", "built")
+def test_a_model_is_fetched_once_and_is_what_the_hub_has(fetching: Fetch, nodes: RealFleet, served: Hub) -> None:
+    fetched = fetching("--json")
+    assert fetched.code == 0, fetched.err
+    size = sum(file.stat().st_size for name, file in served.files("org/q").items() if "original" not in name)
+    assert fetched.json == {
+        "node": "node-1",
+        "models": [{"path": OURS, "bytes": pytest.approx(size, abs=2000), "revision": COMMIT}],
+    }
+    node = nodes.node("node-1")
+    assert there(node) == [OURS]
+    assert "original" not in node.exec("ls", f"/srv/models/{OURS}")
+    assert set(node.exec("sh", "-c", f"stat -c %U /srv/models/{OURS} /srv/models/{OURS}/*").split()) == {"ops"}
+    served.asked.clear()
+    assert f"node-1: {OURS} is there already" in fetching().err
+    assert served.asked == []
+
+
+@pytest.mark.usefixtures("clean", "built")
+def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
+    asking: Path, sparkops: Cli, nodes: RealFleet, served: Hub, token_file: Path
+) -> None:
+    node = nodes.node("node-1")
+    served.only_with_token = True
+    served.gate.clear()  # the large file begins, and does not end
+    argv = ("models", "pull", asking, "--node", "node-1", "--endpoint", served.url, "--token-file", token_file)
+    with sparkops.start(*argv) as running:
+        assert soon(lambda: any("big.bin" in each for each in served.asked), 60)
+        seen = node.exec(
+            "sh", "-c", "ps axww -o args; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
+        )
+        inspected = node.exec("sh", "-c", "docker inspect $(docker ps -q --filter label=sparkops.task=pull)")
+        left = node.exec("sh", "-c", f"grep -rl {TOKEN} /srv/models /tmp /home || true")
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+
+    assert "sparkops.task" in inspected
+    assert TOKEN not in seen + inspected + left
+    assert running.returncode == 130
+    assert there(node) == [f"{OURS}.partial"]
+    served.gate.set()
+    served.asked.clear()
+    again = sparkops(*argv)
+    assert again.code == 0, again.err
+    fetched = [each for each in served.asked if each.startswith("GET") and "resolve" in each]
+    assert [each.rpartition("/")[2] for each in fetched if "original" not in each] == ["big.bin"]
+    assert there(node) == [OURS]
+
+
+@pytest.mark.usefixtures("clean", "built")
+def test_a_fetch_that_fails_says_why_and_what_to_do(
+    fetching: Fetch, nodes: RealFleet, served: Hub, token_file: Path
+) -> None:
+    def refused(*options: str | Path, **changes: str) -> str:
+        ran = fetching(*options, **changes)
+        assert (ran.code, ran.out) == (1, ""), ran.err
+        return str(ran.err)
+
+    unreachable = refused(endpoint="http://127.0.0.1:9")
+    assert "node-1: org/q: the hub cannot be reached from there" in unreachable
+    assert "then: sparkops models copy" in unreachable
+    served.fail = 416
+    anonymous = refused()
+    assert "416, Range Not Satisfiable: its storage limits who comes without a token" in anonymous
+    assert "give --token-file" in anonymous
+    assert "its storage limits" not in refused("--token-file", token_file)
+    served.fail, served.only_with_token = None, True
+    assert "the hub refused access" in refused()
+    served.only_with_token = False
+    served.models.clear()
+    assert "the hub knows no such model" in refused()
+    assert there(nodes.node("node-1")) in ([], [f"{OURS}.partial"])
+
+
+@pytest.mark.usefixtures("clean", "built")
+def test_another_revision_is_refused_by_deploy_and_not_replaced_unasked(
+    fetching: Fetch, sparkops: Cli, variant: Callable[..., Path], nodes: RealFleet
+) -> None:
+    assert fetching().code == 0
+    before = digest(nodes.node("node-1"))
+    other = "f" * 40
+    file = variant({"id: sparkops/tiny-qwen3\n  path: tiny-qwen3": f"id: org/q\n  revision: {other}\n  path: {OURS}"})
+    reason = f"it is revision {COMMIT}, and the recipe asks for {other}"
+
+    assert f"the weights in /srv/models/{OURS}: {reason}" in sparkops("plan", file, "--node", "node-1").err
+    taken = sparkops("models", "pull", file, "--node", "node-1")
+    assert taken.code == 5
+    assert f"node-1: {OURS} is taken: {reason}" in taken.err
+    assert digest(nodes.node("node-1")) == before
+
+
+MADE = f"""\
+model:
+  id: org/made
+  path: {OURS}
+  sources:
+    - {{id: org/base, path: {OURS}-base}}
+    - {{id: org/donor, path: {OURS}-donor}}
+  steps:
+    - script: replace-tensors
+      inputs: {{base: {OURS}-base, donor: {OURS}-donor}}
+      output: {OURS}-hybrid
+      args: {{tensors: 'up\\.weight$', with: [weight_scale_inv], count: 1}}
+      disk_gb: 0.1
+    - script: add-tensors
+      inputs: {{base: {OURS}-hybrid, donor: {OURS}-donor}}
+      output: {OURS}
+      disk_gb: 0.1
+"""
+
+
+@pytest.mark.usefixtures("clean", "built")
+def test_a_model_is_made_by_its_steps_in_the_recipes_image(
+    sparkops: Cli, variant: Callable[..., Path], nodes: RealFleet, served: Hub, tmp_path: Path
+) -> None:
+    plain = yaml.safe_load(RECIPE.read_text())["model"]
+    file = variant({f"model:\n  id: {plain['id']}\n  path: {plain['path']}\n": MADE})
+    node = nodes.node("node-1")
+    on = ("--node", "node-1")
+
+    refused = sparkops("plan", file, *on)
+    assert refused.code == 5
+    assert f"the weights in /srv/models/{OURS}: it is not there" in refused.err
+    assert "next: sparkops models prepare tiny-qwen3-cpu --node node-1" in refused.err
+    early = sparkops("models", "prepare", file, *on)
+    assert early.code == 5
+    assert f"{OURS}-base cannot be read: it is not there" in early.err
+    assert "next: sparkops models pull tiny-qwen3-cpu --node node-1" in early.err
+    pulled = sparkops("models", "pull", file, *on, "--endpoint", served.url)
+    assert pulled.code == 0, pulled.err
+    shown = sparkops("models", "prepare", file, *on, "--dry-run")
+    assert (shown.code, shown.out.count("$ docker run --rm")) == (0, 2)
+    assert there(node) == [f"{OURS}-base", f"{OURS}-donor"]
+
+    prepared = sparkops("models", "prepare", file, *on)
+    assert prepared.code == 0, prepared.err
+    assert sparkops("plan", file, *on).code == 0
+    assert "nothing to do" in sparkops("models", "prepare", file, *on).err
+    local = tmp_path / "fetched"
+    fetch(node, local)
+    assert safetensors.read_all(local) == {
+        **safetensors.read_all(served.models["org/base"]),
+        **safetensors.read_all(served.models["org/donor"]),
+    }
+
+    changed = file.with_name("changed") / file.name
+    changed.parent.mkdir()
+    changed.write_text(file.read_text().replace("count: 1", "count: 1, config: {a: 1}"))
+    assert "it was made by other steps than the recipe's" in sparkops("plan", changed, *on).err
+    sent(sparkops("models", "copy", file, "--from", "node-1", "--json"))
+    assert digest(node) == digest(nodes.node("node-2"))
+
+
+def fetch(node: FleetNode, to: Path) -> None:
+    """Bring what was made here, to look at its bytes."""
+    to.mkdir()
+    packed = subprocess.run(
+        ["docker", "exec", node.container, "tar", "-C", f"/srv/models/{OURS}", "-cf", "-", "."],
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+    subprocess.run(["tar", "-C", str(to), "-xf", "-"], input=packed, check=True)
