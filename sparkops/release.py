@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -80,6 +81,11 @@ def candidate_tag(recipe_name: str, inputs: str) -> str:
 def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:
     """Labels of an image."""
     return {f"{LABEL}recipe": recipe_name, f"{LABEL}inputs": inputs, f"{LABEL}version": __version__}
+
+
+def mod_labels(outcomes: Mapping[str, str]) -> dict[str, str]:
+    """Labels of an image that say how each mod ended: applied, or already there."""
+    return {f"{LABEL}mod.{name}": outcome for name, outcome in sorted(outcomes.items())}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from sparkops import __version__
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Serve
-from sparkops.release import Rank, Release, Slot, candidate_tag, image_labels, image_tag
+from sparkops.release import Rank, Release, Slot, candidate_tag, image_labels, image_tag, mod_labels
 from tests.examples import CUDA, INPUTS, rank, release
 
 MADE: dict[str, Any] = {
@@ -120,6 +120,13 @@ def test_an_image_carries_its_recipe_and_inputs() -> None:
         "sparkops.recipe": "q",
         "sparkops.inputs": INPUTS,
         "sparkops.version": __version__,
+    }
+
+
+def test_an_image_says_how_each_of_its_mods_ended() -> None:
+    assert mod_labels({"b": "already there", "a": "applied"}) == {
+        "sparkops.mod.a": "applied",
+        "sparkops.mod.b": "already there",
     }
 
 

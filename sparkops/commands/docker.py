@@ -17,6 +17,9 @@ LOG_FILES = "5"
 BOUNDED_LOG = ("--log-driver=json-file", f"--log-opt=max-size={LOG_FILE_SIZE}", f"--log-opt=max-file={LOG_FILES}")
 
 
+BUILDKIT = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
+
+
 def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
     """A docker command that changes the node."""
     return Command(("docker", *argv), stdin=stdin, timeout_s=timeout_s, changes=True)
@@ -127,8 +130,13 @@ def build(tag: str, labels: Mapping[str, str], build_args: Mapping[str, str]) ->
         *_labels(labels),
         *(f"--build-arg={name}={value}" for name, value in build_args.items()),
     )
-    buildkit = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
-    return Command((*buildkit, "docker", "build", *options, "-"), timeout_s=BUILD_TIMEOUT_S, changes=True)
+    return Command((*BUILDKIT, "docker", "build", *options, "-"), timeout_s=BUILD_TIMEOUT_S, changes=True)
+
+
+def label(image: str, name: str, labels: Mapping[str, str]) -> Command:
+    """Give an image another name and further labels: a build of nothing upon it."""
+    argv = (*BUILDKIT, "docker", "build", "--quiet", f"--tag={name}", *_labels(labels), "-")
+    return Command(argv, stdin=f"FROM {image}\n".encode(), timeout_s=120.0, changes=True)
 
 
 def tag(image: str, name: str) -> Command:

@@ -1,7 +1,8 @@
 """What the mods share. A mod looks first, and ends in one of three outcomes: applied, already there, conflict.
 
 A conflict ends the build: the installed package has a shape that the mod was not written for, and guessing would
-make an image that fails much later. Every other outcome is left as a marker, which the image is asked for.
+make an image that fails much later. Every other outcome is left as a marker, which the image is asked for, and stands
+in a label of the image then.
 """
 
 from __future__ import annotations

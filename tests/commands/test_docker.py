@@ -79,6 +79,12 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
             4 * 3600.0,
         ),
         (
+            docker.label("t", "sparkops/q:1", {"sparkops.mod.a": "already there"}),
+            "env DOCKER_BUILDKIT=1 BUILDX_BUILDER=default docker build --quiet --tag=sparkops/q:1"
+            " '--label=sparkops.mod.a=already there' -",
+            120.0,
+        ),
+        (
             docker.ask_image("t", b"print()"),
             "docker run --rm --interactive --network=none --entrypoint=python t -",
             600.0,
@@ -104,5 +110,6 @@ def test_reading_logs_changes_nothing(*, follow: bool, tail: int | None, line: s
     assert (str(command), command.timeout_s, command.changes) == (line, timeout_s, False)
 
 
-def test_the_script_for_an_image_goes_through_stdin() -> None:
+def test_a_script_and_a_dockerfile_go_through_stdin() -> None:
     assert docker.ask_image("t", b"print()").stdin == b"print()"
+    assert docker.label("t", "n", {}).stdin == b"FROM t\n"

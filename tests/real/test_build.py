@@ -40,6 +40,11 @@ def test_an_image_says_what_it_was_made_from(nodes: RealFleet, sparkops: Cli, bu
         labels = json.loads(node.exec("docker", "inspect", "--format", "{{json .Config.Labels}}", built))
         assert labels["sparkops.inputs"] == inputs
         assert labels["sparkops.recipe"] == "tiny-qwen3-cpu"
+        assert {key: value for key, value in labels.items() if key.startswith("sparkops.mod.")} == {
+            "sparkops.mod.vllm-cpu-metadata": "applied",
+            "sparkops.mod.vllm-cpu-ray-device": "applied",
+            "sparkops.mod.vllm-cpu-shm-name": "applied",
+        }
 
 
 @pytest.mark.vllm
@@ -109,7 +114,8 @@ def building(node: FleetNode) -> bool:
 
 
 def images(node: FleetNode) -> str:
-    return node.exec("docker", "images", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}")
+    """One line for each; Docker orders those of one second as it likes."""
+    return "\n".join(sorted(node.exec("docker", "images", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}").splitlines()))
 
 
 def wait_until(true: Callable[[], Any], patience_s: float = 60) -> None:
