@@ -63,11 +63,11 @@ def swap(settings: Settings, fleet: Fleet, release: Release, options: Options, *
         gateway = fleet.gateway
         assert gateway is not None  # noqa: S101 - _order has refused an inventory without one
         if options.dry_run:
-            _show_plan(order, release, wish)
+            data(_plan(order, release, wish))
             return
         agents.ensure(order.connected, agents.load(fleet, [service]), order.tell)
         if settings.verbose:
-            _show_plan(order, release, wish)
+            say(_plan(order, release, wish))
         done = blue_green.deploy(order, release, wish, promote=promote)
     if done is None:
         say(f"nothing to do: {release.id} serves {release.service}", fg="green")
@@ -80,11 +80,11 @@ def swap(settings: Settings, fleet: Fleet, release: Release, options: Options, *
         data_json(done or {"release": release.id, "mode": None})
 
 
-def _show_plan(order: Order, release: Release, wish: Wish) -> None:
+def _plan(order: Order, release: Release, wish: Wish) -> str:
     from sparkops.fleet import planning
 
     made = planning.make_plan(order, release, wish, planning.read_journal(order, release.service)).plan
-    data(str(made) if made else f"nothing to do: {release.id} serves {release.service}")
+    return str(made) if made else f"nothing to do: {release.id} serves {release.service}"
 
 
 def _told(service: str, done: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ JOURNALS = "/var/lib/docker/volumes/sparkops-state/_data"
 GATEWAY = "node-1"
 QUICK = {
     "env.STAND_IN_START_S": "1",
-    "env.STAND_IN_TOK_S": "2000",
+    "env.STAND_IN_TOK_S": "400",
     "env.STAND_IN_TTFT_S": "0.005",
     "swap.bake_s": "2",
     "swap.keep_blue_s": "600",
@@ -70,7 +70,7 @@ class Service:
 
     def load(self, rate: float = 60, streams: int = 10, **more: Any) -> Load:
         """A load through the gateway."""
-        return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, **more})
+        return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 800, **more})
 
     def journal(self, node: str = GATEWAY) -> Journal:
         """What the guard of a node has written down."""

@@ -24,7 +24,7 @@ SETTINGS = {
     "env.VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "env.OMP_NUM_THREADS": "1",
 }
-LOAD = {"rate": 2, "streams": 2, "stream_pause_s": 3, "timeout_s": 120}
+LOAD = {"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "timeout_s": 120}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,161 @@
+"""A gateway with keys and a certificate, used through the command line; and its secrets are seen nowhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+from tests.real.program import Cli, Ran
+from tests.real.service import GATEWAY, Service, write_inventory
+
+pytestmark = pytest.mark.fleet
+
+KEY = "sk-canary-5f0d3c1b9a7e24680"
+ASK = {"model": "stand-in", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
+# What is on a node but for the layers of images, which `docker save` shows: configuration and logs of containers,
+# volumes, BuildKit's records, daemons' logs. The secret comes on stdin: as an argument it would itself be seen.
+FIND = """
+import pathlib, subprocess, sys
+secret = sys.stdin.buffer.read()
+def said(*argv):
+    return subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout
+for top in ("lib/docker/containers", "lib/docker/volumes", "lib/docker/buildkit", "log", "tmp", "../tmp",
+            "../home", "../root", "../etc"):
+    for file in pathlib.Path("/var", top).resolve().rglob("*"):
+        if file.is_file() and not file.is_symlink() and secret in file.read_bytes():
+            print(file)
+for image in set(said("docker", "images", "--quiet", "sparkops/*").decode().split()):
+    name, size = said("docker", "inspect", "--format", "{{index .RepoTags 0}} {{.Size}}", image).decode().split()
+    if int(size) < 1e9 and secret in said("docker", "history", "--no-trunc", image) + said("docker", "save", image):
+        print(name)
+for container in said("docker", "ps", "--all", "--quiet").decode().split():
+    if secret in said("docker", "inspect", container):
+        print(container)
+"""
+WATCH = """
+import pathlib, sys, time
+secrets = [line.strip().encode() for line in sys.stdin]
+print("watching", flush=True)
+while True:
+    for file in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes()
+        except OSError:
+            continue
+        if any(secret in words for secret in secrets):
+            print(words.decode(errors="replace").replace(chr(0), " "), flush=True)
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture(scope="module")
+def certificate(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for the gateway's address, and its private key."""
+    address = nodes.node(GATEWAY).address
+    out = tmp_path_factory.mktemp("tls") / "tls.pem"
+    subject = ("-subj", "/CN=gateway", "-addext", f"subjectAltName=IP:{address}")
+    made = nodes.node(GATEWAY).exec(
+        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"), *subject, "-keyout", "/dev/stdout", "-out", "-"
+    )
+    out.touch(mode=0o600)
+    out.write_text(f"{made}\n")
+    return out
+
+
+@pytest.fixture
+def guarded(front: Cli, nodes: RealFleet, certificate: Path, tmp_path: Path) -> Iterator[Service]:
+    """The stand-in behind a gateway that wants a key and speaks TLS."""
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_text(f"{KEY}\n")
+    settings = {"node": GATEWAY, "api_keys": [str(key)], "tls_certificate": str(certificate)}
+    cli = Cli(write_inventory(nodes, tmp_path, lambda data: data.update(gateway=settings)), tmp_path / "state")
+    service = Service(cli, nodes)
+    service.sweep()
+    yield service
+    service.sweep()
+    assert Service(front, nodes).deploy("--node", "node-2", name="first").code == 0  # takes key and certificate away
+
+
+def test_keys_and_certificate_work_from_end_to_end_and_are_seen_nowhere(guarded: Service, certificate: Path) -> None:
+    url = f"https://{guarded.nodes.node(GATEWAY).address}:{guarded.port}/v1/chat/completions"
+    private = certificate.read_text().split("PRIVATE KEY-----\n")[1].splitlines()[3]
+    with watched(KEY, private) as seen, requests.Session() as client:
+        client.verify, client.trust_env = str(certificate), False
+        ran = [
+            guarded.cli("-v", *guarded.argv("--node", "node-2", name="first")),
+            guarded.cli("-v", *guarded.argv("--node", "node-1", name="second")),
+            guarded.cli("-v", *guarded.argv("--node", "node-2", name="bad", CRASH_AT="50")),
+        ]
+        without = client.post(url, json=ASK, timeout=10)
+        with_key = client.post(url, json=ASK, timeout=10, headers={"Authorization": f"Bearer {KEY}"})
+        words = (["probe", "stand-in", "--json", "--passes", "1"], ["status", "--json"], ["history", "stand-in"])
+        ran += [guarded.cli("-v", *each) for each in (*words, ["rollback", "stand-in", "--json"])]
+    assert [each.code for each in ran] == [0, 0, 1, 0, 0, 0, 0], [each.err for each in ran]
+    assert (without.status_code, without.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert (with_key.status_code, "Paris" in with_key.text) == (200, True)
+    assert with_key.headers["x-sparkops-release"] == ran[1].json["release"]
+    assert seen == []
+    for secret in (KEY, private):
+        assert_in_no_output(guarded.cli, ran, secret)
+        for node in guarded.nodes.nodes:
+            kept = {"/var/lib/docker/volumes/sparkops-gateway/_data/tls.pem"} if secret == private else set()
+            assert on_node(node, secret) - kept == set()
+
+
+@contextmanager
+def watched(*secrets: str) -> Iterator[list[str]]:
+    """The command lines, of all processes on all nodes, that meanwhile held a secret. The nodes share our kernel."""
+    seen: list[str] = []
+    with subprocess.Popen(
+        [sys.executable, "-c", WATCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as looking:
+        assert looking.stdin
+        assert looking.stdout
+        looking.stdin.write("".join(f"{secret}\n" for secret in secrets))
+        looking.stdin.close()
+        assert looking.stdout.readline() == "watching\n"
+        try:
+            yield seen
+        finally:
+            looking.kill()
+            seen += looking.stdout.readlines()
+
+
+def assert_in_no_output(cli: Cli, ran: list[Ran], secret: str) -> None:
+    for each in ran:
+        assert secret not in each.out + each.err
+    saved = [file for file in cli.state.rglob("*") if file.is_file()]
+    assert saved
+    assert [file for file in saved if secret in file.read_text(errors="replace")] == []
+
+
+def on_node(node: FleetNode, secret: str) -> set[str]:
+    """Where on a node a secret is: files, and images or containers of ours."""
+    return set(node.exec("python3", "-c", FIND, stdin=secret.encode()).splitlines())
+
+
+def test_what_looks_for_a_secret_finds_one(nodes: RealFleet) -> None:
+    """Else it proves nothing that nothing was found."""
+    canary = "canary-planted-by-the-test"
+    node = nodes.node("node-2")
+    with watched(canary) as seen:
+        subprocess.run(["sleep", "0.2", "--", canary], check=False, stderr=subprocess.DEVNULL)
+        with subprocess.Popen(["sh", "-c", "sleep 0.3", canary]):
+            pass
+    assert any(canary in line for line in seen)
+    image = f"FROM debian:bookworm-slim\nRUN echo {canary} >/note\n"
+    node.exec("docker", "build", "--quiet", "--tag=sparkops/planted", "-", stdin=image.encode())
+    node.exec("sh", "-c", f"echo {canary} >/tmp/planted")
+    try:
+        assert on_node(node, canary) >= {"/tmp/planted", "sparkops/planted:latest"}
+    finally:
+        node.exec("sh", "-c", "rm /tmp/planted; docker rmi sparkops/planted")
