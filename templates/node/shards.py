@@ -44,23 +44,35 @@ class Checkpoint:
     def __init__(self, directory):
         self.directory, self.tensors, self.shard = directory, {}, {}
         names = sorted(checkpoint.files(directory))
-        index = next((name for name in names if name.endswith(checkpoint.INDEX)), None)
-        self.index = index
-        wanted = checkpoint.weight_map(os.path.join(directory, index)) if index else None
-        shards = sorted(set(wanted.values())) if wanted else [n for n in names if n.endswith(checkpoint.SHARD)]
-        for shard in shards:
-            path = os.path.join(directory, shard)
-            found, begin = checkpoint.header(path)
-            if os.path.getsize(path) != checkpoint.length(found, begin):
-                refuse(f"{path} is not as long as its header says")
-            for name, entry in found.items():
-                if wanted is None or wanted.get(name) == shard:
-                    self.tensors[name], self.shard[name] = Tensor(path, entry, begin), shard
+        self.index = next((name for name in names if name.endswith(checkpoint.INDEX)), None)
+        wanted = checkpoint.weight_map(os.path.join(directory, self.index)) if self.index else None
+        found = [name for name in names if name.endswith(checkpoint.SHARD)]
+        self.overlooked = sorted(set(found) - set(wanted.values())) if wanted else []
+        for shard in sorted(set(wanted.values())) if wanted else found:
+            self.read(shard, wanted)
         lost = set(wanted or ()) - set(self.tensors)
         if lost:
             refuse(f"{directory} lacks tensors that its index names: {named(lost)}")
         if not self.tensors:
             refuse(f"{directory} holds no tensors")
+
+    def read(self, shard, wanted):
+        """The tensors of one shard; with an index only those that it names there."""
+        path = os.path.join(self.directory, shard)
+        found, begin = checkpoint.header(path)
+        if os.path.getsize(path) != checkpoint.length(found, begin):
+            refuse(f"{path} is not as long as its header says")
+        for name, entry in found.items():
+            if wanted is None or wanted.get(name) == shard:
+                self.tensors[name], self.shard[name] = Tensor(path, entry, begin), shard
+
+    def read_overlooked(self):
+        """Also the shards that the index does not name. What it names goes before."""
+        for shard in self.overlooked:
+            before = dict(self.tensors), dict(self.shard)
+            self.read(shard, None)
+            self.tensors.update(before[0])
+            self.shard.update(before[1])
 
     def of_shard(self, shard):
         """The names of a shard's tensors, in the order of their bytes."""

@@ -1,7 +1,8 @@
 """Make a checkpoint out of `base`, with tensors of `donor` that it lacks.
 
 So a checkpoint gets the weights of multi-token prediction back that its quantization left out. Whole files of the
-donor are linked where all their tensors are wanted; from others only the wanted tensors are written.
+donor are linked where all their tensors are wanted; from others only the wanted tensors are written. Files that the
+donor's index does not name are looked through as well, so a checkpoint can be its own donor: then its index is mended.
 
     tensors   regular expression; a tensor of `donor` whose name it finds is added (default: a part of the name is mtp)
     count     how many tensors of the donor must have such a name; another number ends the step
@@ -19,6 +20,7 @@ def main():
     """Check everything, then write."""
     making = shards.begin("tensors", "count")
     base, donor, args = making.inputs["base"], making.inputs["donor"], making.args
+    donor.read_overlooked()  # publishers have left them out of an index
     expression = args.get("tensors", MTP)
     found = set(filter(shards.finder(expression), donor.tensors))
     if not found:

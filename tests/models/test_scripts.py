@@ -245,6 +245,23 @@ def test_what_the_base_has_already_stays_as_it_is(tmp_path: Path) -> None:
     assert "0 tensors are added, 1 are there already" in said
 
 
+def test_a_checkpoint_whose_index_forgot_a_file_is_mended_with_itself(tmp_path: Path) -> None:
+    directory = base(tmp_path)
+    file = directory / "model.safetensors.index.json"
+    index = json.loads(file.read_text())
+    del index["weight_map"]["mtp.fc.weight"]
+    file.write_text(json.dumps(index))
+    said = done(tmp_path, "add-tensors", {}, {"base": "base", "donor": "base"})
+    mended = safetensors.read_all(tmp_path / "out.partial")
+
+    assert "1 tensors are added, 0 are there already" in said
+    assert mended["mtp.fc.weight"] == tensor("BF16", [2, 2], 7)
+    assert set(mended) == {*index["weight_map"], "mtp.fc.weight"}
+    assert (tmp_path / "out.partial/model_extra_tensors.safetensors").samefile(
+        directory / "model_extra_tensors.safetensors"
+    )
+
+
 def test_a_donor_without_such_tensors_ends_it(tmp_path: Path) -> None:
     base(tmp_path)
     donor(tmp_path)
