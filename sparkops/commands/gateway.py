@@ -86,9 +86,9 @@ def cut(service: str, slot: Slot) -> Command:
     return _tell("cut", service, slot)
 
 
-def alive(url: str) -> Command:
-    """Ask from the gateway's place whether http://ADDRESS:PORT/PATH answers 200. Fails if it does not."""
-    return Command(("docker", "exec", CONTAINER, "gateway", "alive", url), timeout_s=15.0)
+def preview(service: str, slot: Slot) -> Command:
+    """Ask a slot without traffic through the gateway itself. Prints the release that answered; fails if none did."""
+    return Command(("docker", "exec", CONTAINER, "gateway", "preview", service, slot, "/v1/models"), timeout_s=30.0)
 
 
 def stop() -> Command:
@@ -102,7 +102,7 @@ def remove() -> Command:
 
 
 def _text(files: Files) -> bytes:
-    return json.dumps(dict(files)).encode()
+    return json.dumps(dict(files)).encode() + b"\n"  # the program reads a line: an end of stdin may get lost
 
 
 def _tell(verb: str, *words: str, stdin: bytes = b"", timeout_s: float = 40.0) -> Command:

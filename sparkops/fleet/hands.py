@@ -182,6 +182,18 @@ def point(hand: Hand, service: str, placed: Placed) -> None:
     hand.run(gateway.point(service, Slot(placed.slot), placed.release, [(placed.address, placed.port)]))
 
 
+def preview(hand: Hand, service: str, placed: Placed) -> None:
+    """Send one request through the gateway to a release without traffic. Raises NodeError if it does not get there."""
+    try:
+        answered = hand.member.node.run(gateway.preview(service, Slot(placed.slot))).stdout.strip()
+    except CommandFailed as failed:
+        problem = f"the gateway does not reach {placed.release} at {placed.address}:{placed.port}"
+        step = f"Let {hand.member.name} connect to port {placed.port} of {placed.node}: a firewall, or a wrong address."
+        raise NodeError(hand.member.name, f"{problem}: {failed.completed.stderr.strip()}", next_step=step) from failed
+    if answered != placed.release:
+        raise NodeError(hand.member.name, f"through the gateway {answered} answers, and not {placed.release}")
+
+
 def give_traffic(hand: Hand, service: str, placed: Placed | None) -> None:
     """The switch: one value of one map. None gives the traffic to nobody."""
     if placed is None:

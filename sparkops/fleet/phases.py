@@ -112,6 +112,7 @@ def verify(this: Round) -> int:
     hands.point(this.gateway, this.service, this.green)
     pair.require_promised_network(this.green, this.hand_of)
     where = (this.here.member, this.green.container, this.green.port)
+    hands.preview(this.gateway, this.service, this.green)
     probing.prove(*where, this.recipe, this.keep, this.here.tell)
     return 0
 

@@ -39,8 +39,9 @@ class Gate:
                 return self._switch(DOWN), ""
             case ("switch", _, slot, release) if self.slots.get(backend(SERVICE, Slot(slot)), ("",))[0] == release:
                 return self._switch(backend(SERVICE, Slot(slot))), ""
-            case ("cut", _, slot):
-                return 0, f"{self.sessions.pop(backend(SERVICE, Slot(slot)), 0)}\n"
+            case ("preview" | "cut", _, slot, *_):
+                name = backend(SERVICE, Slot(slot))
+                return 0, self.slots[name][0] if verb == "preview" else str(self.sessions.pop(name, 0))
             case _:
                 return 1, ""
 

@@ -102,10 +102,14 @@ def test_a_preview_goes_to_the_slot_that_it_names_and_only_with_the_token(live: 
     assert not [name for name in seen if name.startswith("x-sparkops")]
 
 
-def test_the_gateway_can_tell_whether_a_server_answers(live: Live) -> None:
-    assert live.run(commands.alive(f"http://127.0.0.1:{ENGINES[BLUE]}/health")) == "alive"
-    assert "Connection refused" in refused(lambda: live.run(commands.alive("http://127.0.0.1:9398/health")))
-    assert "it answered HTTP/1.1 404" in refused(lambda: live.run(commands.alive(f"http://127.0.0.1:{METRICS}/")))
+def test_a_slot_without_traffic_is_asked_through_the_gateway(live: Live) -> None:
+    assert live.run(commands.preview("chat", GREEN)) == RELEASES[GREEN]
+    live.run(commands.point("chat", GREEN, "chat-nobody", [("127.0.0.1", 9398)]))
+    said = refused(lambda: live.run(commands.preview("chat", GREEN)))
+    live.run(commands.point("chat", GREEN, RELEASES[GREEN], [("127.0.0.1", ENGINES[GREEN])]))
+
+    assert "chat green: a request through the gateway got HTTP/1.1 503" in said
+    assert live.ask().served_by == SERVED_BY[BLUE]
 
 
 def test_an_engine_that_dies_is_an_error_and_a_client_that_leaves_is_none(live: Live) -> None:

@@ -24,7 +24,7 @@ RELEASE = "chat-0123456789"
         (commands.switch_down("chat"), EXEC + "switch chat down"),
         (commands.cut("chat", Slot.BLUE), EXEC + "cut chat blue"),
         (commands.forget("chat"), EXEC + "forget chat"),
-        (commands.alive("http://10.0.0.1:8001/health"), EXEC + "alive http://10.0.0.1:8001/health"),
+        (commands.preview("chat", Slot.GREEN), EXEC + "preview chat green /v1/models"),
         (commands.stop(), "docker stop sparkops-gateway"),
         (commands.remove(), "docker rm sparkops-gateway"),
         (

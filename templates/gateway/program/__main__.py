@@ -11,16 +11,16 @@ import json
 import os
 import re
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 
 import disk
 import haproxy
 from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
-from loading import attempt, configure, replace, start, token
+from loading import TOKEN, attempt, configure, replace, start, token
 
-ALIVE_S = 5.0
-URL = re.compile(r"http://\[?([^/\]\s]+?)\]?:(\d+)(/\S*)")
+PREVIEW_S = 5.0
 ADDRESS = re.compile(r"\[?([A-Za-z0-9._:%-]+?)\]?:(\d+)")
 
 
@@ -95,19 +95,32 @@ def cut(service: str, slot: str) -> None:
     haproxy.end_sessions(backend)
 
 
-def alive(url: str) -> None:
-    """Whether a server answers 200, seen from here."""
-    if not (found := URL.fullmatch(url)):
-        raise Refused(f"expected http://ADDRESS:PORT/PATH, got {url!r}")
+def preview(service: str, slot: str, path: str) -> None:
+    """Ask a slot without traffic for a path, the way a client's request goes, and print the release that answered."""
+    known(service, slot)
+    port = disk.port(disk.service_file(service))
+    headers = ("Host: gateway", f"x-sparkops-preview: {disk.read(TOKEN)}", f"x-sparkops-slot: {slot}")
+    asked = "\r\n".join((f"GET {path} HTTP/1.0", *headers, "", ""))
     try:
-        with socket.create_connection((found[1], int(found[2])), ALIVE_S) as asking:
-            asking.sendall(f"GET {found[3]} HTTP/1.0\r\nHost: {found[1]}\r\n\r\n".encode())
-            said = asking.makefile("rb").readline(200).split()
-    except (OSError, OverflowError) as error:
-        raise Refused(f"{url}: {error}") from None
-    if said[1:2] != [b"200"]:
-        raise Refused(f"{url}: it answered {b' '.join(said).decode(errors='replace') or 'nothing'}")
-    print("alive")
+        with socket.create_connection(("127.0.0.1", port), PREVIEW_S) as plain, encrypted(plain) as asking:
+            asking.sendall(asked.encode())
+            said = asking.makefile("rb").read().split(b"\r\n\r\n")[0].decode(errors="replace").split("\r\n")
+    except OSError as error:
+        raise Refused(f"{service} {slot}: {error}") from None
+    told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in said[1:])}
+    if said[0].split()[1:2] != ["200"]:
+        raise Refused(f"{service} {slot}: a request through the gateway got {said[0] or 'no answer'}")
+    print(told.get("x-sparkops-release", "-"))
+
+
+def encrypted(plain: socket.socket) -> socket.socket:
+    """The same connection as clients have it. It goes to ourselves, so whose certificate it is does not matter."""
+    if not (STATE / "tls.pem").exists():
+        return plain
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(plain)
 
 
 def show() -> None:
@@ -143,7 +156,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "point": point,
     "switch": switch,
     "cut": cut,
-    "alive": alive,
+    "preview": preview,
     "show": show,
     "token": token,
 }

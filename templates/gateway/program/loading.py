@@ -65,7 +65,7 @@ def configure() -> None:
 
 
 def given() -> dict[str, str]:
-    texts: dict[str, str | None] = json.load(sys.stdin)
+    texts: dict[str, str | None] = json.loads(sys.stdin.readline())  # one line: the end of stdin may get lost
     if wrong := [name for name in texts if not disk.GIVEN.fullmatch(name)]:
         raise Refused(f"there is no file of that name: {wrong[0]!r}")
     return {name: text or "" for name, text in texts.items()}
