@@ -122,9 +122,15 @@ class Option:
         """Each rank with what is known of its node."""
         blue = self.current.blue if self.mode is Mode.IN_PLACE else None
         stops = frozenset(place.container for each in (blue, self.warm) if each for place in each.ranks)
-        # Beside, blue must never be at risk. In place there is nobody left to protect.
-        reserve_gib = self.ranks[0].release.recipe.swap.reserve_gib if self.mode is Mode.BESIDE else 0.0
-        return tuple(Site(rank, node, stops, reserve_gib) for rank, node in zip(self.ranks, self.nodes, strict=True))
+        return tuple(
+            Site(rank, node, stops, self._reserve_gib(rank, node, stops))
+            for rank, node in zip(self.ranks, self.nodes, strict=True)
+        )
+
+    def _reserve_gib(self, rank: Rank, node: Observed, stops: frozenset[str]) -> float:
+        """What else runs there must never be at risk. Where nothing does, there is nobody to protect."""
+        others = [each for each in node.containers if each.running and each.name not in (*stops, rank.container)]
+        return rank.release.recipe.swap.reserve_gib if others else 0.0
 
     def arithmetic(self) -> tuple[str, ...]:
         """The sum of each node."""

@@ -59,6 +59,16 @@ def test_beside_blue_a_reserve_is_kept_back() -> None:
     assert "".join(made.notes) == "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left"
 
 
+def test_an_engine_of_another_service_is_not_put_at_risk_either() -> None:
+    embeds = runs(release(service="embed"), Slot.BLUE, "n2", gib=20.0)
+
+    refused = refusal(n1=on(0, BLUE_RUNS), n2=on(50, embeds))
+    made = plan(n1=on(0, BLUE_RUNS), n2=on(56, embeds))
+
+    assert "  across on n2: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short" in reasons(refused)
+    assert chosen(made) == (Mode.ACROSS, "n2", Slot.GREEN)
+
+
 def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
     nodes: dict[str, Any] = {"n1": on(54.9, BLUE_RUNS)}
     made = replace(plan(wish=Wish(allow_downtime=True), **nodes), gap=Forecast(719.6, "learnt from 3 starts"))
