@@ -49,7 +49,7 @@ class SwapSettings(Section):
     keep_blue_s: Annotated[float, Field(ge=0)] = 600.0
     """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start."""
     reserve_gib: Annotated[float, Field(ge=0)] = 15.0
-    """Memory in GiB kept back where another engine runs on the node. Overcommitted, a Spark does not fail: it wedges."""
+    """Memory in GiB kept back where another engine runs. Overcommitted, a Spark does not fail: it wedges."""
     memory_return_s: Annotated[float, Field(ge=0)] = 120.0
     """Seconds within which a stopped engine must have given its memory back."""
 

@@ -23,6 +23,7 @@ from tests.plan.swaps import (
     chosen,
     on,
     plan,
+    reasons,
     refusal,
     runs,
 )
