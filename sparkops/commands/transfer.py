@@ -56,13 +56,14 @@ class Into:
 
 @dataclass(frozen=True)
 class Program:
-    """A program at either end: what it prints is sent, or what arrives is its input."""
+    """A program at either end: what it prints is sent, or what arrives is its input. `called`: its name in errors."""
 
     argv: tuple[str, ...]
+    called: str = ""
 
     def asked(self) -> dict[str, Any]:
         """What the program is asked for."""
-        return {"argv": self.argv}
+        return {"argv": self.argv, "called": self.called or " ".join(self.argv)}
 
 
 @dataclass(frozen=True)

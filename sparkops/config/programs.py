@@ -13,6 +13,7 @@ Modules = Mapping[str, str]
 
 STORE = ("checkpoint", "partial", "store")
 TRANSFER = ("partial", "transfer")
+LAYERS = ("layers",)
 PULL = ("checkpoint", "partial", "pull")
 STEP = ("checkpoint", "partial", "shards")
 """What the scripts of steps share."""

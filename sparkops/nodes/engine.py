@@ -85,6 +85,25 @@ class Engine:
                 return None
             return facts
 
+    def images(self, **labels: str) -> list[Facts]:
+        """Inspect of every image that carries all of `labels`, with a name or without."""
+        wanted = [f"{LABEL}{key}={value}" for key, value in labels.items()]
+        with self._asking():
+            found = self._client.images(filters={"label": wanted})
+            return [facts for each in found if (facts := self.image(each["Id"]))]
+
+    def history(self, image: str) -> list[Facts]:
+        """How an image was made, the newest step first, with the bytes that each has added."""
+        with self._asking():
+            facts: list[Facts] = self._client.history(image)  # type: ignore[no-untyped-call]
+            return facts
+
+    def info(self) -> Facts:
+        """What `docker info` says."""
+        with self._asking():
+            facts: Facts = self._client.info()
+            return facts
+
     def usage(self, container: str) -> Facts:
         """One sample of `docker stats`, without waiting for a second one."""
         with self._asking():

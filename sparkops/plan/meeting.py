@@ -13,19 +13,23 @@ from sparkops.facts import preflight as answers
 from sparkops.facts.preflight import Met
 from sparkops.plan.fabric import Fabric, RankNetwork, Transport
 from sparkops.plan.finding import Finding, Same
+from sparkops.plan.images import recipe_of
 from sparkops.plan.preflight import Check, Outcome, Ranks, why
 
-COPY = "Copy the image from one node to the others"
+COPY = "Run one image on all: `sparkops images copy` brings it from one node to the others."
 
 
 def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
     """All ranks must run the same content; a tag may mean two builds of the same recipe."""
+    recipe, there = recipe_of(image), [node for node, inspect in inspects.items() if inspect]
     for node, inspect in inspects.items():
         if inspect is None:
-            step = "sparkops build, or copy it from a node that has it"
+            step = f"sparkops build {recipe} builds it once, and copies it to the nodes that lack it."
             yield Finding(code="NO_IMAGE", node=node, problem=f"it does not have the image {image}", next_step=step)
     contents = {node: answers.content(inspect)[:12] for node, inspect in inspects.items() if inspect}
-    yield from Same("IMAGE", f"the content of {image}", f"{COPY}: two builds are never the same.").check(contents)
+    others = "".join(f" --to {node}" for node in there[1:])
+    step = f"sparkops images copy {recipe} --from {there[0]}{others}" if there else ""
+    yield from Same("IMAGE", f"the content of {image}", step).check(contents)
 
 
 def checks(made: Fabric, ranks: Ranks, images: Mapping[str, str], script: bytes) -> Iterator[Check]:
@@ -91,5 +95,5 @@ def read(outcome: Outcome) -> Met | SparkopsError:
 
 def same_versions(mets: Mapping[str, Met]) -> Iterator[Finding]:
     """All ranks must run one vLLM and one torch."""
-    yield from Same("VLLM", "the version of vLLM", f"{COPY}.").check({node: met.vllm for node, met in mets.items()})
-    yield from Same("TORCH", "the version of torch", f"{COPY}.").check({node: met.torch for node, met in mets.items()})
+    yield from Same("VLLM", "the version of vLLM", COPY).check({node: met.vllm for node, met in mets.items()})
+    yield from Same("TORCH", "the version of torch", COPY).check({node: met.torch for node, met in mets.items()})

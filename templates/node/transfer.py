@@ -243,7 +243,7 @@ def send_output(asked, wire):
         except Broken:
             kill(program)
             raise
-        ended_well(program, asked["argv"], said)
+        ended_well(program, asked["called"], said)
 
 
 def start(argv, said, **pipes):
@@ -263,11 +263,11 @@ def kill(program):
         pass  # it has ended
 
 
-def ended_well(program, argv, said):
+def ended_well(program, called, said):
     if code := program.wait():
         said.seek(0)
         last = said.read().decode(errors="replace").strip().splitlines()[-3:]
-        raise Failed(f"{' '.join(argv)} ended with code {code}: {' '.join(last)}")
+        raise Failed(f"{called} ended with code {code}: {' '.join(last)}")
 
 
 # --- receiving
@@ -329,21 +329,21 @@ def receive_input(asked, wire):
         program = start(asked["argv"], said, stdin=subprocess.PIPE, stdout=said, bufsize=0)
         try:
             for piece in coming.pieces(None):
-                give(program, piece, asked["argv"], said)
+                give(program, piece, asked["called"], said)
         except (Broken, Failed):
             kill(program)
             raise
         program.stdin.close()
-        ended_well(program, asked["argv"], said)
+        ended_well(program, asked["called"], said)
     return coming.bytes
 
 
-def give(program, piece, argv, said):
+def give(program, piece, called, said):
     """Feed one piece. A program that has ended well before its input did has had enough, and needs no more."""
     try:
         program.stdin.write(piece)
     except BrokenPipeError:
-        ended_well(program, argv, said)
+        ended_well(program, called, said)
 
 
 class Coming:

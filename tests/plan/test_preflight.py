@@ -146,10 +146,11 @@ def test_one_content_under_two_ids_is_one_image() -> None:
 
 
 def test_two_builds_under_one_tag_are_two_images() -> None:
-    [found] = meeting.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
+    [found] = meeting.same_image("sparkops/x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
 
     assert (found.code, found.node) == ("IMAGE", "b")
-    assert found.problem.startswith("the content of x:1 differs: ")
+    assert found.problem.startswith("the content of sparkops/x:1 differs: ")
+    assert found.next_step == "sparkops images copy x --from a --to b"
 
 
 def test_an_image_that_is_not_there_is_named() -> None:
