@@ -14,8 +14,8 @@ Modules = Mapping[str, str]
 STORE = ("checkpoint", "partial", "store")
 TRANSFER = ("partial", "transfer")
 LAYERS = ("layers",)
-PULL = ("checkpoint", "partial", "pull")
-STEP = ("checkpoint", "partial", "shards")
+PULL = ("checkpoint", "partial", "attended", "pull")
+STEP = ("checkpoint", "partial", "attended", "step", "shards")
 """What the scripts of steps share."""
 
 

@@ -11,15 +11,13 @@ import json
 import os
 import re
 import shutil
-import signal
-import sys
 import threading
 import time
 
+import attended
 import checkpoint
 import partial
 
-INTERRUPTED = 130
 TELLING = threading.Lock()
 TELL_EVERY_S = 1.0
 # A file is begun anew when it was interrupted, so few at once lose less; they fill a gigabit line all the same.
@@ -160,24 +158,9 @@ def tell(**said):
             os._exit(0)  # not through threads that still wait for the network
 
 
-def stop(*_):
-    """At once: threads that wait for the network would be waited for. What is finished stays."""
-    os._exit(INTERRUPTED)
-
-
-def watch_stdin():
-    """Whoever started us holds our stdin open. When that ends, nobody waits for the answer any more."""
-    while os.read(0, 4096):
-        pass
-    stop()
-
-
 def main():
     """Fetch, and say how it went."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    asked = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=watch_stdin, daemon=True).start()
+    asked = attended.begin()
     os.environ.update(SETTINGS)
     if asked["endpoint"]:
         os.environ["HF_ENDPOINT"] = asked["endpoint"]

@@ -10,23 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
-import signal
-import sys
-import threading
 import time
 
 import checkpoint
 import partial
+import step
 
 CHUNK = 16 * 1024 * 1024
 TELL_EVERY_S = 1.0
-INTERRUPTED = 130
 # Bytes of an element; what is not here has one or less. A tensor must begin at a multiple of its element.
 ELEMENT = {"F64": 8, "I64": 8, "U64": 8, "C64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 INDEX = f"model{checkpoint.INDEX}"
-NAMED = 3
 
 
 class Tensor:
@@ -52,16 +47,16 @@ class Checkpoint:
             self.read(shard, wanted)
         lost = set(wanted or ()) - set(self.tensors)
         if lost:
-            refuse(f"{directory} lacks tensors that its index names: {named(lost)}")
+            step.refuse(f"{directory} lacks tensors that its index names: {step.named(lost)}")
         if not self.tensors:
-            refuse(f"{directory} holds no tensors")
+            step.refuse(f"{directory} holds no tensors")
 
     def read(self, shard, wanted):
         """The tensors of one shard; with an index only those that it names there."""
         path = os.path.join(self.directory, shard)
         found, begin = checkpoint.header(path)
         if os.path.getsize(path) != checkpoint.length(found, begin):
-            refuse(f"{path} is not as long as its header says")
+            step.refuse(f"{path} is not as long as its header says")
         for name, entry in found.items():
             if wanted is None or wanted.get(name) == shard:
                 self.tensors[name], self.shard[name] = Tensor(path, entry, begin), shard
@@ -78,6 +73,12 @@ class Checkpoint:
         """The names of a shard's tensors, in the order of their bytes."""
         names = [name for name, held in self.shard.items() if held == shard]
         return sorted(names, key=lambda name: self.tensors[name].begin)
+
+
+def begin(*arguments):
+    """The making of what the script is asked for."""
+    asked = step.asked_for(*arguments)
+    return step.attempt(lambda: Making(asked))
 
 
 class Making:
@@ -108,7 +109,7 @@ class Making:
         self.describe(base, edit)
         checkpoint.write_marker(self.output, said)
         os.close(held)
-        say(f"{len(self.linked)} shards are kept, {len(self.written)} written")
+        step.say(f"{len(self.linked)} shards are kept, {len(self.written)} written")
 
     def digest(self):
         """One sha256 over what the inputs are: names, sizes and times of all files, and the text of the small ones."""
@@ -127,7 +128,7 @@ class Making:
         there = sum(os.path.getsize(path) for path in map(self.place, self.written) if os.path.exists(path))
         free = shutil.disk_usage(self.output).free
         if self.total - there > free:
-            refuse(f"{self.total - there} bytes are to be written, {free} are free")
+            step.refuse(f"{self.total - there} bytes are to be written, {free} are free")
 
     def place(self, shard):
         return os.path.join(self.output, shard)
@@ -142,10 +143,10 @@ class Making:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(unfinished, self.place(shard))
-            say(f"{shard} is written")
+            step.say(f"{shard} is written")
         else:
             self.done += size
-        tell(bytes=self.done, total=self.total)
+        step.tell(bytes=self.done, total=self.total)
 
     def fill(self, file, tensors):
         """Header and bytes. Large elements come first, so that every tensor is aligned to its own."""
@@ -168,13 +169,13 @@ class Making:
             while left:
                 piece = source.read(min(CHUNK, left))
                 if not piece:
-                    refuse(f"{tensor.path} became shorter while it was read")
+                    step.refuse(f"{tensor.path} became shorter while it was read")
                 file.write(piece)
                 left -= len(piece)
                 self.done += len(piece)
                 if time.monotonic() - told_at > TELL_EVERY_S:
                     told_at = time.monotonic()
-                    tell(bytes=self.done, total=self.total)
+                    step.tell(bytes=self.done, total=self.total)
 
     def describe(self, base, edit):
         """The files beside the shards. They are copied, not linked: a person may edit them."""
@@ -215,75 +216,3 @@ def merged(value, patch):
 
 def dump(path, value):
     checkpoint.write(path, (json.dumps(value, indent=2) + "\n").encode())
-
-
-def named(names):
-    """The first few names, and how many more there are."""
-    first = sorted(names)
-    more = f" and {len(first) - NAMED} more" if len(first) > NAMED else ""
-    return ", ".join(first[:NAMED]) + more
-
-
-def tell(**said):
-    print(json.dumps(said), flush=True)
-
-
-def say(text):
-    tell(say=text)
-
-
-def refuse(why):
-    """End the step."""
-    print(why, file=sys.stderr, flush=True)
-    os._exit(1)
-
-
-def stop(*_):
-    """At once. What is whole stays, and the next run goes on with it."""
-    os._exit(INTERRUPTED)
-
-
-def watch_stdin():
-    """Whoever started us holds our stdin open. When that ends, nobody waits for the step any more."""
-    while os.read(0, 4096):
-        pass
-    stop()
-
-
-def begin(*arguments):
-    """What is asked for, on the second line of stdin. Arguments that the script does not have are refused."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    asked = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=watch_stdin, daemon=True).start()
-    unknown = sorted(set(asked["args"]) - {*arguments, "config"})
-    if unknown:
-        refuse(f"unknown arguments: {', '.join(unknown)}; there are: {', '.join([*arguments, 'config'])}")
-    if sorted(asked["inputs"]) != ["base", "donor"]:
-        refuse(f"expected the inputs base and donor, got: {', '.join(sorted(asked['inputs']))}")
-    return attempt(lambda: Making(asked))
-
-
-def attempt(work):
-    """Do it, or end the step with the error in words."""
-    try:
-        return work()
-    except OSError as error:
-        return refuse(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
-    except ValueError as error:
-        return refuse(str(error))
-
-
-def finish(make):
-    """Do the work of a step, and end well."""
-    attempt(make)
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def finder(expression):
-    """Whether a name has something in it that the regular expression finds."""
-    try:
-        return re.compile(expression).search
-    except re.error as error:
-        return refuse(f"{expression} is no regular expression: {error}")

@@ -12,6 +12,7 @@ donor's index does not name are looked through as well, so a checkpoint can be i
 from __future__ import annotations
 
 import shards
+import step
 
 MTP = r"(^|\.)mtp\."
 
@@ -22,18 +23,18 @@ def main():
     base, donor, args = making.inputs["base"], making.inputs["donor"], making.args
     donor.read_overlooked()  # publishers have left them out of an index
     expression = args.get("tensors", MTP)
-    found = set(filter(shards.finder(expression), donor.tensors))
+    found = set(filter(step.finder(expression), donor.tensors))
     if not found:
-        shards.refuse(f"no tensor of the donor has a name like {expression}")
+        step.refuse(f"no tensor of the donor has a name like {expression}")
     if args.get("count") not in (None, len(found)):
-        shards.refuse(f"{len(found)} tensors of the donor have such a name, expected {args['count']}")
+        step.refuse(f"{len(found)} tensors of the donor have such a name, expected {args['count']}")
     added = found - set(base.tensors)
-    shards.say(f"{len(added)} tensors are added, {len(found) - len(added)} are there already")
+    step.say(f"{len(added)} tensors are added, {len(found) - len(added)} are there already")
     for shard in sorted(set(base.shard.values())):
         making.take(base, shard)
     for shard in sorted({donor.shard[name] for name in added}):
         add(making, base, donor, shard, added)
-    shards.finish(lambda: making.run(base, lambda config: None))
+    step.finish(lambda: making.run(base, lambda config: None))
 
 
 def add(making, base, donor, shard, added):

@@ -13,6 +13,7 @@ BF16 become FP8 with the scales that the publisher of `donor` calibrated. The en
 from __future__ import annotations
 
 import shards
+import step
 
 
 def main():
@@ -20,8 +21,8 @@ def main():
     making = shards.begin("tensors", "with", "count", "extra-config")
     base, donor, args = making.inputs["base"], making.inputs["donor"], making.args
     if not isinstance(args.get("tensors"), str):
-        shards.refuse("the argument `tensors` is missing: a regular expression")
-    chosen = set(filter(shards.finder(args["tensors"]), base.tensors))
+        step.refuse("the argument `tensors` is missing: a regular expression")
+    chosen = set(filter(step.finder(args["tensors"]), base.tensors))
     check(base, donor, chosen, args)
     coming = {sibling for name in chosen for sibling in siblings(name, args.get("with", []))}
     for shard in sorted(set(base.shard.values())):
@@ -37,22 +38,22 @@ def main():
             for name in sorted(chosen):
                 said[name.rpartition(".")[0]] = args["extra-config"]
 
-    shards.finish(lambda: making.run(base, edit))
+    step.finish(lambda: making.run(base, edit))
 
 
 def check(base, donor, chosen, args):
     """End the step where the two do not fit: it would make a checkpoint that answers nonsense."""
     if not chosen:
-        shards.refuse(f"no tensor of the base has a name like {args['tensors']}")
+        step.refuse(f"no tensor of the base has a name like {args['tensors']}")
     if args.get("count") not in (None, len(chosen)):
-        shards.refuse(f"{len(chosen)} tensors of the base have such a name, expected {args['count']}")
+        step.refuse(f"{len(chosen)} tensors of the base have such a name, expected {args['count']}")
     lacking = [name for name in chosen if name not in donor.tensors]
     lacking += [s for name in chosen for s in siblings(name, args.get("with", [])) if s not in donor.tensors]
     if lacking:
-        shards.refuse(f"the donor lacks {len(lacking)} tensors: {shards.named(lacking)}")
+        step.refuse(f"the donor lacks {len(lacking)} tensors: {step.named(lacking)}")
     unlike = [name for name in chosen if donor.tensors[name].shape != base.tensors[name].shape]
     if unlike:
-        shards.refuse(f"{len(unlike)} tensors have another shape in the donor: {shards.named(unlike)}")
+        step.refuse(f"{len(unlike)} tensors have another shape in the donor: {step.named(unlike)}")
 
 
 def siblings(name, suffixes):
