@@ -55,7 +55,7 @@ def loading(journal: Journal, clock: Clock, node: str) -> bool:
     if lease_left(journal, clock):
         loaded = swap is not None and swap.phase.order >= Phase.SWITCH.order
         return journal.holder is not None and journal.holder.loads and not loaded
-    if swap is None or swap.verdict or swap.green.node != node or swap.boot != clock.boot:
+    if swap is None or swap.verdict or swap.green.on(node) is None or swap.boot != clock.boot:
         return False
     return Phase.START.order <= swap.phase.order < Phase.SWITCH.order
 
