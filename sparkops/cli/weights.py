@@ -9,7 +9,7 @@ import typer
 
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.errors import NodeError, NodesFailed
+from sparkops.errors import NodeError, NodesFailed, SparkopsError
 
 if TYPE_CHECKING:
     from sparkops.config.recipe import Recipe
@@ -28,16 +28,20 @@ def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> Non
 
     settings: Settings = context.obj
     fleet = settings.fleet()
-    with connect(fleet, node or ()) as connected:
-        found = connected.all(models.look)
+    with connect(fleet, node or (), required=False) as connected:
+        seen = {**connected.unreachable, **connected.on_each(models.look)}
+    errors = {name: each for name, each in seen.items() if isinstance(each, SparkopsError)}
+    found = {name: each for name, each in seen.items() if not isinstance(each, SparkopsError)}
     if json:
-        data_json({"nodes": {name: _as_json(each) for name, each in found.items()}})
-        return
-    for name, each in found.items():
+        told = {name: _as_json(each) for name, each in found.items()}
+        data_json({"nodes": {**told, **{name: {"error": str(each)} for name, each in errors.items()}}})
+    for name, each in () if json else found.items():
         where = model_dir(fleet.nodes[name])
         data(f"{name:<16} {where}" + (f", {each.free / 1e9:.1f} GB free" if each.there else " is not there"))
         for checkpoint in each.checkpoints.values():
             data(f"  {checkpoint.path:<44} {checkpoint.size / 1e9:>8.2f} GB  {_state(checkpoint)}")
+    if errors:
+        raise NodesFailed(list(errors.values()))
 
 
 def _state(found: Checkpoint) -> str:

@@ -145,6 +145,17 @@ def test_nodes_that_do_not_reach_each_other_send_through_this_machine(
         assert digest(nodes.node("node-1")) == digest(far)
 
 
+@pytest.mark.usefixtures("on_node_1")
+def test_a_node_that_cannot_be_reached_does_not_hide_the_others(with_inventory: Callable[..., Cli]) -> None:
+    sparkops = with_inventory(lambda data: data["nodes"]["node-2"].update(address="127.0.0.1", port=9))
+    listed = sparkops("models", "list")
+
+    assert listed.code == 5
+    assert OURS in listed.out
+    assert "node-2: cannot connect to ops@127.0.0.1:9" in listed.err
+    assert "cannot connect" in sparkops("models", "list", "--json").json["nodes"]["node-2"]["error"]
+
+
 DAMAGE = {
     f"{SHARD} is cut off: ": f"truncate -s -1000 {SHARD}",
     f"{SHARD} has ": f"echo more >> {SHARD}",
