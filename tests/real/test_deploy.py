@@ -128,8 +128,8 @@ def test_a_model_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[.
         "node-1",
     )
     assert refused.code == 5
-    assert "node-1: the model directory /srv/models/not-there is not there" in refused.err
-    assert "next: Copy sparkops/tiny-qwen3 to /srv/models/not-there" in refused.err
+    assert "node-1: the weights in /srv/models/not-there: it is not there" in refused.err
+    assert "next: sparkops models pull tiny-qwen3-cpu --node node-1" in refused.err
 
 
 @pytest.mark.usefixtures("untouched")
