@@ -19,7 +19,8 @@ from sparkops.release import Release
 from tests.fleet_unit import world as worlds
 from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.machine import GARBAGE
-from tests.fleet_unit.world import Dead, Life, World
+from tests.fleet_unit.nodes import Dead, Life
+from tests.fleet_unit.world import World
 
 DEADLINE_S = 303.0 + 1.0
 

@@ -1,145 +1,35 @@
-"""A fleet without hardware: machines, their guards with real journals, and a deploy that can die at any word."""
+"""A fleet without hardware: machines, and their guards with real journals."""
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkops.command import Command, Completed
-from sparkops.commands.guard import SERVE
+from sparkops.config.fabric import Fabric as Rules
 from sparkops.config.inventory import Build, Fleet, Gateway, NodeConfig
-from sparkops.errors import CommandFailed, NotReachable, SparkopsError
+from sparkops.errors import NotReachable, SparkopsError
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.keep import Keep
 from sparkops.fleet.planning import Order
 from sparkops.fleet.progress import Event
 from sparkops.guard.daemon import PAUSES_S, Guard
-from sparkops.guard.serve import Ear
 from sparkops.guard.store import Store
-from sparkops.nodes.engine import DIAL, Engine
-from sparkops.nodes.node import OnLine, Stream
+from sparkops.nodes.engine import Engine
 from sparkops.plan.journal import Front, Journal
-from sparkops.plan.lock import LEASE_S, Clock
+from sparkops.plan.lock import LEASE_S
 from sparkops.plan.takeover import Word, word
 from sparkops.release import Release
 from tests import examples
 from tests.fleet_unit.gate import SERVICE, Gate
 from tests.fleet_unit.machine import Machine
+from tests.fleet_unit.nodes import HandClock, Impatient, Life, MachineNode
 from tests.fleet_unit.recipes import recipe
 from tests.probes.server import free_port
-
-
-class Impatient(threading.Event):
-    """Waits for no time at all."""
-
-    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
-        return self.is_set()
-
-
-class Dead(BaseException):
-    """What a killed process raises: nothing of it is caught, nothing is cleaned up."""
-
-
-@dataclass
-class Life:
-    """How many more words with `about` in them a deploy says to guards before it is killed. None: it is not."""
-
-    left: int | None = None
-    about: str = ""
-    said: int = 0
-    dead: bool = False
-    mutex: threading.Lock = field(default_factory=threading.Lock)
-
-    def word(self, text: str) -> None:
-        with self.mutex:
-            matches = self.about in text
-            self.dead = self.dead or (matches and self.said == self.left)
-            if self.dead:
-                raise Dead
-            self.said += matches
-
-
-@dataclass
-class HandClock:
-    """A node's clock that moves when a test says so."""
-
-    ahead_s: float = 0.0
-    boot: str = "boot-1"
-    now_s: float = 1000.0
-
-    def __call__(self) -> Clock:
-        return Clock(self.now_s + self.ahead_s, self.boot)
-
-
-@dataclass
-class MachineNode:
-    """A node that is a Machine."""
-
-    machine: Machine
-    store: Store
-    life: Life = field(default_factory=Life)
-    cancel: threading.Event = field(default_factory=Impatient)
-
-    @property
-    def name(self) -> str:
-        return self.machine.name
-
-    def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
-        """See Node.run."""
-        _ = stdin, on_line
-        done = self.machine.do(command)
-        if done.exit_code:
-            raise CommandFailed(done)
-        return done
-
-    def dial(self, port: int) -> Stream:
-        """See Node.dial."""
-        return socket.create_connection((self.machine.address, port), timeout=5.0)
-
-    def pipe(self, command: Command) -> Stream:
-        """Docker's API, or the guard's ear in a thread of its own."""
-        if command == DIAL:
-            return self.machine.dial_api()
-        assert command == SERVE
-        ours, theirs = socket.socketpair()
-        threading.Thread(target=self._listen, args=(theirs,), daemon=True).start()
-        return Voice(ours, self.life)
-
-    def _listen(self, stream: socket.socket) -> None:
-        gone = suppress(BrokenPipeError)  # the deploy may end before it has heard the answer
-        with gone, stream, stream.makefile("r") as questions, stream.makefile("w") as answers:
-            Ear(self.store, MachineNode(self.machine, self.store)).listen(questions, answers)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-@dataclass
-class Voice:
-    """A deploy's end of a stream to a guard."""
-
-    stream: socket.socket
-    life: Life
-
-    def makefile(self, mode: str) -> Any:
-        self.lines = self.stream.makefile(mode)  # type: ignore[call-overload]
-        return self.lines
-
-    def close(self) -> None:
-        self.lines.close()
-        self.stream.close()
-
-    def sendall(self, data: bytes) -> None:
-        self.life.word(data.decode())
-        self.stream.sendall(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
 
 
 @dataclass
@@ -178,6 +68,7 @@ class World:
             nodes=config,
             build=Build(),
             gateway=Gateway(node="n1", address="127.0.0.1"),
+            fabric=Rules(allow_tcp=True),
             known_hosts=self.home / "known_hosts",
         )
         members = {name: Member(name, config[name], node, Engine(node)) for name, node in nodes.items()}
@@ -202,13 +93,22 @@ class World:
             clock.now_s += seconds
 
     def tend(self, looks: int = 2) -> None:
-        """Let every guard look, all at the same time; what one says, the others hear at their next look."""
+        """Let every guard look, all at the same time; what one says, the others hear at their next look.
+
+        While one is at work the others go on looking: it may wait for what they do.
+        """
         for _ in range(looks):
             guards = [threading.Thread(target=self.guard(name).tend) for name in self.machines]
+            at_work = dict(zip(self.machines, guards, strict=True))
             for each in guards:
                 each.start()
-            for each in guards:
-                each.join()
+            while any(each.is_alive() for each in at_work.values()):
+                time.sleep(0.01)
+                idle = [name for name, each in at_work.items() if not each.is_alive()]
+                if len(idle) < len(at_work):
+                    for name in idle:
+                        at_work[name] = threading.Thread(target=self.guard(name).tend)
+                        at_work[name].start()
 
     def settle(self) -> None:
         """Let the guards look until they have tried again what depends on the guard of another node."""

@@ -13,8 +13,9 @@ from sparkops.plan.lock import LEASE_S, lease_left
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN
 from tests.fleet_unit.machine import GARBAGE
+from tests.fleet_unit.nodes import Dead, Life, MachineNode
 from tests.fleet_unit.verbs import DOWN, deploy, free, id_of, problem
-from tests.fleet_unit.world import Dead, Life, MachineNode, World
+from tests.fleet_unit.world import World
 
 DEADLINE_S = 304.0
 
