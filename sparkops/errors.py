@@ -23,7 +23,7 @@ SparkopsError 1 · failed, and what served before still serves
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparkops.command import Completed
@@ -111,7 +111,13 @@ class BuildFailed(NodeError):
 
 
 class GateRefused(NodeError):
-    """An image was built, and is not what its recipe says."""
+    """An image was built, and is not what its recipe says. `verdicts`: on each thing that was looked at."""
+
+    def __init__(
+        self, node: str, problem: str, *, next_step: str = "", verdicts: Sequence[Mapping[str, object]] = ()
+    ) -> None:
+        super().__init__(node, problem, next_step=next_step)
+        self.verdicts = tuple(verdicts)
 
 
 class StartFailed(NodeError):

@@ -88,6 +88,12 @@ def mod_labels(outcomes: Mapping[str, str]) -> dict[str, str]:
     return {f"{LABEL}mod.{name}": outcome for name, outcome in sorted(outcomes.items())}
 
 
+def content_labels(torch: str, cuda: str | None, packages: str) -> dict[str, str]:
+    """Labels of an image that say what is installed: its torch, the CUDA of that, a digest over all packages."""
+    said = f"{torch} for CUDA {cuda}" if cuda else torch
+    return {f"{LABEL}torch": said, f"{LABEL}packages": packages} if torch else {f"{LABEL}packages": packages}
+
+
 @dataclass(frozen=True)
 class Rank:
     """One container of a replica. Rank 0 answers requests.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, progress, say
-from sparkops.errors import UsageError
+from sparkops.errors import GateRefused, NodesFailed, UsageError
 
 if TYPE_CHECKING:
     from sparkops.config.inventory import Fleet
@@ -66,7 +68,7 @@ def build(
         return
     done: Mapping[str, Built | Copied]
     source = None
-    with connect(fleet, nodes) as connected, progress() as tell:
+    with _refusals(order, json=json), connect(fleet, nodes) as connected, progress() as tell:
         if once:
             source, done = distribute.build_once(connected, order, tell)
         else:
@@ -75,6 +77,19 @@ def build(
     if json:
         nodes_json = {name: _as_json(each, source) for name, each in done.items()}
         data_json({"tag": order.tag, "inputs": order.context.digest, "nodes": nodes_json})
+
+
+@contextmanager
+def _refusals(order: Order, *, json: bool) -> Iterator[None]:
+    """With --json an image that was refused has its verdicts on stdout as well: the error goes to stderr."""
+    try:
+        yield
+    except (GateRefused, NodesFailed) as error:
+        refused = [each for each in getattr(error, "errors", (error,)) if isinstance(each, GateRefused)]
+        if json and refused:
+            nodes = {each.node: {"image": None, "built": False, "gates": each.verdicts} for each in refused}
+            data_json({"tag": order.tag, "inputs": order.context.digest, "nodes": nodes})
+        raise
 
 
 def _nodes(recipe: Recipe, fleet: Fleet, named: Sequence[str], *, once: bool) -> Sequence[str]:
@@ -112,7 +127,8 @@ def _as_json(done: Built | Copied, source: str | None) -> dict[str, object]:
     from sparkops.fleet.build import Built
 
     if isinstance(done, Built):
-        return {"image": done.image, "built": done.new, "from": None, "sent": 0}
+        gates = [asdict(verdict) for verdict in done.verdicts]
+        return {"image": done.image, "built": done.new, "from": None, "sent": 0, "gates": gates}
     return {"image": done.image, "built": False, "from": source, "sent": done.sent}
 
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 
+CPU_TORCH = (
+    "the CPU's torch came along without a word: a package with an open torch dependency brought it; every "
+    "`uv pip install` must see UV_OVERRIDE, also in a stage that begins again with FROM"
+)
 REPLACED = (
     "the override was not applied: a package with an open torch dependency brought its own; every `uv pip install` "
     "must see UV_OVERRIDE, also in a stage that begins again with FROM"
 )
 OTHER_CUDA = "this torch is for another CUDA; check image.torch.backend and where the build finds torch"
 NO_DRIVER = (
-    "vLLM's binaries need the driver's library, which this image does not see, nor a stub of it; take a -devel base"
+    "vLLM's binaries need the driver's library, and this image has neither a stub of it nor a compiler that could make "
+    "one; take a -devel base, or add gcc to image.apt"
+)
+NO_BINARIES = (
+    "this vLLM has no compiled part: a source tree, or a wheel for another platform, was installed in place of the "
+    "wheel for this one"
+)
+NO_CUBIN = (
+    "PTX without a cubin for this GPU: the driver would compile it at every first start, and one that is older than "
+    "the compiler refuses it (cudaErrorUnsupportedPtxVersion); build with TORCH_CUDA_ARCH_LIST=12.1a, or take a wheel "
+    "that has sm_120"
 )
 OTHER_ABI = (
     "vLLM's binaries were made for another torch (an ABI break); take the vLLM that asks for exactly the torch of this "
@@ -24,6 +39,11 @@ OTHER_ABI = (
 OTHER_PROCESSOR = "the binary ended the process that loaded it: it is made for another processor"
 NOT_IMPORTED = "vLLM cannot be imported in this image; a dependency is missing, or does not fit"
 MOD_MISSING = "the mod left no marker: the image was built without it"
+SPARK = frozenset({"sm_120", "sm_120f", "sm_121", "sm_121a", "sm_121f"})
+"""The cubins that a GB10 (compute capability 12.1) runs: its own, and those of 12.0 but for sm_120a, which is only for
+12.0 itself. Source: NVIDIA's CUDA C++ programming guide, on binary compatibility and on specific features."""
+KERNELS = "_C", "_moe_C"
+"""The binaries of vLLM that every model needs. Others are for other GPUs, or have another way for this one."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +52,14 @@ class Answer:
 
     version: str = ""
     error: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The code for GPUs in one binary: the architectures (sm_120) of its cubins, and of its PTX."""
+
+    cubins: frozenset[str]
+    ptx: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -48,6 +76,17 @@ class ImageFacts:
     """Whether vLLM's binaries were loaded with the toolkit's stub in place of a GPU's driver."""
     mods: Mapping[str, str]
     """The outcome of each mod by its name."""
+    archs: tuple[str, ...] = ()
+    """The GPUs that torch has code for, in its own order."""
+    device_code: Mapping[str, DeviceCode] | None = field(default_factory=dict)
+    """Of each binary of vLLM that has any; None where the image has no cuobjdump to tell."""
+    packages: tuple[str, ...] = ()
+    """What is installed, each as name==version, in order."""
+
+    @property
+    def packages_digest(self) -> str:
+        """SHA-256 over the packages: two images with the same one hold the same versions."""
+        return hashlib.sha256("\n".join(self.packages).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -80,6 +119,9 @@ def parse(stdout: str) -> ImageFacts:
             binaries=_answer(said["vllm_c"]),
             stub=bool(said["vllm_c"].get("stub")),
             mods={mod["name"]: mod["outcome"] for mod in said["mods"]},
+            archs=tuple(said["torch"].get("archs", ())),
+            device_code=_device_code(said["device_code"]),
+            packages=tuple(said["packages"]),
         )
     except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
         raise ValueError(f"expected one JSON object on the last line, got {stdout[-500:]!r}") from None
@@ -89,12 +131,19 @@ def _answer(said: Mapping[str, str]) -> Answer:
     return Answer(said.get("version", ""), said.get("error", ""))
 
 
+def _device_code(said: Mapping[str, Mapping[str, list[str]]] | None) -> Mapping[str, DeviceCode] | None:
+    if said is None:
+        return None
+    return {name: DeviceCode(frozenset(code["cubins"]), frozenset(code["ptx"])) for name, code in said.items()}
+
+
 def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[Verdict, ...]:
     """Compare an image with its recipe. What the recipe does not name is not looked at."""
     wanted = recipe.image
     return (
         *((_torch(wanted.torch, facts), _cuda(wanted.torch, facts)) if wanted.torch else ()),
         *((_vllm(wanted.vllm, facts.vllm), _binaries(facts)) if wanted.vllm else ()),
+        *((_kernels(facts.device_code),) if wanted.vllm and wanted.torch and wanted.torch.cuda else ()),
         *(_mod(name, facts) for name in wanted.mods),
     )
 
@@ -104,13 +153,17 @@ def _torch(wanted: Torch, facts: ImageFacts) -> Verdict:
     expected = wanted.pin.removeprefix("torch==")
     found = facts.torch.version
     same = found == expected or (not wanted.local_version and _public(found) == wanted.version)
-    return Verdict("torch", same, found or facts.torch.error, expected, "" if same else REPLACED)
+    return Verdict("torch", same, found or facts.torch.error, expected, "" if same else _replaced(wanted, facts))
+
+
+def _replaced(wanted: Torch, facts: ImageFacts) -> str:
+    return CPU_TORCH if wanted.cuda and facts.torch.version and facts.cuda is None else REPLACED
 
 
 def _cuda(wanted: Torch, facts: ImageFacts) -> Verdict:
     found, expected = facts.cuda or "none", wanted.cuda or "none"
     same = not facts.torch.error and found == expected
-    cause = REPLACED if facts.cuda is None else OTHER_CUDA
+    cause = _replaced(wanted, facts) if facts.cuda is None else OTHER_CUDA
     return Verdict("torch.version.cuda", same, found, expected, "" if same else cause)
 
 
@@ -123,8 +176,33 @@ def _vllm(requirement: str, said: Answer) -> Verdict:
 
 def _binaries(facts: ImageFacts) -> Verdict:
     error = facts.binaries.error
-    found = error or ("importable, with the driver's stub" if facts.stub else "importable")
+    found = error or ("importable, with a stub of the driver" if facts.stub else "importable")
     return Verdict("vllm._C", not error, found, "importable", _why_not_loaded(error))
+
+
+def _kernels(code: Mapping[str, DeviceCode] | None) -> Verdict:
+    """A binary that only has PTX is named even where it is no reason to refuse: its first start takes longer."""
+    name, expected = "GPU code", f"cubins that a GB10 runs: {', '.join(sorted(SPARK))}"
+    if code is None:
+        return Verdict(name, ok=True, found="not looked at: the image has no cuobjdump", expected=expected)
+    needed = {each: held for each, held in code.items() if each.startswith(KERNELS)}
+    lacking = [each for each, held in needed.items() if not held.cubins & SPARK]
+    if lacking or not needed:
+        found = "; ".join(_said(each, code[each]) for each in lacking) or f"no code for GPUs in {', '.join(KERNELS)}"
+        return Verdict(name, ok=False, found=found, expected=expected, cause=NO_CUBIN if lacking else NO_BINARIES)
+    only_ptx = ", ".join(_only_ptx(code))
+    found = "; ".join(f"{each}: {', '.join(sorted(held.cubins & SPARK))}" for each, held in needed.items())
+    return Verdict(
+        name, ok=True, found=found + (f"; only PTX for it: {only_ptx}" if only_ptx else ""), expected=expected
+    )
+
+
+def _said(name: str, held: DeviceCode) -> str:
+    return f"{name}: cubins {', '.join(sorted(held.cubins)) or 'none'}, PTX {', '.join(sorted(held.ptx)) or 'none'}"
+
+
+def _only_ptx(code: Mapping[str, DeviceCode]) -> Iterator[str]:
+    return (name for name, held in code.items() if held.ptx and not held.cubins & SPARK)
 
 
 def _why_not_loaded(error: str) -> str:
@@ -134,6 +212,8 @@ def _why_not_loaded(error: str) -> str:
         return NO_DRIVER
     if "signal" in error:
         return OTHER_PROCESSOR
+    if "No module named 'vllm._C'" in error:
+        return NO_BINARIES
     return OTHER_ABI if "undefined symbol" in error else NOT_IMPORTED
 
 

