@@ -141,7 +141,7 @@ class Saga:
         event = {"event": "reverted", "release": self.round.green.release, "why": str(error)[:500]}
         self.held.remember(self.front.node, event)
         if no_traffic(swap) and swap.blue:
-            raise InPlaceFailed(f"{error}\n{swap.blue.release} serves again") from error
+            raise InPlaceFailed(f"{error}\n{swap.blue.release} serves again", next_step=error.next_step) from error
         raise error
 
 

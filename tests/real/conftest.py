@@ -83,8 +83,10 @@ def front(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     cli = Cli(write_inventory(nodes, home, lambda data: data.update(gateway={"node": GATEWAY})), home)
     built = cli("build", "stand-in")
     assert built.code == 0, built.err
+    service = Service(cli, nodes)
+    service.sweep()  # what an earlier run has left may run behind a gateway of another version
     yield cli
-    Service(cli, nodes).sweep()
+    service.sweep()
 
 
 @pytest.fixture

@@ -88,6 +88,17 @@ def test_health_alone_is_no_service_and_its_metrics_show_it() -> None:
         assert program.tell().ended() == 0
 
 
+def test_it_hangs_some_time_after_it_began_to_serve() -> None:
+    with Program(HANG_AFTER_S="0.5") as program:
+        program.serves()
+        assert program.ask(FRANCE)["finish_reason"] == "stop"
+        time.sleep(0.5)
+        with pytest.raises(requests.Timeout):
+            program.http.post(f"{program.url}/v1/chat/completions", json=program.body(FRANCE), timeout=0.3)
+        assert program.get("/health").status_code == 200
+        assert program.tell().ended() == 0
+
+
 def test_errors_come_at_their_rate() -> None:
     with Program(ERROR_RATE="0.25") as program:
         program.serves()

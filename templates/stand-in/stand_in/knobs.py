@@ -86,6 +86,7 @@ class Knobs:
     stream_s: float = _knob(SECONDS, 4.0)
     answers: str = _knob(_answers, "true")
     health_only: bool = _knob(_switch, default=False)
+    hang_after_s: float | None = _knob(SECONDS)
     error_rate: float = _knob(_number(0, 1, "a share from 0 to 1"), 0.0)
     die_after_s: float | None = _knob(SECONDS)
     die_after_requests: int | None = _knob(_whole(1, 1_000_000_000, "a whole number from 1"))

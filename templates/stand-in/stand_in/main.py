@@ -85,6 +85,8 @@ async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told
     console.tell_script(lines.SERVING.format(pid=os.getpid()))
     if wanted.die_after_s is not None:
         loop.call_later(wanted.die_after_s, die, f"{wanted.die_after_s:g} s after serving began")
+    if wanted.hang_after_s is not None:
+        loop.call_later(wanted.hang_after_s, engine.hang)
     stats = asyncio.create_task(engine.tell_stats())
     await told.wait()
     listening.close()
@@ -95,7 +97,7 @@ async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told
 async def _drain(engine: Engine) -> None:
     """Let what runs end. What can never end is let go."""
     engine.server.drain()
-    if engine.knobs.health_only:
+    if engine.hangs:
         for connection in tuple(engine.server.connections):
             if connection.task:
                 connection.task.cancel()

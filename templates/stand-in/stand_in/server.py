@@ -42,6 +42,7 @@ class Engine:
         self.created = int(time.time())
         self.completions = 0
         self.owed_errors = 0.0
+        self.hangs = knobs.health_only
         self.routes: dict[str, dict[str, Handler]] = {
             "/health": {"GET": self._health},
             "/ping": {"GET": self._health, "POST": self._health},
@@ -103,11 +104,15 @@ class Engine:
         room = asking.room(wanted, self.arguments.model_len)
         self._misbehave()
         async with self.core.admitted(wanted) as waited_s:
-            if self.knobs.health_only:
+            if self.hangs:
                 await asyncio.Event().wait()
             said = answer(wanted.ask, self.knobs, room)
             send = self._stream if wanted.stream else self._whole
             await send(wanted, said, waited_s, by)
+
+    def hang(self) -> None:
+        """From now on no completion that comes ends."""
+        self.hangs = True
 
     def _misbehave(self) -> None:
         self.completions += 1

@@ -1,0 +1,177 @@
+"""Whatever is wrong with green or with the nodes has a message of its own, and blue goes on serving."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+from tests.real.service import Service
+
+pytestmark = pytest.mark.fleet
+
+MATRIX = pytest.mark.matrix
+GREENS_PORT = 9102
+TAKE = "import pathlib, socket, time\ntaken = socket.socket()\ntaken.bind(('', {port}))\n"
+LISTEN = "taken.listen()\n"
+STAY = "pathlib.Path('/run/taken').touch()\ntime.sleep(600)\n"
+# Docker notes here which layers a new container has: a file system on which nothing can be made is a full disk.
+LAYERS_OF_CONTAINERS = "/var/lib/docker/image/overlay2/layerdb/mounts"
+TAGS = "docker images --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkops/stand-in"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason"),
+    [
+        ({"CRASH_AT": "80"}, "RuntimeError: the stand-in crashes at 80 % of the weights"),
+        ({"HANG_AT": "40", "probe__startup__stall_s": "4"}, "nothing has moved for 4 s while loading weights 40 %"),
+        pytest.param({"FATAL": "CUDA out of memory"}, "CUDA out of memory", marks=MATRIX),
+        ({"HEALTH_ONLY": "1", "probe__smoke__timeout_s": "3", "probe__smoke__warm_up__timeout_s": "3"}, "warm_up"),
+        ({"ANSWERS": "nonsense"}, "questions"),
+        pytest.param({"ANSWERS": "bangs"}, "questions", marks=MATRIX),
+        pytest.param({"ANSWERS": "wrong_name"}, "models", marks=MATRIX),
+        pytest.param({"ANSWERS": "raw_tools"}, "tools", marks=MATRIX),
+        ({"TOK_S": "50", "probe__smoke__speed__enabled": "true", "expected__tok_s": "500"}, "speed"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_bad_green_is_refused_with_its_own_reason_and_blue_never_stops(
+    service: Service, knobs: dict[str, str], reason: str
+) -> None:
+    with service.untouched():
+        failed = service.deploy("--node", "node-1", name="bad", **knobs)
+    assert failed.code == 1, failed.err
+    assert reason in failed.err
+    status = service.status()
+    assert (status["state"], status["swap"]) == ("healthy", None)
+    saved = Path(next(line.split("saved: ")[1] for line in failed.err.splitlines() if "saved: " in line))
+    assert "vllm" in (saved / "log.txt").read_text()
+    assert json.loads((saved / "inspect.json").read_text())["State"]["Running"] in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason"),
+    [
+        ({"DIE_AFTER_S": "6", "swap__bake_s": "20"}, "died with the traffic|broke off|answers wrongly"),
+        pytest.param(
+            {"HANG_AFTER_S": "4", "swap__bake_s": "25", "probe__smoke__timeout_s": "3"},
+            "answers wrongly with the traffic: .*no answer within 3 s",
+            marks=MATRIX,
+        ),
+    ],
+    ids=["dies", "hangs with 200 on /health"],
+)
+def test_a_green_that_fails_after_the_switch_is_flipped_back(
+    service: Service, knobs: dict[str, str], reason: str
+) -> None:
+    (blue,) = service.running()
+    failed = service.deploy("--node", "node-1", name="fails", **knobs)
+    assert failed.code == 1, failed.err
+    assert re.search(reason, failed.err), failed.err
+    status = service.status()
+    assert (status["state"], status["swap"], status["live"]["release"]) == ("healthy", None, blue.release)
+    assert [(each.name, each.started_at) for each in service.running()] == [(blue.name, blue.started_at)]
+
+
+def test_a_port_that_a_program_has_taken_is_refused(service: Service) -> None:
+    with service.untouched(), taken(service.nodes.node("node-1"), LISTEN):
+        refused = service.deploy("--node", "node-1", name="second")
+    assert refused.code == 5, refused.err
+    assert f"node-1: port {GREENS_PORT} is taken by a program" in refused.err
+    assert "next: Stop it, or change serve.port of stand-in." in refused.err
+
+
+def test_a_port_that_is_taken_unseen_is_the_reason(service: Service) -> None:
+    """A program that does not listen yet is in no list, and green cannot have its port."""
+    with service.untouched(), taken(service.nodes.node("node-1"), ""):
+        failed = service.deploy("--node", "node-1", name="late")
+    assert failed.code == 1, failed.err
+    assert "Address already in use" in failed.err
+    assert "likely cause: another program has the port" in failed.err
+
+
+def test_a_full_disk_is_the_reason(service: Service) -> None:
+    node = service.nodes.node("node-1")
+    node.exec("mount", "-t", "tmpfs", "-o", "nr_inodes=1", "none", LAYERS_OF_CONTAINERS)
+    try:
+        with service.untouched():
+            failed = service.deploy("--node", "node-1", name="second")
+    finally:
+        node.exec("umount", LAYERS_OF_CONTAINERS)
+    assert failed.code == 1, failed.err
+    assert "no space left on device" in failed.err
+    assert service.status()["swap"] is None
+
+
+def test_an_image_that_was_removed_is_refused_for_a_deploy_and_for_a_rollback(service: Service) -> None:
+    second = service.deploy("--node", "node-1", name="second", swap__keep_blue_s="0")
+    assert second.code == 0, second.err
+    with without_images(service.nodes), service.untouched():
+        third = service.deploy("--node", "node-2", name="third")
+        back = service.cli("rollback", "stand-in")
+    for refused in (third, back):
+        assert refused.code == 5, refused.err
+        assert "node-2: it does not have the image sparkops/stand-in:" in refused.err
+        assert "next: sparkops build stand-in --node node-2" in refused.err
+    assert service.cli("rollback", "stand-in").code == 0
+
+
+def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -> None:
+    """Blue claims 3 GiB and takes almost none, so its end gives back less than the plan has counted on."""
+    blue = service.deploy("--node", "node-2", "--mode", "beside", name="claims", memory__claim_gib="3")
+    assert blue.code == 0, blue.err
+    wanted = available_gib(service.nodes.node("node-2")) + 1.5
+    claims = {"memory__claim_gib": f"{wanted:.1f}", "swap__memory_return_s": "2"}
+    with service.load(rate=20, streams=4) as load:
+        load.wait_for(10, 30)
+        failed = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="big", **claims)
+        load.wait_for(load.report().good + 10, 30)
+    assert failed.code == 6, failed.err
+    assert "node-2: the memory did not come back: " in failed.err
+    assert "next: See what holds it (docker ps, nvidia-smi)" in failed.err
+    assert f"{blue.json['release']} serves again" in failed.err
+    assert (load.report().failures, load.report().refusals > 0) == ({}, True)
+
+
+@contextmanager
+def taken(node: FleetNode, more: str) -> Iterator[None]:
+    """Let a program have green's port meanwhile."""
+    program = TAKE.format(port=GREENS_PORT) + more + STAY
+    begin = 'rm -f /run/taken; setsid python3 -c "$1" </dev/null >/dev/null 2>&1 & echo $!'
+    number = node.exec("sh", "-c", begin, "sh", program)
+    try:
+        node.exec("sh", "-c", "until test -e /run/taken; do sleep 0.05; done")
+        yield
+    finally:
+        node.exec("kill", number)
+
+
+@contextmanager
+def without_images(nodes: RealFleet) -> Iterator[None]:
+    """Take the tags from the stand-in's images meanwhile."""
+    tags = {node: [line.split() for line in node.exec("sh", "-c", TAGS).splitlines()] for node in nodes.nodes}
+    for node, found in tags.items():
+        assert found
+        for tag, image in found:
+            node.exec("docker", "tag", image, f"kept-{tag.replace('/', '-')}")
+            node.exec("docker", "rmi", tag)
+    try:
+        yield
+    finally:
+        for node, found in tags.items():
+            for tag, _ in found:
+                kept = f"kept-{tag.replace('/', '-')}"
+                node.exec("docker", "tag", kept, tag)
+                node.exec("docker", "rmi", kept)
+
+
+def available_gib(node: FleetNode) -> float:
+    """Memory that a new program could take."""
+    line = next(each for each in node.exec("cat", "/proc/meminfo").splitlines() if each.startswith("MemAvailable:"))
+    return int(line.split()[1]) / 2**20
