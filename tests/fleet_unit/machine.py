@@ -19,6 +19,7 @@ from sparkops.commands import gateway as gateway_commands
 from sparkops.commands import guard as guard_commands
 from sparkops.commands.program import BOOT
 from sparkops.facts import host
+from tests.fleet_unit import ranks
 from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.listener import Listener, converse
 
@@ -57,6 +58,8 @@ class Machine:
     name: str
     address: str
     memory_gib: float = 100.0
+    layer: str = "sha256:1"
+    """What its image holds."""
     gate: Gate | None = None
     moods: dict[str, str] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
@@ -65,6 +68,10 @@ class Machine:
     ran: list[str] = field(default_factory=list)
     fails: Callable[[str], int] = field(default=lambda _: 0)
     up: dict[str, Listener] = field(default_factory=dict)
+    whole: Callable[[Facts], bool] = field(default=lambda _: True)
+    """Whether the other ranks of a container run."""
+    dying: frozenset[int] = frozenset({0, 1})
+    """Which ranks end at their start, of a release whose mood it is."""
 
     def __post_init__(self) -> None:
         self.containers[guard_commands.CONTAINER] = inspect(guard_commands.CONTAINER, {}, "running")
@@ -81,7 +88,7 @@ class Machine:
             self.ran.append(line)
         code, said = self.fails(line), ""
         if not code:
-            code, said = self._done(command.argv)
+            code, said = ranks.answer(self.address, command.argv) or self._done(command.argv)
         return Completed(self.name, command, code, said, f"{line} failed" if code else "")
 
     def _done(self, argv: tuple[str, ...]) -> tuple[int, str]:
@@ -100,12 +107,13 @@ class Machine:
                 return 1, ""
 
     def _facts(self) -> str:
-        claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self._running())
+        claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self.running())
         free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
         lines = ["arch x86_64", "now 1000.0", "boot b", f"MemTotal: {free_kib}", f"MemAvailable: {free_kib}"]
         return "\n".join([*lines, "disk 999999999", "buildkit yes", ""])
 
-    def _running(self) -> list[Facts]:
+    def running(self) -> list[Facts]:
+        """The containers that run."""
         return [each for each in self.containers.values() if each["State"]["Running"]]
 
     def _create(self, options: list[str]) -> tuple[int, str]:
@@ -131,16 +139,19 @@ class Machine:
         container = self.containers[name]
         if container["State"]["Running"]:
             return
-        if self.mood(name) == DIES:
+        labels = container["Config"]["Labels"]
+        if self.mood(name) == DIES and int(labels["sparkops.rank"]) in self.dying:
             container["State"].update(Status="exited", ExitCode=1)
             return
-        container["State"].update(Status="running", Running=True)
-        port = int(container["Config"]["Labels"]["sparkops.port"])
+        container["State"].update(Status="running", Running=True, ExitCode=0)
+        port = int(labels["sparkops.port"]) if labels["sparkops.rank"] == "0" else 0  # a worker answers nobody
         self.up[name] = Listener(self.address, port, lambda path: self.answer(name, path))
 
     def answer(self, name: str, path: str) -> tuple[int, bytes]:
         """What a container's engine answers."""
         release = self.release(name)
+        if not self.whole(self.containers[name]):
+            return 503, b""
         if path == "/health" and self.loads.get(release, 0):
             self.loads[release] -= 1
             return 503, b""
@@ -200,7 +211,8 @@ class Machine:
                 return 404, b'{"message": "No such container"}'
             known = {"json": json.dumps(self.containers[name]).encode(), "logs": self.log(name).encode()}
             return 200, known.get(kind, STATS)
-        return 200, json.dumps({"Id": IMAGE}).encode()
+        held = {"Os": "linux", "Architecture": "arm64", "RootFS": {"Layers": [self.layer]}, "Config": {}}
+        return 200, json.dumps({"Id": IMAGE, **held}).encode()
 
     def _labelled(self, wanted: list[str]) -> list[str]:
         def has(container: Facts) -> bool:
@@ -233,7 +245,7 @@ def inspect(name: str, labels: dict[str, str], status: str) -> Facts:
     return {
         "Id": name,
         "Name": f"/{name}",
-        "Config": {"Labels": labels, "Tty": True, "StopTimeout": 60},
+        "Config": {"Labels": labels, "Tty": True, "StopTimeout": 60, "Env": []},
         "State": state,
         "RestartCount": 0,
         "HostConfig": {"RestartPolicy": {"Name": "no"}},

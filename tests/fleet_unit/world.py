@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from sparkops.plan.takeover import Word, word
 from sparkops.release import Release
 from tests import examples
 from tests.fleet_unit.gate import SERVICE, Gate
-from tests.fleet_unit.machine import Machine
+from tests.fleet_unit.machine import Facts, Machine
 from tests.fleet_unit.nodes import HandClock, Impatient, Life, MachineNode
 from tests.fleet_unit.recipes import recipe
 from tests.probes.server import free_port
@@ -148,11 +149,26 @@ class World:
             machine.close()
 
 
+def whole(machines: Mapping[str, Machine], container: Facts) -> bool:
+    """Whether all ranks of a container's attempt run."""
+    labels = container["Config"]["Labels"]
+    keys = ("sparkops.release", "sparkops.slot", "sparkops.generation")
+    running = [
+        each["Config"]["Labels"].get("sparkops.rank")
+        for machine in machines.values()
+        for each in machine.running()
+        if [each["Config"]["Labels"].get(key) for key in keys] == [labels.get(key) for key in keys]
+    ]
+    return len(running) == int(labels.get("sparkops.ranks", "1"))
+
+
 def build(home: Path, number: int = 1) -> World:
     """A world of so many machines. Their clocks differ: no node knows another's."""
     names = [f"n{each}" for each in range(1, number + 1)]
     machines = {name: Machine(name, f"127.0.0.{each}") for each, name in enumerate(names, 2)}
     machines["n1"].give_gateway()
+    for machine in machines.values():
+        machine.whole = partial(whole, machines)
     clocks = {name: HandClock(ahead_s=1e5 * each) for each, name in enumerate(names)}
     stores = {name: Store(home / name, clocks[name]) for name in names}
     return World(machines, stores, clocks, home, free_port())
