@@ -1,0 +1,267 @@
+"""A pair of nodes as one server, with the real vLLM on the nodes' CPUs: what `make pairs` tries, one after the other.
+
+`python -m tests.real.pairs [NAME...]` runs the cases whose names begin so, on a fleet of four nodes, and prints a
+line for each. It takes 20 to 30 minutes on two cores, so `make test` runs only tests/real/test_pair.py.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.fleet.fleet import Fleet
+from tests.load import Load
+from tests.real.program import Cli, Ran
+from tests.real.service import GATEWAY, Service, wait_for, write_inventory
+
+RECIPE, NAME, PORT = "tiny-qwen3-cpu-tp2", "tiny-tp2", 8010
+SETTINGS = {
+    "swap.bake_s": "5",
+    "swap.reserve_gib": "1",
+    "swap.drain_s": "60",
+    "probe.passes": "1",
+    # vLLM would bind each engine to the first core, where the one that answers starves the one that starts.
+    "env.VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "env.OMP_NUM_THREADS": "1",
+    "model.path": "tiny-qwen3",
+}
+GENTLE: Mapping[str, Any] = {"rate": 1, "streams": 1, "stream_pause_s": 3, "timeout_s": 120}
+ONE, OTHER = ("node-1", "node-2"), ("node-3", "node-4")
+PATIENT, HASTY = "20", "40"  # seconds of bake, and without progress while a green loads
+
+
+def fabric(data: dict[str, Any]) -> None:
+    """What an inventory says where containers are nodes: they have no RDMA."""
+    data.update(gateway={"node": GATEWAY}, fabric={"allow_tcp": True})
+
+
+def service(cli: Cli, nodes: Fleet, **settings: str) -> Service:
+    """The tiny model over two nodes, behind the gateway."""
+    return Service(cli, nodes, RECIPE, NAME, PORT, {**SETTINGS, **settings})
+
+
+def on(names: tuple[str, ...], *argv: str) -> tuple[str, ...]:
+    """Arguments of a deploy to these nodes, in the order of their ranks."""
+    return (*(word for name in names for word in ("--node", name)), *argv)
+
+
+def ranks(made: Service) -> list[tuple[str, int, str]]:
+    """Node, rank and release of every container of the service that runs, read past sparkops itself."""
+    return sorted((each.node, each.rank, each.release) for each in made.running())
+
+
+def whole(made: Service, release: str, names: tuple[str, ...]) -> bool:
+    """Whether both ranks of a release run on these nodes, and nothing else of the service anywhere."""
+    return ranks(made) == sorted((name, number, release) for number, name in enumerate(names))
+
+
+@dataclass
+class Trial:
+    """One run of all cases: the service, and what became of each."""
+
+    pair: Service
+    said: list[str] = field(default_factory=list)
+
+    def begin(self) -> str:
+        """One pair serves on the first two nodes."""
+        live = self.pair.journal().active
+        if live and live.nodes == ONE and whole(self.pair, live.release, ONE) and self.pair.journal().swap is None:
+            return live.release
+        self.pair.sweep()
+        first = self.pair.deploy(*on(ONE))
+        assert (first.code, first.json["mode"]) == (0, "first"), first.err
+        return str(first.json["release"])
+
+    def green(self) -> str:
+        """The checkpoint that does not serve now: both know the answers, and each makes another release."""
+        live = self.pair.journal().active
+        path = live.recipe["model"]["path"] if live else ""
+        return {"tiny-qwen3": "tiny-other"}.get(path, "tiny-qwen3")
+
+    @contextmanager
+    def load(self) -> Iterator[Load]:
+        """Requests and streams through the gateway, meanwhile."""
+        with self.pair.load(**GENTLE) as load:
+            load.wait_for(5, 120)
+            yield load
+            load.wait_for(load.report().good + 5, 120)
+
+    def first(self) -> str:
+        """A pair comes up where nothing serves."""
+        self.pair.sweep()
+        done = self.pair.deploy(*on(ONE))
+        assert done.code == 0, done.err
+        row = self.pair.status()
+        [replica] = row["replicas"]
+        assert [(rank["node"], rank["rank"]) for rank in replica["ranks"]] == [("node-1", 0), ("node-2", 1)]
+        assert row["state"] == "healthy"
+        return took(done)
+
+    def in_place(self) -> str:
+        """The next release takes the nodes of the first one."""
+        self.begin()
+        done = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path=self.green())
+        assert (done.code, done.json["mode"]) == (0, "in-place"), done.err
+        assert whole(self.pair, done.json["release"], ONE), ranks(self.pair)
+        return took(done)
+
+    def across(self) -> str:
+        """To two other nodes and back, while requests and streams run: none fails."""
+        self.begin()
+        told = []
+        for names in (OTHER, ONE):
+            with self.load() as load:
+                done = self.pair.deploy(*on(names, "--mode", "across"), model__path=self.green())
+            report = load.report()
+            assert (done.code, done.json["mode"], done.json["cut"]) == (0, "across", 0), done.err
+            assert (report.failures, report.refusals) == ({}, 0), report.examples
+            assert whole(self.pair, done.json["release"], names), ranks(self.pair)
+            told.append(f"{took(done)}, {report.good} answers, {report.streams} streams, 0 failed")
+        return "; back: ".join(told)
+
+    def noise(self) -> str:
+        """In place, a green that answers nonsense is refused, and both ranks of blue come back by themselves."""
+        blue = self.begin()
+        done = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path="tiny-noise")
+        assert done.code == 6, done.err
+        assert whole(self.pair, blue, ONE), ranks(self.pair)
+        return took(done)
+
+    def single(self) -> str:
+        """From a pair to one node and back to a pair."""
+        self.begin()
+        alone = self.pair.deploy(*on(OTHER[:1], "--mode", "across"), serve__tensor_parallel="1")
+        assert alone.code == 0, alone.err
+        assert ranks(self.pair) == [(OTHER[0], 0, alone.json["release"])]
+        back = self.pair.deploy(*on(ONE, "--mode", "across"), model__path="tiny-other")
+        assert back.code == 0, back.err
+        assert whole(self.pair, back.json["release"], ONE), ranks(self.pair)
+        return f"{took(alone)}; back: {took(back)}"
+
+    def struck(self, phase: str, blow: Callable[[Fleet], None], mend: Callable[[Fleet], None], cause: str) -> str:
+        """While a green comes up on two other nodes, something befalls it in `phase`: blue serves on, alone."""
+        blue = self.begin()
+        slow = {"swap__bake_s": PATIENT, "probe__startup__stall_s": HASTY}
+        argv = self.pair.argv(*on(OTHER, "--mode", "across"), model__path=self.green(), **slow)
+        with self.load() as load, self.pair.cli.start(*argv) as deploy:
+            wait_for(lambda: self._phase() == phase, 240, 0.1)
+            time.sleep(1)
+            struck = time.monotonic()
+            blow(self.pair.nodes)
+            _, err = deploy.communicate(timeout=400)
+            known = time.monotonic() - struck
+            mend(self.pair.nodes)
+        report = load.report()
+        assert deploy.returncode == 1, (deploy.returncode, err)
+        assert cause in err, err
+        assert "rank 0 on node-3" in err, err
+        assert "rank 1 on node-4" in err, err
+        wait_for(lambda: whole(self.pair, blue, ONE), 200)
+        wait_for(lambda: not any(self.pair.journal(name).swap for name in (*ONE, *OTHER)), 200)
+        broken = f"{sum(report.failures.values())} of {report.good} requests failed" if report.failures else "0 failed"
+        return f"told after {known:.0f} s, {broken}"
+
+    def _phase(self) -> str:
+        swap = self.pair.journal().swap
+        return swap.phase.value if swap else ""
+
+
+def took(done: Ran) -> str:
+    """How long a deploy took, and its load."""
+    return f"{done.took_s:.0f} s, of which load {done.json['seconds']['load']:.0f} s"
+
+
+def rank_dies(number: int) -> Callable[[Fleet], None]:
+    """SIGKILL for one rank of green."""
+
+    def blow(nodes: Fleet) -> None:
+        node = nodes.node(OTHER[number])
+        running = f"docker ps -q --filter label=sparkops.service={NAME} --filter label=sparkops.rank={number}"
+        node.exec("sh", "-c", f"docker kill $({running})")
+
+    return blow
+
+
+def power_fails(name: str) -> Callable[[Fleet], None]:
+    """A node is gone at once."""
+    return lambda nodes: _engine("kill", nodes.node(name).container)
+
+
+def power_comes(name: str) -> Callable[[Fleet], None]:
+    """It boots."""
+
+    def mend(nodes: Fleet) -> None:
+        _engine("start", nodes.node(name).container)
+        nodes.node(name).wait()
+
+    return mend
+
+
+def _engine(verb: str, container: str) -> None:
+    subprocess.run(("docker", verb, container), check=True, capture_output=True, timeout=60)
+
+
+def link_is_cut(nodes: Fleet) -> None:
+    """Between the ranks no packet passes, silently; both nodes can still be reached from elsewhere."""
+    nodes.node(OTHER[1]).cut(nodes.node(OTHER[0]))
+
+
+def link_heals(nodes: Fleet) -> None:
+    """It passes again."""
+    nodes.node(OTHER[1]).heal()
+
+
+def nothing(_: Fleet) -> None:
+    """Nothing is to be mended."""
+
+
+PHASES = ("load", "verify", "bake")
+
+
+def cases(trial: Trial) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Every case by name."""
+    for executor in ("ray", "mp"):
+        made = Trial(replace(trial.pair, settings={**trial.pair.settings, "serve.executor": executor}))
+        for each in (made.first, made.in_place, made.across, made.noise, made.single):
+            yield f"{executor}-{each.__name__}", each
+        for phase in PHASES:
+            yield f"{executor}-rank-0-{phase}", _case(made, phase, rank_dies(0), nothing, "-r0")
+            yield f"{executor}-rank-1-{phase}", _case(made, phase, rank_dies(1), nothing, "-r1 ")
+            yield f"{executor}-node-{phase}", _case(made, phase, power_fails("node-4"), power_comes("node-4"), "node-4")
+            yield f"{executor}-link-{phase}", _case(made, phase, link_is_cut, link_heals, "node-3")
+
+
+def _case(
+    trial: Trial, phase: str, blow: Callable[[Fleet], None], mend: Callable[[Fleet], None], cause: str
+) -> Callable[[], str]:
+    return lambda: trial.struck(phase, blow, mend, cause)
+
+
+def main(wanted: list[str]) -> int:
+    """Run the cases whose names begin with a word that is `wanted`; all of them without one."""
+    nodes = Fleet.up(4)
+    home = Path(tempfile.mkdtemp(prefix="pairs-"))
+    trial = Trial(service(Cli(write_inventory(nodes, home, fabric), home), nodes))
+    failed = 0
+    for name, case in cases(trial):
+        if wanted and not any(name.startswith(each) for each in wanted):
+            continue
+        began = time.monotonic()
+        try:
+            outcome = f"ok: {case()}"
+        except (AssertionError, subprocess.SubprocessError) as error:
+            failed += 1
+            outcome = f"FAILED: {error}"
+        print(f"{name} ({time.monotonic() - began:.0f} s) {outcome}", flush=True)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

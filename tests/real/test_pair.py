@@ -1,0 +1,101 @@
+"""Two nodes as one server with the real vLLM and Ray: the tiny model comes up, answers, and is replaced as one."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from sparkops.config import inventory
+from tests import checkpoints
+from tests.fleet.fleet import Fleet
+from tests.real import pairs
+from tests.real.pairs import NAME, ONE, RECIPE, Trial
+from tests.real.program import Cli
+from tests.real.service import Service, write_inventory
+
+pytestmark = pytest.mark.vllm
+
+
+@pytest.fixture(scope="module")
+def cli(nodes: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """sparkops with a gateway on node-1, and plain TCP between the nodes."""
+    home = tmp_path_factory.mktemp("pairs")
+    return Cli(write_inventory(nodes, home, pairs.fabric), home)
+
+
+@pytest.fixture(scope="module")
+def trial(cli: Cli, nodes: Fleet) -> Iterator[Trial]:
+    """The image with the same content on both nodes, and two checkpoints there that know the answers."""
+    image = one_image(cli, nodes)
+    fleet = inventory.load(cli.inventory)
+    for name, options in (("tiny-qwen3", ()), ("tiny-other", ("--seed", "1"))):
+        made = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *options)
+        for node in fleet.nodes:
+            checkpoints.copy(fleet, node, made, name)
+    service = pairs.service(cli, nodes)
+    yield Trial(service)
+    service.sweep()
+
+
+def one_image(cli: Cli, nodes: Fleet) -> str:
+    """Build on the first node and bring it to the others, past sparkops: two builds are never the same."""
+    built = cli("build", RECIPE, "--node", "node-1", "--json", timeout=900)
+    assert built.code == 0, built.err
+    tag = str(built.json["tag"])
+    head, *others = nodes.nodes
+    same = ("docker", "image", "inspect", "--format", "{{json .RootFS.Layers}}", tag)
+    for node in others:
+        held = node.exec("sh", "-c", f"docker image inspect --format '{{{{json .RootFS.Layers}}}}' {tag} || true")
+        if held != head.exec(*same):
+            send = f"docker exec {head.container} docker save {tag} | docker exec -i {node.container} docker load"
+            subprocess.run(("sh", "-c", send), check=True, capture_output=True, timeout=300)
+    return tag
+
+
+def answer(service: Service) -> str:
+    """What it says to a question that it knows."""
+    asked = {"role": "user", "content": "What is the capital of France?"}
+    body: dict[str, Any] = {"model": NAME, "messages": [asked], "max_tokens": 8, "temperature": 0}
+    said = requests.post(f"{service.url}/v1/chat/completions", json=body, timeout=60)
+    return str(said.json()["choices"][0]["message"]["content"])
+
+
+def test_a_pair_comes_up_answers_rightly_and_is_shown_as_two_ranks_of_one_release(trial: Trial) -> None:
+    trial.first()
+
+    assert "Paris" in answer(trial.pair)
+
+
+def test_the_next_pair_takes_its_place_on_the_same_nodes(trial: Trial) -> None:
+    trial.in_place()
+
+    assert "Paris" in answer(trial.pair)
+
+
+def test_a_wrong_interface_is_found_before_anything_is_started(trial: Trial) -> None:
+    """Docker's own bridge has the same address on every node, and leads nowhere."""
+    serving = trial.begin()
+    file = trial.pair.cli.inventory
+    before = file.read_text()
+
+    def wrong(data: dict[str, Any]) -> None:
+        pairs.fabric(data)
+        data["nodes"]["node-2"]["fabric"] = [{"interface": "docker0"}]
+
+    try:
+        write_inventory(trial.pair.nodes, file.parent, wrong)
+        began = time.monotonic()
+        argv = pairs.on(ONE, "--mode", "in-place", "--allow-downtime")
+        refused = trial.pair.deploy(*argv, model__path=trial.green())
+        took_s = time.monotonic() - began
+    finally:
+        file.write_text(before)
+    assert refused.code in (1, 5), refused.err
+    assert "node-2" in refused.err
+    assert took_s < 15, refused.err
+    assert pairs.whole(trial.pair, serving, ONE)
