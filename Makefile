@@ -5,7 +5,7 @@ NODES ?= 2
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check lint types unit fleet fleet-down bench clean
+.PHONY: demo test check lint types unit fleet fleet-down pairs bench clean
 
 demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy, the answer
 	@$(BIN)/python -m tests.demo
@@ -32,6 +32,9 @@ unit: $(READY)
 
 fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd of their own
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
+
+pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes half an hour
+	@$(BIN)/python -m tests.real.pairs
 
 fleet-down: $(READY)  ## remove the nodes and all they hold
 	@$(BIN)/python -m tests.fleet down

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sparkops.config import inventory
+from tests import checkpoints
 from tests.fleet.fleet import Fleet
 from tests.load import Load
 from tests.real.program import Cli, Ran
@@ -32,6 +34,7 @@ SETTINGS = {
     "env.OMP_NUM_THREADS": "1",
     "model.path": "tiny-qwen3",
 }
+CHECKPOINTS = {"tiny-qwen3": (), "tiny-other": ("--seed", "1"), "tiny-noise": ("--noise",)}
 GENTLE: Mapping[str, Any] = {"rate": 1, "streams": 1, "stream_pause_s": 3, "timeout_s": 120}
 ONE, OTHER = ("node-1", "node-2"), ("node-3", "node-4")
 PATIENT, HASTY = "20", "40"  # seconds of bake, and without progress while a green loads
@@ -40,6 +43,30 @@ PATIENT, HASTY = "20", "40"  # seconds of bake, and without progress while a gre
 def fabric(data: dict[str, Any]) -> None:
     """What an inventory says where containers are nodes: they have no RDMA."""
     data.update(gateway={"node": GATEWAY}, fabric={"allow_tcp": True})
+
+
+def prepare(cli: Cli, nodes: Fleet) -> None:
+    """The image with the same content on every node, and three checkpoints there, one of them noise."""
+    image, fleet = one_image(cli, nodes), inventory.load(cli.inventory)
+    for name, options in CHECKPOINTS.items():
+        made = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *options)
+        for node in fleet.nodes:
+            checkpoints.copy(fleet, node, made, name)
+
+
+def one_image(cli: Cli, nodes: Fleet) -> str:
+    """Build on the first node and bring it to the others, past sparkops: two builds are never the same."""
+    built = cli("build", RECIPE, "--node", "node-1", "--json", timeout=900)
+    assert built.code == 0, built.err
+    tag = str(built.json["tag"])
+    head, *others = nodes.nodes
+    same = ("docker", "image", "inspect", "--format", "{{json .RootFS.Layers}}", tag)
+    for node in others:
+        held = node.exec("sh", "-c", f"docker image inspect --format '{{{{json .RootFS.Layers}}}}' {tag} || true")
+        if held != head.exec(*same):
+            send = f"docker exec {head.container} docker save {tag} | docker exec -i {node.container} docker load"
+            subprocess.run(("sh", "-c", send), check=True, capture_output=True, timeout=300)
+    return tag
 
 
 def service(cli: Cli, nodes: Fleet, **settings: str) -> Service:
@@ -248,7 +275,9 @@ def main(wanted: list[str]) -> int:
     """Run the cases whose names begin with a word that is `wanted`; all of them without one."""
     nodes = Fleet.up(4)
     home = Path(tempfile.mkdtemp(prefix="pairs-"))
-    trial = Trial(service(Cli(write_inventory(nodes, home, fabric), home), nodes))
+    cli = Cli(write_inventory(nodes, home, fabric), home)
+    prepare(cli, nodes)
+    trial = Trial(service(cli, nodes))
     failed = 0
     for name, case in cases(trial):
         if wanted and not any(name.startswith(each) for each in wanted):

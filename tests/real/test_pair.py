@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 import pytest
 import requests
 
-from sparkops.config import inventory
-from tests import checkpoints
 from tests.fleet.fleet import Fleet
 from tests.real import pairs
-from tests.real.pairs import NAME, ONE, RECIPE, Trial
+from tests.real.pairs import NAME, ONE, Trial
 from tests.real.program import Cli
 from tests.real.service import Service, write_inventory
 
@@ -31,30 +28,10 @@ def cli(nodes: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Cli:
 @pytest.fixture(scope="module")
 def trial(cli: Cli, nodes: Fleet) -> Iterator[Trial]:
     """The image with the same content on both nodes, and two checkpoints there that know the answers."""
-    image = one_image(cli, nodes)
-    fleet = inventory.load(cli.inventory)
-    for name, options in (("tiny-qwen3", ()), ("tiny-other", ("--seed", "1"))):
-        made = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *options)
-        for node in fleet.nodes:
-            checkpoints.copy(fleet, node, made, name)
+    pairs.prepare(cli, nodes)
     service = pairs.service(cli, nodes)
     yield Trial(service)
     service.sweep()
-
-
-def one_image(cli: Cli, nodes: Fleet) -> str:
-    """Build on the first node and bring it to the others, past sparkops: two builds are never the same."""
-    built = cli("build", RECIPE, "--node", "node-1", "--json", timeout=900)
-    assert built.code == 0, built.err
-    tag = str(built.json["tag"])
-    head, *others = nodes.nodes
-    same = ("docker", "image", "inspect", "--format", "{{json .RootFS.Layers}}", tag)
-    for node in others:
-        held = node.exec("sh", "-c", f"docker image inspect --format '{{{{json .RootFS.Layers}}}}' {tag} || true")
-        if held != head.exec(*same):
-            send = f"docker exec {head.container} docker save {tag} | docker exec -i {node.container} docker load"
-            subprocess.run(("sh", "-c", send), check=True, capture_output=True, timeout=300)
-    return tag
 
 
 def answer(service: Service) -> str:
