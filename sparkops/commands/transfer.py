@@ -79,7 +79,17 @@ def receive(modules: Modules, key: Key, take: Into | Program, listen: Sequence[s
     return python(modules, asked, timeout_s=DAY_S, changes=True)
 
 
-def send(modules: Modules, key: Key, give: Files | Program, to: Sequence[Place] | None) -> Command:
-    """The sending end: it connects to the first place that answers, or writes to stdout for None."""
-    asked = {"role": "send", "token": key.value.hex(), "to": to, **give.asked()}
+def send(
+    modules: Modules,
+    key: Key,
+    give: Files | Program,
+    to: Sequence[Place] | None,
+    also: Sequence[tuple[Key, Sequence[Place]]] = (),
+) -> Command:
+    """The sending end: it connects to the first place that answers, or writes to stdout for None.
+
+    `also` are other receiving ends of the same, which is read once for all of them.
+    """
+    others = [(theirs.value.hex(), places) for theirs, places in also]
+    asked = {"role": "send", "token": key.value.hex(), "to": to, "also": others, **give.asked()}
     return python(modules, asked, timeout_s=DAY_S)

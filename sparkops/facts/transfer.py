@@ -1,4 +1,4 @@
-"""What the receiving end of a transfer tells: where it listens, and what has arrived."""
+"""What the ends of a transfer tell: where one listens, what has arrived, and who cannot be met."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ class Listening:
 
 @dataclass(frozen=True)
 class Arrived:
-    """Bytes of content so far."""
+    """Bytes of content so far. `all`: there is no more to come."""
 
     count: int
+    all: bool = False
 
 
-def parse(line: str) -> Listening | Arrived | None:
+@dataclass(frozen=True)
+class Apart:
+    """Which of several receiving ends cannot be met, by their numbers."""
+
+    numbers: tuple[int, ...]
+
+
+def parse(line: str) -> Listening | Arrived | Apart | None:
     """One line of templates/node/transfer.py; None for anything else."""
     try:
         said = json.loads(line)
@@ -29,7 +37,9 @@ def parse(line: str) -> Listening | Arrived | None:
     match said:
         case {"at": list(places)}:
             return Listening(tuple((host, port) for host, port in places))
-        case {"bytes": int(count)}:
-            return Arrived(count)
+        case {"bytes": int(count), **more}:
+            return Arrived(count, all=bool(more.get("all")))
+        case {"apart": list(numbers)}:
+            return Apart(tuple(numbers))
         case _:
             return None

@@ -15,6 +15,7 @@ from sparkops.facts import checkpoint
 from sparkops.facts.checkpoint import Checkpoint, ModelDirectory
 from sparkops.fleet import preflight, transfer
 from sparkops.fleet.connected import Connected, Member
+from sparkops.fleet.meeting import Ends
 from sparkops.fleet.meter import Meter
 from sparkops.fleet.progress import Event, Tell
 from sparkops.plan import models as planning
@@ -162,7 +163,7 @@ def _send(haul: Haul, target: Member, plan: Copy) -> None:
 
     haul.tell(Event(target.name, f"{what}: {planning.amount(0, plan.sent, 0, 0.0)}"))
     places = addresses(host(haul.source), host(target))
-    transfer.send(transfer.Ends(haul.source, give, target, take, places), meter, detour)
+    transfer.send(Ends(haul.source, give, target, take, places), meter, detour)
 
 
 def host(member: Member) -> Host:

@@ -1,8 +1,9 @@
-"""Bytes from one node to another: the program of both ends. Standard library only: this runs on nodes.
+"""Bytes from one node to others: the program of both ends. Standard library only: this runs on nodes.
 
 One end sends files, or what a program prints; the other end receives them into a directory, or feeds them to a
 program. They meet in one of two ways. Directly: the receiving end listens on an address of its node, the sending end
-connects to it. Or through whoever started both: the sending end writes to its stdout, the receiving end reads its stdin.
+connects to it; so several may receive the same at once, and it is read once. Or through whoever started both: the
+sending end writes to its stdout, the receiving end reads its stdin.
 
 What it protects against. Both ends hold a key that is made for one transfer, reaches them over SSH and stands in no
 argument, environment or file. Each proves to the other that it holds the key before a byte of the content is sent, so
@@ -29,6 +30,7 @@ import sys
 import tempfile
 import threading
 import time
+from queue import Queue
 
 import partial
 
@@ -39,6 +41,8 @@ HEAD = struct.Struct("<cI")
 NUMBER = struct.Struct("<Q")
 MAC = hashlib.sha256().digest_size
 NONCE = 32
+AHEAD = 4
+"""Pieces that one of several receiving ends may be behind the one that is read."""
 CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
 TELL_EVERY_S = 0.5
 STARTED = []
@@ -85,6 +89,13 @@ class Wire:
         except OSError as error:
             raise Broken(f"the receiving end is gone: {error.strerror}") from None
 
+    def close(self):
+        """Send what is still held back."""
+        try:
+            self.file.close()
+        except OSError as error:
+            raise Broken(f"the receiving end is gone: {error.strerror}") from None
+
     def get(self):
         """The next piece: its kind and its bytes."""
         head = self.exactly(HEAD.size)
@@ -104,6 +115,51 @@ class Wire:
         if len(found) < size:
             raise Broken("the sending end is gone")
         return found
+
+
+class Line:
+    """A wire with a thread of its own."""
+
+    def __init__(self, wire):
+        self.wire, self.coming, self.broken = wire, Queue(AHEAD), None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while (piece := self.coming.get()) is not None:
+            self.attempt(self.wire.put, *piece)
+        self.attempt(self.wire.close)
+
+    def attempt(self, act, *words):
+        """Nothing more goes to an end that is gone."""
+        try:
+            if self.broken is None:
+                act(*words)
+        except Broken as error:
+            self.broken = error
+
+
+class Lines:
+    """The same pieces to several receiving ends. One that is gone stops the others no more; without any it ends."""
+
+    def __init__(self, wires):
+        self.lines = [Line(wire) for wire in wires]
+
+    def put(self, kind, body=b""):
+        for line in self.lines:
+            line.coming.put((kind, body))
+        self.check()
+
+    def close(self):
+        for line in self.lines:
+            line.coming.put(None)
+        for line in self.lines:
+            line.thread.join()
+        self.check()
+
+    def check(self):
+        if all(line.broken for line in self.lines):
+            raise self.lines[0].broken
 
 
 def key_for(token, what, *nonces):
@@ -149,8 +205,19 @@ def admit(doors, end, token):
     raise SystemExit(APART)
 
 
+def meet(targets):
+    """Connect to every (token, places). Those that cannot be met are told by their numbers."""
+    met = [connect(places, token) for token, places in targets]
+    wires = [Wire(*each) for each in met if each]
+    if not wires:
+        raise SystemExit(APART)
+    if len(wires) < len(met):
+        tell(apart=[number for number, each in enumerate(met) if not each])
+    return wires[0] if len(wires) == 1 else Lines(wires)
+
+
 def connect(places, token):
-    """Connect to the first of `places` where the holder of the token listens."""
+    """Connect to the first of `places` where the holder of the token listens; None where nobody does."""
     for host, port in places:
         try:
             called = socket.create_connection((host, port), timeout=CONNECT_S)
@@ -160,7 +227,7 @@ def connect(places, token):
             return greeted(called, token, receiving=False)
         except (Broken, OSError):
             called.close()
-    raise SystemExit(APART)
+    return None
 
 
 def greeted(connected, token, *, receiving):
@@ -203,19 +270,20 @@ def take(connected, size):
 
 
 def send(asked, token):
-    """Send what is asked for. An error of ours is told to the other end as well."""
+    """Send what is asked for. An error of ours is told to the other ends as well."""
     if asked["to"] is None:
-        file, key = sys.stdout.buffer, key_for(token, b"pieces")
+        wire = Wire(sys.stdout.buffer, key_for(token, b"pieces"))
     else:
         watch_stdin()
-        file, key = connect(asked["to"], token)
-    wire = Wire(file, key)
+        others = [(bytes.fromhex(theirs), places) for theirs, places in asked["also"]]
+        wire = meet([(token, asked["to"]), *others])
     try:
         (send_files if "files" in asked else send_output)(asked, wire)
         wire.put(END)
-        file.close()
+        wire.close()
     except (Failed, OSError) as error:
         wire.put(ERROR, words(error).encode()[:1000])
+        wire.close()
         raise Failed(words(error)) from None
 
 
@@ -367,6 +435,7 @@ class Coming:
         while left is None or left > 0:
             kind, body = self.next()
             if kind == END and left is None:
+                tell(bytes=self.bytes, all=True)
                 return
             if kind != DATA or (left is not None and len(body) > left):
                 raise Broken("it sends something else than was asked for")

@@ -22,7 +22,7 @@ from sparkops.config import programs
 from sparkops.errors import Interrupted, NodeError
 from sparkops.facts import transfer as facts
 from sparkops.fleet import transfer
-from sparkops.fleet.transfer import Ends
+from sparkops.fleet.meeting import Ends
 from tests.models.places import member, processes_about
 
 HERE = ("127.0.0.1",)
