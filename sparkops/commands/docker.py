@@ -153,3 +153,8 @@ def ask_image(image: str, script: bytes) -> Command:
     """Run a Python script inside an image, without network, and remove the container."""
     options = ("--rm", "--interactive", "--network=none", "--entrypoint=python")
     return docker("run", *options, image, "-", timeout_s=600.0, stdin=script)
+
+
+def read_file(image: str, path: str) -> Command:
+    """Print a file of an image, and remove the container."""
+    return docker("run", "--rm", "--network=none", "--entrypoint=cat", image, path)

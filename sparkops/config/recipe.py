@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from sparkops.config import changes, extends, source
+from sparkops.config import lock as locks
 from sparkops.config.engine import ENGINES
 from sparkops.config.fields import Line, Name, Section, Text
 from sparkops.config.image import Image
+from sparkops.config.lock import Lock
 from sparkops.config.model import Model
 from sparkops.config.serve import Memory, Serve
 from sparkops.config.smoke import Positive, Smoke
@@ -92,6 +94,7 @@ class Recipe(Section):
     expected: Expected | None = None
     verified: Text
     """What has been run of this recipe, and where. The truth, also when it is 'nothing yet'."""
+    _lock: Lock | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _fits_its_engine(self) -> Recipe:
@@ -106,16 +109,40 @@ class Recipe(Section):
         return self
 
     @property
+    def lock(self) -> Lock | None:
+        """What its image is made from, where that is locked."""
+        return self._lock
+
+    def held_to(self, locked: Lock) -> Recipe:
+        """The same recipe with what is locked: a base that cannot move, and commits of its models."""
+        update = {"image": locked.based(self.image), "model": locked.pinned(self.model)}
+        held = self.model_copy(update=update)
+        held._lock = locked
+        return held
+
+    @property
     def backend(self) -> str:
         """Where the engine computes: `cpu`, or a CUDA build such as `cu130`."""
         return self.image.torch.backend if self.image.torch else ENGINES[self.engine].backend
 
 
 def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
-    """Read and check a recipe, against the `nodes` of an inventory if they are given.
+    """Read and check a recipe, against the `nodes` of an inventory if they are given, and hold it to its lock.
 
     Each KEY=VALUE of `set_` replaces a value for this one time. Raises ConfigError or UsageError.
     """
+    recipe = load_unlocked(file, nodes, set_)
+    place = locks.file_of(file)
+    locked = locks.read(place)
+    if locked is None:
+        return recipe
+    if locked.made_for != locks.fingerprint(recipe.image):
+        raise locks.stale(place, "made_for", f"`image` of {recipe.name} is not what was locked")
+    return recipe.held_to(locked)
+
+
+def load_unlocked(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
+    """The recipe as its file says it, whatever its lock says."""
     read = extends.read(file)
     changes.apply(read, set_)
     recipe = source.validate(read, Recipe)

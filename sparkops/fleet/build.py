@@ -99,7 +99,7 @@ def build_on(member: Member, order: Order, tell: Tell) -> Built:
         return Built(there["Id"], new=False, size_gib=there["Size"] / host.GIB)
     _preflight(member, order)
     tell(Event(member.name, f"building {order.tag}"))
-    _run_build(member, order, tell)
+    run_build(member, order, tell)
     image = member.engine.image(order.candidate) or member.engine.image(order.tag)
     if image is None:
         raise BuildFailed(member.name, f"the build ended well, and {order.candidate} is not there")
@@ -141,7 +141,8 @@ def _preflight(member: Member, order: Order) -> None:
         raise NotReady(member.name, problem, next_step="Free space: docker system df; docker builder prune")
 
 
-def _run_build(member: Member, order: Order, tell: Tell) -> None:
+def run_build(member: Member, order: Order, tell: Tell) -> None:
+    """Build the candidate. Raises BuildFailed."""
     labels = image_labels(order.name, order.context.digest)
     command = docker.build(order.candidate, labels, order.context.build_args)
     progress = buildkit.Progress()

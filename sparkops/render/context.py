@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from sparkops.config import lock
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.config.image import PATCH
 from sparkops.config.recipe import Recipe
@@ -38,19 +39,50 @@ def context(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, byt
     """Everything that the build of `recipe` sees. Raises ConfigError for a template or mod that is not there."""
     files: dict[str, Content] = {
         "Dockerfile": render(recipe, templates).encode(),
+        "mods/": b"",
+        **places(inputs),
+        **_beside(recipe, templates),
+        **_locked(recipe),
+        **{f"mods/{name}": content for name, content in wanted_mods(recipe, mods).items()},
+    }
+    ordered = tuple(sorted(files.items()))
+    return Context(ordered, build_args(recipe, inputs), digest(ordered))
+
+
+def places(inputs: BuildInputs) -> dict[str, Content]:
+    """Where a build finds packages, and whom it trusts."""
+    return {
         "ca/": b"",
         "index/": b"",
         "index/pip.conf": _pip_conf(inputs).encode(),
         "index/uv.toml": _uv_toml(inputs).encode(),
-        "mods/": b"",
         "wheels/": b"",
-        **_beside(recipe, templates),
         **{f"ca/{name}": content for name, content in inputs.ca_certificates},
-        **{f"mods/{name}": content for name, content in _mods(recipe, mods).items()},
         **{f"wheels/{wheel.name}": wheel for wheel in inputs.wheels},
     }
-    ordered = tuple(sorted(files.items()))
-    return Context(ordered, _build_args(recipe, inputs), digest(ordered))
+
+
+def _locked(recipe: Recipe) -> dict[str, bytes]:
+    """The packages with their hashes, and what was locked besides. What an image said of itself is no input."""
+    if recipe.lock is None:
+        return {}
+    return {"lock/": b"", "lock/requirements.txt": recipe.lock.requirements.encode()}
+
+
+def hashes(mods: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of each mod by its path, without directories."""
+    return {name: hashlib.sha256(mods[name]).hexdigest() for name in sorted(mods) if not name.endswith("/")}
+
+
+def wanted_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The mods of the build. Raises ConfigError where one is not what is locked."""
+    wanted = _mods(recipe, mods)
+    if recipe.lock and hashes(wanted) != recipe.lock.mods:
+        now = hashes(wanted)
+        differing = sorted(name for name in {*now, *recipe.lock.mods} if now.get(name) != recipe.lock.mods.get(name))
+        place = Path(f"recipes/{recipe.name}.lock")
+        raise lock.stale(place, "mods", f"not what was locked: {', '.join(differing)}")
+    return wanted
 
 
 def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -82,7 +114,7 @@ def _beside(recipe: Recipe, templates: Mapping[str, str]) -> dict[str, bytes]:
     return directories(files) | files
 
 
-def _build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
+def build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
     """uv would look for torch in its own index only; an empty argument lets it look where the inventory says."""
     if recipe.image.torch is None:
         return {}

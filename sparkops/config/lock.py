@@ -1,0 +1,135 @@
+"""The lock of a recipe, NAME.lock beside NAME.yaml: what its image is made from, to the byte where that is possible.
+
+Not locked: the packages of the base's distribution (`apt-get`, which serves only its newest), uv itself but for its
+version, and what vLLM's own build asks for where it is compiled from source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import yaml
+
+from sparkops.config import source
+from sparkops.config.fields import ImageRef, Line, Section, matching
+from sparkops.config.image import Image
+from sparkops.config.model import Model, Weights
+from sparkops.errors import ConfigError
+
+SUFFIX = ".lock"
+ROOM_ONLY = {"disk_gib"}
+"""What of a recipe's image does not decide what it is made from."""
+Pinned = TypeVar("Pinned", bound=Weights)
+Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 hex digits")]
+
+
+class Parent(Section):
+    """The image of FROM."""
+
+    name: ImageRef
+    """As the recipe says."""
+    digest: Annotated[str, matching(r"sha256:[0-9a-f]{64}", "sha256: and 64 hex digits")] | None = None
+    """What a registry calls it; None for an image that no registry gave."""
+    layers: list[Line] = []
+    """The digest of each of its layers: two images with the same ones hold the same files."""
+
+
+class Contents(Section):
+    """What an image that was built from the lock said of itself."""
+
+    torch: Line
+    """torch.__version__."""
+    cuda: Line | None = None
+    """torch.version.cuda; None for the CPU."""
+    archs: list[Line] = []
+    """The GPUs that torch has code for."""
+
+
+class Lock(Section):
+    """What a build takes. Written by `sparkops lock`, not by hand."""
+
+    made_for: Sha256
+    """Digest over the recipe's `image`: another one needs another lock."""
+    machine: Line
+    """The machine for which packages were resolved, such as aarch64."""
+    parent: Parent
+    commit: Line | None = None
+    """The commit of vLLM's source, where it is compiled."""
+    whole: bool
+    """Whether uv refuses what has no hash here. Not where a base brings packages, or vLLM is compiled."""
+    packages: dict[Line, list[Line]] = {}
+    """Each package as name==version, and the hashes of its wheels."""
+    mods: dict[Line, Sha256] = {}
+    """What changes the image after the installation, by its path in templates/mods."""
+    models: dict[Line, Line] = {}
+    """The commit of each model that the recipe names."""
+    contents: Contents | None = None
+
+    @property
+    def requirements(self) -> str:
+        """The packages as uv and pip read them."""
+        lines = (
+            " \\\n    ".join([name, *(f"--hash={each}" for each in hashes)]) for name, hashes in self.packages.items()
+        )
+        return "".join(f"{line}\n" for line in lines)
+
+    def pinned(self, model: Model) -> Model:
+        """The model with the commits that are locked; what the recipe says itself stays."""
+        sources = [_pinned(each, self.models) for each in model.sources]
+        return _pinned(model, self.models).model_copy(update={"sources": sources})
+
+    def based(self, image: Image) -> Image:
+        """The image with a base that cannot move, where a registry gave it."""
+        if self.parent.digest is None or "@" in image.base:
+            return image
+        return image.model_copy(update={"base": f"{image.base}@{self.parent.digest}"})
+
+
+def _pinned(weights: Pinned, commits: Mapping[str, str]) -> Pinned:
+    commit = weights.revision or commits.get(weights.id)
+    return weights.model_copy(update={"revision": commit})
+
+
+def fingerprint(image: Image) -> str:
+    """A digest over all that a recipe says about its image, but for the room that it takes."""
+    said = image.model_dump(mode="json", exclude=ROOM_ONLY, exclude_defaults=True)
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def not_locked(lock: Lock) -> list[str]:
+    """What of the inputs may still move, each in a sentence."""
+    moving = ["packages of the base's distribution: its archive has only the newest of each"]
+    if lock.parent.digest is None and "@" not in lock.parent.name:
+        moving.append(
+            f"the base {lock.parent.name}: no registry gave it; its layers are noted, and the gate compares them"
+        )
+    if not lock.whole:
+        moving.append("Python packages that the base brings, or that vLLM's own build asks for")
+    return moving + (
+        [] if lock.models else ["the model: no node that was asked has it, and the recipe names no revision"]
+    )
+
+
+def file_of(recipe: Path) -> Path:
+    """Where the lock of a recipe's file is."""
+    return recipe.with_suffix(SUFFIX)
+
+
+def read(file: Path) -> Lock | None:
+    """The lock in that file; None where there is none. Raises ConfigError."""
+    return source.validate(source.read(file), Lock) if file.is_file() else None
+
+
+def stale(file: Path, key: str, problem: str) -> ConfigError:
+    """The error for a lock that is not of what the recipe says now."""
+    return ConfigError(file, 1, key, f"{problem}; run `sparkops lock {file.stem}`, or --update for new versions")
+
+
+def text(name: str, lock: Lock) -> str:
+    """The file. The same lock gives the same text."""
+    head = f"# Written by `sparkops lock {name}`; `sparkops lock {name} --update` takes what is newest.\n"
+    return head + yaml.safe_dump(lock.model_dump(mode="json", exclude_none=True), sort_keys=False, width=120)

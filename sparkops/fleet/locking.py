@@ -1,0 +1,109 @@
+"""Learn on one node what a build of a recipe takes, and what the image that comes of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sparkops.commands import docker
+from sparkops.config.assets import BuildInputs
+from sparkops.config.lock import Contents, Lock, Parent, fingerprint
+from sparkops.config.recipe import Recipe
+from sparkops.errors import CommandFailed, NodeError
+from sparkops.facts import gate, host, resolved
+from sparkops.fleet import models
+from sparkops.fleet.build import Gate, Order, run_build
+from sparkops.fleet.connected import Member
+from sparkops.fleet.progress import Event, Tell
+from sparkops.render import context, resolving
+
+PULL_TIMEOUT_S = 3600.0
+"""A base with the whole CUDA toolkit is several GB."""
+DISK_GIB = 4.0
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """What builds are made from, read at the door."""
+
+    templates: Mapping[str, str]
+    mods: Mapping[str, bytes]
+    inputs: BuildInputs
+    gate: bytes
+
+
+def fits(lock: Lock, recipe: Recipe, shelf: Shelf) -> bool:
+    """Whether a lock is of what the recipe says now."""
+    mods = context.hashes(context.wanted_mods(recipe, shelf.mods))
+    return lock.made_for == fingerprint(recipe.image) and lock.mods == mods
+
+
+def lock_on(member: Member, recipe: Recipe, shelf: Shelf, before: Lock | None, asked: str, tell: Tell) -> Lock:
+    """What a build of `recipe` takes on that node. Versions of `before` stay where they still fit. Raises NodeError."""
+    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
+    locked = Lock(
+        made_for=fingerprint(recipe.image),
+        machine=facts.arch,
+        parent=_parent(member, recipe.image.base, tell),
+        commit=recipe.image.source.commit if recipe.image.source else None,
+        whole=resolving.whole(recipe, shelf.templates),
+        mods=context.hashes(context.wanted_mods(recipe, shelf.mods)),
+        models=_models(member, recipe),
+    )
+    if not resolving.wanted(recipe, shelf.templates):
+        return locked
+    held = recipe.model_copy(update={"image": locked.based(recipe.image)})
+    return locked.model_copy(update={"packages": _packages(member, held, shelf, before, asked, tell)})
+
+
+def contents(member: Member, recipe: Recipe, order: Order, shelf: Shelf) -> Contents | None:
+    """What the built image says of itself; None where it has no torch. Raises NodeError."""
+    if recipe.image.torch is None:
+        return None
+    said = gate.parse(member.node.run(docker.ask_image(order.tag, shelf.gate)).stdout)
+    return Contents(torch=said.torch.version, cuda=said.cuda, archs=list(said.archs))
+
+
+def _parent(member: Member, name: str, tell: Tell) -> Parent:
+    """A registry says which image a name means now; an image that only this node has is known by its layers."""
+    tell(Event(member.name, f"asking which image {name} is"))
+    with suppress(CommandFailed):  # no registry has it, or none can be reached: then the node must
+        member.node.run(docker.docker("pull", "--quiet", name, timeout_s=PULL_TIMEOUT_S))
+    facts = member.engine.image(name)
+    if facts is None:
+        step = "Let the node reach the registry, or give it the image: docker save | docker load"
+        raise NodeError(member.name, f"no registry gave {name}, and the node has none of that name", next_step=step)
+    digests = [each.partition("@")[2] for each in facts.get("RepoDigests") or ()]
+    layers = facts["RootFS"].get("Layers") or []
+    return Parent(name=name, digest=digests[0] if digests and "@" not in name else None, layers=layers)
+
+
+def _models(member: Member, recipe: Recipe) -> dict[str, str]:
+    """The commit of each model that the recipe fetches: as it says, or as it lies on the node."""
+    there = models.look(member, [each.path for each in recipe.model.fetched]).checkpoints
+    found = {}
+    for each in recipe.model.fetched:
+        own = there.get(each.path)
+        commit = each.revision or (own.commit if own else None)
+        if commit:
+            found[each.id] = commit
+    return found
+
+
+def _packages(
+    member: Member, recipe: Recipe, shelf: Shelf, before: Lock | None, asked: str, tell: Tell
+) -> dict[str, list[str]]:
+    made = resolving.resolving(recipe, shelf.templates, shelf.inputs, before, asked)
+    order = Order(f"{recipe.name}-lock", made, DISK_GIB, Gate(lambda image: docker.read_file(image, resolving.ANSWER)))
+    run_build(member, order, tell)
+    try:
+        answer = member.node.run(order.gate.ask(order.candidate)).stdout
+    finally:
+        member.node.run(docker.remove_image(order.candidate))
+    try:
+        found = resolved.parse(answer)
+    except ValueError as error:
+        raise NodeError(member.name, f"uv did not say what the build takes: {error}") from error
+    own = recipe.image.vllm.lower() if recipe.image.source and recipe.image.vllm else ""
+    return {name: hashes for name, hashes in found.items() if name != own}
