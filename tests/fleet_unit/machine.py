@@ -10,6 +10,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -68,6 +69,10 @@ class Machine:
     ran: list[str] = field(default_factory=list)
     fails: Callable[[str], int] = field(default=lambda _: 0)
     up: dict[str, Listener] = field(default_factory=dict)
+    dark: bool = False
+    """Whether it is without power."""
+    streams: list[socket.socket] = field(default_factory=list)
+    """What others hold to it."""
     whole: Callable[[Facts], bool] = field(default=lambda _: True)
     """Whether the other ranks of a container run."""
     dying: frozenset[int] = frozenset({0, 1})
@@ -190,8 +195,23 @@ class Machine:
         )
         return [labels["sparkops.release"] for labels, policy in policies if labels and policy["Name"] == "always"]
 
+    def crash(self, name: str) -> None:
+        """The process is killed."""
+        self.stop(name)
+        self.containers[name]["State"]["ExitCode"] = 137
+
+    def go_dark(self) -> None:
+        """Its power fails: every connection to it ends, and all that ran."""
+        self.dark = True
+        for stream in self.streams:
+            with suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)
+        for name in list(self.up):
+            self.crash(name)
+
     def reboot(self) -> None:
         """Every process ends. What has a restart policy begins again, even if it was stopped before, as with Docker."""
+        self.dark = False
         for name, container in self.containers.items():
             if container["Config"]["Labels"]:
                 self.stop(name)
@@ -223,9 +243,17 @@ class Machine:
 
     def dial_api(self) -> socket.socket:
         """A connection to Docker's API."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = self.pair()
         threading.Thread(target=converse, args=(theirs, self.api), daemon=True).start()
         return ours
+
+    def pair(self) -> tuple[socket.socket, socket.socket]:
+        """Both ends of a connection to it. Raises OSError in the dark."""
+        if self.dark:
+            raise OSError(f"{self.name} does not answer")
+        both = socket.socketpair()
+        self.streams += both
+        return both
 
     def close(self) -> None:
         """End every process."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkops.command import Command, Completed
 from sparkops.commands.guard import SERVE
-from sparkops.errors import CommandFailed
+from sparkops.errors import CommandFailed, ConnectionLost
 from sparkops.guard.serve import Ear
 from sparkops.guard.store import Store
 from sparkops.nodes.engine import DIAL
@@ -78,6 +78,8 @@ class MachineNode:
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
         _ = stdin, on_line
+        if self.machine.dark:
+            raise ConnectionLost(self.name, f"`{command}`: no answer")
         done = self.machine.do(command)
         if done.exit_code:
             raise CommandFailed(done)
@@ -92,7 +94,7 @@ class MachineNode:
         if command == DIAL:
             return self.machine.dial_api()
         assert command == SERVE
-        ours, theirs = socket.socketpair()
+        ours, theirs = self.machine.pair()
         threading.Thread(target=self._listen, args=(theirs,), daemon=True).start()
         return Voice(ours, self.life)
 

@@ -27,16 +27,17 @@ DEADLINE_S = 303.0 + 1.0
 
 @dataclass(frozen=True)
 class Scene:
-    """One release serves on `blue`, and the next one comes up on `green` in a mode."""
+    """One release serves on the nodes `blue`, and the next one comes up on `green` in a mode; two names are a pair."""
 
     mode: Mode
     nodes: int
     blue: str
     green: str
     claim_gib: float = 60.0
+    bake_s: float = 0.0
 
     def wish(self) -> Wish:
-        return Wish(nodes=(self.green,), mode=self.mode, allow_downtime=True)
+        return Wish(nodes=tuple(self.green.split()), mode=self.mode, allow_downtime=True)
 
 
 IN_PLACE = Scene(Mode.IN_PLACE, 1, "n1", "n1")
@@ -57,7 +58,7 @@ class Begun:
 
     def first(self) -> Begun:
         with closing(worlds.build(self.home / "first", self.scene.nodes)) as world, world.order() as order:
-            blue_green.deploy(order, self.release(world, "1"), Wish(nodes=(self.scene.blue,)))
+            blue_green.deploy(order, self.release(world, "1"), Wish(nodes=tuple(self.scene.blue.split())))
             self.base, self.gate = world.base, world.gate
             self.containers = {name: copy.deepcopy(machine.containers) for name, machine in world.machines.items()}
             self.journals = {name: world.journal(name) for name in world.machines}
@@ -76,7 +77,10 @@ class Begun:
         return world
 
     def release(self, world: World, version: str) -> Release:
-        return world.release(version, claim_gib=self.scene.claim_gib)
+        nodes = self.scene.blue if version == "1" else self.scene.green
+        return world.release(
+            version, claim_gib=self.scene.claim_gib, swap={"bake_s": self.scene.bake_s}, pair=" " in nodes
+        )
 
     def die(self, world: World, life: Life) -> bool:
         """Deploy the second release. Whether the deploy has died of it."""
@@ -94,8 +98,20 @@ def good_end(world: World) -> list[str]:
         journal = store.read("chat")
         wrong += [f"{name}: a swap is left in phase {journal.swap.phase}"] if journal.swap else []
         wrong += [f"{name}: the lock is held"] if lease_left(journal, world.clocks[name]()) else []
+    return [*wrong, *not_whole(world, serving)]
+
+
+def not_whole(world: World, serving: str) -> list[str]:
+    """What is wrong, unless every rank of what serves runs, of one attempt, and starts by itself; and nothing else."""
+    engines = [each for machine in world.machines.values() for each in machine.running()]
+    labels = [each["Config"]["Labels"] for each in engines if each["Config"]["Labels"]]
+    running = [each["sparkops.release"] for each in labels]
+    attempts = {each.get("sparkops.generation") for each in labels}
     armed = [release for machine in world.machines.values() for release in machine.armed()]
-    return wrong if armed == [serving] else [*wrong, f"{armed} start by themselves, and {serving} serves"]
+    wanted = [serving] * int(labels[0].get("sparkops.ranks", "1") if labels else 0)
+    wrong = [] if armed == wanted else [f"{armed} start by themselves, and {serving} serves"]
+    whole = running == wanted and len(attempts) == 1
+    return wrong if whole else [*wrong, f"{running} run, of attempts {sorted(map(str, attempts))}"]
 
 
 def hours_pass(_: Begun, world: World) -> None:

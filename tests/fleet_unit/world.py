@@ -99,8 +99,9 @@ class World:
         While one is at work the others go on looking: it may wait for what they do.
         """
         for _ in range(looks):
-            guards = [threading.Thread(target=self.guard(name).tend) for name in self.machines]
-            at_work = dict(zip(self.machines, guards, strict=True))
+            alive = [name for name, machine in self.machines.items() if not machine.dark]
+            guards = [threading.Thread(target=self.guard(name).tend) for name in alive]
+            at_work = dict(zip(alive, guards, strict=True))
             for each in guards:
                 each.start()
             while any(each.is_alive() for each in at_work.values()):
@@ -128,7 +129,11 @@ class World:
         """What the guard beside the gateway says, unless its node is silent."""
         assert front.address == self.machines[front.node].address
         store = self.stores[front.node]
-        return None if front.node in self.silent else word(store.read(service), store.clock())
+        return (
+            None
+            if front.node in self.silent or self.machines[front.node].dark
+            else word(store.read(service), store.clock())
+        )
 
     def serving(self) -> str:
         """The release that has the traffic and answers it; why nobody does, otherwise."""

@@ -28,6 +28,7 @@ SETTINGS = {
     "swap.bake_s": "5",
     "swap.reserve_gib": "1",
     "swap.drain_s": "60",
+    "swap.keep_blue_s": "0",
     "probe.passes": "1",
     # vLLM would bind each engine to the first core, where the one that answers starves the one that starts.
     "env.VLLM_CPU_OMP_THREADS_BIND": "nobind",
