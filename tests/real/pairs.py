@@ -173,6 +173,24 @@ class Trial:
         assert whole(self.pair, back.json["release"], ONE), ranks(self.pair)
         return f"{took(alone)}; back: {took(back)}"
 
+    def interface(self) -> str:
+        """Rank 1 is given Docker's own bridge, which leads nowhere: known in seconds, and nothing is stopped for it."""
+        blue = self.begin()
+
+        def wrong(data: dict[str, Any]) -> None:
+            fabric(data)
+            data["nodes"]["node-2"]["fabric"] = [{"interface": "docker0"}]
+
+        with tempfile.TemporaryDirectory() as directory:
+            cli = replace(self.pair.cli, inventory=write_inventory(self.pair.nodes, Path(directory), wrong))
+            astray = replace(self.pair, cli=cli)
+            refused = astray.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path=self.green())
+        assert refused.code in (1, 5), refused.err
+        assert "node-2" in refused.err, refused.err
+        assert refused.took_s < 15, (refused.took_s, refused.err)
+        assert whole(self.pair, blue, ONE), ranks(self.pair)
+        return f"refused after {refused.took_s:.1f} s: {refused.err.strip().splitlines()[-2].strip()}"
+
     def struck(self, phase: str, blow: Callable[[Fleet], None], mend: Callable[[Fleet], None], cause: str) -> str:
         """While a green comes up on two other nodes, something befalls it in `phase`: blue serves on, alone."""
         blue = self.begin()
@@ -257,7 +275,7 @@ def cases(trial: Trial) -> Iterator[tuple[str, Callable[[], str]]]:
     """Every case by name."""
     for executor in ("ray", "mp"):
         made = Trial(replace(trial.pair, settings={**trial.pair.settings, "serve.executor": executor}))
-        for each in (made.first, made.in_place, made.across, made.noise, made.single):
+        for each in (made.first, made.in_place, made.across, made.noise, made.single, made.interface):
             yield f"{executor}-{each.__name__}", each
         for phase in PHASES:
             yield f"{executor}-rank-0-{phase}", _case(made, phase, rank_dies(0), nothing, "-r0")
