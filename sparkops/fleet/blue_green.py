@@ -74,7 +74,7 @@ def promote(order: Order, service: str) -> dict[str, Any]:
 
 def _release(order: Order, placed: Placed) -> Release:
     """A release as its container remembers it."""
-    member = order.connected.members[placed.node]
+    member = order.connected.member(placed.node)
     inspect = member.engine.container(placed.container)
     if inspect is None:
         raise NodeError(placed.node, f"{placed.container} is not there any more")
@@ -95,7 +95,7 @@ def rollback(order: Order, service: str, wish: Wish) -> dict[str, Any]:
 
 
 def _warm(order: Order, placed: Placed) -> bool:
-    member = order.connected.members[placed.node]
+    member = order.connected.member(placed.node)
     return hands.answers(Hand(member, member.node.run, order.tell), placed)
 
 

@@ -37,6 +37,12 @@ class Connected:
     unreachable: dict[str, SparkopsError] = field(default_factory=dict)
     cancel: threading.Event = field(default_factory=threading.Event)
 
+    def member(self, name: str) -> Member:
+        """A connected node. Raises why it is not connected."""
+        if name in self.unreachable:
+            raise self.unreachable[name]
+        return self.members[name]
+
     def on_each(self, work: Callable[[Member], R]) -> dict[str, R | SparkopsError]:
         """Do `work` on every connected node at once; an error is that node's result."""
         return on_each(self.members, lambda name: work(self.members[name]), self.cancel)

@@ -8,6 +8,7 @@ import pytest
 
 from sparkops.errors import (
     NeedsPerson,
+    NotReachable,
     PlanRefused,
     UsageError,
 )
@@ -142,3 +143,15 @@ def test_a_new_deploy_does_not_forget_a_swap_that_was_left(make: Make) -> None:
     assert isinstance(error, PlanRefused)
     assert str(error) == f"a swap to {id_of(world, '2')} stopped in phase bake"
     assert error.next_step == f"sparkops rollback chat, or deploy {id_of(world, '2')} again to finish it"
+
+
+def test_a_previous_release_whose_node_cannot_be_reached_is_not_a_bug_of_ours(make: Make) -> None:
+    world = make(3)
+    deploy(world, "1", Wish(nodes=("n2",)))
+    deploy(world, "2", Wish(nodes=("n3",)))
+
+    with world.order(without="n2") as order, pytest.raises(NotReachable, match="n2: no answer"):
+        blue_green.rollback(order, "chat", DOWN)
+
+    assert world.serving() == id_of(world, "2")
+    assert free(world)
