@@ -44,3 +44,8 @@ class Completed:
 def quote(*argv: str) -> str:
     """The one quoting function: every string that a remote shell reads comes from here."""
     return shlex.join(argv)
+
+
+def unquote(line: str) -> list[str]:
+    """The words of a line as a shell reads them; nothing is expanded. Raises ValueError for an open quote."""
+    return shlex.split(line)

@@ -94,6 +94,12 @@ def content_labels(torch: str, cuda: str | None, packages: str) -> dict[str, str
     return {f"{LABEL}torch": said, f"{LABEL}packages": packages} if torch else {f"{LABEL}packages": packages}
 
 
+def installed(labels: Mapping[str, str]) -> str:
+    """What those labels of an image say; nothing for one that has none."""
+    torch, packages = labels.get(f"{LABEL}torch"), labels.get(f"{LABEL}packages", "")
+    return ", ".join([*([f"torch {torch}"] if torch else []), f"packages {packages[:SHORT]}"]) if packages else ""
+
+
 @dataclass(frozen=True)
 class Rank:
     """One container of a replica. Rank 0 answers requests.

@@ -10,7 +10,17 @@ import pytest
 from sparkops import __version__
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Serve
-from sparkops.release import Rank, Release, Slot, candidate_tag, image_labels, image_tag, mod_labels
+from sparkops.release import (
+    Rank,
+    Release,
+    Slot,
+    candidate_tag,
+    content_labels,
+    image_labels,
+    image_tag,
+    installed,
+    mod_labels,
+)
 from tests.examples import CUDA, INPUTS, rank, release
 
 MADE: dict[str, Any] = {
@@ -151,3 +161,12 @@ def test_a_container_says_what_it_is_and_not_what_it_is_for() -> None:
         "sparkops.inputs": INPUTS,
         "sparkops.version": __version__,
     }
+
+
+def test_an_image_says_what_is_installed() -> None:
+    labels = content_labels("2.11.0+cu130", "13.0", "ab" * 32)
+
+    assert labels == {"sparkops.torch": "2.11.0+cu130 for CUDA 13.0", "sparkops.packages": "ab" * 32}
+    assert installed(labels) == "torch 2.11.0+cu130 for CUDA 13.0, packages abababababab"
+    assert content_labels("", None, "ab") == {"sparkops.packages": "ab"}
+    assert installed({}) == ""

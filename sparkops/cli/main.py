@@ -12,7 +12,20 @@ from typing import Annotated
 import typer
 
 from sparkops import __version__
-from sparkops.cli import doctor, images, linting, locking, looking, models, probing, recipes, services, setup, swapping
+from sparkops.cli import (
+    doctor,
+    images,
+    importing,
+    linting,
+    locking,
+    looking,
+    models,
+    probing,
+    recipes,
+    services,
+    setup,
+    swapping,
+)
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import say
 from sparkops.errors import SparkopsError
@@ -52,7 +65,20 @@ def options(
     context.obj = Settings(inventory=inventory, verbose=verbose)
 
 
-for family in (setup, doctor, recipes, linting, images, locking, models, services, swapping, looking, probing):
+for family in (
+    setup,
+    doctor,
+    recipes,
+    linting,
+    importing,
+    images,
+    locking,
+    models,
+    services,
+    swapping,
+    looking,
+    probing,
+):
     family.register(app)
 
 

@@ -12,7 +12,7 @@ from sparkops.command import Command, quote
 from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import BuildFailed, CommandFailed, GateRefused, NotReady
-from sparkops.facts import buildkit, gate, host
+from sparkops.facts import buildkit, gate, held, host
 from sparkops.facts.gate import Verdict
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.progress import Event, Tell
@@ -24,7 +24,7 @@ from sparkops.render.context import Context
 OLDEST_ENGINE = 20  # the first whose BuildKit has the mounts that our templates use
 
 
-def _nothing(_: str) -> Sequence[Verdict]:
+def _nothing(_: str, __: Facts) -> Sequence[Verdict]:
     return ()
 
 
@@ -33,8 +33,8 @@ class Gate:
     """What an image must pass. `ask` makes the command that asks it; `wrong` reads what that printed."""
 
     ask: Callable[[str], Command]
-    judge: Callable[[str], Sequence[Verdict]] = _nothing
-    """The verdict on each thing that was looked at. Raises ValueError for what it cannot read."""
+    judge: Callable[[str, Facts], Sequence[Verdict]] = _nothing
+    """The verdict on each thing, of what it said and of Docker's inspect. Raises ValueError for what it cannot read."""
     labels: Callable[[str], Mapping[str, str]] = lambda _: {}
     """What the image is labelled with, of what it said."""
 
@@ -65,8 +65,9 @@ class Order:
 def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> Order:
     """The image of a recipe. `gate_script` asks it for versions, and the recipe says which are right."""
 
-    def judge(said: str) -> Sequence[Verdict]:
-        return gate.verdicts(recipe, gate.parse(said))
+    def judge(said: str, image: Facts) -> Sequence[Verdict]:
+        facts, layers = gate.parse(said), image["RootFS"].get("Layers") or ()
+        return (*gate.verdicts(recipe, facts), *(held.held(recipe.lock, facts, layers) if recipe.lock else ()))
 
     def labels(said: str) -> Mapping[str, str]:
         facts = gate.parse(said)
@@ -104,7 +105,7 @@ def build_on(member: Member, order: Order, tell: Tell) -> Built:
     if image is None:
         raise BuildFailed(member.name, f"the build ended well, and {order.candidate} is not there")
     try:
-        verdicts, labels = _pass_gate(member, order, image["Id"], tell)
+        verdicts, labels = _pass_gate(member, order, image, tell)
         image = _name(member, order, image, labels)
     finally:
         with suppress(CommandFailed):  # another build of the same took the name away
@@ -170,12 +171,12 @@ def _explain(node: str, progress: buildkit.Progress, failed: CommandFailed) -> B
     return BuildFailed(node, f"the build failed at {where}\n{said}", next_step=step)
 
 
-def _pass_gate(member: Member, order: Order, image: str, tell: Tell) -> tuple[tuple[Verdict, ...], Mapping[str, str]]:
+def _pass_gate(member: Member, order: Order, image: Facts, tell: Tell) -> tuple[tuple[Verdict, ...], Mapping[str, str]]:
     """Ask the image. One that does not pass never gets its tag: nothing can start it by mistake."""
     tell(Event(member.name, "asking the image what it is"))
     try:
-        said = member.node.run(order.gate.ask(image)).stdout
-        verdicts = tuple(order.gate.judge(said))
+        said = member.node.run(order.gate.ask(image["Id"])).stdout
+        verdicts = tuple(order.gate.judge(said, image))
     except (CommandFailed, ValueError) as error:
         raise GateRefused(member.name, f"the image could not say what it is: {error}") from error
     for verdict in verdicts:

@@ -27,7 +27,7 @@ from sparkops.plan.picture import Health
 from sparkops.plan.seen import NodeReport, RankReport
 from sparkops.plan.startup import Line, Sample, Watch, advance
 from sparkops.probes import openai
-from sparkops.release import Release
+from sparkops.release import Release, installed
 
 RATE_WINDOW_S = 1.0
 LOG_TAIL = 2000
@@ -42,7 +42,11 @@ def _observe(member: Member, release: Release) -> Observed:
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     image = member.engine.image(release.image)
     seen = Observed(
-        config=member.config, host=facts, containers=containers(member), image=image["Id"] if image else None
+        config=member.config,
+        host=facts,
+        containers=containers(member),
+        image=image["Id"] if image else None,
+        installed=installed(image["Config"].get("Labels") or {}) if image else "",
     )
     if release.recipe.serve.tensor_parallel > 1:
         seen = replace(seen, fabric=preflight.facts_of(member))

@@ -46,7 +46,8 @@ class Observed:
     """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
 
     `weights` is what lies in the model's directory, if anything; `unseen` is why nobody could look. `fabric` is what it
-    says about its network, read where several nodes are to be one replica.
+    says about its network, read where several nodes are to be one replica. `installed` says which torch and packages
+    the image holds, as its gate noted it.
     """
 
     config: NodeConfig
@@ -56,6 +57,7 @@ class Observed:
     weights: Checkpoint | None = None
     unseen: NodeError | None = None
     fabric: NodeFabric | None = None
+    installed: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
     """Plan one replica on each observed node. Raises PlanRefused or NotReady, for all nodes at once."""
     if release.recipe.serve.tensor_parallel > 1:
         raise _pair_refused(release)
-    replicas, notes, problems = [], [], []
+    replicas, notes, problems = [], [], list[SparkopsError](_differing(release, observed))
     for name, node in observed.items():
         rank = Rank(release, Slot.BLUE, name)
         found = [*obstacles(rank, node), *_conflicts(rank, node)]
@@ -125,6 +127,15 @@ def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
     if problems:
         raise NodesFailed(problems)
     return Plan(release, tuple(replicas), tuple(notes))
+
+
+def _differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:
+    """Two builds of the same recipe, at different times, may have installed different versions."""
+    said = {name: node.installed for name, node in observed.items() if node.installed}
+    if len(set(said.values())) > 1:
+        each = "; ".join(f"{name}: {installed}" for name, installed in said.items())
+        step = f"sparkops lock {release.recipe.name}, then build on all of them; or build on one and copy: --once"
+        yield PlanRefused(f"the nodes do not have the same packages in {release.image}: {each}", next_step=step)
 
 
 def _pair_refused(release: Release) -> PlanRefused:

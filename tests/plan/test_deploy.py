@@ -275,3 +275,16 @@ def test_a_node_with_a_gpu_and_then_one_with_the_model_goes_before_a_freer_one()
 
     assert planning.place(recipe(), [], fleet) == ("model",)
     assert planning.place(recipe(image={"torch": CUDA}), [], fleet) == ("gpu",)
+
+
+def test_nodes_whose_images_hold_different_packages_are_refused() -> None:
+    """Both are builds of the same inputs, and one found newer versions of what nobody had pinned."""
+    one, other = (replace(observed(), installed=f"torch 2.13.0+cpu, packages {each * 12}") for each in "ab")
+
+    assert planning.deploy(release(), {"n1": one, "n2": one}).replicas
+    assert planning.deploy(
+        release(), {"n1": one, "n2": observed()}
+    ).replicas  # of an older sparkops, which said nothing
+    with pytest.raises(PlanRefused, match="the nodes do not have the same packages in .*: n1: .*; n2: ") as refused:
+        planning.deploy(release(), {"n1": one, "n2": other})
+    assert refused.value.next_step.startswith("sparkops lock q, ")

@@ -1,0 +1,143 @@
+"""Recipes of others become ours, and what does not is told with its line. The examples were made for these tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkops.cli.main import app
+from sparkops.config import foreign, importing, recipe, source
+from sparkops.config.importing import Carried
+from sparkops.errors import ConfigError
+
+EXAMPLES = Path(__file__).parent / "examples"
+
+
+def carry(file: Path) -> Carried:
+    return importing.carry(source.read(file), file.read_text(), "mine")
+
+
+def of(tmp_path: Path, text: str) -> Carried:
+    (tmp_path / "a.yaml").write_text(text)
+    return carry(tmp_path / "a.yaml")
+
+
+def test_version_1_is_carried_over() -> None:
+    made = carry(EXAMPLES / "one.yaml").data
+
+    assert made["model"] == {"id": "acme/Some-Model-9B", "path": "Some-Model-9B"}
+    assert made["service"] == "some-model-9b"
+    assert made["serve"] == {
+        "port": 9001,
+        "tensor_parallel": 2,
+        "executor": "ray",
+        "args": {
+            "gpu-memory-utilization": 0.8,
+            "max-model-len": 4096,
+            "enable-prefix-caching": True,
+            "async-scheduling": False,
+            "speculative-config": {"method": "mtp", "num_speculative_tokens": 2},
+            "compilation-config.pass_config.fuse_x": "true",
+        },
+        "env": {"SOME_NUMBER": "3", "SWITCH": "true"},
+    }
+    assert made["memory"]["claim_gib"] == 103
+
+
+def test_what_is_not_carried_over_has_its_line() -> None:
+    assert {(each.line, each.key) for each in carry(EXAMPLES / "one.yaml").left} == {
+        (34, "{absent}"),
+        (24, "mkdir -p /tmp/x &&"),
+        (26, "host"),
+        (33, "chat-template"),
+        (34, "max-num-seqs"),
+        (15, "env.ACME_TOKEN"),
+        (16, "env.FROM_SHELL"),
+        (6, "container"),
+        (7, "cluster_only"),
+        (8, "mods"),
+        (10, "build_args"),
+    }
+
+
+def test_version_2_without_a_command_takes_its_defaults() -> None:
+    made = carry(EXAMPLES / "two.yaml")
+
+    assert made.data["model"]["revision"] == "0123abc"
+    assert made.data["serve"] == {"port": 8000, "args": {"max-num-seqs": 4, "kv-cache-dtype": "fp8"}}
+    assert {each.key for each in made.left} == {
+        "min_nodes",
+        "container",
+        "metadata",
+        "pre_exec",
+        "executor_config",
+        "readiness",
+        "a_new_key",
+    }
+    assert next(each.line for each in made.left if each.key == "a_new_key") == 22
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("one", 2), ("two", 1)])
+def test_our_loader_accepts_what_is_written(tmp_path: Path, name: str, ranks: int) -> None:
+    ran = CliRunner().invoke(app, ["import", str(EXAMPLES / f"{name}.yaml"), "-o", str(tmp_path / "mine.yaml")])
+
+    assert ran.exit_code == 0, ran.output
+    loaded = recipe.load(tmp_path / "mine.yaml")
+    assert (loaded.name, loaded.serve.tensor_parallel) == ("mine", ranks)
+    assert "# guessed: that of 122b-autoround" in (tmp_path / "mine.yaml").read_text()
+
+
+def test_json_holds_the_recipe_and_what_was_left() -> None:
+    ran = CliRunner().invoke(app, ["import", str(EXAMPLES / "two.yaml"), "--json"])
+
+    said = json.loads(ran.stdout)
+    assert said["recipe"]["name"] == "two"
+    assert {"line": 6, "key": "min_nodes", "why": importing.NODES} in said["not_carried_over"]
+    assert set(said["guessed"]) == {"service", "image", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("- a", ":1: expected a recipe"),
+        ("recipe_version: '3'", ":1: recipe_version: expected 1"),
+        ("model: a/b\nruntime: sglang", ":2: runtime: expected one that is vLLM"),
+        ("model: a/b\ncommand: python serve.py", ":2: command: expected `vllm serve MODEL`"),
+        ("model: a/b\ncommand: vllm serve 'a", ":2: command: cannot be read as a shell does"),
+        ("defaults: {port: 1}", ":1: it names no model"),
+    ],
+)
+def test_what_is_no_recipe_of_theirs_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(tmp_path, text)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        ("--a 1 --b=x", {"a": 1, "b": "x"}),
+        ("-tp 2 --c_d", {"tensor-parallel-size": 2, "c-d": True}),
+        ("--sizes 1 2 3", {"sizes": [1, 2, 3]}),
+        ("--low -1 --share .5", {"low": -1, "share": 0.5}),
+        ("--json '{broken'", {"json": "{broken"}),
+        ("first --x", {"": "first", "x": True}),
+    ],
+)
+def test_flags_have_the_values_that_vllm_would_see(line: str, flags: dict[str, Any]) -> None:
+    assert dict(foreign.flags(foreign.words(line))) == flags
+
+
+def test_three_nodes_are_left_out(tmp_path: Path) -> None:
+    made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n")
+
+    assert "tensor_parallel" not in made.data["serve"]
+    assert [(each.line, each.key) for each in made.left] == [(2, "tensor-parallel-size 3")]
+
+
+def test_doubled_braces_are_braces() -> None:
+    assert foreign.filled("{{{a}}} {b}", {"a": 1}) == ("{1} {b}", ["b"])
