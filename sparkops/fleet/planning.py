@@ -81,13 +81,18 @@ def current(order: Order, release: Release, journal: Journal) -> Current:
         for inspect in member.engine.containers(service=release.service, release=slot.release, slot=slot.slot.value)
     ]
     head = next((each for each in found if each.running and each.rank == 0), None)
+    # What an earlier attempt has left, also on other nodes, is no rank of this one.
+    found = [each for each in found if head and each.generation == head.generation]
+    there = {each.rank for each in found}
+    lost = [f"rank {number} of it" for number in range(head.ranks) if number not in there] if head else ["it"]
+    if lost and order.connected.unreachable:
+        missing = ", ".join(order.connected.unreachable)
+        where = f"{' and '.join(lost)} is not on any node that answers; it may be on {missing}"
+        step = f"Bring {missing} back, or take it out of the inventory."
+        raise PlanRefused(f"{slot.release} has the traffic, and {where}", next_step=step)
     if head:
         workers = sorted((each for each in found if each.rank), key=lambda each: each.rank)
         return Current(_placed(order, head, workers, release.recipe, journal), slot.slot, warm)
-    if order.connected.unreachable:
-        missing = ", ".join(order.connected.unreachable)
-        problem = f"{slot.release} has the traffic, and is not on any node that answers; it may be on {missing}"
-        raise PlanRefused(problem, next_step=f"Bring {missing} back, or take it out of the inventory.")
     return Current(None, slot.slot, warm)
 
 

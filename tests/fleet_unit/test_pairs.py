@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkops.errors import InPlaceFailed, PlanRefused, SparkopsError, StartFailed
+from sparkops.fleet import blue_green
 from sparkops.plan.journal import Mode
 from sparkops.plan.option import Wish
 from tests.fleet_unit.conftest import Make
@@ -211,3 +212,40 @@ def test_all_nodes_of_both_pairs_and_of_the_gateway_take_part(make: Make) -> Non
         journal = world.journal(name)
         assert journal.active is not None
         assert (journal.active.release, journal.active.nodes) == (id_of(world, "2"), ("n3", "n4"))
+
+
+def test_a_live_pair_of_which_one_node_cannot_be_reached_is_not_left_half_behind(make: Make) -> None:
+    """Its rank there would start by itself when the node is back, and nobody would stop it."""
+    world = make(4)
+    deploy(world, "1", Wish(nodes=("n1", "n2")), pair=True)
+    before = up(world)
+
+    with world.order(without="n2") as order, pytest.raises(PlanRefused) as caught:
+        blue_green.deploy(order, world.release("2", pair=True), OTHER)
+
+    assert str(caught.value) == (
+        f"{id_of(world, '1')} has the traffic, and rank 1 of it is not on any node that answers; it may be on n2"
+    )
+    assert caught.value.next_step == "Bring n2 back, or take it out of the inventory."
+    assert up(world) == before
+
+
+def test_a_rank_of_an_earlier_attempt_elsewhere_is_no_rank_of_what_serves(make: Make) -> None:
+    world = make(4)
+    deploy(world, "1", ONE, pair=True)
+    for machine in world.machines.values():
+        machine.moods[id_of(world, "2")] = GARBAGE
+    problem(world, "2", OTHER, pair=True)
+    for machine in world.machines.values():
+        machine.moods.clear()
+    deploy(world, "2", ONE, pair=True)
+    for machine in world.machines.values():
+        machine.moods[id_of(world, "3")] = GARBAGE
+
+    error = problem(world, "3", ONE, pair=True)
+
+    assert isinstance(error, InPlaceFailed)
+    assert whole(world, "2", "green", "n1", "n2")
+    active = world.journal().active
+    assert active is not None
+    assert active.nodes == ("n1", "n2")
