@@ -5,7 +5,7 @@ NODES ?= 2
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check lint types unit fleet fleet-down pairs bench clean
+.PHONY: demo test check lint types unit fleet fleet-down swaps soak pairs bench clean
 
 demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy, the answer
 	@$(BIN)/python -m tests.demo
@@ -38,6 +38,12 @@ pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes
 
 fleet-down: $(READY)  ## remove the nodes and all they hold
 	@$(BIN)/python -m tests.fleet down
+
+swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
+	@$(BIN)/python -m tests.swaps
+
+soak: $(READY)  ## one start of 12 min 30 s
+	@$(BIN)/python -m tests.soak
 
 bench: $(READY)  ## ratios measured side by side in one run
 	@$(BIN)/python -m tests.bench
