@@ -249,3 +249,20 @@ def test_a_rank_of_an_earlier_attempt_elsewhere_is_no_rank_of_what_serves(make: 
     active = world.journal().active
     assert active is not None
     assert active.nodes == ("n1", "n2")
+
+
+def test_a_warm_pair_comes_back_by_one_switch_and_both_its_ranks_retire_in_time(make: Make) -> None:
+    world, warm = make(4), {"pair": True, "swap": {"keep_blue_s": 600}}
+    deploy(world, "1", ONE, **warm)
+    deploy(world, "2", OTHER, **warm)
+    assert len(up(world)) == 4
+
+    with world.order() as order:
+        assert blue_green.rollback(order, "chat", Wish())["mode"] == "one switch"
+    armed = [release for machine in world.machines.values() for release in machine.armed()]
+    assert (world.serving(), armed) == (id_of(world, "1"), [id_of(world, "1")] * 2)
+    world.pass_by(601)
+    world.tend()
+
+    assert whole(world, "1", "blue", "n1", "n2")
+    assert all(world.journal(name).retirement is None for name in world.machines)
