@@ -285,6 +285,6 @@ def test_nodes_whose_images_hold_different_packages_are_refused() -> None:
     assert planning.deploy(
         release(), {"n1": one, "n2": observed()}
     ).replicas  # of an older sparkops, which said nothing
-    with pytest.raises(PlanRefused, match="the nodes do not have the same packages in .*: n1: .*; n2: ") as refused:
+    with pytest.raises(PlanRefused, match=r"the nodes do not have the same packages in .*: n1: .*; n2: ") as refused:
         planning.deploy(release(), {"n1": one, "n2": other})
     assert refused.value.next_step.startswith("sparkops lock q, ")
