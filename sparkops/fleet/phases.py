@@ -124,19 +124,29 @@ def switch(this: Round) -> int:
 
 
 def bake(this: Round) -> int:
-    """Watch green with the traffic: that it lives, that no answer breaks off, that it still answers rightly."""
+    """Watch green with the traffic: that it lives, that no answer breaks off, that it still answers rightly.
+
+    It must do so at the end as well: where the network between two ranks is cut, requests hang, and nothing breaks off.
+    """
     end, ask_at = time.monotonic() + this.recipe.swap.bake_s, time.monotonic()
     before = _broken(this)
     while (left := end - time.monotonic()) > 0:
         _look_at_green(this, before)
         if time.monotonic() >= ask_at:
             ask_at = time.monotonic() + BAKE_ASK_S
-            report = hands.light_pass(this.here, this.green)
-            if not report.ok:
-                raise NodeError(this.green.node, f"green answers wrongly with the traffic: {report.failure}")
+            _ask_green(this)
         this.here.tell(Event(this.green.node, f"baking, {left:.0f} s left", lasting=False))
         this.here.pause(min(BAKE_LOOK_S, left))
+    if this.recipe.swap.bake_s:
+        _look_at_green(this, before)
+        _ask_green(this)
     return 0
+
+
+def _ask_green(this: Round) -> None:
+    report = hands.light_pass(this.here, this.green)
+    if not report.ok:
+        raise NodeError(this.green.node, f"green answers wrongly with the traffic: {report.failure}")
 
 
 def _look_at_green(this: Round, before: int) -> None:

@@ -161,3 +161,19 @@ def test_memory_that_does_not_come_back_starts_nothing_and_says_what_to_do(make:
     assert "n1: the memory did not come back: 40.0 GiB available, 60.0 GiB needed" in str(error)
     assert f"docker create {id_of(world, '2')}" not in " ".join(machine.ran)
     assert free(world) is False, "the swap is left for a person to see"
+
+
+def test_a_green_that_turns_bad_while_it_bakes_is_not_promoted(make: Make) -> None:
+    world, baked = make(1), {"claim_gib": 30.0, "swap": {"bake_s": 0.3}}
+    deploy(world, "1", **baked)
+    green = world.release("2", **baked).id
+
+    def turns_bad() -> None:
+        world.machines["n1"].moods[green] = GARBAGE
+
+    world.listeners["baking, 0 s left"] = turns_bad
+    error = problem(world, "2", **baked)
+
+    assert "green answers wrongly with the traffic" in str(error)
+    assert world.serving() == world.release("1", **baked).id
+    assert free(world)
