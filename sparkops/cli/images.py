@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkops.config.inventory import Fleet
     from sparkops.config.recipe import Recipe
     from sparkops.fleet.build import Built, Order
-    from sparkops.fleet.distribute import Copied
+    from sparkops.fleet.delivery import Copied
 
 RECIPE = Annotated[str, typer.Argument(help="A recipe's file or name.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON object.")]

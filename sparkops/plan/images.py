@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from sparkops.facts.host import GIB
 from sparkops.facts.images import Image
 from sparkops.plan.models import enough_room
 
@@ -51,9 +52,9 @@ def missing_bytes(image: Image, sizes: Sequence[int], held: int) -> int:
     return sum(sizes[-lacking:]) if lacking else 0
 
 
-def room(free_bytes: float | None, need_bytes: float) -> str:
+def room(free_gib: float | None, need_bytes: float) -> str:
     """What is wrong with the room on Docker's disk, in words; no text if it is enough or nobody knows."""
-    return "" if free_bytes is None else enough_room(int(free_bytes), need_bytes)
+    return "" if free_gib is None else enough_room(int(free_gib * GIB), need_bytes)
 
 
 def recipe_of(tag: str) -> str:
