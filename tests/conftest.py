@@ -33,6 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("fleet") or item.get_closest_marker("vllm"):
             continue
-        here = LOCAL & set(item.path.parts)
+        here = item.get_closest_marker("local") or LOCAL & set(item.path.parts)
         item.add_marker(pytest.mark.local if here else pytest.mark.unit)
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))

@@ -16,6 +16,8 @@ from sparkops.release import Rank, Release, Slot
 from tests import examples
 from tests.probes.server import free_port
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 OWN = ("VLLM_HOST_IP",)
 
 

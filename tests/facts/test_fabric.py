@@ -14,6 +14,8 @@ from sparkops.facts.fabric import Device, Gid, Interface
 from tests import sparks
 from tests.sparks import FIRMWARE, Function, Spark
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 ACTIVE: Mapping[str, Any] = {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "200 Gb/sec (2X NDR)"}
 DOWN: Mapping[str, Any] = {"state": "DOWN", "phys_state": "Disabled", "rate": "40 Gb/sec (4X QDR)"}
 

@@ -20,6 +20,8 @@ from sparkops.config.assets import load_meeting
 from sparkops.facts import preflight
 from sparkops.facts.preflight import Met
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 # The frame and columns are perftest's (linux-rdma/perftest); the figures are those of mac-amd-cuda-llm-cluster, where
 # each twin carried 92.56 while both were busy. Not captured by us.
 WRITE_BW = """\

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparkops.errors import (
@@ -164,7 +166,8 @@ def test_memory_that_does_not_come_back_starts_nothing_and_says_what_to_do(make:
 
 
 def test_a_green_that_turns_bad_while_it_bakes_is_not_promoted(make: Make) -> None:
-    world, baked = make(1), {"claim_gib": 30.0, "swap": {"bake_s": 0.3}}
+    world = make(1)
+    baked: dict[str, Any] = {"claim_gib": 30.0, "swap": {"bake_s": 0.3}}
     deploy(world, "1", **baked)
     green = world.release("2", **baked).id
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparkops.errors import InPlaceFailed, PlanRefused, SparkopsError, StartFailed
@@ -252,7 +254,8 @@ def test_a_rank_of_an_earlier_attempt_elsewhere_is_no_rank_of_what_serves(make: 
 
 
 def test_a_warm_pair_comes_back_by_one_switch_and_both_its_ranks_retire_in_time(make: Make) -> None:
-    world, warm = make(4), {"pair": True, "swap": {"keep_blue_s": 600}}
+    world = make(4)
+    warm: dict[str, Any] = {"pair": True, "swap": {"keep_blue_s": 600}}
     deploy(world, "1", ONE, **warm)
     deploy(world, "2", OTHER, **warm)
     assert len(up(world)) == 4

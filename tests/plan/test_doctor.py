@@ -22,6 +22,8 @@ from tests import sparks
 from tests.examples import HOST, node
 from tests.sparks import Spark, port_0, port_1, spark
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 WELL = MachineFacts(
     kho_off=False,
     oom_score={"sshd": -1000, "dockerd": -500},

@@ -15,6 +15,8 @@ from sparkops.plan.fabric import Fabric, Transport
 from tests import sparks
 from tests.sparks import DOWN_1, Function, Spark, port_0, port_1, spark
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 Join = Callable[..., Fabric]
 
 

@@ -15,6 +15,8 @@ from sparkops.plan.fabric import Fabric, Transport
 from tests import sparks
 from tests.sparks import Spark, port_0, port_1, spark
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 Refuse = Callable[..., list[tuple[str, str]]]
 
 

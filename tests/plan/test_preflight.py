@@ -22,6 +22,8 @@ from tests import sparks
 from tests.facts.test_preflight import WRITE_BW
 from tests.sparks import Spark, spark
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 LINK = "192.168.100.0/24: a rocep1s0f1 (enp1s0f1np1) 192.168.100.10 - b rocep1s0f1 (enp1s0f1np1) 192.168.100.11"
 A_TO_B = "a rocep1s0f1 (enp1s0f1np1) 192.168.100.10 to b rocep1s0f1 (enp1s0f1np1) 192.168.100.11"
 Pair = tuple[Fabric, dict[str, NodeFabric]]

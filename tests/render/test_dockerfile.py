@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment, nodes
 
@@ -89,8 +89,8 @@ def stages(dockerfile: str) -> list[list[str]]:
 
 
 def environment(stage: Sequence[str]) -> dict[str, str]:
-    settings = [word for line in stage if line.startswith(("ENV ", "ARG ")) for word in shlex.split(line)[1:]]
-    return dict(setting.split("=", 1) for setting in settings)
+    words = [word for line in stage if line.startswith(("ENV ", "ARG ")) for word in shlex.split(line)[1:]]
+    return dict(word.split("=", 1) for word in words)
 
 
 def shape(dockerfile: str) -> list[int]:
@@ -266,6 +266,8 @@ def test_a_recipe_without_extras_needs_no_second_installation() -> None:
     assert [line for line in stages(render(lean, TEMPLATES))[1] if "pip install" in line] == []
 
 
+@pytest.mark.local  # pure, but not fast
+@settings(max_examples=20)
 @pytest.mark.parametrize("place", HARMLESS)
 @KINDS
 @given(value=HOSTILE)
