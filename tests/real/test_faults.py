@@ -18,7 +18,15 @@ pytestmark = pytest.mark.fleet
 
 MATRIX = pytest.mark.matrix
 GREENS_PORT = 9102
-TAKE = "import pathlib, socket, time\ntaken = socket.socket()\ntaken.bind(('', {port}))\n"
+TAKE = """\
+import pathlib, socket, time
+taken = socket.socket()
+while taken.getsockname()[1] != {port}:
+    try:
+        taken.bind(("", {port}))
+    except OSError:
+        time.sleep(0.1)  # connections of an earlier green have not timed out yet
+"""
 LISTEN = "taken.listen()\n"
 STAY = "pathlib.Path('/run/taken').touch()\ntime.sleep(600)\n"
 # Docker notes here which layers a new container has: a file system on which nothing can be made is a full disk.
@@ -146,7 +154,7 @@ def taken(node: FleetNode, more: str) -> Iterator[None]:
     begin = 'rm -f /run/taken; setsid python3 -c "$1" </dev/null >/dev/null 2>&1 & echo $!'
     number = node.exec("sh", "-c", begin, "sh", program)
     try:
-        node.exec("sh", "-c", "until test -e /run/taken; do sleep 0.05; done")
+        node.exec("sh", "-c", "timeout 90 sh -c 'until test -e /run/taken; do sleep 0.05; done'")
         yield
     finally:
         node.exec("kill", number)
