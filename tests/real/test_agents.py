@@ -175,7 +175,7 @@ def test_another_version_waits_for_a_deploy_that_is_at_work(pair: Pair) -> None:
     before, other = pair.ids(), other_guard(pair.wanted, plan__more=b"# yet another version\n")
     with connect(pair.fleet, [OTHER]) as connected:
         link = Link(connected.members[OTHER].node)
-        held = link.ask("acquire", "chat", owner="ann@desk", deploy="d-1")["journal"]["generation"]
+        held = link.ask("acquire", "chat", owner="ann@desk", deploy="d-1", loads=False)["journal"]["generation"]
 
         with pytest.raises(Busy, match=rf"{OTHER}: another version is at work there: ann@desk deploys chat"):
             agents.ensure(connected, other, pair.told.append)
