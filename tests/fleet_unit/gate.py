@@ -41,7 +41,7 @@ class Gate:
                 return self._switch(backend(SERVICE, Slot(slot))), ""
             case ("preview" | "cut", _, slot, *_):
                 name = backend(SERVICE, Slot(slot))
-                return 0, self.slots[name][0] if verb == "preview" else str(self.sessions.pop(name, 0))
+                return 0, f"{self.slots[name][0] if verb == 'preview' else self.sessions.pop(name, 0)}\n"
             case _:
                 return 1, ""
 
