@@ -155,8 +155,10 @@ class World:
 
 
 def whole(machines: Mapping[str, Machine], container: Facts) -> bool:
-    """Whether all ranks of a container's attempt run."""
+    """Whether all ranks of a container's attempt run. One that is alone needs nobody."""
     labels = container["Config"]["Labels"]
+    if "sparkops.ranks" not in labels:
+        return True
     keys = ("sparkops.release", "sparkops.slot", "sparkops.generation")
     running = [
         each["Config"]["Labels"].get("sparkops.rank")
@@ -164,7 +166,7 @@ def whole(machines: Mapping[str, Machine], container: Facts) -> bool:
         for each in machine.running()
         if [each["Config"]["Labels"].get(key) for key in keys] == [labels.get(key) for key in keys]
     ]
-    return len(running) == int(labels.get("sparkops.ranks", "1"))
+    return len(running) == int(labels["sparkops.ranks"])
 
 
 def build(home: Path, number: int = 1) -> World:
