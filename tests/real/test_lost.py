@@ -1,0 +1,131 @@
+"""A node, its Docker, its gateway or the way to it is lost in the middle of a swap, and no person is needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from sparkops.plan.journal import Mode, Phase
+from tests.fleet.node import FleetNode
+from tests.load import Load
+from tests.real.endings import at, good_end, pass_by, past_deadline_s
+from tests.real.service import GATEWAY, Service, wait_for
+
+pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
+
+SSH = ("-p", "tcp", "-j", "DROP")
+FOR_GOOD_S = 100.0  # a connection that has died in silence is noticed after a minute
+
+
+def docker_dies(node: FleetNode) -> None:
+    """Its containers live on until the next one starts, which stops them."""
+    node.kill_engine()
+    time.sleep(1)
+    node.start_engine()
+
+
+def power_fails(node: FleetNode) -> None:
+    """The node starts again at once."""
+    node.reboot(graceful=False)
+
+
+def haproxy_dies(node: FleetNode) -> None:
+    """Docker starts its container again."""
+    node.exec("docker", "exec", "--user=root", "sparkops-gateway", "kill", "-KILL", "1")
+
+
+def connections_end(node: FleetNode) -> None:
+    """Every session of sshd ends at once."""
+    sessions = node.exec("sh", "-c", "ps --no-headers -o pid --ppid $(cat /run/sshd.pid)").split()
+    node.exec("kill", "-KILL", *sessions)
+
+
+def connections_fall_silent(node: FleetNode) -> None:
+    """Nobody reaches sshd for a while, and nobody is told."""
+    for chain, way in (("PREROUTING", "--dport"), ("POSTROUTING", "--sport")):
+        node.exec("iptables", "-w", "-t", "mangle", "-A", chain, "-p", "tcp", way, "22", "-j", "DROP")
+    time.sleep(FOR_GOOD_S)
+    node.heal()
+
+
+FAULTS: tuple[Callable[[FleetNode], None], ...] = (
+    docker_dies,
+    power_fails,
+    haproxy_dies,
+    connections_end,
+    connections_fall_silent,
+)
+PHASES = (Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH, Phase.BAKE, Phase.PROMOTE, Phase.DRAIN)
+IN_PLACE = (Phase.QUIESCE, Phase.FREE, Phase.LOAD, Phase.BAKE, Phase.PROMOTE)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something happens to a node while a swap from blue on one node is in a phase."""
+
+    happens: Callable[[FleetNode], None]
+    to: str
+    phase: Phase
+    blue: str = "node-2"
+    mode: Mode = Mode.ACROSS
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Of the deploy."""
+        if self.mode is Mode.IN_PLACE:
+            return ("--mode", "in-place", "--allow-downtime", "--node", self.blue)
+        return ("--mode", "across", "--node", "node-1" if self.blue == "node-2" else "node-2")
+
+    @property
+    def spared(self) -> bool:
+        """Whether nothing that requests go through is touched."""
+        before = self.mode is Mode.ACROSS and self.phase.order < Phase.SWITCH.order
+        engine_node = self.happens in (docker_dies, power_fails)
+        return before and (self.to not in (GATEWAY, self.blue) if engine_node else self.happens is not haproxy_dies)
+
+    def __str__(self) -> str:
+        return f"{self.happens.__name__} on {self.to}, {self.mode}, {self.phase}, blue on {self.blue}"
+
+
+ALL = [
+    Case(happens, to, phase, blue, mode)
+    for happens in FAULTS
+    for to in ((GATEWAY,) if happens is haproxy_dies else ("node-1", "node-2"))
+    for blue in ("node-2", "node-1")
+    for mode, phases in ((Mode.ACROSS, PHASES), (Mode.IN_PLACE, IN_PLACE))
+    for phase in phases
+]
+CHOSEN = {
+    Case(docker_dies, "node-2", Phase.LOAD, "node-1"),
+    Case(haproxy_dies, GATEWAY, Phase.VERIFY),
+    Case(connections_end, "node-2", Phase.BAKE),
+    Case(power_fails, GATEWAY, Phase.BAKE),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, marks=() if each in CHOSEN else pytest.mark.matrix, id=str(each)) for each in ALL]
+)
+def test_what_is_lost_comes_back_to_a_good_end(service: Service, case: Case) -> None:
+    service.begin(node=case.blue)
+    with service.load(rate=20, streams=4) as load:
+        load.wait_for(20, 60)
+        with at(service, case.phase, *case.argv, name="second") as deploy:
+            case.happens(service.nodes.node(case.to))
+            _, err = deploy.communicate(timeout=240)
+        if deploy.returncode:
+            assert err.splitlines()[-1].strip().startswith(("next: ", "stand-in-", "saved")), err
+        pass_by(service, past_deadline_s(service))
+        good_end(service)
+        answers_again(load)
+    if case.spared:
+        assert (load.report().failures, load.report().refusals) == ({}, 0), load.report()
+
+
+def answers_again(load: Load) -> None:
+    """Holds that the service answers the load as before."""
+    good = load.report().good
+    wait_for(lambda: load.report().good > good + 20)
