@@ -68,7 +68,7 @@ def _cargo(source: Member, tag: str, tell: Tell) -> Cargo:
 def _require_room(member: Member, need: int, what: str) -> None:
     free = host.parse(member.node.run(host.PREFLIGHT).stdout).disk_free_gib
     if short := planning.room(free, need):
-        step = "sparkops prune frees space; docker system df shows what takes it."
+        step = "docker system df shows what takes the space; docker image rm frees it."
         raise NotReady(member.name, f"on Docker's disk, for {what}: {short}", next_step=step)
 
 
