@@ -1,4 +1,4 @@
-"""build, and images copy."""
+"""build, images copy, and prune of cli/pruning.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparkops.cli.pruning import prune
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, progress, say
 from sparkops.errors import GateRefused, NodesFailed, UsageError
@@ -28,6 +29,7 @@ family = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Images o
 def register(app: typer.Typer) -> None:
     """Add the verbs of this family."""
     app.command()(build)
+    app.command()(prune)
     family.command()(copy)
     family.callback()(lambda: None)  # one verb alone would be the whole family
     app.add_typer(family, name="images")
@@ -129,7 +131,7 @@ def _as_json(done: Built | Copied, source: str | None) -> dict[str, object]:
     if isinstance(done, Built):
         gates = [asdict(verdict) for verdict in done.verdicts]
         return {"image": done.image, "built": done.new, "from": None, "sent": 0, "gates": gates}
-    return {"image": done.image, "built": False, "from": source, "sent": done.sent}
+    return {"image": done.image, "built": False, "from": source, "sent": done.sent, "gates": []}
 
 
 def copy(

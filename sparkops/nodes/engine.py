@@ -19,7 +19,7 @@ from sparkops.nodes.node import Node
 from sparkops.release import LABEL
 
 DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
-READ_TIMEOUT_S = 20.0
+READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
 
 Facts = dict[str, Any]
 """What Docker says, as its own JSON."""
@@ -102,6 +102,13 @@ class Engine:
         """What `docker info` says."""
         with self._asking():
             facts: Facts = self._client.info()
+            return facts
+
+    def disk(self) -> Facts:
+        """What `docker system df` counts. It walks through volumes and writable layers, so it may take long."""
+        url = f"http+docker://localhost/v{self._client.api_version}/system/df"
+        with self._asking():
+            facts: Facts = self._client.get(url, timeout=DISK_TIMEOUT_S).json()
             return facts
 
     def usage(self, container: str) -> Facts:

@@ -1,0 +1,30 @@
+"""The commands about images on their way and on their way out, exactly."""
+
+from __future__ import annotations
+
+import json
+
+from sparkops.commands import images, prune
+
+
+def test_an_image_is_saved_by_its_id_through_a_program_that_leaves_layers_out() -> None:
+    made = images.save("print(1)", "sha256:1", 2, ("blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"))
+
+    assert made.argv[:3] == ("python3", "-c", "print(1)")
+    assert json.loads(made.argv[3]) == {
+        "image": "sha256:1",
+        "held": 2,
+        "named": ["blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"],
+    }
+    assert made.asked()["called"] == "docker save"
+
+
+def test_it_is_loaded_without_a_name() -> None:
+    assert images.LOAD.argv == ("docker", "load", "--quiet")
+
+
+def test_what_is_removed_is_never_forced() -> None:
+    assert str(prune.image(["sparkops/q:1", "sparkops/q:2"])) == "docker rmi sparkops/q:1 sparkops/q:2"
+    assert str(prune.volume("sparkops-cache-1")) == "docker volume rm sparkops-cache-1"
+    assert str(prune.build_cache(5)) == "docker builder prune --force --all --keep-storage=5"
+    assert all(each.changes for each in (prune.image(["a"]), prune.volume("a"), prune.build_cache(1)))

@@ -1,0 +1,186 @@
+"""Prune on real nodes: what nothing needs goes, what a journal names or anybody uses stays, and no deploy is raced."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.node import FleetNode
+from tests.real.service import JOURNALS, Service, wait_for
+
+pytestmark = pytest.mark.fleet
+
+NODE = "node-2"
+LAYER_MIB = 3
+
+
+@dataclass(frozen=True)
+class Old:
+    """What an old release leaves on a node: a stopped container, its image, its cache."""
+
+    container: str
+    image: str
+    cache: str
+
+
+def build(node: FleetNode, tag: str, inputs: str, base: str) -> None:
+    """An image of sparkops with one layer of its own."""
+    lines = (f"FROM {base}", f"RUN head -c {LAYER_MIB}M /dev/urandom > /own", f"LABEL sparkops.inputs={inputs}")
+    node.exec("docker", "build", "--quiet", "--no-cache", f"--tag={tag}", "-", stdin="\n".join(lines).encode())
+
+
+def leave(node: FleetNode, base: str, service: str = "stand-in") -> Old:
+    """Another old release."""
+    inputs, release = secrets.token_hex(32), f"{service}-{secrets.token_hex(5)}"
+    made = Old(f"{release}-blue-r0", f"sparkops/{service}:{inputs[:12]}", f"sparkops-cache-{inputs[:12]}")
+    build(node, made.image, inputs, base)
+    labels = {"service": service, "release": release, "slot": "blue", "rank": "0", "port": "1", "inputs": inputs}
+    options = (f"--label=sparkops.{key}={value}" for key, value in labels.items())
+    node.exec(
+        "docker", "create", f"--name={made.container}", *options, f"--volume={made.cache}:/cache", made.image, "true"
+    )
+    return made
+
+
+def things(node: FleetNode) -> set[str]:
+    """Names of all containers, images and volumes of a node."""
+    containers = node.exec("docker", "ps", "--all", "--format", "{{.Names}}")
+    images = node.exec("docker", "images", "--format", "{{.Repository}}:{{.Tag}}@{{.ID}}")
+    volumes = node.exec("docker", "volume", "ls", "--format", "{{.Name}}")
+    named = {line.partition("@")[2 if line.startswith("<none>") else 0] for line in images.split()}
+    return {*containers.split(), *named, *volumes.split()}
+
+
+@pytest.fixture
+def node(service: Service) -> FleetNode:
+    return service.nodes.node(NODE)
+
+
+@pytest.fixture
+def base(service: Service) -> str:
+    """The image of the release that serves."""
+    return str(service.cli("build", "stand-in", "--json").json["tag"])
+
+
+@pytest.fixture
+def swept(node: FleetNode) -> Iterator[None]:
+    """Nothing that a test has left stays."""
+    before = things(node)
+    yield
+    left = " ".join(things(node) - before)
+    for remove in ("rm", "rmi", "volume rm"):  # each name is one of the three
+        node.exec("sh", "-c", f"for name in {left}; do docker {remove} $name 2>/dev/null; done; true")
+
+
+def due(pruned: Any) -> set[str]:
+    """Names of what goes, or has gone, as --json tells it."""
+    return {each["name"] for each in pruned["nodes"][NODE]["remove"]}
+
+
+@pytest.mark.usefixtures("swept")
+def test_what_nothing_needs_goes_and_everything_else_stays(service: Service, node: FleetNode, base: str) -> None:
+    blue = service.deploy("--node", NODE, "--mode", "beside", name="second", swap__keep_blue_s="0")
+    assert blue.code == 0, blue.err
+    wait_for(lambda: len(service.running()) == 1)
+    names, others = {each.name for each in service.containers()}, things(node)
+    oldest, older, newest = (leave(node, base) for _ in range(3))
+    build(node, "sparkops-candidate/stand-in:0123456789ab", "d" * 64, base)
+    build(node, "mine:1", "e" * 64, base)
+    node.exec("docker", "volume", "create", "sparkops-cache-0123456789ff")
+    node.exec("docker", "volume", "create", "mine")
+    before = things(node)
+    shown = service.cli("prune", "--node", NODE, "--keep", "1", "--dry-run", "--json")
+    assert shown.code == 0, shown.err
+    assert things(node) == before
+    wanted = {*vars(oldest).values(), *vars(older).values(), "sparkops-cache-0123456789ff"}
+    assert due(shown.json) - others == wanted
+    sizes = {each["name"]: each["bytes"] for each in shown.json["nodes"][NODE]["remove"]}
+    assert sizes[older.image] == sizes[oldest.image] == LAYER_MIB * 2**20
+    why = {each["name"]: each["why"] for each in shown.json["nodes"][NODE]["keep"]}
+    assert why[newest.container] == "one of the newest releases of stand-in"
+    assert why[newest.image] == f"{newest.container} uses it"
+    assert why["sparkops-candidate/stand-in:0123456789ab"] == "a build may be at work on it"
+    assert {why[name] for name in names} == {"it runs", "the previous release of stand-in"}
+    with service.untouched():
+        done = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
+    assert done.code == 0, done.err
+    assert before - things(node) == due(done.json) == due(shown.json)
+    assert all(each["removed"] for each in done.json["nodes"][NODE]["remove"])
+    back = service.cli("rollback", "stand-in", "--allow-downtime")
+    assert back.code == 0, back.err
+
+
+@pytest.mark.usefixtures("swept")
+def test_without_a_terminal_nothing_goes_unless_yes_was_said(service: Service, node: FleetNode, base: str) -> None:
+    leave(node, base)
+    leave(node, base)
+    before = things(node)
+    asked = service.cli("prune", "--node", NODE, "--keep", "1")
+    assert "Nobody is there to answer: give --yes." in asked.err
+    assert things(node) == before
+
+
+@pytest.mark.usefixtures("swept")
+def test_no_prune_while_somebody_deploys(service: Service, node: FleetNode, base: str) -> None:
+    old, _ = leave(node, base), leave(node, base)
+    slow = service.argv("--node", "node-1", "--mode", "across", name="slow", START_S="15")
+    with service.cli.start(*slow) as deploy:
+        wait_for(lambda: service.journal().swap)
+        refused = service.cli("prune", "--keep", "1", "--yes")
+        _, err = deploy.communicate(timeout=120)
+    assert deploy.returncode == 0, err
+    assert refused.code == 4, refused.err
+    assert set(vars(old).values()) <= things(node)
+    waited = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--wait", "30")
+    assert waited.code == 0, waited.err
+    assert not set(vars(old).values()) & things(node)
+
+
+@pytest.mark.usefixtures("swept")
+def test_a_service_on_hold_and_one_whose_journal_cannot_be_read_are_left_alone(
+    service: Service, node: FleetNode, base: str
+) -> None:
+    own, broken, free, *_ = (leave(node, base, name) for name in ("stand-in", "broken", "free") * 2)
+    node.exec("sh", "-c", f"echo '{{' > {JOURNALS}/broken.json")
+    held = service.cli("hold", "stand-in", "-m", "a demo")
+    assert held.code == 0, held.err
+    try:
+        done = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
+    finally:
+        service.cli("unhold", "stand-in")
+        node.exec("sh", "-c", f"rm {JOURNALS}/broken.*")
+    assert done.code == 7
+    assert "the journal /var/lib/sparkops/broken.json cannot be read" in done.err
+    assert set(vars(free).values()) <= due(done.json)
+    assert {*vars(own).values(), *vars(broken).values()} <= things(node)
+    assert not set(vars(free).values()) & things(node)
+
+
+@pytest.mark.usefixtures("swept")
+def test_no_more_goes_than_it_takes_to_have_room(service: Service, node: FleetNode, base: str) -> None:
+    old, _ = leave(node, base), leave(node, base)
+    enough = service.cli("prune", "--node", NODE, "--keep", "1", "--free", "0.001", "--yes", "--json")
+    assert due(enough.json) == set()
+    assert set(vars(old).values()) <= things(node)
+    short = service.cli("prune", "--node", NODE, "--keep", "1", "--free", "100000", "--yes")
+    assert short.code == 1
+    assert "are free, not 100000.00 GiB" in short.err
+    assert not set(vars(old).values()) & things(node)
+
+
+def test_the_build_cache_is_bounded(service: Service, node: FleetNode, tmp_path: Path) -> None:
+    build(node, f"mine:{tmp_path.name}", "e" * 64, "debian:bookworm-slim")
+    node.exec("docker", "rmi", f"mine:{tmp_path.name}")
+    shown = service.cli("prune", "--node", NODE, "--build-cache", "0", "--dry-run", "--json").json["nodes"][NODE]
+    [cache] = [each for each in shown["remove"] if each["kind"] == "build cache"]
+    assert cache["bytes"] >= LAYER_MIB * 2**20
+    done = service.cli("prune", "--node", NODE, "--build-cache", "0", "--yes")
+    assert done.code == 0, done.err
+    left = json.loads(node.exec("docker", "system", "df", "--format", "{{json .}}").splitlines()[-1])
+    assert (left["Type"], left["Reclaimable"]) == ("Build Cache", "0B")
