@@ -90,7 +90,8 @@ def _show(seen: Seen, shown: Pruning, policy: Policy, *, why: bool) -> None:
         for each in due:
             data(f"  - {each.kind:<12} {each.size / GIB:>8.2f} GiB  {each.name}")
         if policy.cache is None and node.cache_shared and any(each.kind == "image" for each in due):
-            say(f"  {node.node}: BuildKit holds {_gib(node.cache_shared)} of images, too: only --build-cache frees that")
+            held = f"BuildKit holds {_gib(node.cache_shared)} of images, too"
+            say(f"  {node.node}: {held}: only --build-cache frees that")
         for kept in (each for each in shown.kept if why and each.node == node.node):
             data(f"    {kept.kind:<12} {'stays':>12}  {kept.name}: {kept.why}")
 
