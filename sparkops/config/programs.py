@@ -12,7 +12,7 @@ Modules = Mapping[str, str]
 """The modules of one program by name, each before those that import it; the last one is run."""
 
 STORE = ("checkpoint", "partial", "store")
-TRANSFER = ("partial", "transfer")
+TRANSFER = ("partial", "pieces", "doors", "transfer")
 LAYERS = ("layers",)
 PULL = ("checkpoint", "partial", "attended", "pull")
 STEP = ("checkpoint", "partial", "attended", "step", "shards")

@@ -16,254 +16,24 @@ what is sent.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import os
-import secrets
-import selectors
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from queue import Queue
 
 import partial
+from doors import listen, meet, tell
+from pieces import CHUNK, DATA, END, ERROR, FILE, Broken, Failed, Wire, key_for
 
-FAILED, BROKEN, APART, INTERRUPTED = 1, 3, 69, 130
-"""How it ends: by an error of this end; because the other end is gone; the two cannot meet; told to stop."""
-CHUNK = 4 * 1024 * 1024
-HEAD = struct.Struct("<cI")
-NUMBER = struct.Struct("<Q")
-MAC = hashlib.sha256().digest_size
-NONCE = 32
-AHEAD = 4
-"""Pieces that one of several receiving ends may be behind the one that is read."""
-CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
+FAILED, BROKEN, INTERRUPTED = 1, 3, 130
+"""How it ends: by an error of this end; because the other end is gone; told to stop. doors.py has one more."""
 TELL_EVERY_S = 0.5
 STARTED = []
 """The programs that this end has started."""
-DATA, FILE, END, ERROR = b"D", b"F", b"E", b"X"
-# A peer that vanished is noticed after a minute, whether bytes are under way or not.
-ALIVE = (
-    (socket.TCP_KEEPIDLE, 15),
-    (socket.TCP_KEEPINTVL, 15),
-    (socket.TCP_KEEPCNT, 4),
-    (socket.TCP_USER_TIMEOUT, 60_000),
-)
-
-
-class Failed(Exception):
-    """This end cannot go on, and says why."""
-
-
-class Broken(Exception):
-    """The other end is gone, or is not who it should be."""
-
-
-class Wire:
-    """Numbered pieces, each with its HMAC, in one direction."""
-
-    def __init__(self, file, key):
-        self.file, self.number = file, 0
-        self.keyed = hmac.new(key, digestmod=hashlib.sha256)
-
-    def mac(self, head, body):
-        made = self.keyed.copy()
-        made.update(NUMBER.pack(self.number) + head)
-        made.update(body)
-        self.number += 1
-        return made.digest()
-
-    def put(self, kind, body=b""):
-        """Send one piece."""
-        head = HEAD.pack(kind, len(body))
-        try:
-            for part in (head, body, self.mac(head, body)):
-                self.file.write(part)
-            self.file.flush()
-        except OSError as error:
-            raise Broken(f"the receiving end is gone: {error.strerror}") from None
-
-    def close(self):
-        """Send what is still held back."""
-        try:
-            self.file.close()
-        except OSError as error:
-            raise Broken(f"the receiving end is gone: {error.strerror}") from None
-
-    def get(self):
-        """The next piece: its kind and its bytes."""
-        head = self.exactly(HEAD.size)
-        kind, size = HEAD.unpack(head)
-        if size > CHUNK:
-            raise Broken("a piece was changed on the way")
-        body = self.exactly(size)
-        if not hmac.compare_digest(self.exactly(MAC), self.mac(head, body)):
-            raise Broken("a piece was changed on the way")
-        return kind, body
-
-    def exactly(self, size):
-        try:
-            found = self.file.read(size)
-        except OSError as error:
-            raise Broken(f"the sending end is gone: {error.strerror}") from None
-        if len(found) < size:
-            raise Broken("the sending end is gone")
-        return found
-
-
-class Line:
-    """A wire with a thread of its own."""
-
-    def __init__(self, wire):
-        self.wire, self.coming, self.broken = wire, Queue(AHEAD), None
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self):
-        while (piece := self.coming.get()) is not None:
-            self.attempt(self.wire.put, *piece)
-        self.attempt(self.wire.close)
-
-    def attempt(self, act, *words):
-        """Nothing more goes to an end that is gone."""
-        try:
-            if self.broken is None:
-                act(*words)
-        except Broken as error:
-            self.broken = error
-
-
-class Lines:
-    """The same pieces to several receiving ends. One that is gone stops the others no more; without any it ends."""
-
-    def __init__(self, wires):
-        self.lines = [Line(wire) for wire in wires]
-
-    def put(self, kind, body=b""):
-        for line in self.lines:
-            line.coming.put((kind, body))
-        self.check()
-
-    def close(self):
-        for line in self.lines:
-            line.coming.put(None)
-        for line in self.lines:
-            line.thread.join()
-        self.check()
-
-    def check(self):
-        if all(line.broken for line in self.lines):
-            raise self.lines[0].broken
-
-
-def key_for(token, what, *nonces):
-    """A key for one purpose and one meeting."""
-    return hmac.new(token, b"sparkops " + what + b"".join(nonces), hashlib.sha256).digest()
-
-
-# --- meeting
-
-
-def listen(hosts, token):
-    """Listen on those of `hosts` that are this node's, and take the first caller who holds the token."""
-    doors = []
-    for host in hosts:
-        try:
-            family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-            doors.append(socket.create_server(address, family=family, backlog=4))
-        except OSError:  # a name or an address that belongs to a router before the node
-            continue
-    if not doors:
-        raise SystemExit(APART)
-    tell(at=[door.getsockname()[:2] for door in doors])
-    end = time.monotonic() + MEET_S
-    try:
-        return admit(doors, end, token)
-    finally:
-        for door in doors:
-            door.close()
-
-
-def admit(doors, end, token):
-    """Wait at every door; strangers are sent away."""
-    with selectors.DefaultSelector() as selector:
-        for door in doors:
-            selector.register(door, selectors.EVENT_READ)
-        while time.monotonic() < end:
-            for ready, _ in selector.select(1.0):
-                caller, _ = ready.fileobj.accept()
-                try:
-                    return greeted(caller, token, receiving=True)
-                except (Broken, OSError):
-                    caller.close()
-    raise SystemExit(APART)
-
-
-def meet(targets):
-    """Connect to every (token, places). Those that cannot be met are told by their numbers."""
-    met = [connect(places, token) for token, places in targets]
-    wires = [Wire(*each) for each in met if each]
-    if not wires:
-        raise SystemExit(APART)
-    if len(wires) < len(met):
-        tell(apart=[number for number, each in enumerate(met) if not each])
-    return wires[0] if len(wires) == 1 else Lines(wires)
-
-
-def connect(places, token):
-    """Connect to the first of `places` where the holder of the token listens; None where nobody does."""
-    for host, port in places:
-        try:
-            called = socket.create_connection((host, port), timeout=CONNECT_S)
-        except OSError:
-            continue
-        try:
-            return greeted(called, token, receiving=False)
-        except (Broken, OSError):
-            called.close()
-    return None
-
-
-def greeted(connected, token, *, receiving):
-    """Each end proves that it holds the token, the receiving one first. Returns the file and the key of the pieces."""
-    connected.settimeout(HANDSHAKE_S)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ALIVE:
-        connected.setsockopt(socket.IPPROTO_TCP, option, value)
-    mine = secrets.token_bytes(NONCE)
-    connected.sendall(mine)
-    theirs = take(connected, NONCE)
-    nonces = (theirs, mine) if receiving else (mine, theirs)
-    proofs = [key_for(token, what, *nonces) for what in (b"receiving end", b"sending end")]
-    if receiving:
-        connected.sendall(proofs[0])
-        prove(take(connected, MAC), proofs[1])
-    else:
-        prove(take(connected, MAC), proofs[0])
-        connected.sendall(proofs[1])
-    connected.settimeout(None)
-    return connected.makefile("rb" if receiving else "wb", buffering=CHUNK), key_for(token, b"pieces", *nonces)
-
-
-def prove(shown, right):
-    if not hmac.compare_digest(shown, right):
-        raise Broken("it does not hold the token")
-
-
-def take(connected, size):
-    found = b""
-    while len(found) < size:
-        more = connected.recv(size - len(found))
-        if not more:
-            raise Broken("it hung up")
-        found += more
-    return found
 
 
 # --- sending
@@ -452,10 +222,6 @@ class Coming:
 
 
 # --- both
-
-
-def tell(**said):
-    print(json.dumps(said), flush=True)
 
 
 def words(error):

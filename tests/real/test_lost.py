@@ -34,7 +34,7 @@ def power_fails(node: FleetNode) -> None:
 
 def haproxy_dies(node: FleetNode) -> None:
     """Docker starts its container again."""
-    node.exec("docker", "exec", "--user=root", "sparkops-gateway", "kill", "-KILL", "1")
+    node.exec("sh", "-c", "kill -KILL $(docker inspect --format '{{.State.Pid}}' sparkops-gateway)")
 
 
 def connections_end(node: FleetNode) -> None:

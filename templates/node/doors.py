@@ -1,0 +1,124 @@
+"""Two ends of a transfer meet: one listens, the other calls, and each proves that it holds the key."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import selectors
+import socket
+import time
+
+from pieces import CHUNK, MAC, Broken, Lines, Wire, key_for
+
+APART = 69
+"""How a program ends that cannot meet the other end."""
+NONCE = 32
+CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
+# A peer that vanished is noticed after a minute, whether bytes are under way or not.
+ALIVE = (
+    (socket.TCP_KEEPIDLE, 15),
+    (socket.TCP_KEEPINTVL, 15),
+    (socket.TCP_KEEPCNT, 4),
+    (socket.TCP_USER_TIMEOUT, 60_000),
+)
+
+
+def tell(**said):
+    print(json.dumps(said), flush=True)
+
+
+def listen(hosts, token):
+    """Listen on those of `hosts` that are this node's, and take the first caller who holds the token."""
+    doors = []
+    for host in hosts:
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+            doors.append(socket.create_server(address, family=family, backlog=4))
+        except OSError:  # a name or an address that belongs to a router before the node
+            continue
+    if not doors:
+        raise SystemExit(APART)
+    tell(at=[door.getsockname()[:2] for door in doors])
+    end = time.monotonic() + MEET_S
+    try:
+        return admit(doors, end, token)
+    finally:
+        for door in doors:
+            door.close()
+
+
+def admit(doors, end, token):
+    """Wait at every door; strangers are sent away."""
+    with selectors.DefaultSelector() as selector:
+        for door in doors:
+            selector.register(door, selectors.EVENT_READ)
+        while time.monotonic() < end:
+            for ready, _ in selector.select(1.0):
+                caller, _ = ready.fileobj.accept()
+                try:
+                    return greeted(caller, token, receiving=True)
+                except (Broken, OSError):
+                    caller.close()
+    raise SystemExit(APART)
+
+
+def meet(targets):
+    """Connect to every (token, places). Those that cannot be met are told by their numbers."""
+    met = [connect(places, token) for token, places in targets]
+    wires = [Wire(*each) for each in met if each]
+    if not wires:
+        raise SystemExit(APART)
+    if len(wires) < len(met):
+        tell(apart=[number for number, each in enumerate(met) if not each])
+    return wires[0] if len(wires) == 1 else Lines(wires)
+
+
+def connect(places, token):
+    """Connect to the first of `places` where the holder of the token listens; None where nobody does."""
+    for host, port in places:
+        try:
+            called = socket.create_connection((host, port), timeout=CONNECT_S)
+        except OSError:
+            continue
+        try:
+            return greeted(called, token, receiving=False)
+        except (Broken, OSError):
+            called.close()
+    return None
+
+
+def greeted(connected, token, *, receiving):
+    """Each end proves that it holds the token, the receiving one first. Returns the file and the key of the pieces."""
+    connected.settimeout(HANDSHAKE_S)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ALIVE:
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
+    mine = secrets.token_bytes(NONCE)
+    connected.sendall(mine)
+    theirs = take(connected, NONCE)
+    nonces = (theirs, mine) if receiving else (mine, theirs)
+    proofs = [key_for(token, what, *nonces) for what in (b"receiving end", b"sending end")]
+    if receiving:
+        connected.sendall(proofs[0])
+        prove(take(connected, MAC), proofs[1])
+    else:
+        prove(take(connected, MAC), proofs[0])
+        connected.sendall(proofs[1])
+    connected.settimeout(None)
+    return connected.makefile("rb" if receiving else "wb", buffering=CHUNK), key_for(token, b"pieces", *nonces)
+
+
+def prove(shown, right):
+    if not hmac.compare_digest(shown, right):
+        raise Broken("it does not hold the token")
+
+
+def take(connected, size):
+    found = b""
+    while len(found) < size:
+        more = connected.recv(size - len(found))
+        if not more:
+            raise Broken("it hung up")
+        found += more
+    return found
