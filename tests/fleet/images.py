@@ -21,7 +21,8 @@ HOST_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 NODE_SCRIPT = Path(__file__).parent / "node.sh"
 NODE_PROGRAM = "/usr/local/sbin/fleet-node"
 NODE_PACKAGES = (
-    "ca-certificates docker.io docker-cli docker-buildx iptables openssh-server iproute2 procps python3 zstd rsync"
+    "ca-certificates docker.io docker-cli docker-buildx iptables openssh-server iproute2 iputils-ping procps python3"
+    " zstd rsync"
 )
 PROBE_S = 10
 PULL_S = 600

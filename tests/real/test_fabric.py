@@ -40,13 +40,6 @@ ADDRESSES = {"node-1": "192.168.100.1/24", "node-2": "192.168.100.2/24"}
 DEADLINE_S = 15
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _ping(nodes: RealFleet) -> None:
-    for node in nodes.nodes:
-        install = "apt-get -qq update && apt-get -qq install --no-install-recommends iputils-ping"
-        node.exec("sh", "-c", f"command -v ping || {{ {install}; }} >/dev/null")
-
-
 @pytest.fixture
 def connected(fleet: Fleet) -> Iterator[Connected]:
     with connect(fleet) as both:
