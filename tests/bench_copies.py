@@ -1,0 +1,74 @@
+"""Copies of an image from node to node, next to `docker save | ssh | docker load` of the same in the same run."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+
+from sparkops.command import quote
+from sparkops.config.inventory import Fleet
+from sparkops.fleet import distribute
+from sparkops.fleet.connected import connect
+from sparkops.fleet.delivery import Copied
+from sparkops.fleet.progress import silent
+from tests import image_layers
+from tests.checkpoints import ssh_argv
+from tests.fleet.fleet import Fleet as RealFleet
+
+ROUNDS = 3
+TAG, LARGE, SMALL = "sparkops/bench:0123456789ab", 500_000_000, 1_000_000
+SOURCE, *TARGETS = ("node-1", "node-2", "node-3")
+
+
+def measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
+    """Print what was measured. Returns each promise with what was found and its limit."""
+    source = nodes.node(SOURCE)
+    image_layers.build(source, TAG, LARGE)
+    took: dict[str, list[float]] = {}
+
+    def timed(name: str, act: Callable[[], Mapping[str, Copied]]) -> Mapping[str, Copied]:
+        began = time.perf_counter()
+        done = act()
+        took.setdefault(name, []).append(time.perf_counter() - began)
+        return done
+
+    try:
+        for _ in range(ROUNDS):
+            _forget(nodes)
+            timed("full copy to one node", lambda: _copy(fleet, TARGETS[:1]))
+            _forget(nodes)
+            timed("full copy to two nodes", lambda: _copy(fleet, TARGETS))
+            image_layers.change(source, TAG, SMALL)
+            changed = timed("copy of a changed last layer", lambda: _copy(fleet, TARGETS[:1]))[TARGETS[0]]
+            image_layers.change(source, TAG, SMALL)
+            timed("docker save | ssh | docker load of it", lambda: _pipe(fleet))
+    finally:
+        _forget(nodes)
+        image_layers.forget(source, TAG)
+    median = {name: statistics.median(each) for name, each in took.items()}
+    for name, seconds in median.items():
+        print(f"{seconds * 1000:8.0f} ms  {name}")
+    one, two, part, piped = median.values()
+    return {
+        "bytes sent of an image whose last layer changed / its bytes": (changed.sent / changed.size, 0.01),
+        "time for it / docker save | ssh | docker load": (part / piped, 1 / 3),
+        "full copy to two nodes / to one": (two / one, 1.3),
+    }
+
+
+def _copy(fleet: Fleet, targets: list[str]) -> Mapping[str, Copied]:
+    with connect(fleet, [SOURCE, *targets]) as connected:
+        return distribute.copy(connected, TAG, SOURCE, silent)
+
+
+def _pipe(fleet: Fleet) -> Mapping[str, Copied]:
+    give, take = (quote(*ssh_argv(fleet, name, "ssh")) for name in (SOURCE, TARGETS[0]))
+    subprocess.run(("bash", "-o", "pipefail", "-c", f"{give} docker save {TAG} | {take} docker load"), check=True)
+    return {}
+
+
+def _forget(nodes: RealFleet) -> None:
+    for name in TARGETS:
+        image_layers.forget(nodes.node(name), TAG)

@@ -1,0 +1,72 @@
+"""An image from node to node: only what a node lacks is sent, the content is verified, and nothing stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sparkops.config.inventory import Fleet
+from sparkops.errors import Interrupted
+from sparkops.fleet import distribute
+from sparkops.fleet.connected import connect
+from sparkops.fleet.delivery import Copied
+from sparkops.fleet.progress import Event, silent
+from tests import image_layers
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+
+pytestmark = pytest.mark.fleet
+
+TAG, LARGE = "sparkops/copied:0123456789ab", 60_000_000
+LEFT = "docker ps -aq --filter label=sparkops.copy; ls /tmp /var/tmp; ps -e -o args | grep -c '[t]ransfer' || true"
+
+
+@pytest.fixture
+def pair(nodes: RealFleet) -> Iterator[tuple[FleetNode, FleetNode]]:
+    one, two = nodes.nodes[:2]
+    yield one, two
+    for node in (one, two):
+        image_layers.forget(node, TAG)
+
+
+def copy(fleet: Fleet) -> Copied:
+    with connect(fleet, ["node-1", "node-2"]) as connected:
+        return distribute.copy(connected, TAG, "node-1", silent)["node-2"]
+
+
+def image_of(node: FleetNode) -> str:
+    return node.exec("sh", "-c", f"docker image inspect --format '{{{{.Id}}}}' {TAG} || true").strip()
+
+
+def test_only_a_changed_layer_is_sent(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
+    one, two = pair
+    image = image_layers.build(one, TAG, LARGE)
+    whole = copy(fleet)
+    assert LARGE <= whole.sent <= 1.05 * whole.size
+    assert image_of(two) == whole.image == image
+    again = copy(fleet)
+    assert (again.image, again.sent) == (image, 0)
+
+    changed = image_layers.change(one, TAG, 50_000)
+    part = copy(fleet)
+    assert changed != image
+    assert image_of(two) == part.image == changed
+    assert part.sent < 0.01 * part.size
+
+
+def test_an_interrupted_copy_leaves_nothing(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
+    one, two = pair
+    image = image_layers.build(one, TAG, 6 * LARGE)
+    before = two.exec("sh", "-c", LEFT)
+    with connect(fleet, ["node-1", "node-2"]) as connected:
+
+        def interrupt(event: Event) -> None:
+            if event.text.startswith("receiving"):
+                connected.cancel.set()
+
+        with pytest.raises(Interrupted):
+            distribute.copy(connected, TAG, "node-1", interrupt)
+    assert image_of(two) == ""
+    assert two.exec("sh", "-c", LEFT) == before
+    assert copy(fleet).image == image_of(two) == image
