@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparkops.errors import Interrupted, NeedsPerson, SparkopsError
+from sparkops.errors import Busy, Interrupted, NeedsPerson, SparkopsError
 from sparkops.fleet import hands
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held
@@ -18,10 +18,12 @@ HandOf = Callable[[str], Hand]
 def revert(held: Held, journal: Journal, swap: Swap, hand_of: HandOf, keep: Keep, error: SparkopsError) -> None:
     """Go back and write it down. The verdict is written first, so that guards go on where this ends too early.
 
-    Raises NeedsPerson where going back failed, with `error` as its cause.
+    Raises Busy where somebody has taken over, who ends it; NeedsPerson where going back failed. `error` is the cause.
     """
     decided = swap.model_copy(update={"verdict": Verdict.REVERT})
     missed = held.put_where_possible(journal.model_copy(update={"swap": decided, "trouble": None}))
+    if taken_over := next((each for each in missed if isinstance(each, Busy)), None):
+        raise taken_over from error
     try:
         go_back(swap, journal.service, hand_of, keep, error)
     except Interrupted:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.errors import SparkopsError
+from sparkops.errors import Busy, SparkopsError
 from sparkops.fleet import blue_green
-from tests.fleet_unit.test_crash import BESIDE, IN_PLACE, Begun, Scene, good_end
+from sparkops.plan.journal import Phase
+from sparkops.plan.swap import PHASES
+from tests.fleet_unit.test_crash import BESIDE, IN_PLACE, Begun, Scene, good_end, hours_pass
 from tests.fleet_unit.world import World
 
 LEFT = ("promote failed", "retire failed")
@@ -64,3 +66,21 @@ def outcome(begun: Begun, world: World) -> str:
     except SparkopsError as caught:
         return str(caught.exit_code)
     return str(done and done["unfinished"]).partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("scene", "phase"),
+    [
+        pytest.param(scene, phase, id=f"{scene.mode}, {phase}")
+        for scene in (IN_PLACE, BESIDE)
+        for phase in PHASES[scene.mode]
+    ],
+)
+def test_a_laptop_that_slept_is_told_who_has_taken_over(scene: Scene, phase: Phase, tmp_path: Path) -> None:
+    """While it sleeps the guards end what it has begun. What it sees then, a green that ends, is not its failure."""
+    begun = Begun(scene, tmp_path).first()
+    with closing(begun.again()) as world:
+        world.listeners[f"phase {phase}"] = lambda: hours_pass(begun, world)
+        with pytest.raises(Busy, match="another deploy has taken over chat"), world.order() as order:
+            blue_green.deploy(order, begun.release(world, "2"), scene.wish())
+        assert good_end(world) == []
