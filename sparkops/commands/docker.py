@@ -91,6 +91,11 @@ def stop(container: str, grace_s: int) -> Command:
     return docker("stop", f"--time={grace_s}", container, timeout_s=grace_s + 60.0)
 
 
+def kill(container: str) -> Command:
+    """SIGKILL, at once."""
+    return docker("kill", container)
+
+
 def remove(container: str) -> Command:
     """Remove a stopped container; a running one is refused by Docker."""
     return docker("rm", container)

@@ -51,7 +51,10 @@ class SwapSettings(Section):
     keep_blue_s: Annotated[float, Field(ge=0)] = 600.0
     """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start."""
     reserve_gib: Annotated[float, Field(ge=0)] = 15.0
-    """Memory in GiB kept back where another engine runs. Overcommitted, a Spark does not fail: it wedges."""
+    """Memory in GiB kept back where another engine runs. Overcommitted, a Spark does not fail: it wedges.
+
+    A green that leaves less than 4 GiB, or less than this, is killed before it is promoted.
+    """
     memory_return_s: Annotated[float, Field(ge=0)] = 120.0
     """Seconds within which a stopped engine must have given its memory back."""
 

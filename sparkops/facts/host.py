@@ -45,6 +45,14 @@ class HostFacts:
     listening: frozenset[int] = frozenset()
 
 
+def available_gib(meminfo: str) -> float:
+    """MemAvailable of /proc/meminfo, in GiB. Raises ValueError where it does not say."""
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * KIB / GIB
+    raise ValueError("no MemAvailable in /proc/meminfo")
+
+
 def parse(text: str) -> HostFacts:
     """Read the output of MEMORY or PREFLIGHT. Raises ValueError for anything else."""
     lines = [line.split(None, 1) for line in text.splitlines() if " " in line.strip()]

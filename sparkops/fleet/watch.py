@@ -21,6 +21,7 @@ from sparkops.fleet.past import past
 from sparkops.fleet.progress import Event, Tell
 from sparkops.nodes.http import session
 from sparkops.plan.pace import Forecast
+from sparkops.plan.relief import floor_gib
 from sparkops.plan.startup import Line, Memory, Sample, Watch, advance, memory_csv
 from sparkops.probes import openai
 from sparkops.release import Rank
@@ -95,6 +96,7 @@ class Eyes:
             restarted=container.restarts > self.first.restarts,
             exit_code=container.exit_code,
             oom_killed=container.oom_killed,
+            available_gib=available_gib,
             healthy=container.running and openai.healthy(self.asking),
             cpu_s=self.usage.cpu_s,
             read_bytes=self.usage.read_bytes,
@@ -133,7 +135,7 @@ def until_healthy(
         eyes = Eyes(member, first, asking, LogCursor(member, first), time.monotonic() - _age(member, first), workers)
         shown = Shown(tell, start.node, known.forecast())
         try:
-            watch = _follow(eyes, Watch(start.recipe.probe.startup), shown)
+            watch = _follow(eyes, Watch(start.recipe.probe.startup, floor_gib(start.recipe)), shown)
         finally:
             if keep:
                 keep.note(member.name, "memory.csv", memory_csv(eyes.memory))

@@ -18,6 +18,7 @@ from sparkops.commands import guard as commands
 from sparkops.errors import Busy, CommandFailed, ConnectionLost, SparkopsError
 from sparkops.fleet import hands
 from sparkops.guard import word
+from sparkops.guard.relief import Relief
 from sparkops.guard.store import Store
 from sparkops.guard.work import Post, Work
 from sparkops.nodes.node import Node
@@ -175,11 +176,12 @@ def watch(store: Store, node: Node, sleep: Callable[[float], object] = time.slee
     Raises OSError where the port that other guards ask on is taken.
     """
     log(f"guarding {node.name}")
-    guard, looking, misses = Guard(store, node), dict[str, threading.Thread](), 0
+    guard, relief, looking, misses = Guard(store, node), Relief(store, node, log), dict[str, threading.Thread](), 0
     with word.tell(store):
         while misses < DOCKER_MISSES:
             for _ in range(DOCKER_LOOKS):
                 _look_at_all(guard, looking)
+                relief.look()
                 sleep(LOOK_S)
             misses = 0 if _docker_answers(node) else misses + 1
     log("Docker does not answer any more")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from sparkops.config.recipe import Startup
 from sparkops.facts import vllm_log
 from sparkops.facts.vllm_log import Stage
+from sparkops.plan import relief
 
 WINDOW_S = 30.0  # work is measured over so long, or over half the time of a stall where that is shorter
 CPU_MOVES = 5.0 / 30  # seconds of CPU a second: compiling, tuning and graph capture are silent but busy
@@ -51,6 +52,7 @@ class Sample:
     restarted: bool = False
     exit_code: int = 0
     oom_killed: bool = False
+    available_gib: float | None = None
     healthy: bool = False
     cpu_s: float = 0.0
     read_bytes: int = 0
@@ -61,6 +63,9 @@ class Watch:
     """What is known about a start so far."""
 
     limits: Startup
+    floor_gib: float = 0.0
+    low: tuple[float, ...] = ()
+    """GiB that the node had available at the last looks in a row, while they were less than that."""
     stage: Stage = Stage.STARTING
     percent: int | None = None
     reached: tuple[tuple[Stage, float], ...] = ((Stage.STARTING, 0.0),)
@@ -86,6 +91,7 @@ def advance(watch: Watch, sample: Sample) -> Watch:
     """The state after one more sample."""
     watch = _read_lines(watch, sample)
     watch = _look_at_work(watch, sample)
+    watch = _look_at_memory(watch, sample)
     if sample.healthy:
         return replace(_reach(watch, Stage.SERVING, sample.at_s, sample.at_s), healthy=True, failure="")
     return replace(watch, failure=watch.failure or _failure(watch, sample))
@@ -129,7 +135,16 @@ def _look_at_work(watch: Watch, sample: Sample) -> Watch:
     return replace(watch, window=sample, moved_s=moved_s)
 
 
+def _look_at_memory(watch: Watch, sample: Sample) -> Watch:
+    left_gib = sample.available_gib
+    if left_gib is None or not sample.running:  # what an engine had taken, its end gives back
+        return watch
+    return replace(watch, low=(*watch.low, left_gib) if left_gib < watch.floor_gib else ())
+
+
 def _failure(watch: Watch, sample: Sample) -> str:
+    if len(watch.low) >= relief.LOOKS or (watch.low and not sample.running):
+        return f"the node had {min(watch.low):.1f} GiB of memory left while {watch.text}: it must not hang"
     if not sample.running:
         how = "was killed for want of memory (OOM)" if sample.oom_killed else f"ended with code {sample.exit_code}"
         return f"its process {how} while {watch.text}"

@@ -133,6 +133,8 @@ class Machine:
             self.start(name)
         elif verb == "stop":
             self.stop(name)
+        elif verb == "kill":
+            self.crash(name)
         elif verb == "update":
             container["HostConfig"]["RestartPolicy"]["Name"] = options[0].removeprefix("--restart=")
         elif verb == "rm":

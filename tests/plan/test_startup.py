@@ -241,3 +241,13 @@ def test_the_memory_of_a_start_is_a_table() -> None:
     looks = [Memory(0.04, 100.0, 0.0), Memory(1.06, 39.126, 60.5)]
 
     assert memory_csv(looks) == "time_s,available_gib,container_gib\n0.0,100.00,0.00\n1.1,39.13,60.50\n"
+
+
+def test_a_node_with_too_little_memory_left_ends_the_start_at_the_second_look() -> None:
+    watch = advance(Watch(Startup(), floor_gib=4.0), Sample(1.0, available_gib=3.9))
+    assert (watch.failure, advance(watch, Sample(2.0, available_gib=4.0)).low) == ("", ())
+    assert advance(watch, Sample(2.0, available_gib=3.2)).failure.startswith(
+        "the node had 3.2 GiB of memory left while"
+    )
+    killed = advance(watch, Sample(2.0, running=False, exit_code=137, available_gib=80.0))
+    assert killed.failure == "the node had 3.9 GiB of memory left while starting: it must not hang"

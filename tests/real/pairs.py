@@ -48,26 +48,13 @@ def fabric(data: dict[str, Any]) -> None:
 
 def prepare(cli: Cli, nodes: Fleet) -> None:
     """The image with the same content on every node, and three checkpoints there, one of them noise."""
-    image, fleet = one_image(cli, nodes), inventory.load(cli.inventory)
+    built = cli("build", RECIPE, "--json", timeout=900)
+    assert built.code == 0, built.err
+    image, fleet = str(built.json["tag"]), inventory.load(cli.inventory)
     for name, options in CHECKPOINTS.items():
         made = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *options)
         for node in fleet.nodes:
             checkpoints.copy(fleet, node, made, name)
-
-
-def one_image(cli: Cli, nodes: Fleet) -> str:
-    """Build on the first node and bring it to the others, past sparkops: two builds are never the same."""
-    built = cli("build", RECIPE, "--node", "node-1", "--json", timeout=900)
-    assert built.code == 0, built.err
-    tag = str(built.json["tag"])
-    head, *others = nodes.nodes
-    same = ("docker", "image", "inspect", "--format", "{{json .RootFS.Layers}}", tag)
-    for node in others:
-        held = node.exec("sh", "-c", f"docker image inspect --format '{{{{json .RootFS.Layers}}}}' {tag} || true")
-        if held != head.exec(*same):
-            send = f"docker exec {head.container} docker save {tag} | docker exec -i {node.container} docker load"
-            subprocess.run(("sh", "-c", send), check=True, capture_output=True, timeout=300)
-    return tag
 
 
 def service(cli: Cli, nodes: Fleet, **settings: str) -> Service:
