@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from sparkops.command import quote
 from sparkops.config.inventory import Fleet
@@ -16,6 +18,8 @@ from sparkops.fleet.progress import silent
 from tests import image_layers
 from tests.checkpoints import ssh_argv
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.real.program import Cli
+from tests.real.service import Service, write_inventory
 
 ROUNDS = 3
 TAG, LARGE, SMALL = "sparkops/bench:0123456789ab", 500_000_000, 1_000_000
@@ -24,6 +28,19 @@ SOURCE, *TARGETS = ("node-1", "node-2", "node-3")
 
 def measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
     """Print what was measured. Returns each promise with what was found and its limit."""
+    with tempfile.TemporaryDirectory(prefix="sparkops-bench-") as home:
+        inventory = write_inventory(nodes, Path(home), lambda data: data.update(gateway={"node": SOURCE}))
+        service = Service(Cli(inventory, Path(home)), nodes)
+        built = service.cli("build", service.recipe)
+        assert built.code == 0, built.err
+        service.begin(node=SOURCE)  # as on any node that serves, a guard is there
+        try:
+            return _measure(nodes, fleet)
+        finally:
+            service.sweep()
+
+
+def _measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
     source = nodes.node(SOURCE)
     image_layers.build(source, TAG, LARGE)
     took: dict[str, list[float]] = {}
@@ -65,7 +82,8 @@ def _copy(fleet: Fleet, targets: list[str]) -> Mapping[str, Copied]:
 
 def _pipe(fleet: Fleet) -> Mapping[str, Copied]:
     give, take = (quote(*ssh_argv(fleet, name, "ssh")) for name in (SOURCE, TARGETS[0]))
-    subprocess.run(("bash", "-o", "pipefail", "-c", f"{give} docker save {TAG} | {take} docker load"), check=True)
+    pipe = f"{give} docker save {TAG} | {take} docker load"
+    subprocess.run(("bash", "-o", "pipefail", "-c", pipe), check=True, capture_output=True)
     return {}
 
 

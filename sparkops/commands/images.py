@@ -9,6 +9,14 @@ from sparkops.commands.transfer import Program
 
 LOAD = Program(("docker", "load", "--quiet"))
 """Give what comes to Docker, which sees no end of it unless all has come."""
+READS = (
+    "--user=0",
+    "--read-only",
+    "--cap-drop=ALL",
+    "--cap-add=DAC_READ_SEARCH",
+    "--security-opt=no-new-privileges",
+)
+"""Rights to read every file, and to write none."""
 
 
 def save(filtering: str, image: str, held: int, named: Sequence[str]) -> Program:
@@ -18,3 +26,17 @@ def save(filtering: str, image: str, held: int, named: Sequence[str]) -> Program
     """
     asked = json.dumps({"image": image, "held": held, "named": named})
     return Program(("python3", "-c", filtering, asked), called="docker save")
+
+
+def read(reading: str, store: str, reader: str, image: str, held: int, layers: Sequence[str]) -> Program:
+    """Print the same without `docker save`: `reading` is the text of templates/node/graph.py.
+
+    It runs in a container of the image `reader`, which needs Python, and sees Docker's `store` and nothing else; the
+    directories of layers belong to root. `layers` are the digests of all layers of the image.
+    """
+    asked = json.dumps({"image": image, "held": held, "layers": layers})
+    mounts = {f"{store}/image/overlay2": "/store/image", f"{store}/overlay2": "/store/layers"}
+    sees = (f"--mount=type=bind,source={source},target={target},readonly" for source, target in mounts.items())
+    run = ("docker", "run", "--rm", "--interactive", "--network=none", "--log-driver=none", "--pull=never")
+    argv = (*run, *READS, *sees, "--entrypoint=python3", reader, "-c", reading, asked)
+    return Program(argv, called="the reader of Docker's store")

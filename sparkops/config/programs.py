@@ -14,6 +14,7 @@ Modules = Mapping[str, str]
 STORE = ("checkpoint", "partial", "store")
 TRANSFER = ("partial", "pieces", "doors", "transfer")
 LAYERS = ("layers",)
+GRAPH = ("graph",)
 PULL = ("checkpoint", "partial", "attended", "pull")
 STEP = ("checkpoint", "partial", "attended", "step", "shards")
 """What the scripts of steps share."""

@@ -9,6 +9,7 @@ from typing import Any
 from sparkops.facts.preflight import content
 
 CONTAINERD = "io.containerd.snapshotter.v1"
+GRAPH_DRIVER = "overlay2"
 LAYOUT_OF_DIGESTS = 25
 """The first Docker Engine whose own store saves each layer under the digest of what is in it."""
 
@@ -46,6 +47,8 @@ class Store:
 
     containerd: bool
     major: int
+    graph: str = ""
+    """The directory where Docker keeps the layers themselves, if it does that in the way that is known here."""
 
     def names(self, image: Image) -> tuple[str, ...]:
         """The layers' names in the tar of `docker save`; nothing where only the tar tells."""
@@ -57,7 +60,8 @@ class Store:
 def store(info: Mapping[str, Any], version: str) -> Store:
     """Read `docker info` and the engine's version."""
     containerd = ["driver-type", CONTAINERD] in (info.get("DriverStatus") or [])
-    return Store(containerd, int(version.partition(".")[0]))
+    graph = info.get("DockerRootDir", "") if info.get("Driver") == GRAPH_DRIVER and not containerd else ""
+    return Store(containerd, int(version.partition(".")[0]), graph)
 
 
 def layer_sizes(history: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

@@ -8,9 +8,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sparkops.commands import docker
+from sparkops.commands import images as commands
+from sparkops.commands.transfer import Program
+from sparkops.config import programs
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.facts import images as facts
-from sparkops.facts.images import Image
+from sparkops.facts.images import Image, Store
 from sparkops.fleet.connected import Member
 from sparkops.fleet.meeting import Told
 from sparkops.fleet.meter import Meter
@@ -24,14 +27,26 @@ UNPACK_S, POLL_S = 120.0, 0.5
 
 @dataclass(frozen=True)
 class Cargo:
-    """An image on its way. `named` are its layers in the tar, if known; `sizes` about the bytes of each layer."""
+    """An image on its way. `sizes` are about the bytes of each layer.
+
+    `reader` is an image that can read Docker's `store` on the source, and prints the same tar without `docker save`.
+    """
 
     image: Image
     tag: str
     source: Member
-    named: tuple[str, ...]
+    store: Store
+    reader: str | None
     sizes: tuple[int, ...]
     tell: Tell
+
+    def give(self, held: int, *, quickly: bool) -> Program:
+        """What prints it on the source, without its first `held` layers."""
+        if quickly and self.reader:
+            [(_, reading)] = programs.load(*programs.GRAPH).items()
+            return commands.read(reading, self.store.graph, self.reader, self.image.id, held, self.image.layers)
+        [(_, filtering)] = programs.load(*programs.LAYERS).items()
+        return commands.save(filtering, self.image.id, held, self.store.names(self.image))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparkops.commands import images as commands
-from sparkops.config import programs
+from sparkops.commands.places import CONTAINER as GUARD
 from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.facts import host
 from sparkops.facts import images as facts
@@ -60,9 +60,11 @@ def _cargo(source: Member, tag: str, tell: Tell) -> Cargo:
         raise NotReady(source.name, f"it does not have the image {tag}", next_step=step)
     image = facts.parse(inspect)
     store = facts.store(source.engine.info(), str(source.engine.version.get("Version", "0")))
-    if not store.containerd:
+    guard = source.engine.container(GUARD) if store.graph else None
+    if not (store.containerd or guard):
         _require_room(source, image.size, "docker save")
-    return Cargo(image, tag, source, store.names(image), facts.layer_sizes(source.engine.history(image.id)), tell)
+    sizes = facts.layer_sizes(source.engine.history(image.id))
+    return Cargo(image, tag, source, store, guard["Image"] if guard else None, sizes, tell)
 
 
 def _require_room(member: Member, need: int, what: str) -> None:
@@ -89,20 +91,27 @@ def _ship(due: Sequence[Delivery], cancel: threading.Event) -> dict[str, Sparkop
 
 
 def _send(due: Sequence[Delivery], held: int) -> dict[str, SparkopsError]:
-    """Send to those that hold the first `held` layers. One that cannot use what it holds gets all.
+    """Send to those that hold the first `held` layers, in the quickest way that works. Returns the errors by target.
 
-    containerd's store knows layers by how they were packed as well, which Docker does not tell.
+    One that cannot use what it holds gets all: containerd's store knows layers by how they were packed as well, which
+    Docker does not tell.
     """
-    errors = _try(due, held)
-    again = [each for each in due if held and type(errors.get(each.target.name)) is NodeError]
-    for each in again:
-        each.say(f"the layers that it holds are of no use, so all are sent: {errors.pop(each.target.name)}")
-    return {**errors, **(_try(again, 0) if again else {})}
+    ways = [(held, True)] if due[0].cargo.reader else []
+    ways += [(each, False) for each in dict.fromkeys((held, 0))]
+    left, errors = list(due), dict[str, SparkopsError]()
+    for number, (now, quickly) in enumerate(ways):
+        for each in left if number else ():
+            each.say(f"so it is tried in another way: {errors.pop(each.target.name)}")
+        errors |= _try(left, now, quickly=quickly)
+        left = [each for each in left if type(errors.get(each.target.name)) is NodeError]
+        if not left:
+            break
+    return errors
 
 
-def _try(due: Sequence[Delivery], held: int) -> dict[str, SparkopsError]:
+def _try(due: Sequence[Delivery], held: int, *, quickly: bool) -> dict[str, SparkopsError]:
     cargo = due[0].cargo
-    give = commands.save(programs.load(*programs.LAYERS)[programs.LAYERS[-1]], cargo.image.id, held, cargo.named)
+    give = cargo.give(held, quickly=quickly)
     here = models.host(cargo.source)
 
     def ends(target: Member) -> Ends:

@@ -19,6 +19,19 @@ def test_an_image_is_saved_by_its_id_through_a_program_that_leaves_layers_out() 
     assert made.asked()["called"] == "docker save"
 
 
+def test_docker_s_store_is_read_by_a_container_that_can_do_nothing_else() -> None:
+    made = images.read("print(1)", "/var/lib/docker", "sha256:guard", "sha256:1", 1, ("sha256:a", "sha256:b"))
+
+    assert made.argv[:-1] == (
+        *("docker", "run", "--rm", "--interactive", "--network=none", "--log-driver=none", "--pull=never"),
+        *("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH", "--security-opt=no-new-privileges"),
+        "--mount=type=bind,source=/var/lib/docker/image/overlay2,target=/store/image,readonly",
+        "--mount=type=bind,source=/var/lib/docker/overlay2,target=/store/layers,readonly",
+        *("--entrypoint=python3", "sha256:guard", "-c", "print(1)"),
+    )
+    assert json.loads(made.argv[-1]) == {"image": "sha256:1", "held": 1, "layers": ["sha256:a", "sha256:b"]}
+
+
 def test_it_is_loaded_without_a_name() -> None:
     assert images.LOAD.argv == ("docker", "load", "--quiet")
 

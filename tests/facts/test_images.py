@@ -41,6 +41,9 @@ def test_an_image_without_layers_can_be_read() -> None:
         (CLASSIC, "26.1.5+dfsg1", Store(containerd=False, major=26), True),
         (CLASSIC, "20.10.24+dfsg1", Store(containerd=False, major=20), False),
         (CONTAINERD, "29.0.1", Store(containerd=True, major=29), False),
+        ({"Driver": "overlay2", "DockerRootDir": "/d", **CLASSIC}, "28.3.3", Store(False, 28, "/d"), True),
+        ({"Driver": "btrfs", "DockerRootDir": "/d", **CLASSIC}, "28.3.3", Store(containerd=False, major=28), True),
+        ({"Driver": "overlay2", "DockerRootDir": "/d", **CONTAINERD}, "29.0.1", Store(True, 29), False),
         ({"DriverStatus": None}, "25.0.0", Store(containerd=False, major=25), True),
     ],
 )

@@ -6,20 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparkops.commands.places import CONTAINER
 from sparkops.config.inventory import Fleet
 from sparkops.errors import Interrupted
 from sparkops.fleet import distribute
 from sparkops.fleet.connected import connect
 from sparkops.fleet.delivery import Copied
-from sparkops.fleet.progress import Event, silent
+from sparkops.fleet.progress import Event, Tell, silent
 from tests import image_layers
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
+from tests.real.service import Service
 
 pytestmark = pytest.mark.fleet
 
 TAG, LARGE = "sparkops/copied:0123456789ab", 60_000_000
-LEFT = "docker ps -aq --filter label=sparkops.copy; ls /tmp /var/tmp; ps -e -o args | grep -c '[t]ransfer' || true"
+LEFT = "docker ps --all --quiet; ls /tmp /var/tmp; ps -e -o args | grep -c '[p]ython3 -c import' || true"
 
 
 @pytest.fixture
@@ -30,31 +32,44 @@ def pair(nodes: RealFleet) -> Iterator[tuple[FleetNode, FleetNode]]:
         image_layers.forget(node, TAG)
 
 
-def copy(fleet: Fleet) -> Copied:
+def copy(fleet: Fleet, tell: Tell = silent) -> Copied:
     with connect(fleet, ["node-1", "node-2"]) as connected:
-        return distribute.copy(connected, TAG, "node-1", silent)["node-2"]
+        return distribute.copy(connected, TAG, "node-1", tell)["node-2"]
 
 
 def image_of(node: FleetNode) -> str:
     return node.exec("sh", "-c", f"docker image inspect --format '{{{{.Id}}}}' {TAG} || true").strip()
 
 
+@pytest.fixture(params=["docker save", "Docker's store"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, service: Service) -> str:
+    """How layers are read: a guard on the source, which a service has brought there, can look into Docker's store."""
+    assert service.nodes.node("node-1").exec("docker", "ps", "--quiet", "--filter", f"name={CONTAINER}")
+    if request.param == "docker save":
+        monkeypatch.setattr(distribute, "GUARD", "no-guard")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("way")
 def test_only_a_changed_layer_is_sent(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
     one, two = pair
+    told: list[str] = []
     image = image_layers.build(one, TAG, LARGE)
-    whole = copy(fleet)
+    whole = copy(fleet, lambda event: told.append(event.text))
     assert LARGE <= whole.sent <= 1.05 * whole.size
     assert image_of(two) == whole.image == image
     again = copy(fleet)
     assert (again.image, again.sent) == (image, 0)
 
     changed = image_layers.change(one, TAG, 50_000)
-    part = copy(fleet)
+    part = copy(fleet, lambda event: told.append(event.text))
     assert changed != image
     assert image_of(two) == part.image == changed
     assert part.sent < 0.01 * part.size
+    assert not [text for text in told if "another way" in text]
 
 
+@pytest.mark.usefixtures("way")
 def test_an_interrupted_copy_leaves_nothing(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
     one, two = pair
     image = image_layers.build(one, TAG, 6 * LARGE)

@@ -1,0 +1,124 @@
+"""Layers of an image as a tar for `docker load`, read where Docker's own store keeps them. Standard library only.
+
+`docker save` of that store writes every layer of an image to its disk before it prints the first byte, also those that
+nobody needs. The store keeps the files of each layer in a directory, and beside it, in tar-split.json.gz, all bytes of
+the layer's tar that are not in a file. Both together are the tar again, byte by byte; `docker load` holds it against
+the digest that the image names. This runs in a container that sees the store, and can write to nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import sys
+import tarfile
+import threading
+
+STORE, FILES = "/store/image", "/store/layers"
+CHUNK = 1024 * 1024
+IN_FILE, BETWEEN = 1, 2
+"""Kinds of an entry of tar-split: bytes of a file, and bytes between files."""
+
+
+def chains(layers):
+    """The store's name for each layer with all that is below it, the lowest one first."""
+    name = ""
+    for layer in layers:
+        name = "sha256:" + hashlib.sha256(f"{name} {layer}".encode()).hexdigest() if name else layer
+        yield name
+
+
+def place_of(chain):
+    """What the store notes of a layer."""
+    return os.path.join(STORE, "layerdb", *chain.split(":"))
+
+
+def parts(chain):
+    """What the tar of a layer consists of, one after the other: bytes, the path of a file with more, and their number."""
+    place = place_of(chain)
+    with open(os.path.join(place, "cache-id")) as noted:
+        root = os.path.join(FILES, noted.read(), "diff")
+    with gzip.open(os.path.join(place, "tar-split.json.gz")) as split:
+        for line in split:
+            entry = json.loads(line)
+            if entry["type"] == BETWEEN:
+                content = base64.b64decode(entry["payload"])
+                yield content, None, len(content)
+            elif entry["type"] == IN_FILE and entry.get("size"):
+                name = base64.b64decode(entry["name_raw"]) if "name_raw" in entry else entry["name"].encode()
+                yield b"", os.path.join(root.encode(), name.lstrip(b"/")), entry["size"]
+
+
+def put(out, name, size):
+    """The header of a file of the tar that is printed."""
+    told = tarfile.TarInfo(name)
+    told.size = size
+    out.write(told.tobuf(tarfile.GNU_FORMAT))
+
+
+def put_all(out, name, content):
+    """A file whose content is at hand."""
+    put(out, name, len(content))
+    pad(out, content, len(content))
+
+
+def pad(out, content, size):
+    """`content`, and what fills `size` up to a whole block."""
+    out.write(content + bytes(-size % tarfile.BLOCKSIZE))
+
+
+def put_layer(out, name, chain):
+    """The tar of a layer. Its size comes first, so what it consists of is read twice."""
+    size = sum(number for _, _, number in parts(chain))
+    put(out, name, size)
+    for content, path, number in parts(chain):
+        out.write(content)
+        if path:
+            put_file(out, path, number)
+    pad(out, b"", size)
+
+
+def put_file(out, path, size):
+    with open(path, "rb") as file:
+        while size:
+            piece = file.read(min(CHUNK, size))
+            if not piece:
+                sys.exit(f"{os.fsdecode(path)} is shorter than Docker has noted")
+            out.write(piece)
+            size -= len(piece)
+
+
+def watch_stdin():
+    """Whoever started us holds our stdin open: when that ends, so do we."""
+
+    def wait():
+        while os.read(0, 4096):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main():
+    """Print `image` without its first `held` layers; `layers` are the digests of all of them."""
+    asked = json.loads(sys.argv[1])
+    watch_stdin()
+    kind, _, image = asked["image"].partition(":")
+    with open(os.path.join(STORE, "imagedb", "content", kind, image), "rb") as file:
+        config = file.read()
+    names = [f"{layer.partition(':')[2]}.tar" for layer in asked["layers"]]
+    needed = [*zip(names, chains(asked["layers"]))][asked["held"] :]
+    out = sys.stdout.buffer
+    put_all(out, f"{image}.json", config)
+    for name, chain in dict(needed).items():
+        put_layer(out, name, chain)
+    told = [{"Config": f"{image}.json", "RepoTags": None, "Layers": names}]
+    put_all(out, "manifest.json", json.dumps(told).encode())
+    out.write(bytes(2 * tarfile.BLOCKSIZE))
+    out.flush()
+
+
+main()
