@@ -42,12 +42,16 @@ def image_of(node: FleetNode) -> str:
 
 
 @pytest.fixture(params=["docker save", "Docker's store"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, service: Service) -> str:
+def way(request: pytest.FixtureRequest, service: Service) -> Iterator[None]:
     """How layers are read: a guard on the source, which a service has brought there, can look into Docker's store."""
-    assert service.nodes.node("node-1").exec("docker", "ps", "--quiet", "--filter", f"name={CONTAINER}")
+    source, away = service.nodes.node("node-1"), f"{CONTAINER}-away"
     if request.param == "docker save":
-        monkeypatch.setattr(distribute, "GUARD", "no-guard")
-    return str(request.param)
+        source.exec("docker", "rename", CONTAINER, away)
+        yield
+        source.exec("docker", "rename", away, CONTAINER)
+    else:
+        assert source.exec("docker", "inspect", "--format", "{{.State.Running}}", CONTAINER).strip() == "true"
+        yield
 
 
 @pytest.mark.usefixtures("way")
