@@ -11,7 +11,7 @@ demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy,
 	@$(BIN)/python -m tests.demo
 
 test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
-	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 	@$(BIN)/pytest -m "(fleet or vllm) and not matrix"
