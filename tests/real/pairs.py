@@ -147,7 +147,7 @@ class Trial:
         done = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path="tiny-noise")
         assert done.code == 6, done.err
         assert whole(self.pair, blue, ONE), ranks(self.pair)
-        return took(done)
+        return f"refused after {done.took_s:.0f} s"
 
     def single(self) -> str:
         """From a pair to one node and back to a pair."""
