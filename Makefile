@@ -5,7 +5,7 @@ NODES ?= 2
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check lint types unit fleet fleet-down swaps soak pairs bench clean
+.PHONY: demo test check lint types unit fleet fleet-down swaps matrix soak pairs bench clean
 
 demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy, the answer
 	@$(BIN)/python -m tests.demo
@@ -14,7 +14,7 @@ test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
-	@$(BIN)/pytest -m "(fleet or vllm) and not matrix"
+	@$(BIN)/pytest -m "(fleet or vllm) and not matrix" --durations 15
 
 check: $(READY)  ## the fast loop: format, lint, types, units, rendered Dockerfiles
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint types unit
@@ -41,6 +41,10 @@ fleet-down: $(READY)  ## remove the nodes and all they hold
 
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
+
+matrix: $(READY)  ## every crash, loss and fault at every phase on two real nodes; takes hours
+	@$(BIN)/python -m tests.fleet up --nodes 2
+	@$(BIN)/pytest -m matrix
 
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak

@@ -14,7 +14,7 @@ from sparkops.plan.swap import PHASES
 from tests.real.endings import PAST_LEASE_S, at, good_end, pass_by, past_deadline_s
 from tests.real.service import Service
 
-pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
+pytestmark = pytest.mark.fleet
 
 MODES = {Mode.ACROSS: (), Mode.BESIDE: (), Mode.IN_PLACE: ("--allow-downtime",)}
 
@@ -68,9 +68,7 @@ def load(service: Service, case: Case) -> Iterator[None]:
 @pytest.mark.parametrize(
     "case",
     some(
-        Case(Mode.ACROSS, Phase.VERIFY),
         Case(Mode.ACROSS, Phase.BAKE, "node-1"),
-        Case(Mode.ACROSS, Phase.DRAIN),
         Case(Mode.IN_PLACE, Phase.LOAD),
     ),
 )
@@ -85,7 +83,7 @@ def test_a_deploy_that_is_killed_is_ended_by_the_guards(service: Service, case: 
     assert case.decided in (None, "blue" if live == blue.release else "green"), live
 
 
-@pytest.mark.parametrize("case", some(Case(Mode.ACROSS, Phase.SWITCH), Case(Mode.IN_PLACE, Phase.VERIFY)))
+@pytest.mark.parametrize("case", some(Case(Mode.ACROSS, Phase.SWITCH)))
 def test_the_same_deploy_again_ends_what_a_killed_one_has_begun(service: Service, case: Case) -> None:
     service.begin(node=case.blue)
     with load(service, case):
@@ -98,7 +96,7 @@ def test_the_same_deploy_again_ends_what_a_killed_one_has_begun(service: Service
     assert again.json["release"] == live
 
 
-@pytest.mark.parametrize("case", some(Case(Mode.ACROSS, Phase.LOAD), Case(Mode.ACROSS, Phase.BAKE)))
+@pytest.mark.parametrize("case", some(Case(Mode.ACROSS, Phase.LOAD)))
 def test_a_laptop_that_wakes_up_after_its_lease_changes_nothing(service: Service, case: Case) -> None:
     service.begin(node=case.blue)
     with load(service, case), at(service, case.phase, *case.argv, name="second") as deploy:

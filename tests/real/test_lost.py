@@ -14,7 +14,7 @@ from tests.load import Load
 from tests.real.endings import at, good_end, pass_by, past_deadline_s
 from tests.real.service import GATEWAY, Service, wait_for
 
-pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
+pytestmark = pytest.mark.fleet
 
 SSH = ("-p", "tcp", "-j", "DROP")
 FOR_GOOD_S = 100.0  # a connection that has died in silence is noticed after a minute
@@ -100,7 +100,6 @@ ALL = [
 ]
 CHOSEN = {
     Case(docker_dies, "node-2", Phase.LOAD, "node-1"),
-    Case(haproxy_dies, GATEWAY, Phase.VERIFY),
     Case(connections_end, "node-2", Phase.BAKE),
     Case(power_fails, GATEWAY, Phase.BAKE),
 }
