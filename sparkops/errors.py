@@ -61,6 +61,10 @@ class Busy(SparkopsError):
     exit_code = 4
 
 
+class BeingEnded(Busy):
+    """The guards bring what a deploy has left to its end; afterwards it can be run again."""
+
+
 class PlanRefused(SparkopsError):
     """A plan would not be safe. Nothing was changed."""
 

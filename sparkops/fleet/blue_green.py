@@ -8,12 +8,13 @@ from typing import Any
 
 from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
-from sparkops.errors import NodeError, PlanRefused, SparkopsError, UsageError
+from sparkops.errors import BeingEnded, Interrupted, NodeError, PlanRefused, SparkopsError, UsageError
 from sparkops.facts import docker as docker_facts
 from sparkops.fleet import hands, observe, pair
 from sparkops.fleet.hands import Hand
-from sparkops.fleet.held import Held, hold
+from sparkops.fleet.held import WAIT_POLL_S, Held, hold
 from sparkops.fleet.planning import Order, make_plan, nodes_of, read_journal, resumed
+from sparkops.fleet.progress import Event
 from sparkops.fleet.revert import HandOf, revert
 from sparkops.fleet.swap import Saga
 from sparkops.plan.journal import Mode, Phase, Placed, Retirement, Swap
@@ -23,8 +24,24 @@ from sparkops.release import Release
 
 
 def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) -> dict[str, Any] | None:
-    """Swap to `release`. Returns what was done, or None if it serves already. What was planned is planned again
-    under the lock: somebody may have been quicker."""
+    """Swap to `release`. Returns what was done, or None if it serves already.
+
+    Where guards are just bringing an earlier deploy to its end, it waits for them as long as for the lock.
+    """
+    end = time.monotonic() + order.wait_s
+    while True:
+        try:
+            return _deploy(order, release, wish, promote=promote)
+        except BeingEnded as busy:
+            if time.monotonic() >= end:
+                raise
+            order.tell(Event(order.gateway, f"waiting: {busy}"))
+            if order.connected.cancel.wait(WAIT_POLL_S):
+                raise Interrupted("interrupted") from None
+
+
+def _deploy(order: Order, release: Release, wish: Wish, *, promote: bool) -> dict[str, Any] | None:
+    """What was planned is planned again under the lock: somebody may have been quicker."""
     first = make_plan(order, release, wish, read_journal(order, release.service))
     if first.plan is None:
         return None

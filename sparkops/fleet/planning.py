@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sparkops.commands import gateway
 from sparkops.config.fabric import Fabric as Rules
 from sparkops.config.recipe import Recipe
-from sparkops.errors import Busy, PlanRefused, UsageError
+from sparkops.errors import BeingEnded, PlanRefused, UsageError
 from sparkops.facts import docker as docker_facts
 from sparkops.facts import gateway as gateway_facts
 from sparkops.facts.docker import Container
@@ -139,7 +139,7 @@ def resumed(release: Release, swap: Swap, observed: Mapping[str, Observed], rule
         raise PlanRefused(f"a swap to {swap.green.release} stopped in phase {swap.phase}", next_step=step)
     if swap.verdict:
         step = f"Run it again when that is done; if that never is: sparkops rollback {release.service}"
-        raise Busy(f"the guards bring the swap to {release.id} to its end ({swap.verdict})", next_step=step)
+        raise BeingEnded(f"the guards bring the swap to {release.id} to its end ({swap.verdict})", next_step=step)
     slot = Slot(swap.green.slot)
     ranks = tuple(Rank(release, slot, node, index) for index, node in enumerate(swap.green.nodes))
     made = SwapPlan(release, swap.mode, ranks, swap.blue, (f"goes on in phase {swap.phase}, where it was left",))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sparkops.errors import Busy, SparkopsError
+from sparkops.errors import BeingEnded, Busy, SparkopsError
 from sparkops.fleet import blue_green
-from sparkops.plan.journal import Phase
+from sparkops.plan.journal import Journal, Phase, Verdict
+from sparkops.plan.lock import LEASE_S, Clock
 from sparkops.plan.swap import PHASES
+from tests.fleet_unit.nodes import Life
 from tests.fleet_unit.test_crash import BESIDE, IN_PLACE, Begun, Scene, good_end, hours_pass
 from tests.fleet_unit.world import World
 
@@ -84,3 +88,30 @@ def test_a_laptop_that_slept_is_told_who_has_taken_over(scene: Scene, phase: Pha
         with pytest.raises(Busy, match="another deploy has taken over chat"), world.order() as order:
             blue_green.deploy(order, begun.release(world, "2"), scene.wish())
         assert good_end(world) == []
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 60.0])
+def test_who_waits_goes_on_when_the_guards_have_ended_it(wait_s: float, tmp_path: Path) -> None:
+    """A deploy was killed after the switch, and the guard has decided that green stays."""
+    begun = Begun(BESIDE, tmp_path).first()
+    with closing(begun.again()) as world:
+        assert begun.die(world, Life(0, about='"phase": "bake"'))
+        world.stores["n1"].change("chat", decided)
+        world.pass_by(LEASE_S)
+        release = begun.release(world, "2")
+        busy = f"the guards bring the swap to {release.id} to its end (finish)"
+        world.listeners[f"waiting: {busy}"] = world.settle
+        with world.order() as order:
+            waiting = replace(order, wait_s=wait_s)
+            if wait_s:
+                assert blue_green.deploy(waiting, release, BESIDE.wish()) is None
+            else:
+                with pytest.raises(BeingEnded, match=re.escape(busy)):
+                    blue_green.deploy(waiting, release, BESIDE.wish())
+        world.settle()
+        assert (world.serving(), good_end(world)) == (release.id, [])
+
+
+def decided(journal: Journal, _: Clock) -> Journal:
+    assert journal.swap
+    return journal.model_copy(update={"swap": journal.swap.model_copy(update={"verdict": Verdict.FINISH})})
