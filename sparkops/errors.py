@@ -4,6 +4,7 @@ SparkopsError 1 · failed, and what served before still serves
 ├── ConfigError 2 · a YAML file is wrong: file:line: field: problem
 ├── UsageError 2 · a command line is wrong
 ├── Busy 4 · another operator holds the lock
+│   └── BeingEnded 4 · the guards bring an earlier deploy to its end
 ├── PlanRefused 5 · the plan would not be safe; nothing was changed
 ├── NodeError 1 · one node, by name
 │   ├── NotReachable 5 · no connection could be made; nothing was changed
@@ -98,6 +99,10 @@ class NotReady(NodeError):
 
 class ConnectionLost(NodeError):
     """The connection broke, or a deadline passed, while a command ran: its outcome is unknown."""
+
+    def __init__(self, node: str, problem: str, *, next_step: str = "") -> None:
+        step = "`sparkops status` shows whether it is back; then run the same again."
+        super().__init__(node, problem, next_step=next_step or step)
 
 
 class CommandFailed(NodeError):
