@@ -41,7 +41,7 @@ def image_of(node: FleetNode) -> str:
     return node.exec("sh", "-c", f"docker image inspect --format '{{{{.Id}}}}' {TAG} || true").strip()
 
 
-@pytest.fixture(params=["docker save", "Docker's store"])
+@pytest.fixture(params=[pytest.param("docker save", marks=pytest.mark.matrix), "Docker's store"])
 def way(request: pytest.FixtureRequest, service: Service) -> Iterator[None]:
     """How layers are read: a guard on the source, which a service has brought there, can look into Docker's store."""
     source, away = service.nodes.node("node-1"), f"{CONTAINER}-away"

@@ -67,10 +67,7 @@ def load(service: Service, case: Case) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "case",
-    some(
-        Case(Mode.ACROSS, Phase.BAKE, "node-1"),
-        Case(Mode.IN_PLACE, Phase.LOAD),
-    ),
+    some(Case(Mode.ACROSS, Phase.BAKE, "node-1")),
 )
 def test_a_deploy_that_is_killed_is_ended_by_the_guards(service: Service, case: Case) -> None:
     service.begin(node=case.blue)

@@ -20,15 +20,19 @@ MATRIX = pytest.mark.matrix
 GREENS_PORT = 9102
 TAKE = """\
 import pathlib, socket, time
-taken = socket.socket()
+taken, listens = socket.socket(), {listens}
+if listens:  # beside connections of an earlier green that have not timed out yet; nobody else can have it then
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 while taken.getsockname()[1] != {port}:
     try:
         taken.bind(("", {port}))
     except OSError:
-        time.sleep(0.1)  # connections of an earlier green have not timed out yet
+        time.sleep(0.1)
+if listens:
+    taken.listen()
+pathlib.Path('/run/taken').touch()
+time.sleep(600)
 """
-LISTEN = "taken.listen()\n"
-STAY = "pathlib.Path('/run/taken').touch()\ntime.sleep(600)\n"
 # Docker notes here which layers a new container has: a file system on which nothing can be made is a full disk.
 LAYERS_OF_CONTAINERS = "/var/lib/docker/image/overlay2/layerdb/mounts"
 TAGS = "docker images --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkops/stand-in"
@@ -88,7 +92,7 @@ def test_a_green_that_fails_after_the_switch_is_flipped_back(
 
 
 def test_a_port_that_a_program_has_taken_is_refused(service: Service) -> None:
-    with service.untouched(), taken(service.nodes.node("node-1"), LISTEN):
+    with service.untouched(), taken(service.nodes.node("node-1"), listens=True):
         refused = service.deploy("--node", "node-1", name="second")
     assert refused.code == 5, refused.err
     assert f"node-1: port {GREENS_PORT} is taken by a program" in refused.err
@@ -97,7 +101,7 @@ def test_a_port_that_a_program_has_taken_is_refused(service: Service) -> None:
 
 def test_a_port_that_is_taken_unseen_is_the_reason(service: Service) -> None:
     """A program that does not listen yet is in no list, and green cannot have its port."""
-    with service.untouched(), taken(service.nodes.node("node-1"), ""):
+    with service.untouched(), taken(service.nodes.node("node-1"), listens=False):
         failed = service.deploy("--node", "node-1", name="late")
     assert failed.code == 1, failed.err
     assert "Address already in use" in failed.err
@@ -148,9 +152,9 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
 
 
 @contextmanager
-def taken(node: FleetNode, more: str) -> Iterator[None]:
+def taken(node: FleetNode, *, listens: bool) -> Iterator[None]:
     """Let a program have green's port meanwhile."""
-    program = TAKE.format(port=GREENS_PORT) + more + STAY
+    program = TAKE.format(port=GREENS_PORT, listens=listens)
     begin = 'rm -f /run/taken; setsid python3 -c "$1" </dev/null >/dev/null 2>&1 & echo $!'
     number = node.exec("sh", "-c", begin, "sh", program)
     try:

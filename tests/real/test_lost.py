@@ -101,7 +101,6 @@ ALL = [
 CHOSEN = {
     Case(docker_dies, "node-2", Phase.LOAD, "node-1"),
     Case(connections_end, "node-2", Phase.BAKE),
-    Case(power_fails, GATEWAY, Phase.BAKE),
 }
 
 
