@@ -90,11 +90,16 @@ def front(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def service(front: Cli, nodes: RealFleet) -> Service:
+def stand_in(front: Cli, nodes: RealFleet) -> Service:
+    """The stand-in, as the last test has left it."""
+    return Service(front, nodes)
+
+
+@pytest.fixture
+def service(stand_in: Service) -> Service:
     """The stand-in with one release on node-2, and nothing else of it anywhere."""
-    made = Service(front, nodes)
-    made.begin()
-    return made
+    stand_in.begin()
+    return stand_in
 
 
 @pytest.fixture
