@@ -46,6 +46,8 @@ class SwapSettings(Section):
     """Whether the service may be down while green starts, where nothing else fits."""
     bake_s: Annotated[float, Field(ge=0)] = 120.0
     """Seconds that green is watched with the traffic before it is promoted."""
+    stall_s: Positive = 30.0
+    """Seconds without a step of the engine after which a green that owes an answer has failed while it bakes."""
     drain_s: Annotated[float, Field(ge=0)] = 900.0
     """Seconds that requests under way in blue may still take; what is open then is cut, and counted."""
     keep_blue_s: Annotated[float, Field(ge=0)] = 600.0

@@ -147,13 +147,19 @@ def rank_here(hand: Hand, placed: Placed) -> Place:
     return place
 
 
-def light_pass(hand: Hand, placed: Placed) -> Report:
-    """One pass of the checks that take no time: health and the questions with known answers."""
+def light_pass(hand: Hand, placed: Placed, *, warm: bool = False) -> Report:
+    """One pass of the checks that take no time: health and the questions with known answers.
+
+    An engine that is `warm` compiles nothing any more: it has failed as soon as it has made no step for too long.
+    """
     recipe = light(Recipe.model_validate(placed.recipe))
+    how = Probing(recipe, passes=1, alone=False, stall_s=recipe.swap.stall_s if warm else None)
     if placed.node == hand.member.name:
-        return probing.probe(hand.member, placed.container, placed.port, Probing(recipe, passes=1, alone=False))
-    server = Server(lambda: _way_to(hand, placed), recipe, alone=False, cancel=hand.member.node.cancel)
-    return smoke.run(server, passes=1)
+        return probing.probe(hand.member, placed.container, placed.port, how)
+    server = Server(
+        lambda: _way_to(hand, placed), recipe, alone=how.alone, cancel=hand.member.node.cancel, stall_s=how.stall_s
+    )
+    return smoke.run(server, passes=how.passes)
 
 
 def answers(hand: Hand, placed: Placed) -> bool:

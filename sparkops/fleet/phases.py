@@ -20,7 +20,7 @@ from sparkops.plan.journal import Phase, Placed
 from sparkops.plan.swap import SwapPlan
 
 BAKE_LOOK_S = 1.0
-BAKE_ASK_S = 20.0
+BAKE_ASK_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def bake(this: Round) -> int:
 
 
 def _ask_green(this: Round) -> None:
-    report = hands.light_pass(this.here, this.green)
+    report = hands.light_pass(this.here, this.green, warm=True)
     if not report.ok:
         raise NodeError(this.green.node, f"green answers wrongly with the traffic: {report.failure}")
 

@@ -52,6 +52,7 @@ class Probing:
     passes: int | None = None
     alone: bool = True
     api_key: str | None = None
+    stall_s: float | None = None
 
 
 def probe(
@@ -66,6 +67,7 @@ def probe(
         api_key=probing.api_key,
         alone=probing.alone,
         cancel=member.node.cancel,
+        stall_s=probing.stall_s,
     )
     return smoke.run(server, tell, probing.passes)
 

@@ -13,6 +13,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
 from sparkops.facts.openai import Unusable
+from sparkops.fleet.pulse import Pulse
 from sparkops.plan import checks, claims, coverage
 from sparkops.plan.asking import Round
 from sparkops.plan.checks import Steps
@@ -49,7 +50,8 @@ class Server:
     """What is probed. `open` gives sessions that know the way to it, as sparkops.nodes.http.session does.
 
     `restarts` is asked at the end of each pass. `alone`: nobody else sends requests meanwhile. `pause_s` lies between
-    the two tries of a connection.
+    the two tries of a connection. An answer is given up once the engine has made no step for `stall_s` seconds; None: not
+    before its deadline.
     """
 
     open: Callable[[], Session]
@@ -59,6 +61,7 @@ class Server:
     alone: bool = True
     cancel: threading.Event = field(default_factory=threading.Event)
     pause_s: float = PAUSE_S
+    stall_s: float | None = None
 
 
 def ignore(_: Verdict) -> None:
@@ -84,7 +87,9 @@ class _Suite:
     began_s: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.client = Client(self.server.open, self.server.api_key, self.server.cancel, self.server.pause_s)
+        server, stall_s = self.server, self.server.stall_s
+        watch = (lambda: Pulse(server.open, stall_s).stopped) if stall_s else None
+        self.client = Client(server.open, server.api_key, server.cancel, server.pause_s, watch)
 
     def run(self) -> Report:
         """See run above."""

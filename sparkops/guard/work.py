@@ -108,7 +108,7 @@ class Work:
 
     def _green_is_good(self, swap: Swap) -> bool:
         try:
-            return hands.light_pass(self.hand, swap.green).ok
+            return hands.light_pass(self.hand, swap.green, warm=True).ok
         except SparkopsError as error:
             self.hand.say(str(error))
             return False

@@ -19,24 +19,31 @@ from sparkops.exchange import Reply, Request
 TRIES = 2  # a connection that fails is tried again once; an answer is never asked for again
 PAUSE_S = 1.0
 TICK_S = 0.1
+Hopeless = Callable[[], str]
+"""Asked again and again while an answer is waited for: why it will not come, else empty."""
 BROKEN = (RequestException, HTTPError, OSError, EOFError)
 
 
 @dataclass
 class Client:
-    """Asks one server. `open` gives sessions that know the way to it; their number is the number of connections."""
+    """Asks one server. `open` gives sessions that know the way to it; their number is the number of connections.
+
+    `watch` begins to look at the server whenever requests are sent: an answer may be given up before its deadline.
+    """
 
     open: Callable[[], Session]
     api_key: str | None = None
     cancel: threading.Event = field(default_factory=threading.Event)
     pause_s: float = PAUSE_S
+    watch: Callable[[], Hopeless] | None = None
 
     def send(self, requests: Sequence[Request]) -> tuple[Reply, ...]:
         """Send the requests at once and wait for all of them. Raises Interrupted."""
         calls = [_Call(each, self) for each in requests]
         for call in calls:
             threading.Thread(target=call.run, daemon=True).start()
-        return tuple(call.reply() for call in calls)
+        hopeless = self.watch() if self.watch else str
+        return tuple(call.reply(hopeless) for call in calls)
 
     def blackened(self, text: str) -> str:
         """The text without the key, should a server repeat it."""
@@ -65,6 +72,7 @@ class _Call:
     broken: list[str] = field(default_factory=list)
     tries: int = 0
     late: bool = False
+    took_s: float = 0.0
 
     def run(self) -> None:
         """Send it, again if the connection fails before anything came."""
@@ -74,6 +82,7 @@ class _Call:
                 self.tries += 1
                 self._try()
         finally:
+            self.took_s = time.monotonic() - self.began_s
             self.ended.set()
 
     def _again(self) -> bool:
@@ -113,19 +122,20 @@ class _Call:
                 return
             self.parts.append((time.monotonic() - self.began_s, self.client.blackened(decoder.decode(chunk))))
 
-    def reply(self) -> Reply:
-        """Wait for the end or the deadline, whichever comes first."""
+    def reply(self, hopeless: Hopeless) -> Reply:
+        """Wait for the end, the deadline or a reason not to wait, whichever comes first."""
         deadline = time.monotonic() + self.request.after_s + self.request.timeout_s + TICK_S
         while not self.ended.wait(TICK_S):
             if self.client.cancel.is_set():
                 self.given_up = True
                 raise Interrupted("interrupted")
-            if time.monotonic() > deadline:
+            if (why := hopeless()) or time.monotonic() > deadline:
                 self.given_up = True
-                self.problem = self._too_late()
-                break
-        took_s = time.monotonic() - self.began_s
-        return Reply(self.status, tuple(self.parts), took_s, self.problem, self.tries)
+                return self._reply(time.monotonic() - self.began_s, why or self._too_late())
+        return self._reply(self.took_s, self.problem)
+
+    def _reply(self, took_s: float, problem: str) -> Reply:
+        return Reply(self.status, tuple(self.parts), took_s, problem, self.tries)
 
     def _too_late(self) -> str:
         what = "whole answer" if self.status else "answer"

@@ -17,9 +17,9 @@ def healthy(session: Session) -> bool:
 
 
 def metrics(session: Session) -> str | None:
-    """What /metrics says; None if it does not answer."""
+    """What /metrics says, empty where there is none; None if the server does not answer."""
     try:
         reply = session.get("http://node/metrics", timeout=HEALTH_TIMEOUT_S)
     except (RequestException, OSError):
         return None
-    return reply.text if reply.status_code == 200 else None
+    return reply.text if reply.status_code == 200 else ""

@@ -72,8 +72,8 @@ def test_a_bad_green_is_refused_with_its_own_reason_and_blue_never_stops(
     [
         ({"DIE_AFTER_S": "6", "swap__bake_s": "20"}, "died with the traffic|broke off|answers wrongly"),
         pytest.param(
-            {"HANG_AFTER_S": "4", "swap__bake_s": "25", "probe__smoke__timeout_s": "3"},
-            "answers wrongly with the traffic: .*no answer within 3 s",
+            {"HANG_AFTER_S": "4", "swap__bake_s": "25", "swap__stall_s": "3"},
+            "answers wrongly with the traffic: .*the engine made no step for 3 s",
             marks=MATRIX,
         ),
     ],
