@@ -50,8 +50,8 @@ class Server:
     """What is probed. `open` gives sessions that know the way to it, as sparkops.nodes.http.session does.
 
     `restarts` is asked at the end of each pass. `alone`: nobody else sends requests meanwhile. `pause_s` lies between
-    the two tries of a connection. An answer is given up once the engine has made no step for `stall_s` seconds; None: not
-    before its deadline.
+    the two tries of a connection. An answer is given up once the engine has made no step for `stall_s` seconds;
+    None: not before its deadline.
     """
 
     open: Callable[[], Session]
