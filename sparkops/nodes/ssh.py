@@ -19,7 +19,8 @@ from sparkops.nodes.output import Output
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
-GONE = (OSError, paramiko.SSHException)
+GONE = (OSError, EOFError, paramiko.SSHException)
+"""What paramiko raises where the connection is gone; EOFError is no OSError."""
 OPEN_TIMEOUT_S = 15.0
 STOP_PATIENCE_S = 10.0
 
@@ -44,7 +45,7 @@ class SshNode:
             running = _Running(command, channel, feeding, Output(on_line), Output(on_line), announced=long)
             self._wait(running)
             exit_code = channel.recv_exit_status()
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except GONE as error:
             raise self._lost(command, error) from error
         if exit_code == -1:
             raise self._lost(command, "the program was killed or the connection ended")
@@ -88,7 +89,7 @@ class SshNode:
         if running.pid is None:
             running.channel.close()
             return
-        with suppress(paramiko.SSHException, OSError):
+        with suppress(*GONE):
             self._open(Command(("kill", "-INT", running.pid), timeout_s=STOP_PATIENCE_S))
             running.channel.status_event.wait(STOP_PATIENCE_S)
         running.channel.close()
@@ -107,13 +108,15 @@ class SshNode:
             return transport.open_channel("direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_TIMEOUT_S)
         except paramiko.SSHException as error:
             raise ConnectionRefusedError(f"{self.name}: port {port}: {error}") from error
+        except EOFError as error:
+            raise ConnectionError(f"{self.name}: port {port}: the connection ended") from error
 
     def pipe(self, command: Command) -> Stream:
         """See Node.pipe."""
         try:
             return self._open(command)
-        except paramiko.SSHException as error:
-            raise ConnectionError(f"{self.name}: `{command}`: {error}") from error
+        except (paramiko.SSHException, EOFError) as error:
+            raise ConnectionError(f"{self.name}: `{command}`: {error or 'the connection ended'}") from error
 
     def close(self) -> None:
         """Close the connection."""

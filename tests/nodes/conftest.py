@@ -25,7 +25,7 @@ def server() -> Iterator[SshServer]:
 def fleet(server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     """Node n1 is the server; `far` is the server too, seen through n1. Both keys are pinned."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    server.hang_ups = 0
+    server.hang_ups, server.breaks = 0, False
     server.client_key.write_private_key_file(str(tmp_path / "id"))
     (tmp_path / "inventory.yaml").write_text(
         f"defaults: {{user: ops, ssh_key: id, port: {server.port}}}\n"

@@ -19,13 +19,15 @@ CHUNK = 64 * 1024
 class SshServer:
     """Lets in the user ops with `client_key`, after it has hung up on the first `hang_ups` connections.
 
-    `lines` are the command lines that it was given.
+    `lines` are the command lines that it was given. Where it `breaks`, a connection ends when
+    a channel is asked for.
     """
 
     host_key: paramiko.PKey
     client_key: paramiko.PKey
     listener: socket.socket
     hang_ups: int = 0
+    breaks: bool = False
     lines: list[str] = field(default_factory=list)
     transports: list[paramiko.Transport] = field(default_factory=list)
 
@@ -62,6 +64,10 @@ class Visit(paramiko.ServerInterface):
     server: SshServer
     dialled: dict[int, socket.socket] = field(default_factory=dict)
 
+    def _break(self) -> None:
+        if self.server.breaks:
+            self.server.transports[-1].close()
+
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         allowed = username == "ops" and key == self.server.client_key
         return paramiko.common.AUTH_SUCCESSFUL if allowed else paramiko.common.AUTH_FAILED
@@ -70,6 +76,7 @@ class Visit(paramiko.ServerInterface):
         return "publickey"
 
     def check_channel_request(self, kind: str, chanid: int) -> int:  # noqa: ARG002
+        self._break()
         return paramiko.common.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
@@ -83,6 +90,7 @@ class Visit(paramiko.ServerInterface):
         origin: tuple[str, int],  # noqa: ARG002
         destination: tuple[str, int],
     ) -> int:
+        self._break()
         try:
             self.dialled[chanid] = socket.create_connection(destination)
         except OSError:

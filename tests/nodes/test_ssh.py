@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +110,24 @@ def test_a_port_that_nobody_listens_on_refuses(node: Node) -> None:
 
     with pytest.raises(ConnectionRefusedError):
         node.dial(port)
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        (lambda node: node.run(sh("true")), ConnectionLost),
+        (lambda node: node.pipe(sh("cat")), ConnectionError),
+        (lambda node: node.dial(1), ConnectionError),
+    ],
+    ids=["run", "pipe", "dial"],
+)
+def test_a_connection_that_ends_while_a_channel_opens_is_an_error_that_is_foreseen(
+    node: Node, server: SshServer, act: Callable[[Node], object], error: type[Exception]
+) -> None:
+    server.breaks = True
+
+    with pytest.raises(error):
+        act(node)
 
 
 def test_a_pipe_is_both_stdin_and_stdout_of_a_program(node: Node) -> None:
