@@ -5,15 +5,14 @@ NODES ?= 2
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check lint types unit fleet fleet-down swaps matrix soak pairs bench clean
+.PHONY: demo test check lint types thorough unit fleet fleet-down swaps matrix soak pairs bench clean
 
 demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy, the answer
 	@$(BIN)/python -m tests.demo
 
 test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2
-	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
+	@$(MAKE) --no-print-directory --jobs 2 thorough fleet
 	@$(BIN)/pytest -m "(fleet or vllm) and not matrix" --durations 15
 
 check: $(READY)  ## the fast loop: format, lint, types, units, rendered Dockerfiles
@@ -27,13 +26,16 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
+thorough: $(READY)
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2
+
 unit: $(READY)
 	@$(BIN)/pytest -m unit --numprocesses 2
 
 fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd of their own
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 
-pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes half an hour
+pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes an hour
 	@$(BIN)/python -m tests.real.pairs
 
 fleet-down: $(READY)  ## remove the nodes and all they hold
