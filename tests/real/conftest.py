@@ -13,7 +13,7 @@ from sparkops.config.inventory import Fleet
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.program import RECIPE, Cli
-from tests.real.service import GATEWAY, Service, write_inventory
+from tests.real.service import Service, with_gateway, write_inventory
 
 
 @pytest.fixture(scope="session")
@@ -79,10 +79,7 @@ def model(nodes: RealFleet, fleet: Fleet, built: str) -> str:
 @pytest.fixture(scope="session")
 def front(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """sparkops with a gateway on node-1, and the stand-in's image on both nodes."""
-    home = tmp_path_factory.mktemp("front")
-    cli = Cli(write_inventory(nodes, home, lambda data: data.update(gateway={"node": GATEWAY})), home)
-    built = cli("build", "stand-in")
-    assert built.code == 0, built.err
+    cli = with_gateway(nodes, tmp_path_factory.mktemp("front"))
     service = Service(cli, nodes)
     service.sweep()  # what an earlier run has left may run behind a gateway of another version
     yield cli

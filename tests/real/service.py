@@ -156,6 +156,14 @@ def wait_for(true: Callable[[], Any], patience_s: float = 60, pause_s: float = 0
     return found
 
 
+def with_gateway(nodes: RealFleet, home: Path, node: str = GATEWAY) -> Cli:
+    """sparkops with a gateway on a node, and the stand-in's image on every node."""
+    cli = Cli(write_inventory(nodes, home, lambda data: data.update(gateway={"node": node})), home)
+    built = cli("build", "stand-in")
+    assert built.code == 0, built.err
+    return cli
+
+
 def write_inventory(nodes: RealFleet, directory: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     """A changed copy of the fleet's inventory: `change` edits the data before it is written."""
     data = yaml.safe_load(nodes.inventory.read_text())
