@@ -25,13 +25,12 @@ def import_(
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Turn a recipe of spark-vllm-docker or sparkrun into one of ours, and list what could not be carried over."""
-    import re
-
     from sparkops.config import importing, source
+    from sparkops.config.fields import as_name
     from sparkops.config.recipe import Recipe
 
     read = source.read(file)
-    name = re.sub(r"[^a-z0-9.-]+", "-", (output or file).stem.lower()).strip("-.")[:63]
+    name = as_name((output or file).stem)
     if output and output.name != f"{name}.yaml":
         raise UsageError(
             f"{output}: a recipe's file is called as the recipe", next_step=f"-o {output.parent}/{name}.yaml"

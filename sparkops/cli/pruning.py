@@ -11,14 +11,13 @@ import typer
 from sparkops.cli.settings import Settings, keep_of
 from sparkops.cli.terminal import confirm, data, data_json, progress, say
 from sparkops.errors import NodeError, NodesFailed, SparkopsError
+from sparkops.facts.host import GIB
 
 if TYPE_CHECKING:
     from sparkops.config.inventory import Fleet
     from sparkops.fleet.planning import Order
     from sparkops.fleet.prune import Pruned, Seen
     from sparkops.plan.prune import Policy, Pruning
-
-GIB = 2**30
 
 
 def prune(

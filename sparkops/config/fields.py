@@ -48,6 +48,11 @@ def one_line(text: str) -> str:
     return text
 
 
+def as_name(text: str) -> str:
+    """The name that is nearest to a text: what it must not hold becomes a dash."""
+    return re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip("-.")[:63]
+
+
 def literal(text: str) -> str:
     """Refuse what looks like a shell expansion: no shell ever sees a value, so it would stay as it is."""
     if EXPANSION.search(text):

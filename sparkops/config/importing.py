@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sparkops.config import foreign
 from sparkops.config.engine import ENGINES
-from sparkops.config.fields import Argument, EnvName, Flag, Value
+from sparkops.config.fields import Argument, EnvName, Flag, Value, as_name
 from sparkops.config.source import Location, Source
 
 SHOWN_GIB, HOST_GIB, USUAL = 121.7, 5.6, 0.9
@@ -213,7 +213,7 @@ def _whole(made: Carried, theirs: Mapping[str, Any], name: str, model: str) -> N
     claim = round(float(share) * SHOWN_GIB + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
     made.data = {
         "name": name,
-        "service": re.sub(r"[^a-z0-9.-]+", "-", weights["path"].lower()).strip("-.")[:63],
+        "service": as_name(weights["path"]),
         "description": " ".join(str(described or model).split()),
         "image": {**IMAGE, **(RAY if made.data["serve"].get("executor") == "ray" else {})},
         "model": weights,

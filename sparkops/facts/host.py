@@ -50,7 +50,7 @@ def available_gib(meminfo: str) -> float:
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * KIB / GIB
-    raise ValueError("no MemAvailable in /proc/meminfo")
+    raise ValueError(f"no 'MemAvailable' in {meminfo!r}")
 
 
 def parse(text: str) -> HostFacts:
@@ -64,7 +64,7 @@ def parse(text: str) -> HostFacts:
             boot_id=found["boot"],
             now_s=float(found["now"]),
             memory_total_gib=int(found["MemTotal"]) * KIB / GIB,
-            memory_available_gib=int(found["MemAvailable"]) * KIB / GIB,
+            memory_available_gib=available_gib(text),
             disk_free_gib=int(found["disk"]) * KIB / GIB if "disk" in found else None,
             buildkit=("buildkit", "yes") in said,
             listening=frozenset(int(value, 16) for key, value in said if key == "listen"),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
-from sparkops.errors import BeingEnded, Interrupted, NodeError, PlanRefused, SparkopsError, UsageError
+from sparkops.errors import BeingEnded, Busy, NodeError, PlanRefused, SparkopsError, UsageError
 from sparkops.facts import docker as docker_facts
 from sparkops.fleet import hands, observe, pair
 from sparkops.fleet.hands import Hand
-from sparkops.fleet.held import WAIT_POLL_S, Held, hold
+from sparkops.fleet.held import Held, hold, patiently
 from sparkops.fleet.planning import Order, make_plan, nodes_of, read_journal, resumed
 from sparkops.fleet.progress import Event
 from sparkops.fleet.revert import HandOf, revert
@@ -28,16 +29,13 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
 
     Where guards are just bringing an earlier deploy to its end, it waits for them as long as for the lock.
     """
+
+    def waiting(busy: Busy) -> None:
+        order.tell(Event(order.gateway, f"waiting: {busy}"))
+
     end = time.monotonic() + order.wait_s
-    while True:
-        try:
-            return _deploy(order, release, wish, promote=promote)
-        except BeingEnded as busy:
-            if time.monotonic() >= end:
-                raise
-            order.tell(Event(order.gateway, f"waiting: {busy}"))
-            if order.connected.cancel.wait(WAIT_POLL_S):
-                raise Interrupted("interrupted") from None
+    attempt = partial(_deploy, order, release, wish, promote=promote)
+    return patiently(attempt, BeingEnded, end, order.connected.cancel, waiting)
 
 
 def _deploy(order: Order, release: Release, wish: Wish, *, promote: bool) -> dict[str, Any] | None:

@@ -43,9 +43,9 @@ class Cargo:
     def give(self, held: int, *, quickly: bool) -> Program:
         """What prints it on the source, without its first `held` layers."""
         if quickly and self.reader:
-            [(_, reading)] = programs.load(*programs.GRAPH).items()
+            [reading] = programs.load(*programs.GRAPH).values()
             return commands.read(reading, self.store.graph, self.reader, self.image.id, held, self.image.layers)
-        [(_, filtering)] = programs.load(*programs.LAYERS).items()
+        [filtering] = programs.load(*programs.LAYERS).values()
         return commands.save(filtering, self.image.id, held, self.store.names(self.image))
 
 

@@ -13,6 +13,7 @@ from sparkops.commands.guard import CONTAINER, SERVE
 from sparkops.errors import Busy, ConnectionLost, NodeError, SparkopsError
 from sparkops.fleet.connected import Member
 from sparkops.nodes.node import Node
+from sparkops.plan.journal import Journal
 
 ANSWER_S = 900.0  # beside what a command itself may take: others may have to end theirs first
 
@@ -49,6 +50,10 @@ class Link:
         if "error" in answer:
             raise _refused(self.node.name, answer)
         return answer["ok"]
+
+    def journal(self, service: str) -> Journal:
+        """What the guard has written down of a service. Raises what `ask` raises."""
+        return Journal.model_validate(self.ask("read", service)["journal"])
 
     def close(self) -> None:
         """End the stream. Its reader ends with it: closed by hand, paramiko's complains when it is collected."""

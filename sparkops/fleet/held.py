@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from sparkops.command import Command, Completed
 from sparkops.errors import Busy, CommandFailed, Interrupted, SparkopsError
@@ -18,6 +19,7 @@ from sparkops.plan.journal import Journal, Swap
 from sparkops.plan.lock import RENEW_S
 
 WAIT_POLL_S = 2.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def hold(connected: Connected, nodes: Sequence[str], claim: Claim) -> Iterator[H
         held = Held(claim, links, connected.cancel)
         try:
             for name in ordered:
-                _take(held, name, end)
+                patiently(partial(held.take, name), Busy, end, held.cancel)
                 keeping = (renewing[name], claim, held.generations[name], over)
                 threading.Thread(target=_keep, args=keeping, daemon=True).start()
             yield held
@@ -129,15 +131,27 @@ def _link(connected: Connected, name: str) -> Link:
     return Link(connected.members[name].node)
 
 
-def _take(held: Held, name: str, end: float) -> None:
+def _nobody(_: Busy) -> None:
+    """Tell nobody."""
+
+
+def patiently(
+    act: Callable[[], T],
+    refusal: type[Busy],
+    end: float,
+    cancel: threading.Event,
+    tell: Callable[[Busy], None] = _nobody,
+) -> T:
+    """Try again and again while it is refused so, until `end` on our clock. Raises that refusal, or Interrupted."""
     while True:
         try:
-            return held.take(name)
-        except Busy:
+            return act()
+        except refusal as busy:
             left = end - time.monotonic()
             if left <= 0:
                 raise
-            if held.cancel.wait(min(WAIT_POLL_S, left)):
+            tell(busy)
+            if cancel.wait(min(WAIT_POLL_S, left)):
                 raise Interrupted("interrupted") from None
 
 

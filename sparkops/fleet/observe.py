@@ -92,7 +92,7 @@ def _journals(member: Member) -> tuple[Journal, ...]:
         if link is None:
             return ()
         names = link.ask("services", "")
-        return tuple(Journal.model_validate(link.ask("read", name)["journal"]) for name in names)
+        return tuple(link.journal(name) for name in names)
 
 
 def rank_report(member: Member, container: Container) -> RankReport:

@@ -61,7 +61,7 @@ class Order:
 def read_journal(order: Order, service: str) -> Journal:
     """What the gateway's guard has written down; an empty journal where there is no guard yet."""
     with linked(order.connected.members[order.gateway]) as link:
-        return Journal.model_validate(link.ask("read", service)["journal"]) if link else Journal(service=service)
+        return link.journal(service) if link else Journal(service=service)
 
 
 def current(order: Order, release: Release, journal: Journal) -> Current:

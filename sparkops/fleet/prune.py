@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from sparkops.errors import NodeError, NodesFailed, SparkopsError
+from sparkops.errors import NeedsPerson, NodeError, NodesFailed, SparkopsError
 from sparkops.facts import host, stored
 from sparkops.facts.stored import Stored
 from sparkops.fleet.connected import Connected, Member
@@ -74,16 +74,13 @@ def _journals(member: Member) -> dict[str, Journal | SparkopsError]:
 
 
 def _journal(link: Link, service: str) -> Journal | SparkopsError:
+    """One that is there and cannot be understood needs a person, says the guard."""
     try:
-        return Journal.model_validate(link.ask("read", service)["journal"])
+        return link.journal(service)
     except NodeError as error:
-        if error.exit_code != UNREADABLE:
+        if error.exit_code != NeedsPerson.exit_code:
             raise
         return error
-
-
-UNREADABLE = 7
-"""The exit code with which a guard says that a journal is there and cannot be understood."""
 
 
 def _stored(member: Member) -> Stored:

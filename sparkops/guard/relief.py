@@ -34,7 +34,8 @@ class Relief:
     def look(self) -> None:
         """Look once; every second is meant."""
         left_gib = self.available_gib()
-        journals = self.store.readable(self.store.services())
+        near = left_gib < relief.FLOOR_GIB
+        journals = self.store.readable(self.store.services() if near else ())
         due = {name: each.service for each in journals if (name := relief.must_end(each, self.node.name, left_gib))}
         for name in [name for name in self.low if name not in due]:
             del self.low[name]

@@ -17,7 +17,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sparkops.commands.places import CONTAINER, STATE
-from sparkops.errors import Busy, SparkopsError
+from sparkops.errors import Busy, NeedsPerson, SparkopsError
 from sparkops.plan.journal import SCHEMA, Journal
 from sparkops.plan.lock import Clock, Refusal, holder_of, renew
 
@@ -39,7 +39,7 @@ def read_clock() -> Clock:
 class JournalUnreadable(SparkopsError):
     """A journal is there and cannot be understood. Nothing is done that could destroy what it knew."""
 
-    exit_code = 7
+    exit_code = NeedsPerson.exit_code
 
 
 class _Schema(BaseModel):
