@@ -17,7 +17,7 @@ from sparkops.guard import here
 from sparkops.guard.store import Store
 from sparkops.nodes.node import Node
 from sparkops.plan.journal import Journal
-from sparkops.plan.lock import acquire, freeze, loading, put, release, renew
+from sparkops.plan.lock import acquire, freeze, loading, put, release, renew, shown
 
 Question = dict[str, Any]
 Answer = dict[str, Any]
@@ -29,7 +29,7 @@ class Ear:
     def __init__(self, store: Store, node: Node) -> None:
         self.store, self.node = store, node
         self.verbs: dict[str, Callable[[Question], object]] = {
-            "read": lambda asked: self._said(store.read(asked["service"])),
+            "read": lambda asked: self._said(shown(store.read(asked["service"]), store.clock())),
             "services": lambda _: store.services(),
             "history": lambda asked: list(store.history(asked["service"])),
             "acquire": self._acquire,

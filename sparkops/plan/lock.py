@@ -37,6 +37,11 @@ def lease_left(journal: Journal, clock: Clock) -> float:
     return max(0.0, holder.renewed_s + LEASE_S - clock.now_s)
 
 
+def shown(journal: Journal, clock: Clock) -> Journal:
+    """The journal as others are told of it: one whose lease has ended holds nothing."""
+    return journal if lease_left(journal, clock) else journal.model_copy(update={"holder": None})
+
+
 def acquire(journal: Journal, owner: str, deploy: str, clock: Clock, *, loads: bool = False) -> Journal | Refusal:
     """Take the lock. The generation grows, so that whoever held it before can change nothing any more."""
     if journal.hold:

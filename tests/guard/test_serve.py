@@ -18,6 +18,7 @@ from sparkops.guard.serve import Ear
 from sparkops.guard.store import Store
 from sparkops.nodes.local import LocalNode
 from sparkops.plan.journal import SCHEMA, Journal
+from sparkops.plan.lock import LEASE_S, Clock
 from tests.plan.places import placed
 
 PLAIN: dict[str, Any] = {"generation": 1, "timeout_s": 5.0, "stdin": ""}
@@ -165,6 +166,21 @@ def test_every_change_of_an_old_holder_is_refused(guard: Asker, op: str) -> None
     }
     assert guard.ask(op, **words)["exit_code"] == 4
     assert guard.ask("read")["ok"]["journal"] == before
+
+
+@pytest.mark.parametrize(("later_s", "boot", "holds"), [(0.0, "b1", True), (LEASE_S, "b1", False), (0.0, "b2", False)])
+def test_who_asks_is_told_of_nobody_whose_lease_has_ended(
+    state: Path, later_s: float, boot: str, *, holds: bool
+) -> None:
+    now = [Clock(5.0, "b1")]
+    guard = Asker(Ear(Store(state, lambda: now[0]), LocalNode("n1")))
+    generation = guard.take()
+    now[0] = Clock(5.0 + later_s, boot)
+
+    holder = guard.ask("read")["ok"]["journal"]["holder"]
+
+    assert (holder["owner"] if holder else None) == ("d1@desk" if holds else None)
+    assert "error" not in guard.ask("renew", generation=generation)  # it may go on: nobody has taken over
 
 
 def test_the_holder_writes_and_reads_its_journal_back(guard: Asker) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import requests
 
 from sparkops.plan.journal import Journal, Phase
-from sparkops.plan.lock import LEASE_S
+from sparkops.plan.lock import LEASE_S, Clock, lease_left
 from tests.fleet.shell import FleetError, client
 from tests.real.service import GATEWAY, JOURNALS, Service
 
@@ -89,12 +89,14 @@ def problems(service: Service) -> Iterator[str]:
     """Everything that is not yet as it may stay."""
     try:
         journals = {node.name: service.journal(node.name) for node in service.nodes.nodes}
+        boots = {node.name: node.exec("cat", "/run/boot_id").strip() for node in service.nodes.nodes}
         traffic, containers = service.traffic(), [*service.containers()]
     except FleetError as error:  # a node or its gateway is just coming back
         yield str(error)
         return
     for name, journal in journals.items():
-        yield from (f"{name}: {problem}" for problem in _unfinished(journal))
+        clock = Clock(time.clock_gettime(time.CLOCK_BOOTTIME), boots[name])
+        yield from (f"{name}: {problem}" for problem in _unfinished(journal, clock))
     if traffic.file != traffic.runtime or traffic.active is None:
         yield f"the map's file says {traffic.file}, HAProxy {traffic.runtime}"
         return
@@ -114,10 +116,10 @@ def problems(service: Service) -> Iterator[str]:
     yield from _answers(service, slot.release)
 
 
-def _unfinished(journal: Journal) -> Iterator[str]:
+def _unfinished(journal: Journal, clock: Clock) -> Iterator[str]:
     if journal.swap:
         yield f"the swap is in phase {journal.swap.phase}"
-    if journal.holder:
+    if journal.holder and lease_left(journal, clock):
         yield f"{journal.holder.owner} holds the lock"
     if journal.trouble:
         yield f"it needs a person: {journal.trouble}"
