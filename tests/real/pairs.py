@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,24 @@ class Trial:
         assert "rank 1 on node-4" in err, err
         return f"told after {known:.0f} s, {broken}"
 
+    def struck_in_place(self, phase: Phase, blow: Callable[[Fleet], None], mend: Callable[[Fleet], None]) -> str:
+        """While a green comes up on the nodes of blue, something befalls them: blue comes back by itself, whole."""
+        blue = self.begin()
+        slow = {"swap__bake_s": PATIENT, "probe__startup__stall_s": HASTY}
+        where, green = on(ONE, "--mode", "in-place", "--allow-downtime"), self.green()
+        with at(self.pair, phase, *where, model__path=green, **slow) as deploy:
+            time.sleep(1 if phase in LONG else 0)
+            blow(self.pair.nodes)
+            _, err = deploy.communicate(timeout=400)
+            mend(self.pair.nodes)
+        began = time.monotonic()
+        wait_for(self._settled, 300, 1)
+        live = self.pair.journal().active
+        assert deploy.returncode
+        assert live
+        assert live.release == blue, (err, live)
+        return f"exit {deploy.returncode}, blue whole after {time.monotonic() - began:.0f} s more"
+
     def _settled(self) -> bool:
         """Whether no guard has anything to do, and both ranks of what has the traffic run, and nothing else."""
         live, slot = self.pair.journal().active, self.pair.traffic().active
@@ -222,14 +241,14 @@ def took(done: Ran) -> str:
     return f"{done.took_s:.0f} s, of which load {done.json['seconds']['load']:.0f} s"
 
 
-def rank_dies(number: int) -> Callable[[Fleet], None]:
+def rank_dies(number: int, names: tuple[str, ...] = OTHER) -> Callable[[Fleet], None]:
     """SIGKILL for one rank of green as soon as it runs, past Docker, which takes it for a crash."""
 
     def blow(nodes: Fleet) -> None:
         running = f"docker ps -q --filter label=sparkops.service={NAME} --filter label=sparkops.rank={number}"
         found = f'until id=$({running}) && [ -n "$id" ]; do sleep 0.05; done'
         kill = "kill -KILL $(docker inspect --format '{{.State.Pid}}' $id)"
-        nodes.node(OTHER[number]).exec("sh", "-c", f"{found}; {kill}")
+        nodes.node(names[number]).exec("sh", "-c", f"{found}; {kill}")
 
     return blow
 
@@ -283,6 +302,11 @@ def cases(trial: Trial) -> Iterator[tuple[str, Callable[[], str]]]:
             yield f"{executor}-rank-1-{phase}", _case(made, phase, rank_dies(1), nothing, "-r1 ")
             yield f"{executor}-node-{phase}", _case(made, phase, power_fails("node-4"), power_comes("node-4"), "node-4")
             yield f"{executor}-link-{phase}", _case(made, phase, link_is_cut, link_heals, "node-3")
+        for phase in (Phase.FREE, Phase.LOAD, Phase.BAKE):
+            there = f"{executor}-in-place-{phase.name.lower()}"
+            yield f"{there}-node", partial(made.struck_in_place, phase, power_fails("node-2"), power_comes("node-2"))
+            if phase is not Phase.FREE:
+                yield f"{there}-rank", partial(made.struck_in_place, phase, rank_dies(1, ONE), nothing)
 
 
 def _case(
