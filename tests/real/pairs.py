@@ -199,7 +199,7 @@ class Trial:
         report = load.report()
         wait_for(self._settled, 300, 1)
         live = self.pair.journal().active
-        broken = f"{sum(report.failures.values())} of {report.good} requests failed" if report.failures else "0 failed"
+        broken = f"{sum(report.failures.values())} failed and {report.refusals} refused of {report.good} requests"
         if phase.order >= Phase.PROMOTE.order:
             assert (deploy.returncode, live and live.nodes) == (0, OTHER), (err, live)
             return f"ended after {known:.0f} s, green stayed, {broken}"
