@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unit"))
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "unit: every test that is not marked otherwise; all of them take seconds")
     config.addinivalue_line("markers", "local: runs real programs and servers on this machine, without Docker")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

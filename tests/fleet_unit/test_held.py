@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import signal
 import threading
 import time
 from dataclasses import replace
@@ -60,7 +59,6 @@ def test_ctrl_c_frees_the_lock_while_a_guard_is_waited_for(make: Make) -> None:
         return 0
 
     world.machines["n1"].fails = slow
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in the background without it
     with pytest.raises(KeyboardInterrupt), hold(world, nodes=("n1",)) as held:
         held.run("n1", CUT)
 
