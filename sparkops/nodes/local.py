@@ -16,6 +16,7 @@ from typing import IO, cast
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NotReady
+from sparkops.nodes.again import until_begun
 from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
 from sparkops.nodes.output import Output
@@ -34,6 +35,9 @@ class LocalNode:
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
+        return until_begun(lambda: self._run(command, stdin, on_line), stdin)
+
+    def _run(self, command: Command, stdin: Iterable[bytes], on_line: OnLine | None) -> Completed:
         process = self._start(command)
         to, out, err = (cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout, process.stderr))
         outputs = {out: Output(on_line), err: Output(on_line)}

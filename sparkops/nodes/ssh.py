@@ -13,6 +13,7 @@ import paramiko
 
 from sparkops.command import Command, Completed, quote
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted
+from sparkops.nodes.again import until_begun
 from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
 from sparkops.nodes.output import Output
@@ -38,6 +39,9 @@ class SshNode:
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
+        return until_begun(lambda: self._run(command, stdin, on_line), stdin)
+
+    def _run(self, command: Command, stdin: Iterable[bytes], on_line: OnLine | None) -> Completed:
         long = on_line is not None
         try:
             channel = self._open(command, ANNOUNCED if long else ())

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,35 @@ def ends(pid_file: Path) -> bool:
 def wait_for(file: Path) -> None:
     while not file.exists() or not file.read_text().endswith("\n"):
         time.sleep(0.01)
+
+
+OCI = "OCI runtime exec failed: exec failed: unable to start container process: "
+NOT_BEGUN = f"{OCI}waiting for init preliminary setup: read init-p: connection reset by peer: unknown"
+NOT_THERE = f'{OCI}exec: "gateway": executable file not found in $PATH: unknown'
+"""What Docker 26.1 printed for an exec, with code 126 and 127."""
+LATER_BEGUN = 'cat >>"$1"; echo >>"$1"; [ "$(wc -l <"$1")" -ge "$2" ] || { echo "$3" >&2; exit 126; }'
+"""Writes down what it is given and fails with words of Docker until it has done so as often as is said."""
+
+
+@pytest.mark.parametrize(
+    ("said", "begins_at", "stream", "runs"),
+    [
+        (NOT_BEGUN, 3, (), 3),
+        (NOT_BEGUN, 9, (), 3),
+        (NOT_BEGUN, 2, (b" on",), 1),
+        (NOT_THERE, 2, (), 1),
+        ("read init-p: connection reset by peer", 2, (), 1),
+    ],
+)
+def test_a_program_that_docker_could_not_begin_is_begun_again(
+    tmp_path: Path, said: str, begins_at: int, stream: tuple[bytes, ...], runs: int
+) -> None:
+    file = tmp_path / "given"
+    command = sh(LATER_BEGUN, str(file), str(begins_at), said, stdin=b"go")
+
+    with nullcontext() if runs == begins_at else pytest.raises(CommandFailed, match="ended with code 126"):
+        NODE.run(command, stdin=stream)
+    assert file.read_text() == ("go" + b"".join(stream).decode() + "\n") * runs
 
 
 def test_a_command_gives_its_code_and_both_outputs() -> None:

@@ -27,6 +27,7 @@ class Ran:
 
     @property
     def json(self) -> Any:
+        assert self.out, f"ended with code {self.code} and no answer: {self.err}"
         return json.loads(self.out)
 
 
