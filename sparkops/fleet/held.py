@@ -110,14 +110,12 @@ def hold(connected: Connected, nodes: Sequence[str], claim: Claim) -> Iterator[H
     ordered = sorted(set(nodes))
     over, end = threading.Event(), time.monotonic() + claim.wait_s
     with ExitStack() as opened:
-        links, renewing = (
-            {name: opened.enter_context(closing(_link(connected, name))) for name in ordered} for _ in range(2)
-        )
+        links = {name: opened.enter_context(closing(_link(connected, name))) for name in ordered}
         held = Held(claim, links, connected.cancel)
         try:
             for name in ordered:
                 patiently(partial(held.take, name), Busy, end, held.cancel)
-                keeping = (renewing[name], claim, held.generations[name], over)
+                keeping = (partial(_link, connected, name), claim, held.generations[name], over)
                 threading.Thread(target=_keep, args=keeping, daemon=True).start()
             yield held
         finally:
@@ -155,11 +153,16 @@ def patiently(
                 raise Interrupted("interrupted") from None
 
 
-def _keep(link: Link, claim: Claim, generation: int, over: threading.Event) -> None:
+def _keep(open_link: Callable[[], Link], claim: Claim, generation: int, over: threading.Event) -> None:
     """Keep the lock on one node. Losing it is not this thread's to tell: the next change is refused, and says so.
 
-    Each node has a thread of its own, because a guard that runs a long command answers late.
+    Each node has a thread of its own, because a guard that runs a long command answers late. Its link is opened
+    when it is needed first: a rollback is over before.
     """
+    link: Link | None = None
     while not over.wait(claim.renew_s):
         with suppress(SparkopsError):
+            link = link or open_link()
             link.ask("renew", claim.service, generation=generation)
+    if link:
+        link.close()
