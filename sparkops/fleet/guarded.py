@@ -12,6 +12,7 @@ from typing import IO, Any
 from sparkops.commands.guard import CONTAINER, SERVE
 from sparkops.errors import Busy, ConnectionLost, NodeError, SparkopsError
 from sparkops.fleet.connected import Member
+from sparkops.nodes.again import until_begun
 from sparkops.nodes.node import Node
 from sparkops.plan.journal import Journal
 
@@ -25,8 +26,12 @@ class Link:
     node: Node
     lines: IO[str] = field(init=False)
     mutex: threading.Lock = field(default_factory=threading.Lock)
+    in_vain: bool = False
 
     def __post_init__(self) -> None:
+        self._open()
+
+    def _open(self) -> None:
         try:
             self.stream = self.node.pipe(SERVE)
         except OSError as error:
@@ -36,13 +41,8 @@ class Link:
     def ask(self, op: str, service: str, **words: Any) -> Any:
         """One question. Raises Busy, NodeError, or ConnectionLost when the stream ended."""
         question = json.dumps({"op": op, "service": service, **words}) + "\n"
-        try:
-            with self.mutex:
-                self.stream.settimeout(ANSWER_S + words.get("timeout_s", 0.0))
-                self.stream.sendall(question.encode())
-                line = self.lines.readline()
-        except OSError as error:
-            raise ConnectionLost(self.node.name, f"the guard did not answer `{op}`: {error}") from error
+        with self.mutex:
+            line = until_begun(lambda: self._exchange(op, question, ANSWER_S + words.get("timeout_s", 0.0)))
         if not line.endswith("\n"):
             step = f"docker logs {CONTAINER}, on {self.node.name}; a deploy replaces a guard of another version."
             raise ConnectionLost(self.node.name, f"the guard ended before it answered `{op}`", next_step=step)
@@ -50,6 +50,23 @@ class Link:
         if "error" in answer:
             raise _refused(self.node.name, answer)
         return answer["ok"]
+
+    def _exchange(self, op: str, question: str, timeout_s: float) -> str:
+        """The line that answers. Where Docker has answered in the guard's place, the next try is on a new stream."""
+        if self.in_vain:
+            self._open()
+        try:
+            self.stream.settimeout(timeout_s)
+            with suppress(OSError):  # where it has ended, its last words may still be read
+                self.stream.sendall(question.encode())
+            line = self.lines.readline()
+        except OSError as error:
+            raise ConnectionLost(self.node.name, f"the guard did not answer `{op}`: {error}") from error
+        self.in_vain = bool(line) and not line.startswith("{")
+        if self.in_vain:
+            self.close()
+            raise ConnectionLost(self.node.name, f"the guard could not be asked `{op}`: {line.strip()}")
+        return line
 
     def journal(self, service: str) -> Journal:
         """What the guard has written down of a service. Raises what `ask` raises."""

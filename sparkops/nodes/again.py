@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
+from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 
-from sparkops.command import Completed
-from sparkops.errors import CommandFailed
-
+R = TypeVar("R")
 TRIES, PAUSE_S = 3, 0.2
 SAID = ("OCI runtime exec failed", "read init-p: connection reset by peer")
-"""What runc says then, of any command (moby/moby#40399, concourse/concourse#6180; seen here with Docker 26.1, rarely).
+"""What `docker exec` then prints on stdout (moby/moby#40399, concourse/concourse#6180; seen with Docker 26.1, rarely).
 
 The program was not begun, so nothing was changed by it.
 """
 
 
-def until_begun(run: Callable[[], Completed], stdin: Iterable[bytes]) -> Completed:
-    """Run a command whose program may not begin. Once only where it has a stream to read: that does not come back."""
-    tries = stop_after_attempt(TRIES if stdin == () else 1)
-    return Retrying(retry=retry_if_exception(never_began), stop=tries, wait=wait_fixed(PAUSE_S), reraise=True)(run)
+def until_begun(run: Callable[[], R], stdin: Iterable[bytes] = ()) -> R:
+    """Do what begins a program in a container. Once only where it is given a stream: that does not come back."""
+    for _ in range(TRIES - 1 if stdin == () else 0):
+        try:
+            return run()
+        except (CommandFailed, ConnectionLost) as error:
+            if not _never_began(error):
+                raise
+        time.sleep(PAUSE_S)
+    return run()
 
 
-def never_began(error: BaseException) -> bool:
-    """Whether a command failed before its program was begun, and through no fault of its own."""
-    return isinstance(error, CommandFailed) and all(words in error.completed.stderr for words in SAID)
+def _never_began(error: SparkopsError) -> bool:
+    return all(words in str(error) for words in SAID)

@@ -81,6 +81,42 @@ def test_a_guard_in_a_process_of_its_own_keeps_the_lock(connected: Connected, tm
     assert (tmp_path / "state" / "chat.json").exists()
 
 
+NOT_BEGUN = (
+    "OCI runtime exec failed: exec failed: unable to start container process: "
+    "waiting for init preliminary setup: read init-p: connection reset by peer: unknown"
+)
+BEGUN_LATER = (
+    'echo >>"$1"; [ "$(wc -l <"$1")" -ge "$2" ] || { echo "$3"; exit 126; }; exec "$4" -m sparkops.guard.serve'
+)
+"""A guard's program in whose place Docker speaks at first."""
+
+
+def begun_later(home: Path, at: int, said: str) -> ProcessNode:
+    argv = ("sh", "-c", BEGUN_LATER, "sh", str(home / "tries"), str(at), said, sys.executable)
+    return ProcessNode(home / "state", argv=argv)
+
+
+def test_a_guard_that_docker_could_not_begin_is_asked_again(connected: Connected, tmp_path: Path) -> None:
+    node = begun_later(tmp_path, 3, NOT_BEGUN)
+
+    with locks.hold(with_node(connected, node), ["n1"], ANN) as held:
+        assert held.run("n1", Command(("echo", "well"))).stdout == "well\n"
+
+
+@pytest.mark.parametrize(("said", "tries"), [(NOT_BEGUN, 3), ("OCI runtime exec failed: no such file", 1)])
+def test_what_docker_says_in_the_place_of_a_guard_is_told(
+    connected: Connected, tmp_path: Path, said: str, tries: int
+) -> None:
+    node = begun_later(tmp_path, 9, said)
+
+    with (
+        pytest.raises(ConnectionLost, match=f"n1: the guard could not be asked `acquire`: {said}"),
+        locks.hold(with_node(connected, node), ["n1"], ANN),
+    ):
+        pytest.fail("the lock was taken")
+    assert (tmp_path / "tries").read_text() == "\n" * tries
+
+
 @pytest.mark.parametrize("said", ["", '{"ok": {"jour'], ids=["nothing", "half an answer"])
 def test_a_guard_that_ends_is_a_lost_connection(connected: Connected, tmp_path: Path, said: str) -> None:
     dying = ProcessNode(tmp_path, argv=("sh", "-c", f"read line; printf '{said}'"))

@@ -46,9 +46,9 @@ def wait_for(file: Path) -> None:
 OCI = "OCI runtime exec failed: exec failed: unable to start container process: "
 NOT_BEGUN = f"{OCI}waiting for init preliminary setup: read init-p: connection reset by peer: unknown"
 NOT_THERE = f'{OCI}exec: "gateway": executable file not found in $PATH: unknown'
-"""What Docker 26.1 printed for an exec, with code 126 and 127."""
-LATER_BEGUN = 'cat >>"$1"; echo >>"$1"; [ "$(wc -l <"$1")" -ge "$2" ] || { echo "$3" >&2; exit 126; }'
-"""Writes down what it is given and fails with words of Docker until it has done so as often as is said."""
+"""What `docker exec` of Docker 26.1 printed on stdout, with code 126."""
+LATER_BEGUN = 'cat >>"$1"; echo >>"$1"; [ "$(wc -l <"$1")" -ge "$2" ] || { echo "$3"; exit 126; }'
+"""Writes down what it is given and fails with words of Docker on stdout until it has done so as often as is said."""
 
 
 @pytest.mark.parametrize(
