@@ -51,7 +51,10 @@ class SwapSettings(Section):
     drain_s: Annotated[float, Field(ge=0)] = 900.0
     """Seconds that requests under way in blue may still take; what is open then is cut, and counted."""
     keep_blue_s: Annotated[float, Field(ge=0)] = 600.0
-    """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start."""
+    """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start.
+
+    Longer while it alone answers.
+    """
     reserve_gib: Annotated[float, Field(ge=0)] = 15.0
     """Memory in GiB kept back where another engine runs. Overcommitted, a Spark does not fail: it wedges.
 

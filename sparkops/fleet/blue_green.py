@@ -11,7 +11,7 @@ from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import BeingEnded, Busy, NodeError, PlanRefused, SparkopsError, UsageError
 from sparkops.facts import docker as docker_facts
-from sparkops.fleet import hands, observe, pair
+from sparkops.fleet import hands, observe, pair, traffic
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held, hold, patiently
 from sparkops.fleet.planning import Order, make_plan, nodes_of, read_journal, resumed
@@ -135,8 +135,8 @@ def _flip(order: Order, service: str, active: Placed, warm: Placed) -> dict[str,
     nodes = sorted({order.gateway, *active.nodes, *warm.nodes})
     with hold(order.connected, nodes, order.claim(service)) as held:
         hand_of = _hands(order, held)
-        hands.point(hand_of(order.gateway), service, warm)
-        hands.give_traffic(hand_of(order.gateway), service, warm)
+        traffic.point(hand_of(order.gateway), service, warm)
+        traffic.give_traffic(hand_of(order.gateway), service, warm)
         for place in active.ranks:
             hand_of(place.node).run(docker.stay_stopped(place.container))
         for place in warm.ranks:

@@ -10,14 +10,12 @@ from typing import Any
 from requests import Session
 
 from sparkops.command import Command, Completed
-from sparkops.commands import docker, gateway
+from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
-from sparkops.errors import CommandFailed, Interrupted, NodeError
+from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.facts import docker as docker_facts
-from sparkops.facts import gateway as gateway_facts
 from sparkops.facts import host
 from sparkops.facts.docker import Container
-from sparkops.facts.gateway import ServiceFacts
 from sparkops.fleet import probing, smoke, watch
 from sparkops.fleet.connected import Member
 from sparkops.fleet.probing import Probing
@@ -28,7 +26,6 @@ from sparkops.plan.coverage import light
 from sparkops.plan.journal import Place, Placed
 from sparkops.plan.smoke import Report
 from sparkops.probes import openai
-from sparkops.release import Slot
 
 POLL_S = 0.25
 WORKER_GRACE_S = 3
@@ -162,6 +159,17 @@ def light_pass(hand: Hand, placed: Placed, *, warm: bool = False) -> Report:
     return smoke.run(server, passes=how.passes)
 
 
+def is_right(hand: Hand, placed: Placed) -> bool:
+    """Whether a release that is warm answers rightly; what cannot even be asked does not. Raises Interrupted."""
+    try:
+        return light_pass(hand, placed, warm=True).ok
+    except Interrupted:
+        raise
+    except SparkopsError as error:
+        hand.say(str(error))
+        return False
+
+
 def answers(hand: Hand, placed: Placed) -> bool:
     """Whether a release listens, wherever it runs."""
     with _way_to(hand, placed) as asking:
@@ -173,55 +181,6 @@ def _way_to(hand: Hand, placed: Placed) -> Session:
     if placed.node == hand.member.name:
         return session(hand.member.node, placed.port)
     return direct(placed.address, placed.port)
-
-
-def gateway_facts_of(hand: Hand, service: str) -> ServiceFacts:
-    """What the gateway says of a service. Raises NodeError where it does not know it."""
-    facts = gateway_facts.parse(hand.member.node.run(gateway.SHOW).stdout)
-    if service not in facts.services:
-        raise NodeError(hand.member.name, f"the gateway does not know {service}")
-    return facts.services[service]
-
-
-def point(hand: Hand, service: str, placed: Placed) -> None:
-    """Let the gateway's slot mean this release."""
-    hand.run(gateway.point(service, Slot(placed.slot), placed.release, [(placed.address, placed.port)]))
-
-
-def preview(hand: Hand, service: str, placed: Placed) -> None:
-    """Send one request through the gateway to a release without traffic. Raises NodeError if it does not get there."""
-    try:
-        answered = hand.member.node.run(gateway.preview(service, Slot(placed.slot))).stdout.strip()
-    except CommandFailed as failed:
-        problem = f"the gateway does not reach {placed.release} at {placed.address}:{placed.port}"
-        step = f"Let {hand.member.name} connect to port {placed.port} of {placed.node}: a firewall, or a wrong address."
-        raise NodeError(hand.member.name, f"{problem}: {failed.completed.stderr.strip()}", next_step=step) from failed
-    if answered != placed.release:
-        raise NodeError(hand.member.name, f"through the gateway {answered} answers, and not {placed.release}")
-
-
-def give_traffic(hand: Hand, service: str, placed: Placed | None) -> None:
-    """The switch: one value of one map. None gives the traffic to nobody."""
-    if placed is None:
-        hand.run(gateway.switch_down(service))
-        hand.say(f"{service}: nobody has the traffic; requests get 503 with Retry-After")
-    else:
-        hand.run(gateway.switch(service, Slot(placed.slot), placed.release))
-        hand.say(f"{service}: {placed.release} ({placed.slot}) has the traffic")
-
-
-def drained(hand: Hand, service: str, placed: Placed, patience_s: float) -> int:
-    """Wait until nothing is under way in a slot; cut what is after `patience_s`, and return how much that was."""
-    end = time.monotonic() + patience_s
-    slot = Slot(placed.slot)
-    while left := gateway_facts_of(hand, service).slots[slot].sessions:
-        hand.tell(Event(hand.member.name, f"draining {placed.slot}: {left} under way", lasting=False))
-        if time.monotonic() > end:
-            said = hand.run(gateway.cut(service, slot)).stdout.strip()
-            hand.say(f"cut {said} requests that were still under way in {placed.slot} after {patience_s:.0f} s")
-            return int(said or 0)
-        hand.pause(POLL_S)
-    return 0
 
 
 def as_json(placed: Placed | None) -> Any:

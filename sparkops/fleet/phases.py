@@ -10,7 +10,7 @@ from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
-from sparkops.fleet import hands, pair, probing, watch
+from sparkops.fleet import hands, pair, probing, traffic, watch
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep
 from sparkops.fleet.progress import Event
@@ -74,8 +74,8 @@ def arm(this: Round) -> int:
 def quiesce(this: Round) -> int:
     """Nobody gets the traffic, and what is under way in blue ends."""
     this.gateway.say(f"{this.service} goes down {this.plan.down_for}")
-    hands.give_traffic(this.gateway, this.service, None)
-    return hands.drained(this.gateway, this.service, this.blue, this.recipe.swap.drain_s)
+    traffic.give_traffic(this.gateway, this.service, None)
+    return traffic.drained(this.gateway, this.service, this.blue, this.recipe.swap.drain_s)
 
 
 def free(this: Round) -> int:
@@ -109,17 +109,17 @@ def load(this: Round) -> int:
 
 def verify(this: Round) -> int:
     """The whole smoke suite, as often as the recipe says. The gateway is told where green is, without traffic."""
-    hands.point(this.gateway, this.service, this.green)
+    traffic.point(this.gateway, this.service, this.green)
     pair.require_promised_network(this.green, this.hand_of)
     where = (this.here.member, this.green.container, this.green.port)
-    hands.preview(this.gateway, this.service, this.green)
+    traffic.preview(this.gateway, this.service, this.green)
     probing.prove(*where, this.recipe, this.keep, this.here.tell)
     return 0
 
 
 def switch(this: Round) -> int:
     """The commit point."""
-    hands.give_traffic(this.gateway, this.service, this.green)
+    traffic.give_traffic(this.gateway, this.service, this.green)
     return 0
 
 
@@ -131,14 +131,14 @@ def bake(this: Round) -> int:
     end, ask_at = time.monotonic() + this.recipe.swap.bake_s, time.monotonic()
     before = _broken(this)
     while (left := end - time.monotonic()) > 0:
-        _look_at_green(this, before)
+        _see_green_whole(this, before)
         if time.monotonic() >= ask_at:
             ask_at = time.monotonic() + BAKE_ASK_S
             _ask_green(this)
         this.here.tell(Event(this.green.node, f"baking, {left:.0f} s left", lasting=False))
         this.here.pause(min(BAKE_LOOK_S, left))
     if this.recipe.swap.bake_s:
-        _look_at_green(this, before)
+        _see_green_whole(this, before)
         _ask_green(this)
     return 0
 
@@ -149,17 +149,21 @@ def _ask_green(this: Round) -> None:
         raise NodeError(this.green.node, f"green answers wrongly with the traffic: {report.failure}")
 
 
-def _look_at_green(this: Round, before: int) -> None:
-    for place in this.green.ranks:
-        container = this.hand_of(place.node).container(place.container)
-        if container is None or not container.running or container.restarts:
-            raise StartFailed(place.node, f"{place.container} died with the traffic")
+def _see_green_whole(this: Round, before: int) -> None:
+    _see_green_alive(this)
     if (now := _broken(this)) > before:
         raise NodeError(this.green.node, f"{now - before} answers of green broke off with the traffic")
 
 
+def _see_green_alive(this: Round) -> None:
+    for place in this.green.ranks:
+        container = this.hand_of(place.node).container(place.container)
+        if container is None or not container.running or container.restarts:
+            raise StartFailed(place.node, f"{place.container} died with the traffic")
+
+
 def _broken(this: Round) -> int:
-    return hands.gateway_facts_of(this.gateway, this.service).slots[this.plan.rank.slot].errors
+    return traffic.of(this.gateway, this.service).slots[this.plan.rank.slot].errors
 
 
 def promote(this: Round) -> int:
@@ -172,12 +176,14 @@ def promote(this: Round) -> int:
 
 
 def drain(this: Round) -> int:
-    """What is under way in blue ends."""
-    return hands.drained(this.gateway, this.service, this.blue, this.recipe.swap.drain_s)
+    """What is under way in blue ends. That may take long, and until then blue is there if green dies."""
+    swap = this.recipe.swap
+    return traffic.drained(this.gateway, this.service, this.blue, swap.drain_s, lambda: _see_green_alive(this))
 
 
 def retire(this: Round) -> int:
     """Blue stops now, or stays warm for a rollback until the guard stops it."""
+    _see_green_alive(this)
     if not this.recipe.swap.keep_blue_s:
         this.stop(this.blue)
     return 0

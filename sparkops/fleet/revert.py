@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkops.errors import Busy, Interrupted, NeedsPerson, SparkopsError
-from sparkops.fleet import hands
+from sparkops.fleet import hands, traffic
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held
 from sparkops.fleet.keep import Keep, put_away
@@ -47,14 +47,14 @@ def go_back(swap: Swap, service: str, hand_of: HandOf, keep: Keep, error: Sparko
     if switched and blue and not no_traffic(swap) and not hands.answers(hand_of(blue.node), blue):
         restore(hand_of, blue)
     if switched:
-        hands.give_traffic(gateway, service, None if no_traffic(swap) else blue)
+        traffic.give_traffic(gateway, service, None if no_traffic(swap) else blue)
     for place in swap.green.ranks:
         green = hand_of(place.node)
         put_away(green.member, place.container, keep, error, green.run)
     if blue and no_traffic(swap):
         if blue_was_stopped(swap):
             restore(hand_of, blue)
-        hands.give_traffic(gateway, service, blue)
+        traffic.give_traffic(gateway, service, blue)
     elif blue and switched:
         arm(hand_of, blue)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sparkops.errors import Busy, InPlaceFailed, SparkopsError
-from sparkops.fleet import hands, pair
+from sparkops.errors import Busy, InPlaceFailed, SparkopsError, StartFailed
+from sparkops.fleet import hands, pair, traffic
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held
@@ -75,7 +75,8 @@ class Saga:
             if error.exit_code in (INTERRUPTED, Busy.exit_code):  # busy: who has taken over ends it
                 raise
             pair.explain(self.plan, self.round.green, self.hand, error)
-            if self.journal.swap and self.journal.swap.phase.order >= Phase.PROMOTE.order:
+            promoted = self.journal.swap and self.journal.swap.phase.order >= Phase.PROMOTE.order
+            if self.journal.swap and promoted and not self.green_is_lost(error):
                 self.leave(self.journal.swap, error)
             else:
                 self.revert(error)
@@ -123,6 +124,18 @@ class Saga:
             "unfinished": self.unfinished,
             "seconds": {phase: round(later - at, 2) for (phase, at), (_, later) in pairwise(moments)},
         }
+
+    def green_is_lost(self, error: SparkopsError) -> bool:
+        """Whether a promoted green has failed while blue, which is still there, answers: then blue is right again.
+
+        What counts is what clients get. That green cannot be reached from here says nothing.
+        """
+        round_, blue = self.round, self.plan.blue
+        if blue is None or self.plan.mode is Mode.IN_PLACE or not traffic.reaches(round_.gateway, round_.service, blue):
+            return False
+        if not traffic.reaches(round_.gateway, round_.service, round_.green):
+            return True
+        return isinstance(error, StartFailed) and not hands.is_right(round_.here, round_.green)
 
     def leave(self, swap: Swap, error: SparkopsError) -> None:
         """Green was promoted, and stays: the guards do what is left as soon as the lock is free."""

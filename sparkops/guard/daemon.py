@@ -97,6 +97,8 @@ class Guard:
         swap = journal.swap
         if due is Duty.ASK:
             return self._told(service, journal)
+        if due is Duty.RETIRE:
+            return due if self._is_spare(service, journal) else None
         if due is Duty.LOOK_AT_BLUE and swap and swap.blue:
             return Duty.REVERT if self._answers(service, swap.blue) else None
         if due is Duty.LOOK_AT_GREEN and swap:
@@ -120,7 +122,14 @@ class Guard:
         may = may_retire(journal, told)
         if may is False:
             self.store.change(service, lambda j, _: j.model_copy(update={"retirement": None}))
-        return Duty.RETIRE if may else None
+        return Duty.RETIRE if may and self._is_spare(service, journal) else None
+
+    def _is_spare(self, service: str, journal: Journal) -> bool:
+        """Whether a warm release may stop: not while it answers, and the one that has the traffic does not."""
+        active, retirement = journal.active, journal.retirement
+        if active is None or retirement is None or self._answers(service, active):
+            return True
+        return not self._answers(service, retirement.placed)
 
     def _keeps(self, service: str, swap: Swap) -> bool:
         """Whether green runs and blue will not start by itself, as far as they are here."""

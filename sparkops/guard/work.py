@@ -10,7 +10,7 @@ from sparkops.command import Command, Completed
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.errors import SparkopsError
-from sparkops.fleet import hands
+from sparkops.fleet import hands, traffic
 from sparkops.fleet.connected import Member
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep, put_away
@@ -86,7 +86,7 @@ class Work:
 
     def _decide(self, swap: Swap, due: Duty | Part) -> None:
         """The gateway is here: what is decided is written down before it is done, and the other guards hear of it."""
-        stays = due is Duty.FINISH or (due is Duty.JUDGE and self._green_is_good(swap))
+        stays = due is Duty.FINISH or (due is Duty.JUDGE and hands.is_right(self.hand, swap.green))
         verdict = Verdict.FINISH if stays else Verdict.REVERT
         swap = self._note(swap, verdict=verdict)
         if stays:
@@ -106,25 +106,18 @@ class Work:
     def _here(self, placed: Placed | None) -> Place | None:
         return placed.on(self.post.node.name) if placed else None
 
-    def _green_is_good(self, swap: Swap) -> bool:
-        try:
-            return hands.light_pass(self.hand, swap.green, warm=True).ok
-        except SparkopsError as error:
-            self.hand.say(str(error))
-            return False
-
     def _revert(self, swap: Swap) -> None:
         """Traffic first, then engines: green must not stop while it still has requests."""
         blue = swap.blue
         switched = swap.phase.order >= Phase.SWITCH.order
         if switched and not swap.traffic_moved:
             up = blue if blue and not no_traffic(swap) and hands.answers(self.hand, blue) else None
-            hands.give_traffic(self.hand, self.service, up)
+            traffic.give_traffic(self.hand, self.service, up)
         swap = self._note(swap, traffic_moved=True)
         self._revert_here(swap)
         if blue and (switched or no_traffic(swap)):
             self._wait_for(blue)
-            hands.give_traffic(self.hand, self.service, blue)
+            traffic.give_traffic(self.hand, self.service, blue)
         self._write(swap=None)
 
     def _revert_here(self, swap: Swap) -> None:
@@ -158,9 +151,9 @@ class Work:
         """
         self._keep_green(swap)
         self._wait_for(swap.green)
-        hands.give_traffic(self.hand, self.service, swap.green)
+        traffic.give_traffic(self.hand, self.service, swap.green)
         if swap.blue:
-            hands.drained(self.hand, self.service, swap.blue, Recipe.model_validate(swap.blue.recipe).swap.drain_s)
+            traffic.drained(self.hand, self.service, swap.blue, Recipe.model_validate(swap.blue.recipe).swap.drain_s)
         self._end_blue(self._note(swap, traffic_moved=True))
 
     def _keep_green(self, swap: Swap) -> None:

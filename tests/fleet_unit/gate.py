@@ -39,11 +39,14 @@ class Gate:
                 return self._switch(DOWN), ""
             case ("switch", _, slot, release) if self.slots.get(backend(SERVICE, Slot(slot)), ("",))[0] == release:
                 return self._switch(backend(SERVICE, Slot(slot))), ""
-            case ("preview" | "cut", _, slot, *_):
-                name = backend(SERVICE, Slot(slot))
-                return 0, f"{self.slots[name][0] if verb == 'preview' else self.sessions.pop(name, 0)}\n"
+            case ("cut", _, slot):
+                return 0, f"{self.sessions.pop(backend(SERVICE, Slot(slot)), 0)}\n"
             case _:
                 return 1, ""
+
+    def preview(self, slot: str) -> tuple[str, tuple[str, ...]]:
+        """Release and addresses of a slot, with or without traffic."""
+        return self.slots[backend(SERVICE, Slot(slot))]
 
     def _point(self, name: str, to: tuple[str, tuple[str, ...]]) -> int:
         """A slot with the traffic stays what it is."""

@@ -75,6 +75,8 @@ class Machine:
     """What others hold to it."""
     whole: Callable[[Facts], bool] = field(default=lambda _: True)
     """Whether the other ranks of a container run."""
+    answered: Callable[[str], bool] = field(default=lambda _: True)
+    """Whether a request gets an answer at an address and port, wherever that is."""
     dying: frozenset[int] = frozenset({0, 1})
     """Which ranks end at their start, of a release whose mood it is."""
 
@@ -103,13 +105,19 @@ class Machine:
             case ("python3", "-c", boot, *_) if boot == BOOT:
                 return 0, MODELS
             case ("docker", "exec", *words) if self.gate and gateway_commands.CONTAINER in words:
-                return self.gate.told(*words[words.index("gateway") + 1 :])
+                return self._gate_told(self.gate, *words[words.index("gateway") + 1 :])
             case ("docker", "create", *options):
                 return self._create(options)
             case ("docker", verb, *_, name) if name in self.containers:
                 return self._change(verb, argv[2:-1], name)
             case _:
                 return 1, ""
+
+    def _gate_told(self, gate: Gate, verb: str, *words: str) -> tuple[int, str]:
+        if verb != "preview":
+            return gate.told(verb, *words)
+        release, servers = gate.preview(words[1])
+        return (0, f"{release}\n") if all(map(self.answered, servers)) else (1, "")
 
     def _facts(self) -> str:
         claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self.running())

@@ -64,15 +64,20 @@ def deploy(begun: Begun, world: World) -> SparkopsError | None:
     return None
 
 
+BAKED = (Phase.LOAD, Phase.VERIFY, Phase.BAKE)
+PROMOTED = (Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("scene", [replace(each, bake_s=0.2) for each in (HERE, AWAY)], ids=["in-place", "across"])
+@pytest.mark.parametrize(("scene", "phases"), [(HERE, BAKED), (AWAY, BAKED + PROMOTED)], ids=["in-place", "across"])
 def test_a_rank_that_dies_in_any_phase_takes_the_replica_with_it_and_blue_serves(
-    scene: Scene, number: int, tmp_path: Path
+    scene: Scene, phases: tuple[Phase, ...], number: int, tmp_path: Path
 ) -> None:
-    begun, wrong = Begun(scene, tmp_path).first(), {}
+    """Also a green that was promoted already, as long as blue runs."""
+    begun, wrong = Begun(replace(scene, bake_s=0.2), tmp_path).first(), {}
     node = scene.green.split()[number]
-    for phase in (Phase.LOAD, Phase.VERIFY, Phase.BAKE):
+    for phase in phases:
         with closing(begun.again()) as world:
             befalls(world, phase, "rank", node)
             error = deploy(begun, world)

@@ -105,6 +105,39 @@ def test_a_warm_blue_is_stopped_by_the_guard_when_its_time_has_come(make: Make) 
     assert world.journal().retirement is None
 
 
+@pytest.mark.parametrize("to", ["n1", "n2"])
+def test_a_warm_blue_stays_as_long_as_it_alone_answers(make: Make, to: str) -> None:
+    """On the gateway's node and on another, whose guard sees for itself."""
+    world = make(2)
+    blue, other = world.machines[to], world.machines["n1" if to == "n2" else "n2"]
+    deploy(world, "1", Wish(nodes=(blue.name,)), **WARM)
+    deploy(world, "2", Wish(nodes=(other.name,)), **WARM)
+    (green,) = other.up
+    other.crash(green)
+
+    world.pass_by(601)
+    world.settle()
+    assert len(blue.up) == 1
+    other.start(green)
+    world.settle()
+
+    assert list(blue.up) == []
+    assert [world.journal(name).retirement for name in world.machines] == [None, None]
+
+
+def test_a_warm_blue_that_was_stopped_by_hand_is_no_reason_to_wait(make: Make) -> None:
+    world = make(1)
+    deploy(world, "1", **WARM)
+    deploy(world, "2", **WARM)
+    for name in list(world.machines["n1"].up):
+        world.machines["n1"].stop(name)
+
+    world.pass_by(601)
+    world.tend()
+
+    assert world.journal().retirement is None
+
+
 def test_a_warm_release_makes_room_for_the_next_one(make: Make) -> None:
     world = make(1)
     for version in ("1", "2", "3"):

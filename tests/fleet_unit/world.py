@@ -140,14 +140,23 @@ class World:
         if self.gate.active is None:
             return "nobody has the traffic"
         release, (server,) = self.gate.active
+        there = [machine.release(name) for machine, name in self.listening(server)]
+        return release if release in there else f"{release} has the traffic and does not run"
+
+    def listening(self, server: str) -> list[tuple[Machine, str]]:
+        """The machine and the container that listen at an address and port."""
         address, _, port = server.partition(":")
-        for machine in self.machines.values():
-            for name, container in machine.containers.items():
-                labels = container["Config"]["Labels"]
-                there = machine.address == address and labels.get("sparkops.port") == port and name in machine.up
-                if there and labels["sparkops.release"] == release:
-                    return release
-        return f"{release} has the traffic and does not run"
+        found = [(machine, name) for machine in self.machines.values() for name in machine.up]
+        labels = [machine.containers[name]["Config"]["Labels"] for machine, name in found]
+        return [
+            (machine, name)
+            for (machine, name), each in zip(found, labels, strict=True)
+            if (machine.address, each["sparkops.port"], each["sparkops.rank"]) == (address, port, "0")
+        ]
+
+    def answered(self, server: str) -> bool:
+        """Whether a request gets an answer there."""
+        return any(machine.answer(name, "/v1/models")[0] == 200 for machine, name in self.listening(server))
 
     def close(self) -> None:
         for machine in self.machines.values():
@@ -178,4 +187,6 @@ def build(home: Path, number: int = 1) -> World:
         machine.whole = partial(whole, machines)
     clocks = {name: HandClock(ahead_s=1e5 * each) for each, name in enumerate(names)}
     stores = {name: Store(home / name, clocks[name]) for name in names}
-    return World(machines, stores, clocks, home, free_port())
+    world = World(machines, stores, clocks, home, free_port())
+    machines["n1"].answered = world.answered
+    return world
