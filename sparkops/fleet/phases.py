@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
-from sparkops.errors import NodeError, SparkopsError, StartFailed
+from sparkops.errors import NodeError, ProbeFailed, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
 from sparkops.fleet import hands, pair, probing, traffic, watch
 from sparkops.fleet.hands import Hand
@@ -146,7 +146,7 @@ def bake(this: Round) -> int:
 def _ask_green(this: Round) -> None:
     report = hands.light_pass(this.here, this.green, warm=True)
     if not report.ok:
-        raise NodeError(this.green.node, f"green answers wrongly with the traffic: {report.failure}")
+        raise ProbeFailed(this.green.node, f"green answers wrongly with the traffic: {report.failure}")
 
 
 def _see_green_whole(this: Round, before: int) -> None:
@@ -182,9 +182,10 @@ def drain(this: Round) -> int:
 
 
 def retire(this: Round) -> int:
-    """Blue stops now, or stays warm for a rollback until the guard stops it."""
+    """Blue stops now, or stays warm for a rollback until the guard stops it. Nobody else can answer if green cannot."""
     _see_green_alive(this)
     if not this.recipe.swap.keep_blue_s:
+        _ask_green(this)
         this.stop(this.blue)
     return 0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sparkops.errors import Busy, InPlaceFailed, SparkopsError, StartFailed
+from sparkops.errors import Busy, InPlaceFailed, ProbeFailed, SparkopsError, StartFailed
 from sparkops.fleet import hands, pair, traffic
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
@@ -133,7 +133,7 @@ class Saga:
         round_, blue = self.round, self.plan.blue
         if blue is None or self.plan.mode is Mode.IN_PLACE or not traffic.reaches(round_.gateway, round_.service, blue):
             return False
-        if not traffic.reaches(round_.gateway, round_.service, round_.green):
+        if isinstance(error, ProbeFailed) or not traffic.reaches(round_.gateway, round_.service, round_.green):
             return True
         return isinstance(error, StartFailed) and not hands.is_right(round_.here, round_.green)
 

@@ -125,9 +125,11 @@ class Guard:
         return Duty.RETIRE if may and self._is_spare(service, journal) else None
 
     def _is_spare(self, service: str, journal: Journal) -> bool:
-        """Whether a warm release may stop: not while it answers, and the one that has the traffic does not."""
+        """Whether a warm release may stop: not while it answers, and the one that has the traffic does not rightly."""
         active, retirement = journal.active, journal.retirement
-        if active is None or retirement is None or self._answers(service, active):
+        if active is None or retirement is None:
+            return True
+        if self._answers(service, active) and hands.is_right(self._post().hand(service), active):
             return True
         return not self._answers(service, retirement.placed)
 

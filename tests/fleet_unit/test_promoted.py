@@ -8,6 +8,7 @@ import pytest
 
 from sparkops.plan.journal import Phase
 from tests.fleet_unit.conftest import Make
+from tests.fleet_unit.machine import GARBAGE
 from tests.fleet_unit.verbs import deploy, free, problem
 from tests.fleet_unit.world import World
 
@@ -39,6 +40,20 @@ def test_while_blue_is_there_a_green_that_dies_after_its_promotion_loses_the_tra
     assert world.serving() == world.release("1", **beside).id
     assert world.machines["n1"].armed() == [world.release("1", **beside).id]
     assert world.gate.sessions["be_chat_blue"] == sessions, "blue goes on with what it has"
+    assert free(world)
+
+
+def test_a_green_that_answers_nonsense_when_blue_is_to_stop_loses_the_traffic(make: Make) -> None:
+    world = make(1)
+    beside: dict[str, Any] = {"claim_gib": 30.0, "swap": {"keep_blue_s": 0}}
+    deploy(world, "1", **beside)
+    green = world.release("2", **beside).id
+    world.listeners[f"phase {Phase.DRAIN}"] = lambda: world.machines["n1"].moods.update({green: GARBAGE})
+
+    error = problem(world, "2", **beside)
+
+    assert (error.exit_code, "green answers wrongly with the traffic" in str(error)) == (1, True)
+    assert world.serving() == world.release("1", **beside).id
     assert free(world)
 
 

@@ -16,7 +16,7 @@ from sparkops.fleet import blue_green
 from sparkops.plan.journal import Phase
 from sparkops.plan.option import Wish
 from tests.fleet_unit.conftest import Make
-from tests.fleet_unit.machine import DIES
+from tests.fleet_unit.machine import DIES, GARBAGE
 from tests.fleet_unit.verbs import DOWN, deploy, free, id_of, problem
 
 
@@ -119,6 +119,10 @@ def test_a_warm_blue_stays_as_long_as_it_alone_answers(make: Make, to: str) -> N
     world.settle()
     assert len(blue.up) == 1
     other.start(green)
+    other.moods[world.release("2", **WARM).id] = GARBAGE
+    world.settle()
+    assert len(blue.up) == 1
+    other.moods.clear()
     world.settle()
 
     assert list(blue.up) == []
