@@ -131,7 +131,7 @@ class Saga:
         What counts is what clients get. That green cannot be reached from here says nothing.
         """
         round_, blue = self.round, self.plan.blue
-        if blue is None or self.plan.mode is Mode.IN_PLACE or not traffic.reaches(round_.gateway, round_.service, blue):
+        if blue is None or not traffic.reaches(round_.gateway, round_.service, blue):
             return False
         if isinstance(error, ProbeFailed) or not traffic.reaches(round_.gateway, round_.service, round_.green):
             return True

@@ -86,13 +86,20 @@ class Work:
 
     def _decide(self, swap: Swap, due: Duty | Part) -> None:
         """The gateway is here: what is decided is written down before it is done, and the other guards hear of it."""
-        stays = due is Duty.FINISH or (due is Duty.JUDGE and hands.is_right(self.hand, swap.green))
+        finish, judge = due is Duty.FINISH, due is Duty.JUDGE
+        stays = (finish and not self._green_is_lost(swap)) or (judge and hands.is_right(self.hand, swap.green))
         verdict = Verdict.FINISH if stays else Verdict.REVERT
         swap = self._note(swap, verdict=verdict)
         if stays:
             self._finish(swap)
         else:
             self._revert(swap)
+
+    def _green_is_lost(self, swap: Swap) -> bool:
+        """Whether clients would get answers of blue only, although green was promoted. What is decided stays so."""
+        if swap.verdict or swap.blue is None:
+            return False
+        return [traffic.reaches(self.hand, self.service, each) for each in (swap.blue, swap.green)] == [True, False]
 
     def _note(self, swap: Swap, **changes: Any) -> Swap:
         noted = swap.model_copy(update=changes)

@@ -156,6 +156,7 @@ def killed_at_any_word(begun: Begun, thens: Sequence[Then] = THEN) -> tuple[int,
         left += 1
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("scene", "thens"),
     [*((IN_PLACE, (then,)) for then in THEN), (BESIDE, THEN)],
@@ -178,6 +179,7 @@ SPREAD = {
 }
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("scene", SPREAD.values(), ids=SPREAD)
 def test_killed_at_any_word_guards_of_several_nodes_agree(scene: Scene, tmp_path: Path) -> None:
     times, wrong = killed_at_any_word(Begun(scene, tmp_path).first())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from sparkops.plan.journal import Phase
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.machine import GARBAGE
+from tests.fleet_unit.nodes import Life
+from tests.fleet_unit.test_crash import BESIDE, Begun, good_end, hours_pass
 from tests.fleet_unit.verbs import deploy, free, problem
 from tests.fleet_unit.world import World
 
@@ -55,6 +59,17 @@ def test_a_green_that_answers_nonsense_when_blue_is_to_stop_loses_the_traffic(ma
     assert (error.exit_code, "green answers wrongly with the traffic" in str(error)) == (1, True)
     assert world.serving() == world.release("1", **beside).id
     assert free(world)
+
+
+@pytest.mark.parametrize("phase", [Phase.PROMOTE, Phase.DRAIN])
+def test_so_it_does_where_the_deploy_is_gone(tmp_path: Path, phase: Phase) -> None:
+    begun = Begun(BESIDE, tmp_path).first()
+    with closing(begun.again()) as world:
+        assert begun.die(world, Life(0, about=f'"phase": "{phase}"'))
+        dies(world, "green")
+        hours_pass(begun, world)
+
+        assert (world.serving(), good_end(world)) == (begun.release(world, "1").id, [])
 
 
 def test_where_blue_has_died_as_well_a_promoted_green_stays(make: Make) -> None:
