@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.errors import CommandFailed, ConnectionLost
 
 R = TypeVar("R")
 TRIES, PAUSE_S = 3, 0.2
@@ -17,17 +17,20 @@ The program was not begun, so nothing was changed by it.
 """
 
 
-def until_begun(run: Callable[[], R], stdin: Iterable[bytes] = ()) -> R:
-    """Do what begins a program in a container. Once only where it is given a stream: that does not come back."""
+def until_begun(
+    run: Callable[[], R],
+    stdin: Iterable[bytes] = (),
+    raised: tuple[type[Exception], ...] = (CommandFailed, ConnectionLost),
+) -> R:
+    """Do what begins a program in a container. Once only where it is given a stream: that does not come back.
+
+    Where Docker could not begin it, `run` raises one of `raised` with Docker's words.
+    """
     for _ in range(TRIES - 1 if stdin == () else 0):
         try:
             return run()
-        except (CommandFailed, ConnectionLost) as error:
-            if not _never_began(error):
+        except raised as error:
+            if not all(words in str(error) for words in SAID):
                 raise
         time.sleep(PAUSE_S)
     return run()
-
-
-def _never_began(error: SparkopsError) -> bool:
-    return all(words in str(error) for words in SAID)

@@ -6,6 +6,8 @@ import socket
 import time
 from dataclasses import dataclass
 
+from sparkops.nodes.again import until_begun
+
 from . import network
 from .images import NODE_PROGRAM, Image
 from .shell import FleetError, client, docker, pipe, say, seconds_since
@@ -46,7 +48,8 @@ class FleetNode:
 
     def exec(self, *argv: str, stdin: bytes = b"") -> str:
         """Run a program as root, past network and sshd: it works on a cut node too."""
-        return docker("exec", "--interactive", self.container, *argv, stdin=stdin)
+        words = ("exec", "--interactive", self.container, *argv)
+        return until_begun(lambda: docker(*words, stdin=stdin), raised=(FleetError,))
 
     def program(self, verb: str, stdin: bytes = b"") -> str:
         return self.exec(NODE_PROGRAM, verb, stdin=stdin)
