@@ -16,6 +16,7 @@ from sparkops.facts import buildkit, gate, held, host
 from sparkops.facts.gate import Verdict
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.progress import Event, Tell
+from sparkops.nodes.again import until_begun
 from sparkops.nodes.engine import Facts
 from sparkops.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels
 from sparkops.render.archive import tar
@@ -143,7 +144,11 @@ def _preflight(member: Member, order: Order) -> None:
 
 
 def run_build(member: Member, order: Order, tell: Tell) -> None:
-    """Build the candidate. Raises BuildFailed."""
+    """Build the candidate. Raises BuildFailed. Where Docker could not begin a step, the build goes on from that step."""
+    until_begun(lambda: _run_build(member, order, tell), raised=(BuildFailed,))
+
+
+def _run_build(member: Member, order: Order, tell: Tell) -> None:
     labels = image_labels(order.name, order.context.digest)
     command = docker.build(order.candidate, labels, order.context.build_args)
     progress = buildkit.Progress()

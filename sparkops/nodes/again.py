@@ -10,10 +10,11 @@ from sparkops.errors import CommandFailed, ConnectionLost
 
 R = TypeVar("R")
 TRIES, PAUSE_S = 3, 0.2
-SAID = ("OCI runtime exec failed", "read init-p: connection reset by peer")
-"""What `docker exec` then prints on stdout (moby/moby#40399, concourse/concourse#6180; seen with Docker 26.1, rarely).
+SAID = ("unable to start container process", "read init-p: connection reset by peer")
+"""What `docker exec` then prints on stdout, `docker run` on stderr, and a step of a build as its own output.
 
-The program was not begun, so nothing was changed by it.
+moby/moby#40399, concourse/concourse#6180; seen with Docker 26.1 and runc 1.1.15, rarely. The program was not begun,
+so nothing was changed by it.
 """
 
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from sparkops.commands import docker
 from sparkops.commands import gateway as commands
 from sparkops.config import gateway as door
 from sparkops.config.gateway import Secrets
 from sparkops.config.inventory import Gateway
 from sparkops.errors import CommandFailed
 from sparkops.facts.gateway import GatewayFacts, SlotFacts, parse
+from sparkops.fleet.build import Gate, Order, build_on
 from sparkops.fleet.connected import Member
-from sparkops.release import Slot, image_labels, image_tag
+from sparkops.fleet.progress import silent
+from sparkops.release import Slot
 from sparkops.render import gateway as render
-from sparkops.render.archive import tar
 from sparkops.render.gateway import Service
 from tests.fleet import shell
 from tests.fleet.node import FleetNode
@@ -54,13 +54,8 @@ class Live:
     def build(self) -> str:
         """Build the image and give it its tag."""
         context = render.gateway_context(TEMPLATES, door.load_program())
-        tag = image_tag(render.NAME, context.digest)
-        command = docker.build(tag, image_labels(render.NAME, context.digest), context.build_args)
-        self.member.node.run(command, stdin=tar(context, lambda path: path.open("rb")))
-        image = self.member.engine.image(tag)
-        assert image
-        self.run(commands.ask_image(image["Id"], self.files([CHAT])))
-        return str(image["Id"])
+        gate = Gate(lambda image: commands.ask_image(image, self.files([CHAT])))
+        return build_on(self.member, Order(render.NAME, context, render.DISK_GIB, gate), silent).image
 
     def files(self, services: list[Service]) -> Mapping[str, str | None]:
         return render.files(services, self.gateway, self.secrets, TEMPLATES)

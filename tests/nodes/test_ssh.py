@@ -40,7 +40,7 @@ def test_another_code_than_0_is_an_error(node: Node) -> None:
 
 
 def test_a_program_that_docker_could_not_begin_is_begun_again(node: Node, tmp_path: Path) -> None:
-    said = "OCI runtime exec failed: waiting for init preliminary setup: read init-p: connection reset by peer: unknown"
+    said = "OCI runtime exec failed: unable to start container process: read init-p: connection reset by peer: unknown"
 
     node.run(sh(f"echo run >>{tmp_path}/runs; [ $(wc -l <{tmp_path}/runs) = 2 ] || {{ echo {said}; exit 126; }}"))
 
