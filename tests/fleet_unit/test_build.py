@@ -26,7 +26,7 @@ NOT_BEGUN = (
 """What a step of a build printed on a node with Docker 26.1 and buildx 0.13. The build failed 4 s after its start."""
 BUILD = """
 wc -c >>"$1"
-printf '#5 [2/2] RUN true\\n#5 0.5 %s\\n#5 ERROR: process did not complete\\n------\\nERROR: failed to solve\\n' "$3" >&2
+printf '#5 [2/2] RUN true\\n#5 0.5 %s\\n#5 ERROR: process failed\\n------\\nERROR: failed to solve\\n' "$3" >&2
 [ "$(wc -l <"$1")" -ge "$2" ]
 """
 """Writes down how much it was sent, and fails as BuildKit does until that was as often as is said."""
