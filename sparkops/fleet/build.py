@@ -144,7 +144,7 @@ def _preflight(member: Member, order: Order) -> None:
 
 
 def run_build(member: Member, order: Order, tell: Tell) -> None:
-    """Build the candidate. Raises BuildFailed. Where Docker could not begin a step, the build goes on from that step."""
+    """Build the candidate, again from a step on that Docker could not begin. Raises BuildFailed."""
     until_begun(lambda: _run_build(member, order, tell), raised=(BuildFailed,))
 
 
