@@ -34,10 +34,12 @@ class Engine:
         self.version = self._version()
         api = min(self.version["ApiVersion"], docker.constants.DEFAULT_DOCKER_API_VERSION, key=_numbers)
         self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))
+        self._client.trust_env = False  # else the environment is read for a proxy at every question
         self._client.mount("http+docker://", self._adapter)
 
     def _version(self) -> Facts:
         asking = requests.Session()  # not closed: that would close the adapter, which lives on
+        asking.trust_env = False
         asking.mount("http+docker://", self._adapter)
         try:
             answer = asking.get("http+docker://localhost/version", timeout=READ_TIMEOUT_S)
