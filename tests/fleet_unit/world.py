@@ -105,7 +105,7 @@ class World:
             for each in guards:
                 each.start()
             while any(each.is_alive() for each in at_work.values()):
-                time.sleep(0.01)
+                time.sleep(0.002)
                 idle = [name for name, each in at_work.items() if not each.is_alive()]
                 if len(idle) < len(at_work):
                     for name in idle:
