@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,16 +28,6 @@ def connected(*members: Member) -> Connected:
     nodes = {each.name: each.config for each in members}
     fleet = Fleet(file=Path("inventory.yaml"), nodes=nodes, build=Build(), known_hosts=Path("known_hosts"))
     return Connected(fleet, {each.name: each for each in members}, cancel=members[0].node.cancel)
-
-
-def nothing_runs_about(text: str, patience_s: float = 5.0) -> bool:
-    """Whether the processes that name `text` have ended. What was killed takes a moment on a busy machine."""
-    end = time.monotonic() + patience_s
-    while list(processes_about(text)):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def processes_about(text: str) -> Iterator[str]:

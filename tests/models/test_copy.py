@@ -21,7 +21,7 @@ from sparkops.fleet.progress import Event, silent
 from sparkops.plan.models import Wanted
 from tests import safetensors
 from tests.examples import recipe
-from tests.models.places import connected, member, nothing_runs_about
+from tests.models.places import connected, member, processes_about
 from tests.safetensors import tensor, two_shards
 
 WANTED = Wanted("q", "org/q")
@@ -142,7 +142,7 @@ def test_an_interrupted_copy_goes_on_where_it_was_and_leaves_nothing(fleet: Conn
         models.copy(pair, WANTED, "n1", Options(), silent)
     assert isinstance(caught.value, Interrupted)
     assert [each.name for each in (tmp_path / "n2").iterdir()] == ["q.partial"]
-    assert nothing_runs_about(str(tmp_path))
+    assert list(processes_about(str(tmp_path))) == []
     watching.join()
 
     fleet.cancel.clear()

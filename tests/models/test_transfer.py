@@ -23,7 +23,7 @@ from sparkops.errors import Interrupted, NodeError
 from sparkops.facts import transfer as facts
 from sparkops.fleet import transfer
 from sparkops.fleet.meeting import Ends
-from tests.models.places import member, nothing_runs_about
+from tests.models.places import member, processes_about
 
 HERE = ("127.0.0.1",)
 NOWHERE = ("192.0.2.1",)  # no address of this machine: kept for documentation
@@ -205,7 +205,7 @@ def test_ctrl_c_leaves_no_program_running(tmp_path: Path) -> None:
 
     with pytest.raises(Interrupted):
         transfer.send(Ends(source, give, target, take, HERE), arrived, lambda: None)
-    assert nothing_runs_about(str(tmp_path))
+    assert list(processes_about(str(tmp_path))) == []
 
 
 # --- on the wire

@@ -119,19 +119,17 @@ def test_bare_nodes_get_a_guard_each_and_one_gateway_also_from_two_operators_at_
 def test_what_is_right_is_only_looked_at(pair: Pair) -> None:
     before = pair.ids()
 
-    took_s = []
     with connect(pair.fleet) as connected:
         spied, ran = spy(connected)
-        for _ in range(3):
-            began = time.monotonic()
-            done = agents.ensure(spied, pair.wanted, pair.told.append)
-            took_s.append(time.monotonic() - began)
+        began = time.monotonic()
+        done = agents.ensure(spied, pair.wanted, pair.told.append)
+        took_s = time.monotonic() - began
 
     assert done == {FRONT: (), OTHER: ()}
     assert [str(command) for command in ran if command.changes] == []
     assert pair.told == []
     assert pair.ids() == before
-    assert min(took_s) < 1
+    assert took_s < 1
 
 
 @pytest.mark.usefixtures("pair")
