@@ -23,7 +23,7 @@ NOT_BEGUN = (
     "runc run failed: unable to start container process: "
     "waiting for init preliminary setup: read init-p: connection reset by peer"
 )
-"""What a step of a build printed on a node with Docker 26.1 and buildx 0.13. The build failed 4 s after its start."""
+"""What a step of a build printed on a node of tests/fleet, with Docker 26.1 and runc 1.1.15."""
 BUILD = """
 wc -c >>"$1"
 printf '#5 [2/2] RUN true\\n#5 0.5 %s\\n#5 ERROR: process failed\\n------\\nERROR: failed to solve\\n' "$3" >&2
