@@ -150,7 +150,7 @@ def test_it_may_ignore_sigterm() -> None:
 
 
 def test_it_may_keep_its_memory_for_a_while() -> None:
-    with Program(KEEP_MEMORY_S="0.2", MEMORY_MIB="20") as program:
+    with Program(KEEP_MEMORY_S="2", MEMORY_MIB="20") as program:
         program.serves().tell()
         while listens(program):
             pass
