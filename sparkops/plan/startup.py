@@ -115,7 +115,7 @@ def _read_lines(watch: Watch, sample: Sample) -> Watch:
 
 
 def _reach(watch: Watch, stage: Stage, at_s: float, seen_s: float) -> Watch:
-    if stage.order <= watch.stage.order:
+    if not stage.follows(watch.stage):
         return watch
     return replace(watch, stage=stage, percent=None, reached=(*watch.reached, (stage, at_s)), moved_s=seen_s)
 

@@ -13,6 +13,6 @@ DIRECTORY = Path(__file__).parent / "captured"
 @pytest.fixture(scope="session")
 def captured() -> Callable[[str], str]:
     def read(name: str) -> str:
-        return (DIRECTORY / name).read_text()
+        return (DIRECTORY / name).read_bytes().decode()  # read_text() would end a line at each return of a progress bar
 
     return read

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
 from sparkops.config.recipe import Startup
+from sparkops.facts import docker
 from sparkops.facts.vllm_log import Stage
 from sparkops.plan.startup import Line, Memory, Sample, Watch, advance, memory_csv
 
-CAPTURED = Path(__file__).parent.parent / "facts/captured/vllm-0.32.0-cpu-start.log"
+CAPTURED = Path(__file__).parent.parent / "facts/captured"
 LOADING = "Starting to load model /models/q..."
 LOADED = "Model loading took 61.1 GiB memory and 230.4 seconds"
 COMPILED = "torch.compile took 61.02 s in total"
@@ -67,7 +70,7 @@ def test_a_start_of_750_s_with_360_s_of_silence_passes_while_the_cpu_works() -> 
         (Stage.STARTING, 0.0),
         (Stage.WEIGHTS, 1),
         (Stage.COMPILING, 300),
-        (Stage.WARMING, 380),
+        (Stage.TUNING, 380),
         (Stage.OPENING, 740),
         (Stage.SERVING, 750),
     )
@@ -76,7 +79,7 @@ def test_a_start_of_750_s_with_360_s_of_silence_passes_while_the_cpu_works() -> 
 def test_the_same_silence_without_work_is_a_stall() -> None:
     watch, at_s = play({1: LOADING, 150: shards(50), 300: LOADED, 370: COMPILED, 380: AUTOTUNE})
 
-    assert (watch.failure, at_s) == ("nothing has moved for 300 s while warming up", 380 + 301)
+    assert (watch.failure, at_s) == ("nothing has moved for 300 s while tuning kernels", 380 + 301)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,105 @@ def test_a_stall_is_named_with_its_stage(log: Mapping[int, str], failure: str, a
     assert (watch.failure, ended_s) == (failure, at_s)
 
 
+CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d(?:\.\d+)?)")
+
+
+def captured(name: str) -> tuple[Line, ...]:
+    """A real log by Docker's time, or by vLLM's own where it was captured without. Seconds from the first line on."""
+    text = (CAPTURED / name).read_bytes().decode()
+    stamped = sorted(docker.log_lines(text), key=itemgetter(0)) or [(line, line) for line in text.splitlines()]
+    moments, at_s = [], 0.0
+    for stamp, line in stamped:
+        if clock := CLOCK.search(stamp):
+            at_s = 3600 * int(clock[1]) + 60 * int(clock[2]) + float(clock[3])
+        moments.append((at_s, line))
+    return tuple(Line(at_s - moments[0][0], line) for at_s, line in moments)
+
+
+def replay(name: str, limits: Startup | None = None) -> tuple[Watch, int]:
+    """Play a captured start without any CPU time, one look a second, until its verdict or its last line."""
+    log, watch = captured(name), Watch(limits or Startup())
+    for at_s in range(int(log[-1].at_s) + 2):
+        watch = advance(watch, Sample(at_s, tuple(line for line in log if at_s - 1 < line.at_s <= at_s)))
+        if watch.over:
+            return watch, at_s
+    return watch, at_s
+
+
+@pytest.mark.parametrize(
+    ("log", "reached"),
+    [
+        (
+            "vllm-0.23.0-cuda-h100-start-cold.log",
+            "weights 26.3, compiling 26.7, kv_cache 50.0, tuning 50.0, graphs 50.9, warming 51.2, opening 183.1, "
+            "serving 188.0",
+        ),
+        (
+            "vllm-0.23.0-cuda-h100-start-warm.log",
+            "weights 10.6, compiling 10.9, kv_cache 14.9, tuning 14.9, graphs 15.6, warming 15.8, opening 26.1, "
+            "serving 31.9",
+        ),
+        (
+            "vllm-0.23.0-cuda-h100-start-1.4B-8-shards.log",
+            "weights 12.0, compiling 13.1, kv_cache 52.7, tuning 52.8, graphs 56.2, warming 58.3, opening 70.5, "
+            "serving 71.3",
+        ),
+        (
+            "vllm-0.23.0-cuda-tp2-ray-rank0.log",
+            "joining 30.9, weights 54.2, compiling 74.7, kv_cache 76.6, tuning 76.6, graphs 77.1, warming 95.6, "
+            "opening 95.6, serving 107.0",
+        ),
+        ("vllm-0.23.0-cuda-tp2-ray-rank1.log", ""),
+        (
+            "vllm-0.23.0-cuda-tp2-mp-rank0.log",
+            "joining 16.5, weights 28.1, compiling 28.4, kv_cache 50.8, tuning 50.9, graphs 51.7, warming 52.2, "
+            "opening 69.6, serving 79.5",
+        ),
+        (
+            "vllm-0.23.0-cuda-tp2-mp-rank1.log",
+            "joining 8.6, weights 20.2, compiling 20.4, kv_cache 43.0, tuning 43.1, warming 44.4",
+        ),
+        ("vllm-0.32.0-cpu-start.log", "weights 21.3, compiling 21.3, kv_cache 22.3, opening 25.3, serving 26.3"),
+        (
+            "vllm-0.32.0-cpu-compile-start.log",
+            "weights 37.7, compiling 39.7, kv_cache 94.7, opening 96.7, serving 97.7",
+        ),
+        ("vllm-0.32.0-cpu-no-compiler.log", "weights 21.6, compiling 21.6"),
+    ],
+)
+def test_a_real_start_goes_through_its_stages_at_these_seconds(log: str, reached: str) -> None:
+    watch, _ = replay(log)
+
+    assert ", ".join(f"{stage.name.lower()} {at_s:.1f}" for stage, at_s in watch.reached[1:]) == reached
+
+
+def test_the_silence_after_graph_capture_is_warming_up_with_the_limit_of_compiling() -> None:
+    """131 s on an H100, in which vLLM 0.23 compiles its sampling kernels."""
+    cold = "vllm-0.23.0-cuda-h100-start-cold.log"
+
+    assert replay(cold, Startup(stall_s=30.0, compile_stall_s=135.0))[0].stage is Stage.SERVING
+    watch, at_s = replay(cold, Startup(stall_s=30.0, compile_stall_s=100.0))
+
+    assert (watch.failure, at_s) == ("nothing has moved for 100 s while warming up", 52 + 101)
+
+
+def test_graphs_captured_to_measure_their_memory_are_not_the_stage() -> None:
+    """As vLLM 0.32's V2 model runner does before it sizes the KV cache."""
+    capture = ("Capturing CUDA graphs (FULL): 100%|", "Graph capturing finished in 4 secs, took 0.02 GiB")
+    log = (LOADING, LOADED, *capture, "Available KV cache memory: 9.1 GiB", "JIT kernel warmup starting.", *capture)
+
+    watch = advance(Watch(Startup()), Sample(9.0, tuple(Line(at_s, text) for at_s, text in enumerate(log))))
+
+    assert [(stage.name, at_s) for stage, at_s in watch.reached[1:]] == [
+        ("WEIGHTS", 0),
+        ("COMPILING", 1),
+        ("KV_CACHE", 4),
+        ("TUNING", 5),
+        ("GRAPHS", 6),
+        ("WARMING", 7),
+    ]
+
+
 def heartbeats(every_s: int) -> Iterator[tuple[int, str]]:
     return ((at_s, f"INFO 11-21 00:{at_s} still waiting after {at_s} s") for at_s in range(0, 3600, every_s))
 
@@ -102,6 +204,12 @@ def test_a_heartbeat_is_no_progress() -> None:
     watch, at_s = play({**dict(heartbeats(10)), 5: LOADING})
 
     assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights", 5 + 181)
+
+
+def test_a_heartbeat_of_a_load_that_hangs_is_no_progress() -> None:
+    watch, at_s = play({**dict(heartbeats(10)), 5: LOADING, 9: shards(40)})
+
+    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights 40 %", 9 + 181)
 
 
 def test_every_new_percent_is_progress() -> None:
@@ -115,7 +223,9 @@ def test_every_new_percent_is_progress() -> None:
 def test_the_same_percent_again_is_no_progress() -> None:
     log = {1: LOADING, **{100 * n: shards(10) for n in range(1, 11)}}
 
-    assert play(log)[0].failure == "nothing has moved for 180 s while loading weights 10 %"
+    watch, at_s = play(log)
+
+    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights 10 %", 100 + 181)
 
 
 @pytest.mark.parametrize(("cpu_in_30_s", "over"), [(4.9, True), (5.1, False)])
@@ -229,7 +339,7 @@ def test_a_stage_never_goes_back() -> None:
 
 
 def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
-    said = CAPTURED.read_text().splitlines()
+    said = (CAPTURED / "vllm-0.32.0-cpu-start.log").read_text().splitlines()
 
     watch = advance(Watch(Startup()), Sample(28.0, lines(*said)))
 

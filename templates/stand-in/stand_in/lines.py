@@ -51,7 +51,7 @@ E INFO [kv_cache_utils.py:2327] CPU KV cache size: 2,097,152 tokens, Maximum con
 request: {concurrency:.2f}x
 """
 
-WARMING = """\
+TUNING = """\
 W INFO [kernel_warmup.py:107] Warming up FlashInfer attention.
 W INFO [autotuner.py:262] flashinfer.jit: [Autotuner]: Autotuning process starts ...
 W INFO [autotuner.py:268] flashinfer.jit: [Autotuner]: Autotuning process ends
@@ -60,7 +60,11 @@ W INFO [autotuner.py:268] flashinfer.jit: [Autotuner]: Autotuning process ends
 GRAPHS = """\
 | Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 35/35 [00:02<00:00, 16.42it/s]
 | Capturing CUDA graphs (decode, FULL): 100%|██████████| 35/35 [00:01<00:00, 21.80it/s]
+"""
+
+WARMING = """\
 W INFO [gpu_model_runner.py:6122] Graph capturing finished in 4 secs, took 0.02 GiB
+W INFO [jit_monitor.py:84] Kernel JIT monitor activated; monitored JIT compilations during inference will use mode=warn.
 """
 
 OPENING = """\

@@ -20,8 +20,8 @@ BUSY_S, IDLE_S = 0.03, 0.06  # a silent engine that compiles uses more than a co
 BEFORE = ((0.10, lines.STARTING), (0.03, lines.JOINING), (0.02, lines.LOADING))
 WEIGHTS = 0.62
 COMPILING = ((0.05, lines.COMPILING),)
-AFTER = ((0.04, lines.COMPILED), (0.02, lines.SIZING), (0.05, lines.WARMING), (0.05, lines.GRAPHS))
-OPENING = ((0.02, lines.OPENING),)
+AFTER = ((0.04, lines.COMPILED), (0.02, lines.SIZING), (0.05, lines.TUNING))
+OPENING = ((0.03, lines.GRAPHS), (0.02, lines.WARMING), (0.02, lines.OPENING))
 
 
 class Crashed(Exception):
