@@ -106,11 +106,12 @@ class ConnectionLost(NodeError):
 
 
 class CommandFailed(NodeError):
-    """A command ended with a code other than 0."""
+    """A command ended with a code other than 0. `cause` is the likely one, if known."""
 
-    def __init__(self, completed: Completed, *, next_step: str = "") -> None:
+    def __init__(self, completed: Completed, *, cause: str = "", next_step: str = "") -> None:
         said = completed.last_lines or "it printed nothing"
         problem = f"`{completed.command}` ended with code {completed.exit_code}: {said}"
+        problem += f"\n  likely cause: {cause}" if cause else ""
         super().__init__(completed.node, problem, next_step=next_step)
         self.completed = completed
 

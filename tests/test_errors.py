@@ -45,6 +45,12 @@ def test_a_failed_command_shows_its_line_its_code_and_what_it_said(said: str, sh
     assert (error.node, error.exit_code) == ("n1", 1)
 
 
+def test_a_failed_command_shows_its_likely_cause_last() -> None:
+    error = CommandFailed(Completed("n1", Command(("x",)), 1, "", "why"), cause="a cause", next_step="do it")
+
+    assert (str(error), error.next_step) == ("n1: `x` ended with code 1: why\n  likely cause: a cause", "do it")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [

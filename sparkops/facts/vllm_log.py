@@ -72,38 +72,10 @@ MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
 SHARDS = re.compile(r"[Ll]oading (safetensors|pt|np_cache|shards)[^%]*:\s+(?P<percent>\d+)% Completed")
 
 FATAL = re.compile(
-    r"EngineCore (failed|encountered a fatal error)|CUDA out of memory|NV_ERR_NO_MEMORY"
+    r"(EngineCore|WorkerProc) (failed|encountered a fatal error)|CUDA out of memory|NV_ERR_NO_MEMORY"
     r"|Error in memory profiling|No available memory for the cache blocks|illegal instruction"
     r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use(?!\. Retrying)"
     r"|Engine core initialization failed"
-)
-
-CAUSES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(r"Insufficient space in /dev/shm"),
-        "the container's shared memory is too small: raise serve.shm_gib in the recipe",
-    ),
-    (
-        re.compile(r"[Aa]ddress already in use"),
-        "another program has the port: `ss -ltnp` on the node names it; change serve.port or stop it",
-    ),
-    (
-        re.compile(r"CUDA out of memory|NV_ERR_NO_MEMORY|No available memory for the cache blocks"),
-        "the engine did not find the memory it wants: lower gpu-memory-utilization or max-model-len, "
-        "or free memory on the node",
-    ),
-    (
-        re.compile(r"Unsupported ?PTX|cudaErrorUnsupportedPtxVersion"),
-        "the image was built for a newer CUDA than the node's driver can translate: pin an older CUDA build",
-    ),
-    (
-        re.compile(r"unrecognized arguments: (.+)"),
-        "this vLLM does not know an argument of serve.args",
-    ),
-    (
-        re.compile(r"No space left on device"),
-        "the node's disk is full",
-    ),
 )
 
 
@@ -123,11 +95,6 @@ def read(line: str) -> Reading:
     percent = int(found["percent"]) if (found := SHARDS.search(line)) else None
     stage = next((stage for stage, marker in MARKERS if marker.search(line)), None)
     return Reading(stage=Stage.WEIGHTS if percent is not None else stage, percent=percent)
-
-
-def cause(lines: tuple[str, ...]) -> str:
-    """The known cause behind the last lines of a log; empty if none is known."""
-    return next((text for pattern, text in CAUSES if any(pattern.search(line) for line in lines)), "")
 
 
 def fingerprint(line: str) -> str:

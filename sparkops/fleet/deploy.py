@@ -62,7 +62,7 @@ def _take(member: Member, step: Step, done: Deployed, keep: Keep, tell: Tell) ->
         return replace(done, report=probing.prove(*where, done.rank.release.recipe, keep, tell))
     if step.command is not None:
         tell(Event(member.name, step.title))
-        member.node.run(step.command)
+        Hand(member, member.node.run, tell).run(step.command)
     return done
 
 

@@ -13,8 +13,8 @@ from sparkops.command import Command, Completed
 from sparkops.commands import docker
 from sparkops.config.recipe import Recipe
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
+from sparkops.facts import advice, host
 from sparkops.facts import docker as docker_facts
-from sparkops.facts import host
 from sparkops.facts.docker import Container
 from sparkops.fleet import probing, smoke, watch
 from sparkops.fleet.connected import Member
@@ -33,11 +33,19 @@ WORKER_GRACE_S = 3
 
 @dataclass(frozen=True)
 class Hand:
-    """Acts on one node. `run` changes it: fenced by the lock in a deploy, under the lock in the guard."""
+    """Acts on one node. `do` changes it: fenced by the lock in a deploy, under the lock in the guard."""
 
     member: Member
-    run: Callable[[Command], Completed]
+    do: Callable[[Command], Completed]
     tell: Tell
+
+    def run(self, command: Command) -> Completed:
+        """Run a command that changes the node. Raises CommandFailed, with the likely cause of an error of Docker."""
+        try:
+            return self.do(command)
+        except CommandFailed as error:
+            cause, step = advice.of_docker(error.completed.last_lines) or ("", "")
+            raise CommandFailed(error.completed, cause=cause, next_step=step) from error
 
     def say(self, text: str) -> None:
         """Tell what happens on this node."""

@@ -12,8 +12,10 @@ from requests import Session
 from sparkops.config.recipe import Recipe
 from sparkops.errors import Interrupted, StartFailed
 from sparkops.facts import docker as docker_facts
-from sparkops.facts import host, vllm_log
+from sparkops.facts import host
+from sparkops.facts.advice import of_log as advice_of_log
 from sparkops.facts.docker import Container, Usage
+from sparkops.facts.exceptions import fold, headline
 from sparkops.facts.host import GIB, HostFacts
 from sparkops.fleet.connected import Member
 from sparkops.fleet.keep import Keep
@@ -108,7 +110,7 @@ def _must_live(member: Member, name: str) -> None:
     container = look(member, name)
     if not container.running or container.restarts:
         tail = tuple(text for _, text in docker_facts.log_lines(member.engine.log(name, tail=CAUSE_LINES)))
-        raise StartFailed(member.name, _told(f"{name} ended with code {container.exit_code}", tail))
+        raise _failed(member.name, f"{name} ended with code {container.exit_code}", headline(tail), tail)
 
 
 def look(member: Member, name: str) -> Container:
@@ -140,7 +142,8 @@ def until_healthy(
             if keep:
                 keep.note(member.name, "memory.csv", memory_csv(eyes.memory))
         if watch.failure:
-            raise _failed(start, watch)
+            step = f"The whole log: sparkops logs {start.recipe.service} --node {start.node}"
+            raise _failed(start.node, f"{start.container} did not start", watch.failure, watch.tail, step)
         if len(eyes.memory) > 1:  # what served at the first look was no start
             known.learn(watch)
     return watch
@@ -195,14 +198,12 @@ class Shown:
         self.tell(Event(self.node, text, lasting=lasting))
 
 
-def _failed(start: Start, watch: Watch) -> StartFailed:
-    """Why, the last lines and the likely cause, and where to read on."""
-    step = f"The whole log: sparkops logs {start.recipe.service} --node {start.node}"
-    problem = _told(f"{start.container} did not start: {watch.failure}", watch.tail)
-    return StartFailed(start.node, problem, next_step=step)
-
-
-def _told(problem: str, tail: tuple[str, ...]) -> str:
-    last = "".join(f"\n    {line}" for line in tail[-SHOWN_LINES:])
-    cause = vllm_log.cause(tail)
-    return f"{problem}{last}" + (f"\n  likely cause: {cause}" if cause else "")
+def _failed(node: str, what: str, why: str, tail: tuple[str, ...], step: str = "") -> StartFailed:
+    """Build the error: what failed and why, the last lines of its log, the likely cause, and the next steps."""
+    last = tuple(fold(tail, headline(tail)))[-SHOWN_LINES:]
+    advice = advice_of_log(tail)
+    lines = [f"{what}: {why}" if why else what, *(f"    {line}" for line in last)]
+    if advice:
+        lines.append(f"  likely cause: {advice.cause}")
+    steps = (advice.step if advice else "", step)
+    return StartFailed(node, "\n".join(lines), next_step="\n".join(filter(None, steps)))

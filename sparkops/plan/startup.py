@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sparkops.config.recipe import Startup
 from sparkops.facts import vllm_log
+from sparkops.facts.exceptions import headline
 from sparkops.facts.vllm_log import Stage
 from sparkops.plan import relief
 
@@ -73,6 +74,7 @@ class Watch:
     window: Sample = field(default_factory=lambda: Sample(0.0))
     seen: frozenset[str] = frozenset()
     tail: tuple[str, ...] = ()
+    fatal: bool = False
     healthy: bool = False
     failure: str = ""
 
@@ -94,7 +96,8 @@ def advance(watch: Watch, sample: Sample) -> Watch:
     watch = _look_at_memory(watch, sample)
     if sample.healthy:
         return replace(_reach(watch, Stage.SERVING, sample.at_s, sample.at_s), healthy=True, failure="")
-    return replace(watch, failure=watch.failure or _failure(watch, sample))
+    failure = headline(watch.tail) if watch.fatal else watch.failure or _failure(watch, sample)
+    return replace(watch, failure=failure)
 
 
 def _read_lines(watch: Watch, sample: Sample) -> Watch:
@@ -104,9 +107,8 @@ def _read_lines(watch: Watch, sample: Sample) -> Watch:
         new = mark not in watch.seen or (reading.percent is not None and reading.percent != watch.percent)
         seen = watch.seen | {mark} if len(watch.seen) < KEEP_SEEN else watch.seen
         tail = (*watch.tail, line)[-KEEP_LINES:]
-        watch = replace(watch, seen=seen, tail=tail, moved_s=sample.at_s if new else watch.moved_s)
-        if reading.fatal:
-            watch = replace(watch, failure=watch.failure or f"its log says: {line.strip()}")
+        fatal = watch.fatal or reading.fatal
+        watch = replace(watch, seen=seen, tail=tail, fatal=fatal, moved_s=sample.at_s if new else watch.moved_s)
         if reading.stage is not None:
             watch = _reach(watch, reading.stage, at_s, sample.at_s)
         if watch.stage is Stage.WEIGHTS and reading.percent is not None:
@@ -146,8 +148,7 @@ def _failure(watch: Watch, sample: Sample) -> str:
     if len(watch.low) >= relief.LOOKS or (watch.low and not sample.running):
         return f"the node had {min(watch.low):.1f} GiB of memory left while {watch.text}: it must not hang"
     if not sample.running:
-        how = "was killed for want of memory (OOM)" if sample.oom_killed else f"ended with code {sample.exit_code}"
-        return f"its process {how} while {watch.text}"
+        return _end(watch, sample)
     if sample.restarted:
         return f"its process ended while {watch.text}, and Docker has started it again"
     stall_s = _stall_s(watch)
@@ -156,6 +157,14 @@ def _failure(watch: Watch, sample: Sample) -> str:
     if sample.at_s > watch.limits.ceiling_s:
         return f"it is still {watch.text} after {watch.limits.ceiling_s:.0f} s"
     return ""
+
+
+def _end(watch: Watch, sample: Sample) -> str:
+    """Say how the process ended. The error that it printed last is the reason unless the kernel killed it."""
+    if sample.oom_killed:
+        return f"its process was killed for want of memory (OOM) while {watch.text}"
+    error = headline(watch.tail)
+    return f"its process ended with code {sample.exit_code} while {watch.text}" + (f": {error}" if error else "")
 
 
 def memory_csv(looks: Iterable[Memory]) -> str:

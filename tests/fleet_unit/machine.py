@@ -68,6 +68,8 @@ class Machine:
     containers: dict[str, Facts] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     fails: Callable[[str], int] = field(default=lambda _: 0)
+    complaint: str = ""
+    """What a command that fails prints after its own line."""
     up: dict[str, Listener] = field(default_factory=dict)
     dark: bool = False
     """Whether it is without power."""
@@ -96,7 +98,7 @@ class Machine:
         code, said = self.fails(line), ""
         if not code:
             code, said = ranks.answer(self.address, command.argv) or self._done(command.argv)
-        return Completed(self.name, command, code, said, f"{line} failed" if code else "")
+        return Completed(self.name, command, code, said, f"{line} failed\n{self.complaint}" if code else "")
 
     def _done(self, argv: tuple[str, ...]) -> tuple[int, str]:
         match argv:

@@ -9,7 +9,9 @@ import pytest
 
 from sparkops.commands.guard import CONTAINER
 from sparkops.config.recipe import Startup
-from sparkops.errors import SparkopsError, StartFailed
+from sparkops.errors import CommandFailed, SparkopsError, StartFailed
+from sparkops.facts.advice import TAKE_LESS
+from sparkops.facts.docker import log_lines
 from sparkops.facts.vllm_log import Stage
 from sparkops.fleet import deploy as deploying
 from sparkops.fleet import observe
@@ -27,6 +29,7 @@ from tests.fleet_unit.machine import DIES, GARBAGE
 from tests.fleet_unit.verbs import deploy, id_of, problem
 from tests.fleet_unit.world import World
 
+CAPTURED = Path(__file__).parents[1] / "facts" / "captured"
 LOADING = "Starting to load model /models/q..."
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
 FIGURE = {"cold_start_s": 800.0, "source": "a test"}
@@ -161,12 +164,42 @@ def test_a_crash_is_told_at_once_with_its_last_lines_and_the_cause(make: Make) -
     with pytest.raises(StartFailed) as caught:
         start(world, release)
 
-    reason = f"{release.id}-blue-r0 did not start: its log says: {OUT_OF_MEMORY}"
+    reason = f"{release.id}-blue-r0 did not start: {OUT_OF_MEMORY}"
     assert f"failed: {reason}" in told(world)
     head, *lines, cause = str(caught.value).splitlines()
     assert head == f"n1: {reason}"
     assert lines == [f"    {number}" for number in range(8, 20)]
-    assert cause.startswith("  likely cause: the engine did not find the memory it wants")
+    assert cause == "  likely cause: the engine ran out of GPU memory"
+    assert caught.value.next_step.splitlines() == [TAKE_LESS, "The whole log: sparkops logs chat --node n1"]
+
+
+def test_a_real_failure_is_told_by_its_exception_without_tracebacks(make: Make) -> None:
+    world = make(1)
+    release = world.release("1")
+    log = sorted(log_lines((CAPTURED / "vllm-0.23.0-cuda-free-memory-less-than-desired.log").read_text()))
+    world.machines["n1"].moods[release.id] = DIES
+    world.machines["n1"].logs[release.id] = "\n".join(text for _, text in log)
+
+    with pytest.raises(StartFailed) as caught:
+        start(world, release)
+
+    head, *lines, cause = str(caught.value).splitlines()
+    assert head == (
+        f"n1: {release.id}-blue-r0 did not start: ValueError: Free memory on device cuda:0 (13.89/79.18 GiB) on "
+        "startup is less than desired GPU memory utilization (0.95, 75.22 GiB). Decrease GPU memory utilization or "
+        "reduce GPU memory used by other processes."
+    )
+    assert [line.split("] ")[-1] for line in lines[-5:-1]] == [
+        "EngineCore failed to start.",
+        "    ... traceback of 5 lines",
+        "    (EngineCore pid=47) Process EngineCore:",
+        "    ... traceback of 61 lines",
+    ]
+    assert len(lines) == 12
+    assert cause == (
+        "  likely cause: 13.89 of 79.18 GiB are free on cuda:0; gpu-memory-utilization 0.95 reserves 75.22 GiB"
+    )
+    assert "set gpu-memory-utilization to 0.17 or less" in caught.value.next_step
 
 
 def test_while_one_node_goes_on_the_failure_of_another_is_known(make: Make) -> None:
@@ -195,8 +228,8 @@ def test_a_hung_engine_that_still_talks_has_the_last_word(make: Make) -> None:
 
     error = start_in_vain(world, release)
 
-    assert "its log says: EngineCore failed to start." in error
-    assert "likely cause: the engine did not find the memory" in error
+    assert f"did not start: {OUT_OF_MEMORY}\n" in error
+    assert "likely cause: the engine ran out of GPU memory" in error
 
 
 def start_in_vain(world: World, release: Release) -> str:
@@ -299,3 +332,52 @@ def test_of_a_start_that_nothing_is_known_of_its_age_is_told() -> None:
         ("loading weights 43 %, 1202 s", False),
         ("serving after 1203 s", True),
     ]
+
+
+NO_DRIVER = 'Error response from daemon: could not select device driver "" with capabilities: [[gpu]]'
+NO_SPEC = "Error response from daemon: CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"
+NO_GPU = [
+    (NO_DRIVER, "the node's Docker lacks the NVIDIA Container Toolkit", "nvidia-ctk runtime configure"),
+    (NO_SPEC, "the node has no CDI specification", "nvidia-ctk cdi generate"),
+]
+
+
+@pytest.mark.parametrize(("said", "cause", "step"), NO_GPU)
+def test_a_gpu_that_docker_cannot_give_is_explained_and_blue_serves(
+    make: Make, said: str, cause: str, step: str
+) -> None:
+    world = make(1)
+    deploy(world, "1")
+    machine = world.machines["n1"]
+    machine.complaint = said
+    machine.fails = lambda line: int(line.startswith(f"docker start {id_of(world, '2')}"))
+
+    error = problem(world, "2")
+
+    assert f"  likely cause: {cause}" in str(error)
+    assert step in error.next_step
+    assert world.serving() == id_of(world, "1")
+
+
+@pytest.mark.parametrize(("said", "cause", "step"), NO_GPU)
+def test_without_a_gateway_it_is_explained_too(make: Make, said: str, cause: str, step: str) -> None:
+    world = make(1)
+    world.machines["n1"].complaint = said
+    world.machines["n1"].fails = lambda line: int(line.startswith("docker start"))
+
+    with pytest.raises(CommandFailed) as caught:
+        start(world, world.release("1"))
+
+    assert f"  likely cause: {cause}" in str(caught.value)
+    assert step in caught.value.next_step
+
+
+def test_another_error_of_docker_has_no_cause(make: Make) -> None:
+    world = make(1)
+    world.machines["n1"].fails = lambda line: int(line.startswith("docker start"))
+
+    with pytest.raises(CommandFailed) as caught:
+        start(world, world.release("1"))
+
+    assert "likely cause" not in str(caught.value)
+    assert caught.value.next_step == ""

@@ -286,11 +286,11 @@ def test_the_recipe_sets_the_limits(log: Mapping[int, str], ends_at_s: int) -> N
         ),
         (
             Sample(9.0, lines("ValueError: No available memory for the cache blocks."), running=False, exit_code=1),
-            "its log says: ValueError: No available memory for the cache blocks.",
+            "ValueError: No available memory for the cache blocks.",
         ),
         (
             Sample(9.0, lines("  CUDA out of memory. Tried to allocate 2 GiB")),
-            "its log says: CUDA out of memory. Tried to allocate 2 GiB",
+            "CUDA out of memory. Tried to allocate 2 GiB",
         ),
     ],
     ids=["exit", "oom", "restarted", "fatal and exit", "fatal"],
@@ -304,7 +304,41 @@ def test_a_dead_process_or_a_fatal_line_ends_it_at_once(sample: Sample, failure:
 def test_the_first_fatal_line_is_the_reason() -> None:
     said = lines("CUDA out of memory", "EngineCore failed to start.", "Engine core initialization failed.")
 
-    assert advance(Watch(Startup()), Sample(5.0, said)).failure == "its log says: CUDA out of memory"
+    assert advance(Watch(Startup()), Sample(5.0, said)).failure == "CUDA out of memory"
+
+
+def test_the_exception_that_follows_a_fatal_line_at_the_next_look_is_the_reason() -> None:
+    watch = advance(Watch(Startup()), Sample(5.0, lines("EngineCore failed to start.")))
+    assert watch.failure == "EngineCore failed to start."
+
+    watch = advance(
+        watch, Sample(6.0, lines("ValueError: the reason", "RuntimeError: Engine core initialization failed."))
+    )
+
+    assert watch.failure == "ValueError: the reason"
+
+
+@pytest.mark.parametrize(
+    ("sample", "failure"),
+    [
+        (
+            Sample(9.0, running=False, exit_code=1),
+            "its process ended with code 1 while starting: RuntimeError: Failed to infer device type, please set the "
+            "environment variable `VLLM_LOGGING_LEVEL=DEBUG` to turn on verbose logging to help debug the issue.",
+        ),
+        (
+            Sample(9.0, running=False, oom_killed=True),
+            "its process was killed for want of memory (OOM) while starting",
+        ),
+        (Sample(300.0), "nothing has moved for 180 s while starting"),
+    ],
+    ids=["exit", "oom", "stall"],
+)
+def test_a_process_that_ended_by_itself_ended_of_the_last_exception(sample: Sample, failure: str) -> None:
+    watch = advance(Watch(Startup()), Sample(5.0, captured("vllm-0.23.0-cuda-no-device.log")))
+    assert watch.failure == ""
+
+    assert advance(watch, sample).failure == failure
 
 
 def test_a_server_that_answers_has_not_failed_whatever_its_log_says() -> None:

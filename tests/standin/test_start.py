@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from sparkops.facts import vllm_log
+from sparkops.facts import advice, vllm_log
 from sparkops.facts.vllm_log import Stage
 from tests.standin.program import Program, module
 
@@ -72,7 +72,7 @@ def test_a_fatal_text_alone_ends_the_start_after_the_weights() -> None:
     with Program(FATAL="CUDA out of memory") as program:
         assert program.ended() == 1
     assert "100% Completed" in program.log
-    assert "memory" in vllm_log.cause(tuple(program.lines))
+    assert advice.of_log(program.lines) == ("the engine ran out of GPU memory", advice.TAKE_LESS)
 
 
 def test_a_port_that_is_taken_ends_the_start_at_once() -> None:
@@ -81,7 +81,9 @@ def test_a_port_that_is_taken_ends_the_start_at_once() -> None:
         taken.listen()
         with Program(START_S="60", port=taken.getsockname()[1]) as program:
             assert program.ended() == 1
-    assert "the port" in vllm_log.cause(tuple(program.lines))
+    known = advice.of_log(program.lines)
+    assert known
+    assert known.cause == "another program has the port"
 
 
 def test_a_bad_knob_ends_the_start_with_2_and_its_name() -> None:
