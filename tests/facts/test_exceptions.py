@@ -48,6 +48,7 @@ def test_a_start_that_succeeds_has_no_headline(captured: Captured, log: str) -> 
         (("KeyError: 'x'", f"{CORE} EngineCore failed to start."), "KeyError: 'x'"),
         ((f"{CORE} EngineCore failed to start.", "a line"), "EngineCore failed to start."),
         (("KeyError: 'x'", "OSError: later"), "OSError: later"),
+        (("KeyError: 'x'", "E: CUDA out of memory", "OSError: later"), "E: CUDA out of memory"),
         (
             (
                 f"{RAY} WorkerProc failed to start.",

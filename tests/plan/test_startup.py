@@ -235,6 +235,13 @@ def test_work_is_at_least_5_s_of_cpu_in_30_s(*, cpu_in_30_s: float, over: bool) 
     assert watch.over is over
 
 
+def test_work_is_measured_over_30_s() -> None:
+    """6 s of CPU at once are work in a window of 30 s, and would not be in one of 60 s."""
+    watch, at_s = play({}, cpu_s=lambda at_s: 6.0 if at_s > 100 else 0.0)
+
+    assert (watch.failure, at_s) == ("nothing has moved for 180 s while starting", 120 + 181)
+
+
 @pytest.mark.parametrize(("stall_s", "cpu", "over"), [(4.0, 0.2, False), (4.0, 0.1, True), (20.0, 0.2, False)])
 def test_a_short_stall_is_measured_over_a_shorter_time(*, stall_s: float, cpu: float, over: bool) -> None:
     limits = Startup(stall_s=stall_s)
@@ -379,6 +386,13 @@ def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
 
     assert (watch.stage, watch.failure, watch.healthy) == (Stage.SERVING, "", False)
     assert watch.tail == tuple(said[-300:])
+
+
+def test_of_a_long_log_the_last_300_lines_and_5000_kinds_of_lines_are_kept() -> None:
+    log = [f"line {'x' * number}" for number in range(302)]
+    watch = advance(Watch(Startup(), seen=frozenset(map(str, range(4999)))), Sample(9.0, lines(*log)))
+
+    assert (watch.tail, len(watch.seen)) == (tuple(log[2:]), 5000)
 
 
 def test_the_memory_of_a_start_is_a_table() -> None:
