@@ -27,7 +27,7 @@ from sparkops.cli import (
     swapping,
 )
 from sparkops.cli.settings import Settings
-from sparkops.cli.terminal import say
+from sparkops.cli.terminal import say, show_commands
 from sparkops.errors import SparkopsError
 
 app = typer.Typer(
@@ -53,7 +53,7 @@ def options(
         Path, typer.Option("--inventory", "-i", envvar="SPARKOPS_INVENTORY", help="The fleet's YAML file.")
     ] = Path("inventory.yaml"),
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the commands that run.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every command that runs, on stderr.")] = False,
     version: Annotated[  # noqa: ARG001 - its callback has answered
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
@@ -62,6 +62,8 @@ def options(
     if no_color or os.environ.get("NO_COLOR"):
         os.environ["NO_COLOR"] = "1"
         context.color = False
+    if verbose:
+        context.call_on_close(show_commands())
     context.obj = Settings(inventory=inventory, verbose=verbose)
 
 

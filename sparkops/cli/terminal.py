@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,27 @@ def say(text: str, *, fg: str | None = None, bold: bool = False) -> None:
     """A message."""
     color = False if os.environ.get("NO_COLOR") else None
     typer.secho(text, fg=fg, bold=bold, err=True, color=color)
+
+
+def show_commands() -> Callable[[], None]:
+    """Print every command that runs on a node, on stderr. Returns a function that ends it."""
+    import logging
+
+    from sparkops.nodes.trace import COMMANDS
+
+    class Printing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage(), fg="bright_black")
+
+    printing = Printing()
+    COMMANDS.addHandler(printing)
+    COMMANDS.setLevel(logging.DEBUG)
+
+    def end() -> None:
+        COMMANDS.setLevel(logging.NOTSET)
+        COMMANDS.removeHandler(printing)
+
+    return end
 
 
 def data(text: str) -> None:

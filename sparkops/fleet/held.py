@@ -15,6 +15,7 @@ from sparkops.errors import Busy, CommandFailed, Interrupted, SparkopsError
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.guarded import Link
 from sparkops.fleet.parallel import all_or_raise, on_each
+from sparkops.nodes.trace import trace
 from sparkops.plan.journal import Journal, Swap
 from sparkops.plan.lock import RENEW_S
 
@@ -60,6 +61,7 @@ class Held:
 
     def run(self, node: str, command: Command) -> Completed:
         """Run a changing command on a node, unless the lock was lost. Raises Busy or CommandFailed."""
+        trace(node, command)
         asked = {"argv": command.argv, "stdin": command.stdin.decode(), "timeout_s": command.timeout_s}
         said = self.links[node].ask("run", self.claim.service, generation=self.generations[node], **asked)
         done = Completed(node, command, said["exit_code"], said["stdout"], said["stderr"])

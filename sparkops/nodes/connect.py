@@ -26,6 +26,7 @@ from sparkops.nodes.host_keys import Pins
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Node
 from sparkops.nodes.ssh import SshNode
+from sparkops.nodes.trace import traced
 
 # paramiko logs a refused port as an error; here it is how a server that still loads looks.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -56,7 +57,7 @@ class Connector:
         """A connected node. Raises NotReachable or HostKeyRefused."""
         config = self.fleet.node(name)
         if config.transport == "local":
-            return LocalNode(name, self.cancel)
+            return traced(LocalNode(name, self.cancel))
         retrying = Retrying(
             retry=retry_if_exception(_passing),
             wait=wait_exponential(multiplier=self.pause_s, max=5.0) + wait_random(0.0, self.pause_s * 2),
@@ -65,7 +66,7 @@ class Connector:
             reraise=True,
         )
         try:
-            return SshNode(name, retrying(self._client, name, config), self.cancel)
+            return traced(SshNode(name, retrying(self._client, name, config), self.cancel))
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise self._explain(name, config, error) from error
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import docker
 import docker.constants
@@ -16,13 +18,30 @@ from sparkops.command import Command
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.nodes.http import StreamAdapter
 from sparkops.nodes.node import Node
+from sparkops.nodes.trace import trace
 from sparkops.release import LABEL
 
 DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
 READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
 
+VERSION = re.compile(r"^/v[0-9.]+(?=/)")
+
 Facts = dict[str, Any]
 """What Docker says, as its own JSON."""
+
+
+class _ApiAdapter(StreamAdapter):
+    """Docker's API on one node. Logs method and path of each request, without the API's version and the query."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(lambda: node.pipe(DIAL))
+        self.node = node.name
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Log the request, then send it."""
+        path = VERSION.sub("", urlsplit(request.url or "").path)
+        trace(self.node, f"docker API {request.method} {path}")
+        return super().send(request, *args, **options)
 
 
 class Engine:
@@ -30,7 +49,7 @@ class Engine:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self._adapter = StreamAdapter(lambda: node.pipe(DIAL))
+        self._adapter = _ApiAdapter(node)
         self.version = self._version()
         api = min(self.version["ApiVersion"], docker.constants.DEFAULT_DOCKER_API_VERSION, key=_numbers)
         self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))
