@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,4 +71,7 @@ def keep_of(release: str) -> Keep:
     """Where what is left of a failed start of `release` is saved."""
     from sparkops.fleet.keep import Keep
 
-    return Keep(lambda node: state_directory() / "failures" / f"{release}-{node}", there=True)
+    def shown(path: Path) -> str:
+        return f"{socket.gethostname()}: {path.absolute()}"
+
+    return Keep(lambda node: state_directory() / "failures" / f"{release}-{node}", there=True, shown=shown)

@@ -174,16 +174,16 @@ def _hold(settings: Settings, service: str, reason: str | None) -> None:
 
 
 def history(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
-    """What has happened to a service, oldest first, as the gateway's guard remembers it."""
-    from sparkops.fleet.guarded import Link
+    """Show a service's past events, oldest first: what was deployed, what was reverted, why, and the evidence."""
+    from sparkops.fleet import past
+    from sparkops.plan.history import lines
 
     settings: Settings = context.obj
-    with (
-        _order(settings.fleet(), service, 0.0) as order,
-        closing(Link(order.connected.members[order.gateway].node)) as link,
-    ):
-        events = link.ask("history", service)
+    with _order(settings.fleet(), service, 0.0) as order:
+        events = past.events(order.connected, order.gateway, service, order.tell)
     if json:
         data_json({"service": service, "events": events})
     for event in () if json else events:
-        data(f"{event['at']}  {event['event']:<12} {event.get('release', '')} {event.get('mode', '')}".rstrip())
+        data("\n".join(lines(event)))
+    if not events:
+        say(f"{service}: no events recorded by the gateway's guard")

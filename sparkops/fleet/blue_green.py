@@ -119,7 +119,8 @@ def _out_of(order: Order, service: str, swap: Swap) -> dict[str, Any]:
     with hold(order.connected, nodes, order.claim(service)) as held:
         error = SparkopsError("rolled back by the operator")
         revert(held, held.journals[swap.gateway.node], swap, _hands(order, held), order.keep, error)
-        held.remember(swap.gateway.node, {"event": "rolled back", "release": swap.green.release})
+        why = {"phase": swap.phase, "why": str(error), "evidence": order.keep.saved}
+        held.remember(swap.gateway.node, {"event": "rolled back", "release": swap.green.release, **why})
     return {"release": swap.blue.release if swap.blue else None, "mode": "out of a swap"}
 
 

@@ -31,6 +31,10 @@ class Keep:
     directory: Callable[[str], Path]
     there: bool = False
     noted: dict[tuple[str, str], str] = field(default_factory=dict)
+    shown: Callable[[Path], str] = str
+    """Names a saved directory for a reader on another machine."""
+    saved: list[str] = field(default_factory=list)
+    """Where evidence was saved, for the history."""
 
     def note(self, node: str, file: str, text: str) -> None:
         """Have a text ready for the case of a failure."""
@@ -44,13 +48,26 @@ class Keep:
         log = member.engine.log(name, tail=LOG_LINES)[-LOG_CHARACTERS:]
         noted = {file: text for (node, file), text in self.noted.items() if node == member.name}
         files = {"log.txt": log, "inspect.json": json.dumps(inspect, indent=2), **noted}
-        error.add_note(f"saved: {_write(self.directory(member.name), files)}")
+        directory = _write(self.directory(member.name), files)
+        self.saved.append(self.shown(directory))
+        error.add_note(f"saved: {directory}")
         if self.there:
             container = docker_facts.parse(member.name, inspect)
             with linked(member) as link:
                 if link:
                     path = link.ask("keep", container.service, release=container.release, files=files)
-                    error.add_note(f"saved on {member.name} as well: docker cp {CONTAINER}:{path} .")
+                    self.saved.append(on_node(member.name, path))
+                    error.add_note(f"saved on {member.name} as well: {copy_command(path)}")
+
+
+def copy_command(path: Path | str) -> str:
+    """Return the command that copies evidence out of the guard's container, on its node."""
+    return f"docker cp {CONTAINER}:{path} ."
+
+
+def on_node(node: str, path: Path | str) -> str:
+    """Return where evidence is that the guard of `node` saved."""
+    return f"{node}: {copy_command(path)}"
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> Path:

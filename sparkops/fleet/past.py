@@ -1,4 +1,4 @@
-"""The starts that a node's guard remembers. They only make figures: without them a deploy goes on."""
+"""The past starts and events that guards remember. Starts only make figures: without them a deploy goes on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import SparkopsError
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.guarded import Link, linked
+from sparkops.fleet.parallel import all_or_raise
 from sparkops.fleet.progress import Event, Tell, silent
-from sparkops.plan import pace
+from sparkops.plan import history, pace
 from sparkops.plan.journal import Mode
 from sparkops.plan.pace import Forecast, Started
 from sparkops.plan.startup import Watch
@@ -68,6 +69,24 @@ def past(member: Member, release: str, recipe: Recipe, inputs: str, tell: Tell =
     """What the node's guard remembers, asked over one stream for as long as a start takes."""
     with linked(member) as link:
         yield Past(member, release, recipe, inputs, link, tell)
+
+
+def events(connected: Connected, gateway: str, service: str, tell: Tell) -> list[history.Record]:
+    """Read the events of a service from the gateway's guard, with those of other guards that saved evidence.
+
+    Raises the error of the gateway's guard; an error of another one is reported.
+    """
+
+    def read(member: Member) -> list[history.Record]:
+        with linked(member) as link:
+            return list(link.ask("history", service)) if link else []
+
+    outcomes = connected.on_each(read)
+    for node, outcome in outcomes.items():
+        if isinstance(outcome, SparkopsError) and node != gateway:
+            tell(Event(node, f"history not read: {outcome}"))
+    own = all_or_raise({gateway: outcomes.pop(gateway)})[gateway]
+    return history.merge(own, (event for found in outcomes.values() if isinstance(found, list) for event in found))
 
 
 def announced(connected: Connected, made: SwapPlan) -> SwapPlan:

@@ -151,8 +151,8 @@ class Saga:
             raise error
         self.tell(Event(self.plan.rank.node, f"{swap.phase} failed, going back: {error}"))
         revert(self.held, self.journal, swap, self.hand, self.keep, error)
-        event = {"event": "reverted", "release": self.round.green.release, "why": str(error)[:500]}
-        self.held.remember(self.front.node, event)
+        why = {"phase": swap.phase, "why": str(error)[:500], "evidence": self.keep.saved}
+        self.held.remember(self.front.node, {"event": "reverted", "release": self.round.green.release, **why})
         if no_traffic(swap) and swap.blue:
             raise InPlaceFailed(f"{error}\n{swap.blue.release} serves again", next_step=error.next_step) from error
         raise error

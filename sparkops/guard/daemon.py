@@ -24,7 +24,7 @@ from sparkops.guard.work import Post, Work
 from sparkops.nodes.node import Node
 from sparkops.plan.journal import Front, Journal, Placed, Retirement, Swap
 from sparkops.plan.lock import Clock, Refusal, acquire, release
-from sparkops.plan.takeover import Duty, Part, Word, duty, may_retire, part
+from sparkops.plan.takeover import Duty, Part, Word, cause, duty, may_retire, part
 
 LOOK_S = 1.0
 SILENCE_S = 30.0  # a green that waits for promotion may be silent for so long
@@ -89,8 +89,10 @@ class Guard:
             return
         with self._holding(service, due) as generation:
             log(f"{service}: {to_do}")
-            Work(self._post(), service, generation).do(to_do)
-        self.store.remember(service, {"event": f"guard: {to_do}", "node": self.node.name})
+            work = Work(self._post(), service, generation)
+            work.do(to_do)
+        why = {**cause(journal), "evidence": work.evidence} if journal.swap else {}
+        self.store.remember(service, {"event": f"guard: {to_do}", "node": self.node.name, **why})
 
     def _to_do(self, service: str, journal: Journal, due: Duty) -> Duty | Part | None:
         """What is left of a duty after a look at what is true."""

@@ -13,7 +13,7 @@ from sparkops.errors import SparkopsError
 from sparkops.fleet import hands, traffic
 from sparkops.fleet.connected import Member
 from sparkops.fleet.hands import Hand
-from sparkops.fleet.keep import Keep, put_away
+from sparkops.fleet.keep import Keep, on_node, put_away
 from sparkops.fleet.progress import Event, Tell
 from sparkops.guard.store import Store
 from sparkops.nodes.engine import Engine
@@ -61,6 +61,8 @@ class Work:
     generation: int
     hand: Hand = field(init=False)
     journal: Journal = field(init=False)
+    evidence: list[str] = field(default_factory=list)
+    """Where the evidence of a reverted swap is."""
 
     def __post_init__(self) -> None:
         self.hand = self.post.hand(self.service, self.generation)
@@ -131,7 +133,11 @@ class Work:
         """Green ends here, and blue runs: it starts where the swap has stopped it, or a reboot."""
         green, blue = self._here(swap.green), self._here(swap.blue)
         if green:
-            keep = Keep(lambda _: self.post.store.failure(self.service, swap.green.release))
+            keep = Keep(
+                lambda _: self.post.store.failure(self.service, swap.green.release),
+                shown=lambda path: on_node(self.post.node.name, path),
+                saved=self.evidence,
+            )
             put_away(self.hand.member, green.container, keep, SparkopsError("taken over"), self.hand.run)
         if swap.blue is None or blue is None:
             return

@@ -89,6 +89,20 @@ def _of_swap(swap: Swap, clock: Clock, node: str) -> Duty:
     return Duty.LOOK_AT_BLUE if no_traffic(swap) else Duty.NOTHING  # the same deploy again adopts a loading green
 
 
+def cause(journal: Journal) -> dict[str, str]:
+    """Return release, phase and reason of a takeover for the history; empty without a swap."""
+    swap, holder = journal.swap, journal.holder
+    if swap is None:
+        return {}
+    owner = f" of {holder.owner}" if holder else ""
+    why = f"the deploy{owner} ended without finishing the swap"
+    if swap.waiting:
+        why = f"{swap.green.release} did not answer while it waited for promotion"
+    if swap.verdict:
+        why = f"{why}; recorded verdict: {swap.verdict}"
+    return {"release": swap.green.release, "phase": swap.phase.value, "why": why}
+
+
 def word(journal: Journal, clock: Clock) -> Word:
     """What is told about a service."""
     swap, active = journal.swap, journal.active

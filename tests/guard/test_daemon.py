@@ -60,7 +60,15 @@ def test_after_the_deadline_blue_comes_back_and_green_s_log_is_kept(make: Make) 
     [kept] = (world.stores["n1"].directory / "failures" / "chat").iterdir()
     assert kept.name.endswith(id_of(world, "2"))
     assert (kept / "inspect.json").exists()
-    assert [event["event"] for event in world.stores["n1"].history("chat")][-1] == "guard: revert"
+    [*_, event] = world.stores["n1"].history("chat")
+    assert {key: event[key] for key in ("event", "release", "phase", "evidence")} == {
+        "event": "guard: revert",
+        "release": id_of(world, "2"),
+        "phase": "load",
+        "evidence": [f"n1: docker cp sparkops-guard:{kept} ."],
+    }
+    assert str(event["why"]).startswith("the deploy of ")
+    assert str(event["why"]).endswith(" ended without finishing the swap")
     assert free(world)
 
 
