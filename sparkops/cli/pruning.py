@@ -32,7 +32,7 @@ def prune(
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would go, and what stays and why.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for another operator's lock.")] = 0.0,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the lock; its holder is reported.")] = 0.0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Remove containers, images and caches of old releases. Active, previous, running and new ones stay."""
@@ -73,7 +73,7 @@ def _order(fleet: Fleet, named: tuple[str, ...] | list[str], wait_s: float) -> I
     nodes = list(named or fleet.nodes)
     gateway = [fleet.gateway.node] if fleet.gateway else []
     with connect(fleet, list(dict.fromkeys([*nodes, *gateway]))) as connected, progress() as tell:
-        yield Order(connected, keep_of("prune"), tell, wait_s), nodes
+        yield Order(connected, keep_of("prune"), tell, wait_s, "prune"), nodes
 
 
 def _question(shown: Pruning) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MODE = Annotated[str | None, typer.Option("--mode", help="beside, across or in-place; left out, the safest.")]
 ALLOW = Annotated[bool, typer.Option("--allow-downtime", help="Let the service be down where nothing else fits.")]
-WAIT = Annotated[float, typer.Option("--wait", help="Seconds to wait for another operator's lock.")]
+WAIT = Annotated[float, typer.Option("--wait", help="Seconds to wait for the lock; its holder is reported.")]
 SET = Annotated[
     list[str] | None,
     typer.Option("--set", help="KEY=VALUE of the recipe for this release, such as env.NAME=x; again for more."),

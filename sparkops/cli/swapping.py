@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkops.release import Release
 
 SERVICE = Annotated[str, typer.Argument(help="The service's name, as status shows it.")]
-WAIT = Annotated[float, typer.Option("--wait", help="Seconds to wait for another operator's lock.")]
+WAIT = Annotated[float, typer.Option("--wait", help="Seconds to wait for the lock; its holder is reported.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON object at the end.")]
 
 
@@ -59,7 +59,7 @@ def swap(settings: Settings, fleet: Fleet, release: Release, options: Options, *
 
     wish = options.wish()
     service = Service(release.service, release.recipe.serve.port)
-    with _order(fleet, release.id, options.wait_s) as order:
+    with _order(fleet, release.id, options.wait_s, "deploy") as order:
         gateway = fleet.gateway
         assert gateway is not None  # noqa: S101 - _order has refused an inventory without one
         if options.dry_run:
@@ -100,13 +100,13 @@ def _told(service: str, done: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _order(fleet: Fleet, release: str, wait_s: float) -> Iterator[Order]:
+def _order(fleet: Fleet, release: str, wait_s: float, verb: str = "") -> Iterator[Order]:
     """Connections to every node that answers; the gateway's must."""
     from sparkops.fleet.connected import connect
     from sparkops.fleet.planning import Order
 
     with connect(fleet, required=False) as connected, progress() as tell:
-        order = Order(connected, keep_of(release), tell, wait_s)
+        order = Order(connected, keep_of(release), tell, wait_s, verb)
         if order.gateway in connected.unreachable:
             raise connected.unreachable[order.gateway]
         for name, error in connected.unreachable.items():
@@ -119,7 +119,7 @@ def promote(context: typer.Context, service: SERVICE, wait: WAIT = 0.0, json: JS
     from sparkops.fleet import blue_green
 
     settings: Settings = context.obj
-    with _order(settings.fleet(), service, wait) as order:
+    with _order(settings.fleet(), service, wait, "promote") as order:
         done = blue_green.promote(order, service)
     _told(service, done)
     if json:
@@ -140,7 +140,7 @@ def rollback(
 
     settings: Settings = context.obj
     wish = Options(allow_downtime=allow_downtime).wish()
-    with _order(settings.fleet(), service, wait) as order:
+    with _order(settings.fleet(), service, wait, "rollback") as order:
         done = blue_green.rollback(order, service, wish)
     _told(service, done)
     if json:

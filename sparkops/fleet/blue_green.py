@@ -14,10 +14,10 @@ from sparkops.facts import docker as docker_facts
 from sparkops.fleet import hands, observe, pair, traffic
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held, hold, patiently
-from sparkops.fleet.planning import Order, make_plan, nodes_of, read_journal, resumed
-from sparkops.fleet.progress import Event
+from sparkops.fleet.planning import Order, free_journal, make_plan, nodes_of, resumed
 from sparkops.fleet.revert import HandOf, revert
 from sparkops.fleet.swap import Saga
+from sparkops.fleet.waiting import Waiting
 from sparkops.plan.journal import Mode, Phase, Placed, Retirement, Swap
 from sparkops.plan.option import Wish
 from sparkops.plan.swap import SwapPlan
@@ -29,21 +29,22 @@ def deploy(order: Order, release: Release, wish: Wish, *, promote: bool = True) 
 
     Where guards are just bringing an earlier deploy to its end, it waits for them as long as for the lock.
     """
+    waiting = Waiting(order.connected, order.tell, release.service)
 
-    def waiting(busy: Busy) -> None:
-        order.tell(Event(order.gateway, f"waiting: {busy}"))
+    def report(busy: Busy) -> None:
+        waiting.say(order.gateway, f"waiting: {busy}", str(busy))
 
-    end = time.monotonic() + order.wait_s
-    attempt = partial(_deploy, order, release, wish, promote=promote)
-    return patiently(attempt, BeingEnded, end, order.connected.cancel, waiting)
+    end_s = time.monotonic() + order.wait_s
+    attempt = partial(_deploy, order, release, wish, end_s, promote=promote)
+    return patiently(attempt, BeingEnded, end_s, order.connected.cancel, report)
 
 
-def _deploy(order: Order, release: Release, wish: Wish, *, promote: bool) -> dict[str, Any] | None:
+def _deploy(order: Order, release: Release, wish: Wish, end_s: float, *, promote: bool) -> dict[str, Any] | None:
     """What was planned is planned again under the lock: somebody may have been quicker."""
-    first = make_plan(order, release, wish, read_journal(order, release.service))
+    first = make_plan(order, release, wish, free_journal(order.until(end_s), release.service))
     if first.plan is None:
         return None
-    claim = order.claim(release.service, *(rank.node for rank in first.plan.ranks))
+    claim = order.until(end_s).claim(release.service, *(rank.node for rank in first.plan.ranks))
     with hold(order.connected, nodes_of(order, first.plan), claim) as held:
         made = make_plan(order, release, _the_same(first.plan, wish), held.journals[order.gateway])
         if made.plan is None:
@@ -74,14 +75,14 @@ def _the_same(made: SwapPlan, wish: Wish) -> Wish:
 
 def promote(order: Order, service: str) -> dict[str, Any]:
     """Go on with a green that has waited with the traffic. Raises UsageError where none waits."""
-    journal = read_journal(order, service)
-    swap = journal.swap
+    end_s = time.monotonic() + order.wait_s
+    swap = free_journal(order, service).swap
     if swap is None or not swap.waiting:
         raise UsageError(f"no release of {service} waits for promotion", next_step="sparkops status")
     release = _release(order, swap.green)
     observed = observe.before_deploy(order.connected, release)
     made = resumed(release, swap, observed, order.connected.fleet.fabric)
-    with hold(order.connected, nodes_of(order, made), order.claim(service)) as held:
+    with hold(order.connected, nodes_of(order, made), order.until(end_s).claim(service)) as held:
         saga = Saga(made, observed, order.front, order.connected, held, order.keep, order.tell)
         saga.run(Phase.PROMOTE)
         return saga.summary()
@@ -98,7 +99,9 @@ def _release(order: Order, placed: Placed) -> Release:
 
 def rollback(order: Order, service: str, wish: Wish) -> dict[str, Any]:
     """Back to blue: out of a swap that was left, by one switch while blue is warm, else by a whole swap."""
-    journal = read_journal(order, service)
+    end_s = time.monotonic() + order.wait_s
+    journal = free_journal(order, service)
+    order = order.until(end_s)
     if journal.swap:
         return _out_of(order, service, journal.swap)
     if journal.previous is None or journal.active is None:

@@ -15,6 +15,8 @@ from sparkops.errors import Busy, CommandFailed, Interrupted, SparkopsError
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.guarded import Link
 from sparkops.fleet.parallel import all_or_raise, on_each
+from sparkops.fleet.progress import Tell, silent
+from sparkops.fleet.waiting import Waiting
 from sparkops.nodes.trace import trace
 from sparkops.plan.journal import Journal, Swap
 from sparkops.plan.lock import RENEW_S
@@ -34,6 +36,10 @@ class Claim:
     loads: frozenset[str] = frozenset()
     """Nodes on which an engine will be loaded: one at a time, or nobody knows what memory is left."""
     renew_s: float = RENEW_S
+    run: str = ""
+    """Verb and process id, for those who wait."""
+    tell: Tell = silent
+    """Gets the reports of a wait."""
 
 
 @dataclass
@@ -49,8 +55,9 @@ class Held:
 
     def take(self, node: str) -> None:
         """Take the lock on one node. Raises Busy."""
-        words = {"owner": self.claim.owner, "deploy": self.claim.deploy, "loads": node in self.claim.loads}
-        said = self.links[node].ask("acquire", self.claim.service, **words)
+        claim = self.claim
+        words = {"owner": claim.owner, "deploy": claim.deploy, "loads": node in claim.loads, "run": claim.run}
+        said = self.links[node].ask("acquire", claim.service, **words)
         self._heard(node, said)
         self.generations[node] = self.journals[node].generation
 
@@ -113,10 +120,10 @@ def hold(connected: Connected, nodes: Sequence[str], claim: Claim) -> Iterator[H
     over, end = threading.Event(), time.monotonic() + claim.wait_s
     with ExitStack() as opened:
         links = {name: opened.enter_context(closing(_link(connected, name))) for name in ordered}
-        held = Held(claim, links, connected.cancel)
+        held, waiting = Held(claim, links, connected.cancel), Waiting(connected, claim.tell, claim.service)
         try:
             for name in ordered:
-                patiently(partial(held.take, name), Busy, end, held.cancel)
+                patiently(partial(held.take, name), Busy, end, held.cancel, partial(waiting.report, links[name]))
                 keeping = (partial(_link, connected, name), claim, held.generations[name], over)
                 threading.Thread(target=_keep, args=keeping, daemon=True).start()
             yield held
@@ -131,16 +138,12 @@ def _link(connected: Connected, name: str) -> Link:
     return Link(connected.members[name].node)
 
 
-def _nobody(_: Busy) -> None:
-    """Tell nobody."""
-
-
 def patiently(
     act: Callable[[], T],
     refusal: type[Busy],
     end: float,
     cancel: threading.Event,
-    tell: Callable[[Busy], None] = _nobody,
+    tell: Callable[[Busy], None],
 ) -> T:
     """Try again and again while it is refused so, until `end` on our clock. Raises that refusal, or Interrupted."""
     while True:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sparkops.commands import gateway
 from sparkops.config.fabric import Fabric as Rules
 from sparkops.config.recipe import Recipe
-from sparkops.errors import BeingEnded, PlanRefused, UsageError
+from sparkops.errors import BeingEnded, Busy, PlanRefused, UsageError
 from sparkops.facts import docker as docker_facts
 from sparkops.facts import gateway as gateway_facts
 from sparkops.facts.docker import Container
 from sparkops.fleet import observe
 from sparkops.fleet.connected import Connected
-from sparkops.fleet.guarded import linked
-from sparkops.fleet.held import Claim
+from sparkops.fleet.guarded import Link, linked
+from sparkops.fleet.held import Claim, patiently
 from sparkops.fleet.keep import Keep
 from sparkops.fleet.past import announced
 from sparkops.fleet.progress import Tell
+from sparkops.fleet.waiting import Waiting
 from sparkops.plan.deploy import Observed
 from sparkops.plan.journal import Front, Journal, Phase, Place, Placed, Swap
+from sparkops.plan.lock import NEXT_STEP, Clock, locked
 from sparkops.plan.option import Current, Wish, network
 from sparkops.plan.swap import SwapPlan, plan
 from sparkops.release import Rank, Release, Slot
@@ -37,6 +42,7 @@ class Order:
     keep: Keep
     tell: Tell
     wait_s: float = 0.0
+    verb: str = ""
 
     @property
     def gateway(self) -> str:
@@ -55,13 +61,36 @@ class Order:
     def claim(self, service: str, *loads: str) -> Claim:
         """The lock that this run wants; on the nodes `loads` an engine will be loaded."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
-        return Claim(service, owner, uuid.uuid4().hex, self.wait_s, frozenset(loads))
+        run = f"{self.verb}, pid {os.getpid()}" if self.verb else ""
+        return Claim(service, owner, uuid.uuid4().hex, self.wait_s, frozenset(loads), run=run, tell=self.tell)
+
+    def until(self, end_s: float) -> Order:
+        """Return the same order, with the wait that is left until `end_s` on this machine's monotonic clock."""
+        return replace(self, wait_s=max(0.0, end_s - time.monotonic()))
 
 
 def read_journal(order: Order, service: str) -> Journal:
     """What the gateway's guard has written down; an empty journal where there is no guard yet."""
     with linked(order.connected.members[order.gateway]) as link:
         return link.journal(service) if link else Journal(service=service)
+
+
+def free_journal(order: Order, service: str) -> Journal:
+    """Read the journal once no run holds the lock: a plan made before is void. Raises Busy after `order.wait_s`."""
+    with linked(order.connected.members[order.gateway]) as link:
+        if link is None:
+            return Journal(service=service)
+        waiting, end_s = Waiting(order.connected, order.tell, service), time.monotonic() + order.wait_s
+        report = partial(waiting.report, link)
+        return patiently(partial(_unlocked, link, service), Busy, end_s, order.connected.cancel, report)
+
+
+def _unlocked(link: Link, service: str) -> Journal:
+    said = link.ask("read", service)
+    journal = Journal.model_validate(said["journal"])
+    if why := locked(journal, Clock(said["now_s"], said["boot"])):
+        raise Busy(f"{link.node.name}: {why}", next_step=NEXT_STEP)
+    return journal
 
 
 def current(order: Order, release: Release, journal: Journal) -> Current:

@@ -70,9 +70,10 @@ class Ear:
     def _acquire(self, asked: Question) -> Answer:
         service, owner, deploy = asked["service"], asked["owner"], asked["deploy"]
         loads: bool = asked["loads"]
+        run: str = asked.get("run", "")
 
         def take() -> Journal:
-            return self.store.change(service, lambda j, c: acquire(j, owner, deploy, c, loads=loads))
+            return self.store.change(service, lambda j, c: acquire(j, owner, deploy, c, loads=loads, run=run))
 
         if not loads:
             return self._said(take())

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from sparkops.commands.places import CONTAINER, STATE
 from sparkops.errors import Busy, NeedsPerson, SparkopsError
 from sparkops.plan.journal import SCHEMA, Journal
-from sparkops.plan.lock import Clock, Refusal, holder_of, renew
+from sparkops.plan.lock import NEXT_STEP, Clock, Refusal, holder_of, renew
 
 DIRECTORY = Path(STATE)
 BOOT_IDS = (Path("/run/boot_id"), Path("/proc/sys/kernel/random/boot_id"))  # the node's own comes first
@@ -199,4 +199,4 @@ def _records(file: Path) -> Iterator[dict[str, object]]:
 
 
 def _busy(refusal: Refusal) -> Busy:
-    return Busy(refusal.why, next_step="sparkops status shows it; `--wait` waits for it.")
+    return Busy(refusal.why, next_step=NEXT_STEP)

@@ -103,6 +103,10 @@ class Holder(_Row):
     boot: str
     loads: bool = False
     """Whether it means to load an engine on this node."""
+    run: str = ""
+    """Verb and process id of the holder, such as `deploy, pid 4711`; empty if unknown."""
+    since_s: float | None = None
+    """When it took the lock, on the keeping node's clock; None if unknown."""
 
 
 class Front(_Row):

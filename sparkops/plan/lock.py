@@ -12,6 +12,7 @@ from sparkops.plan.journal import Holder, Journal, Phase
 
 LEASE_S = 90.0
 RENEW_S = 15.0
+NEXT_STEP = "sparkops status shows it; `--wait` waits for it."
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,37 @@ def shown(journal: Journal, clock: Clock) -> Journal:
     return journal if lease_left(journal, clock) else journal.model_copy(update={"holder": None})
 
 
-def acquire(journal: Journal, owner: str, deploy: str, clock: Clock, *, loads: bool = False) -> Journal | Refusal:
+def named(holder: Holder) -> str:
+    """Return the holder as messages name it: `ann@desk (deploy, pid 4711)`."""
+    return f"{holder.owner} ({holder.run})" if holder.run else holder.owner
+
+
+def held_s(holder: Holder, clock: Clock) -> float | None:
+    """Return the seconds since the lock was taken; None if unknown."""
+    return None if holder.since_s is None or holder.boot != clock.boot else max(0.0, clock.now_s - holder.since_s)
+
+
+def locked(journal: Journal, clock: Clock) -> str:
+    """Return who holds the lock, since when and in which phase; empty if the lock is free."""
+    holder, left = journal.holder, lease_left(journal, clock)
+    if holder is None or not left:
+        return ""
+    took_s = held_s(holder, clock)
+    since = f" for {took_s:.0f} s" if took_s is not None else ""
+    phase = f", phase {journal.swap.phase.value}" if journal.swap else ""
+    return f"{journal.service}: locked by {named(holder)}{since}{phase}; lease ends in {left:.0f} s"
+
+
+def acquire(
+    journal: Journal, owner: str, deploy: str, clock: Clock, *, loads: bool = False, run: str = ""
+) -> Journal | Refusal:
     """Take the lock. The generation grows, so that whoever held it before can change nothing any more."""
     if journal.hold:
         return Refusal(f"{journal.service} is on hold: {journal.hold}")
-    left = lease_left(journal, clock)
-    if left and journal.holder and journal.holder.deploy != deploy:
-        phase = f" in phase {journal.swap.phase.value}" if journal.swap else ""
-        return Refusal(f"{journal.holder.owner} holds {journal.service}{phase}; its lease ends in {left:.0f} s")
-    holder = Holder(owner=owner, deploy=deploy, renewed_s=clock.now_s, boot=clock.boot, loads=loads)
+    if journal.holder and journal.holder.deploy != deploy and (why := locked(journal, clock)):
+        return Refusal(why)
+    now = {"renewed_s": clock.now_s, "since_s": clock.now_s, "boot": clock.boot}
+    holder = Holder(owner=owner, deploy=deploy, loads=loads, run=run, **now)
     return journal.model_copy(update={"generation": journal.generation + 1, "holder": holder})
 
 

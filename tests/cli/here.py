@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import socket
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from sparkops.commands.guard import SERVE
 from sparkops.guard.store import Store
 from sparkops.nodes.engine import DIAL
+from tests.cli.conftest import Ran
 from tests.fleet_unit.listener import converse
 from tests.fleet_unit.machine import Machine
 
@@ -28,8 +29,23 @@ exit 1
 """
 
 
-def install(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Make an inventory in `directory` and a `docker` first on PATH. Returns the guard's journals."""
+@dataclass(frozen=True)
+class Here:
+    """sparkops as a program in `directory`, and the journals of the guard that it uses."""
+
+    directory: Path
+    guard: Store
+
+    def __call__(self, *argv: str) -> Ran:
+        path = f"{self.directory / 'bin'}:{os.environ['PATH']}"
+        env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(self.directory)}
+        command = [sys.executable, "-m", "sparkops", "--inventory", "inventory.yaml", *argv]
+        done = subprocess.run(command, cwd=self.directory, env=env, capture_output=True, text=True, check=False)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def install(directory: Path) -> Here:
+    """Make an inventory and a `docker` program in `directory`."""
     (directory / "inventory.yaml").write_text(INVENTORY)
     program, state = directory / "bin/docker", directory / "state"
     program.parent.mkdir()
@@ -38,8 +54,7 @@ def install(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
     program.write_text(PROGRAM.format(dial=dial, serve=serve, **quoted))
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    return Store(state)
+    return Here(directory, Store(state))
 
 
 if __name__ == "__main__":

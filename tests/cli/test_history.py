@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.guard.store import Store
-from tests.cli.conftest import Sparkops
-from tests.cli.here import install
+from tests.cli.here import Here, install
 
 pytestmark = pytest.mark.local
 REVERTED = {
@@ -21,13 +19,13 @@ REVERTED = {
 
 
 @pytest.fixture
-def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    return install(tmp_path, monkeypatch)
+def sparkops(tmp_path: Path) -> Here:
+    return install(tmp_path)
 
 
-def test_a_revert_is_printed_with_its_reason_and_its_evidence(sparkops: Sparkops, guard: Store) -> None:
-    guard.remember("chat", {"event": "deployed", "release": "q-1", "mode": "first"})
-    guard.remember("chat", dict(REVERTED))
+def test_a_revert_is_printed_with_its_reason_and_its_evidence(sparkops: Here) -> None:
+    sparkops.guard.remember("chat", {"event": "deployed", "release": "q-1", "mode": "first"})
+    sparkops.guard.remember("chat", dict(REVERTED))
 
     ran = sparkops("history", "chat")
 
@@ -43,9 +41,7 @@ def test_a_revert_is_printed_with_its_reason_and_its_evidence(sparkops: Sparkops
     assert sparkops("history", "chat", "--json").json["events"][1] == {"at": second.split()[0], **REVERTED}
 
 
-def test_a_service_without_events_is_reported_on_stderr(sparkops: Sparkops, guard: Store) -> None:
-    assert guard.services() == []
-
+def test_a_service_without_events_is_reported_on_stderr(sparkops: Here) -> None:
     ran = sparkops("history", "chat")
 
     assert (ran.code, ran.out, ran.err) == (0, "", "chat: no events recorded by the gateway's guard\n")

@@ -74,7 +74,7 @@ def test_a_second_operator_is_told_holder_phase_and_lease(make: Make) -> None:
         error = problem(world)
 
     assert (type(error), error.exit_code) == (Busy, 4)
-    assert str(error) == "n1: ann@desk holds chat in phase load; its lease ends in 70 s"
+    assert str(error) == "n1: chat: locked by ann@desk for 20 s, phase load; lease ends in 70 s"
     assert error.next_step == "sparkops status shows it; `--wait` waits for it."
 
 
@@ -85,7 +85,7 @@ def test_who_comes_second_on_a_later_node_gives_the_first_ones_back(make: Make) 
         error = problem(world, nodes=("n3", "n2", "n1"))
         assert left(world) == {"n1": 0, "n2": LEASE_S, "n3": 0}
 
-    assert str(error).startswith("n2: ann@desk holds chat; ")
+    assert str(error).startswith("n2: chat: locked by ann@desk for 0 s; ")
 
 
 def test_nodes_are_locked_in_sorted_order_so_that_two_operators_never_wait_for_each_other(make: Make) -> None:

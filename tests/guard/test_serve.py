@@ -131,7 +131,7 @@ def test_a_second_operator_is_told_who_holds_the_lock(guard: Asker) -> None:
     said = guard.ask("acquire", owner="bob@lap", deploy="d2", loads=False)
 
     assert said == {
-        "error": "d1@desk holds chat; its lease ends in 90 s",
+        "error": "chat: locked by d1@desk for 0 s; lease ends in 90 s",
         "next_step": "sparkops status shows it; `--wait` waits for it.",
         "exit_code": 4,
     }

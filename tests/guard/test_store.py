@@ -87,7 +87,7 @@ def test_a_refused_change_is_busy_and_writes_nothing(shelf: Shelf) -> None:
     shelf.take("d1")
     before = (shelf.directory / "chat.json").read_bytes()
 
-    with pytest.raises(Busy, match=r"^d1@desk holds chat; its lease ends in 90 s$") as caught:
+    with pytest.raises(Busy, match=r"^chat: locked by d1@desk for 0 s; lease ends in 90 s$") as caught:
         shelf.take("d2")
 
     assert (caught.value.exit_code, caught.value.next_step) == (4, "sparkops status shows it; `--wait` waits for it.")
@@ -245,7 +245,7 @@ def test_nobody_takes_the_lock_over_while_the_holder_acts(shelf: Shelf) -> None:
     shelf.store.guarded("chat", generation, act)
     intruder.join(5)
 
-    assert outcome == ["d1@desk holds chat; its lease ends in 90 s"]
+    assert outcome == ["chat: locked by d1@desk for 450 s; lease ends in 90 s"]
 
 
 def test_an_act_that_fails_is_a_sign_of_life_too(shelf: Shelf) -> None:
@@ -292,7 +292,15 @@ def test_a_journal_is_text_that_a_person_can_read(shelf: Shelf) -> None:
 
     text = (shelf.directory / "chat.json").read_text()
 
-    expected = {"owner": "d1@desk", "deploy": "d1", "renewed_s": 1000.0, "boot": "boot-1", "loads": False}
+    expected = {
+        "owner": "d1@desk",
+        "deploy": "d1",
+        "renewed_s": 1000.0,
+        "boot": "boot-1",
+        "loads": False,
+        "run": "",
+        "since_s": 1000.0,
+    }
     assert json.loads(text)["holder"] == expected
     assert len(text.splitlines()) > 5
 

@@ -37,7 +37,7 @@ def refused(done: Journal | Refusal) -> str:
 
 
 def held(**changes: object) -> Journal:
-    holder = Holder(owner="ann@desk", deploy="d1", renewed_s=CLOCK.now_s, boot=CLOCK.boot)
+    holder = Holder(owner="ann@desk", deploy="d1", renewed_s=CLOCK.now_s, boot=CLOCK.boot, since_s=CLOCK.now_s)
     return FREE.model_copy(update={"holder": holder, **changes})
 
 
@@ -50,13 +50,30 @@ def test_who_takes_a_free_lock_holds_it_from_now_on_and_the_generation_grows() -
 def test_a_held_lock_is_refused_with_its_holder_and_when_the_lease_ends() -> None:
     why = refused(rules.acquire(held(), "bob@lap", "d2", later(20)))
 
-    assert why == f"ann@desk holds chat; its lease ends in {LEASE_S - 20:.0f} s"
+    assert why == f"chat: locked by ann@desk for 20 s; lease ends in {LEASE_S - 20:.0f} s"
+
+
+def test_the_refusal_names_verb_and_process_where_they_are_known() -> None:
+    taken = changed(rules.acquire(FREE, "ann@desk", "d1", CLOCK, run="deploy, pid 4711"))
+    renewed = changed(rules.renew(taken, 5, later(RENEW_S)))
+
+    assert rules.locked(renewed, later(20)) == (
+        f"chat: locked by ann@desk (deploy, pid 4711) for 20 s; lease ends in {LEASE_S - 20 + RENEW_S:.0f} s"
+    )
+    assert (rules.locked(FREE, CLOCK), rules.locked(renewed, later(RENEW_S + LEASE_S))) == ("", "")
+
+
+def test_a_journal_of_an_older_version_does_not_say_since_when_the_lock_is_held() -> None:
+    holder = Holder(owner="ann@desk", deploy="d1", renewed_s=CLOCK.now_s, boot=CLOCK.boot)
+
+    assert rules.locked(held(holder=holder), CLOCK) == "chat: locked by ann@desk; lease ends in 90 s"
+    assert rules.held_s(holder, CLOCK) is None
 
 
 def test_the_refusal_names_the_phase_of_the_swap_under_way() -> None:
     why = refused(rules.acquire(held(swap=SWAP), "bob@lap", "d2", CLOCK))
 
-    assert why == "ann@desk holds chat in phase load; its lease ends in 90 s"
+    assert why == "chat: locked by ann@desk for 0 s, phase load; lease ends in 90 s"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +101,8 @@ def test_a_takeover_raises_the_generation_and_keeps_what_was_intended() -> None:
     taken = changed(rules.acquire(held(swap=SWAP), "bob@lap", "d2", later(LEASE_S)))
 
     assert (taken.generation, taken.swap) == (5, SWAP)
-    assert taken.holder == Holder(owner="bob@lap", deploy="d2", renewed_s=CLOCK.now_s + LEASE_S, boot=CLOCK.boot)
+    now_s = CLOCK.now_s + LEASE_S
+    assert taken.holder == Holder(owner="bob@lap", deploy="d2", renewed_s=now_s, boot=CLOCK.boot, since_s=now_s)
 
 
 def test_the_same_deploy_takes_its_own_lock_again_with_a_new_generation() -> None:

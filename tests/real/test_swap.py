@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sparkops.facts import docker as docker_facts
@@ -97,8 +99,22 @@ def test_two_operators_at_once_the_second_is_told_who_holds_it(service: Service)
         second = service.deploy("--node", "node-1", name="other")
         _, err = first.communicate(timeout=120)
     assert first.returncode == 0, err
-    assert second.code in (4, 5)
-    assert "holds stand-in in phase" in second.err or "stopped in phase" in second.err
+    assert second.code == 4, second.err
+    assert re.search(r"stand-in: locked by \S+ \(deploy, pid \d+\) for \d+ s, phase ", second.err)
+
+
+def test_wait_reports_holder_phase_and_stage_and_then_deploys(service: Service) -> None:
+    slow = service.argv("--node", "node-1", name="slow", START_S="12")
+    with service.cli.start(*slow) as first:
+        wait_for(lambda: service.status()["swap"])
+        second = service.deploy("--node", "node-1", "--wait", "120", name="other")
+        _, err = first.communicate(timeout=120)
+    assert (first.returncode, second.code) == (0, 0), err + second.err
+    assert second.json["release"] == service.status()["live"]["release"]
+    waits = [line for line in second.err.splitlines() if "waiting for the lock of stand-in: held by " in line]
+    assert any(re.search(r"\(deploy, pid \d+\) for .*, phase load: \w+", line) for line in waits), second.err
+    phases = [found[1] for line in waits if (found := re.search(r", phase ([a-z ]+)", line))]
+    assert len(set(phases)) > 1, waits
 
 
 def test_hold_freezes_and_history_remembers(service: Service) -> None:
