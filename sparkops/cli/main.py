@@ -6,6 +6,8 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -84,10 +86,16 @@ for family in (
     family.register(app)
 
 
+@cache
+def command() -> Callable[[], object]:
+    """Build the command line from its families, once per process."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the program and end with the exit code of DESIGN's contract: 0, 1, 2, 3, 4, 5, 6, 7 or 130."""
     try:
-        app()
+        command()()
     except SparkopsError as error:
         _report(error)
         raise SystemExit(error.exit_code) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -30,13 +31,17 @@ class _Refused(TemplateError):
 def fill(name: str, templates: Mapping[str, str], **values: object) -> str:
     """The text of the template `name`, without runs of empty lines. Raises ConfigError with file and line."""
     try:
-        text = _environment(templates).get_template(name).render(**values)
+        text = _environment(frozenset(templates.items())).get_template(name).render(**values)
     except TemplateError as error:
         raise _translate(error, name) from error
     return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
 
 
-def _environment(templates: Mapping[str, str]) -> SandboxedEnvironment:
+@lru_cache(maxsize=8)
+def _environment(sources: frozenset[tuple[str, str]]) -> SandboxedEnvironment:
+    """Return the environment of these templates, which compiles each of them once."""
+    templates = dict(sources)
+
     def load(name: str) -> tuple[str, str, None] | None:
         return (templates[name], ROOT + name, None) if name in templates else None
 

@@ -128,6 +128,7 @@ def test_a_dry_build_connects_to_nothing(sparkops: Sparkops) -> None:
     assert "docker build --progress=plain" in ran.err
 
 
+@pytest.mark.local
 def test_a_bug_of_ours_ends_with_3_and_a_traceback_in_a_file(tmp_path: Path) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     verb = "@app.command()\ndef bug(): raise ZeroDivisionError('of ours')"
@@ -153,12 +154,14 @@ def fail():
 """
 
 
+@pytest.mark.local
 def test_where_a_failure_was_saved_is_told_also_of_the_error_behind_the_last_one() -> None:
     ran = subprocess.run(program(FAILS, "fail"), capture_output=True, text=True, check=False)
 
     assert (ran.returncode, ran.stderr) == (6, "sparkops: blue serves again\n  saved: here\n")
 
 
+@pytest.mark.local
 def test_ctrl_c_ends_with_130() -> None:
     verb = "@app.command()\ndef wait(): print('waiting', flush=True); time.sleep(60)"
     with subprocess.Popen(program(verb, "wait"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -169,6 +172,7 @@ def test_ctrl_c_ends_with_130() -> None:
         assert process.wait(30) == 130
 
 
+@pytest.mark.local
 def test_a_reader_that_has_gone_is_no_failure() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "sparkops", "schema", "recipe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -180,6 +184,7 @@ def test_a_reader_that_has_gone_is_no_failure() -> None:
         assert (process.wait(30), process.stderr.read()) == (0, b"")
 
 
+@pytest.mark.local
 @pytest.mark.parametrize(
     ("options", "env", "coloured"), [([], {}, True), (["--no-color"], {}, False), ([], {"NO_COLOR": "1"}, False)]
 )

@@ -41,7 +41,7 @@ def test_show_gives_the_whole_recipe_in_yaml_and_in_json(sparkops: Sparkops, nam
     whole = recipe.load(shipped.directory("recipes") / f"{name}.yaml").model_dump(mode="json", exclude_none=True)
 
     assert sparkops("show", name, "--json").json == whole
-    assert yaml.safe_load(sparkops("show", name).out) == whole
+    assert yaml.load(sparkops("show", name).out, Loader=yaml.CSafeLoader) == whole
 
 
 @pytest.mark.parametrize("named", ["q", "q.yaml", "recipes/q.yaml", "recipes/q"])

@@ -52,6 +52,7 @@ def test_json_stays_alone_on_stdout(sparkops: Sparkops, docker: Path, monkeypatc
     assert ASKS in ran.err
 
 
+@pytest.mark.local
 @pytest.mark.parametrize(("options", "coloured"), [(["-v"], True), (["-v", "--no-color"], False)])
 def test_commands_are_coloured_only_on_a_terminal_that_wants_it(
     tmp_path: Path, docker: Path, options: list[str], *, coloured: bool

@@ -106,6 +106,7 @@ def test_without_arguments_the_recipes_and_dockerfiles_of_the_project_are_read(s
     assert {"recipes/q.yaml", "Dockerfiles/x.Dockerfile"} <= found
 
 
+@pytest.mark.local
 def test_a_dash_is_a_dockerfile_on_stdin() -> None:
     argv = [sys.executable, "-m", "sparkops", "lint", "-"]
 
