@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sparkops.command import Command
+from sparkops.commands import runtime
 from sparkops.commands.ranks import Seat, program
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
@@ -25,15 +26,16 @@ def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
     return Command(("docker", *argv), stdin=stdin, timeout_s=timeout_s, changes=True)
 
 
-def create(rank: Rank, node: NodeConfig, image: str, seat: Seat | None = None) -> Command:
+def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | None = None) -> Command:
     """Create the container of `rank` from `image` (an image ID, so that a moved tag changes nothing).
 
-    The engine gets SIGTERM. The restart policy is `no` until the release has proven itself. A rank of several has a
-    `seat`, whose environment the recipe may not change: it is the node's own.
+    The engine gets SIGTERM, and runs at most `jobs` compilers at once unless its recipe says otherwise. The restart
+    policy is `no` until the release has proven itself. A rank of several has a `seat`, whose environment the recipe may
+    not change: it is the node's own.
     """
     recipe = rank.release.recipe
     runs = program(rank, MODELS, seat)
-    env = {**ENGINES[recipe.engine].env, **recipe.serve.env, **runs.env}
+    env = {**ENGINES[recipe.engine].env, **runtime.compilers(jobs), **recipe.serve.env, **runs.env}
     return docker(
         "create",
         f"--name={rank.container}",

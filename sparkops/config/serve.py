@@ -33,7 +33,7 @@ class Serve(Section):
     args: dict[Flag, Argument] = {}
     """Arguments of the engine without dashes: true: a bare flag; false: switched off; a mapping: JSON."""
     env: dict[EnvName, Value] = {}
-    """Environment of the container. Not for secrets."""
+    """Environment of the container; overrides what sparkops sets, such as MAX_JOBS. Not for secrets."""
     tensor_parallel: Annotated[Literal[1, 2], BeforeValidator(_one_or_two)] = 1
     """Nodes that hold one replica together, each a part of every layer."""
     executor: Literal["ray", "mp"] = "ray"

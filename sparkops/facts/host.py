@@ -21,6 +21,7 @@ PREFLIGHT_SCRIPT = (
     + """\
 root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/docker)
 echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
+echo "cores $(nproc)"
 if DOCKER_BUILDKIT=1 docker build --help 2>/dev/null | grep -q -e --progress; then echo "buildkit yes"; fi
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 """
@@ -43,6 +44,7 @@ class HostFacts:
     disk_free_gib: float | None = None
     buildkit: bool = False
     listening: frozenset[int] = frozenset()
+    cores: int | None = None
 
 
 def available_gib(meminfo: str) -> float:
@@ -68,6 +70,7 @@ def parse(text: str) -> HostFacts:
             disk_free_gib=int(found["disk"]) * KIB / GIB if "disk" in found else None,
             buildkit=("buildkit", "yes") in said,
             listening=frozenset(int(value, 16) for key, value in said if key == "listen"),
+            cores=int(found["cores"]) if "cores" in found else None,
         )
     except KeyError as missing:
         raise ValueError(f"no {missing} in {text!r}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sparkops.commands import docker
+from sparkops.commands import docker, runtime
 from sparkops.commands.ranks import Seat
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
@@ -14,8 +14,10 @@ from sparkops.facts.docker import Container
 from sparkops.fleet import hands, preflight
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
+from sparkops.fleet.observe import containers
 from sparkops.fleet.progress import Tell
 from sparkops.fleet.revert import HandOf
+from sparkops.plan.compilers import limit
 from sparkops.plan.deploy import Observed
 from sparkops.plan.environment import PER_NODE
 from sparkops.plan.fabric import Fabric
@@ -69,9 +71,11 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
         raise SparkopsError(f"the network of {made.release.id} is not known")
     for rank in made.ranks:
         node, new = observed[rank.node], replace(rank, generation=generation)
-        hand_of(rank.node).say(f"creating rank {rank.index}")
-        create = docker.create(new, node.config, node.image or rank.release.image, seat(made.network, rank.node))
-        hand_of(rank.node).run(create)
+        hand = hand_of(rank.node)
+        hand.say(f"creating rank {rank.index}")
+        jobs = limit(rank, node.host, containers(hand.member))
+        image, where = node.image or rank.release.image, seat(made.network, rank.node)
+        hand.run(docker.create(new, node.config, image, jobs, where))
     for rank in reversed(made.ranks):
         hand_of(rank.node).run(docker.start(rank.container))
 
@@ -80,7 +84,7 @@ def seat(network: Fabric, node: str) -> Seat:
     """Where a node's rank sits."""
     own, (head, *_) = network.ranks[node], network.ranks.values()
     per_node = tuple(name for name in own.env if name in PER_NODE)
-    return Seat(own.address, head.address, own.env, own.options, per_node)
+    return Seat(own.address, head.address, own.env, own.options, (*per_node, *runtime.LIMITS))
 
 
 def require_promised_network(green: Placed, hand_of: HandOf) -> None:

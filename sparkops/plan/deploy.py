@@ -16,6 +16,7 @@ from sparkops.facts.checkpoint import Checkpoint
 from sparkops.facts.docker import Container
 from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.host import HostFacts
+from sparkops.plan.compilers import limit
 from sparkops.plan.models import in_words, refused
 from sparkops.plan.steps import engine_reads, remedy
 from sparkops.release import Rank, Release, Slot
@@ -214,7 +215,8 @@ def start_steps(rank: Rank, node: Observed) -> Iterator[Step]:
     if here is None or not here.running:
         if here is not None:
             yield Step("remove the container of an earlier start", command=docker.remove(name))
-        yield Step("create the container", command=docker.create(rank, node.config, node.image or rank.release.image))
+        image, jobs = node.image or rank.release.image, limit(rank, node.host, node.containers)
+        yield Step("create the container", command=docker.create(rank, node.config, image, jobs))
         yield Step("start it", command=docker.start(name))
 
 

@@ -16,7 +16,7 @@ def test_create() -> None:
     serve = {"args": {"dtype": "bfloat16"}, "env": {"OMP_NUM_THREADS": "2"}}
     created = rank(serve=serve)
 
-    command = docker.create(created, node(model_dir="/srv/my models"), IMAGE_ID)
+    command = docker.create(created, node(model_dir="/srv/my models"), IMAGE_ID, jobs=3)
 
     assert str(command) == (
         f"docker create --name={created.container}"
@@ -26,7 +26,9 @@ def test_create() -> None:
         " --network=host --restart=no --security-opt=no-new-privileges --shm-size=16384m --stop-timeout=60"
         " --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5"
         " '--volume=/srv/my models:/models:ro' --volume=sparkops-cache-0123456789ab:/root/.cache"
-        " --env=HF_HUB_OFFLINE=1 --env=VLLM_NO_USAGE_STATS=1 --env=OMP_NUM_THREADS=2"
+        " --env=HF_HUB_OFFLINE=1 --env=VLLM_NO_USAGE_STATS=1"
+        " --env=MAX_JOBS=3 --env=TORCHINDUCTOR_COMPILE_THREADS=3 --env=TILELANG_AUTO_TUNING_MAX_CPU_COUNT=3"
+        " --env=FLASHINFER_NVCC_THREADS=1 --env=OMP_NUM_THREADS=2"
         f" --entrypoint=vllm {IMAGE_ID}"
         " serve /models/q --host=0.0.0.0 --port=8001 --served-model-name=chat --dtype=bfloat16"
     )
@@ -34,10 +36,12 @@ def test_create() -> None:
 
 
 def test_the_recipe_may_change_what_sparkops_sets_in_the_environment() -> None:
-    line = str(docker.create(rank(serve={"env": {"HF_HUB_OFFLINE": "0"}}), node(), IMAGE_ID))
+    env = {"HF_HUB_OFFLINE": "0", "MAX_JOBS": "7"}
+    line = str(docker.create(rank(serve={"env": env}), node(), IMAGE_ID, jobs=3))
 
-    assert line.count("HF_HUB_OFFLINE") == 1
+    assert (line.count("HF_HUB_OFFLINE"), line.count("MAX_JOBS")) == (1, 1)
     assert "--env=HF_HUB_OFFLINE=0" in line
+    assert "--env=MAX_JOBS=7" in line
 
 
 @pytest.mark.parametrize(
@@ -56,7 +60,7 @@ def test_the_recipe_may_change_what_sparkops_sets_in_the_environment() -> None:
     ids=str,
 )
 def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[str, Any], options: str) -> None:
-    line = str(docker.create(rank(), node(**mode), IMAGE_ID))
+    line = str(docker.create(rank(), node(**mode), IMAGE_ID, jobs=1))
 
     between = line.partition(":/root/.cache ")[2].partition("--env=HF_HUB_OFFLINE")[0]
     assert between.strip() == options

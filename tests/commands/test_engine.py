@@ -52,7 +52,7 @@ def test_an_engine_is_told_model_port_and_name_in_its_own_words(name: str, argv:
 
 
 def test_a_container_runs_the_program_of_its_engine() -> None:
-    argv = docker.create(rank(engine="atlas", image=IMAGE), node(), IMAGE_ID).argv
+    argv = docker.create(rank(engine="atlas", image=IMAGE), node(), IMAGE_ID, jobs=1).argv
 
     assert "--entrypoint=spark" in argv
     assert "--env=ATLAS_NO_TUI=1" in argv

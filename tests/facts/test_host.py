@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 
@@ -17,21 +18,26 @@ SHORT = "arch aarch64\nnow 1.5\nboot b1\nMemTotal: 2097152\nMemAvailable: 104857
 def test_a_whole_preflight(captured: Callable[[str], str]) -> None:
     facts = host.parse(captured("preflight.txt"))
 
-    ports = {0x93AD, 0xA41B, 0xA0B9, 0xA013, 8001, 0xA319, 22, 0xB525, 0x89CB, 0x8935}
     assert facts == HostFacts(
         arch="x86_64",
-        boot_id="cafaa3be-c05c-40b5-93ec-c81e312f9e54",
-        now_s=1795221436.504140499,
-        memory_total_gib=24684084 / 2**20,
-        memory_available_gib=18898152 / 2**20,
-        disk_free_gib=60634820 / 2**20,
+        boot_id="49a6b7bc-f5c3-45d0-b135-1304d8e775a2",
+        now_s=1795305024.592212952,
+        memory_total_gib=24684096 / 2**20,
+        memory_available_gib=23150904 / 2**20,
+        disk_free_gib=78379476 / 2**20,
         buildkit=True,
-        listening=frozenset(ports | {0x822F, 0x9C75, 0x9D49, 0x95B3, 0x961F, 0x92E5}),
+        listening=frozenset({22, 0x96A3}),
+        cores=2,
     )
 
 
 def test_what_a_node_does_not_say_is_not_there() -> None:
     assert host.parse(SHORT) == HostFacts("aarch64", "b1", 1.5, memory_total_gib=2.0, memory_available_gib=1.0)
+
+
+def test_the_cores_of_a_node() -> None:
+    assert host.parse(SHORT + "cores 20\n").cores == 20
+    assert host.parse(SHORT + "cores \n").cores is None
 
 
 def test_a_disk_that_cannot_be_measured_is_unknown() -> None:
@@ -55,6 +61,10 @@ def test_this_machine_answers_the_query() -> None:
     facts = host.parse(LocalNode("here").run(host.MEMORY).stdout)
 
     assert facts.memory_total_gib > facts.memory_available_gib > 0
+
+
+def test_this_machine_counts_its_cores() -> None:
+    assert host.parse(LocalNode("here").run(host.PREFLIGHT).stdout).cores == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])

@@ -15,7 +15,7 @@ def recipe(base: int, version: str, **changes: Any) -> Recipe:
     off = {name: {"enabled": False} for name in coverage.DEFAULTS}
     asked = {"ask": [{"ask": "What is 17*23?", "expect": ANSWER}], "wrong": 0}
     swap = {"bake_s": 0, "drain_s": 0, "keep_blue_s": 0, "reserve_gib": 0, "memory_return_s": 0.2}
-    pair = {"tensor_parallel": 2, "executor": "mp"} if changes.pop("pair", False) else {}
+    pair = {"tensor_parallel": 2, "executor": "mp", **changes.pop("serve", {})} if changes.pop("pair", False) else {}
     return examples.recipe(
         engine="vllm" if pair else "stand-in",
         serve={"port": base, "env": {"VERSION": version}, **pair},

@@ -55,6 +55,31 @@ def test_a_pair_comes_up_on_both_nodes_and_is_asked_at_rank_0(make: Make) -> Non
     assert free(world)
 
 
+def compilers(world: World) -> dict[str, list[str]]:
+    """The value of MAX_JOBS in every `docker create`, by node."""
+    words = {name: " ".join(machine.ran).split() for name, machine in world.machines.items()}
+    return {name: [each[15:] for each in said if each.startswith("--env=MAX_JOBS=")] for name, said in words.items()}
+
+
+def test_each_rank_may_run_the_compilers_that_fit_on_its_own_node(make: Make) -> None:
+    world = make(2)
+    world.machines["n2"].memory_gib = 84.0
+
+    deploy(world, "1", ONE, pair=True)  # 60 of 100 GiB are claimed, 60 of 84
+    deploy(world, "2", ONE, pair=True)  # in place: what blue has given back is free
+
+    assert compilers(world) == {"n1": ["4", "4"], "n2": ["2", "2"]}
+
+
+def test_ray_does_not_carry_the_compilers_of_rank_0_to_the_other_node(make: Make) -> None:
+    world = make(2)
+
+    deploy(world, "1", ONE, pair=True, serve={"executor": "ray"})
+
+    [head] = [line for line in world.machines["n1"].ran if line.startswith("docker create ")]
+    assert '"MAX_JOBS", "TORCHINDUCTOR_COMPILE_THREADS", "TILELANG_AUTO_TUNING_MAX_CPU_COUNT"]' in head
+
+
 def test_ranks_are_created_before_any_is_started_and_rank_0_starts_last(make: Make) -> None:
     world = make(2)
     order: list[tuple[str, str]] = []

@@ -1,0 +1,31 @@
+"""Limit the compilers that an engine starts at its first forward to the memory that its node has for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sparkops.facts.docker import Container
+from sparkops.facts.host import HostFacts
+from sparkops.plan.relief import FLOOR_GIB
+from sparkops.release import Rank
+
+NVCC_GIB = 8.0
+"""Peak of one nvcc in GiB: flashinfer#3634 reports 20 jobs of 3 to 8 on a Spark with FlashInfer 0.6.12, and
+flashinfer#3899 a machine that locks up."""
+
+
+def fitting(free_gib: float, cores: int | None, job_gib: float = NVCC_GIB) -> int:
+    """Return how many compilers of `job_gib` GiB fit into `free_gib` GiB: at least 1, at most one per known core."""
+    jobs = max(1, int(free_gib // job_gib))
+    return min(jobs, cores) if cores else jobs
+
+
+def limit(rank: Rank, host: HostFacts, containers: Iterable[Container]) -> int:
+    """Return how many compilers `rank` may run at once beside the running `containers` of its node.
+
+    Counted from the node's total memory and from claims, not from what is available now, so that the same deploy gives
+    the same number. What the guard keeps available is left out.
+    """
+    others = (other.claim_gib for other in containers if other.running and other.name != rank.container)
+    claimed_gib = rank.release.recipe.memory.claim_gib + sum(others)
+    return fitting(host.memory_total_gib - claimed_gib - FLOOR_GIB, host.cores)
