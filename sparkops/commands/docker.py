@@ -35,7 +35,13 @@ def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | Non
     """
     recipe = rank.release.recipe
     runs = program(rank, MODELS, seat)
-    env = {**ENGINES[recipe.engine].env, **runtime.compilers(jobs), **recipe.serve.env, **runs.env}
+    env = {
+        **ENGINES[recipe.engine].env,
+        **runtime.CACHES,
+        **runtime.compilers(jobs),
+        **recipe.serve.env,
+        **runs.env,
+    }
     return docker(
         "create",
         f"--name={rank.container}",
@@ -48,7 +54,7 @@ def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | Non
         *BOUNDED_LOG,
         f"--volume={model_dir(node)}:{MODELS}:ro",
         # Compiled kernels belong to one image: another image must not find them.
-        f"--volume=sparkops-cache-{rank.release.inputs[:SHORT]}:/root/.cache",
+        f"--volume=sparkops-cache-{rank.release.inputs[:SHORT]}:{runtime.CACHE}",
         *gpu(node),
         *runs.options,
         *(f"--env={name}={value}" for name, value in env.items()),

@@ -1,4 +1,4 @@
-"""The environment that limits the compilers an engine starts at run time."""
+"""The environment of the compilers that an engine starts at run time: how many, and where their results are kept."""
 
 from __future__ import annotations
 
@@ -11,6 +11,24 @@ Triton 3.6 compiles inside the engine's processes and reads no such variable. NV
 CMAKE_BUILD_PARALLEL_LEVEL are read by source builds only."""
 SINGLE = {"FLASHINFER_NVCC_THREADS": "1"}
 """Threads of one nvcc, which multiply its memory. FlashInfer's default, given because an image may set another."""
+CACHE = "/root/.cache"
+"""Where a container sees the cache volume of its release. It must end in /.cache, which FlashInfer adds by itself."""
+CACHES = {
+    "XDG_CACHE_HOME": CACHE,  # torch's extensions and hub, Hugging Face
+    "VLLM_CACHE_ROOT": f"{CACHE}/vllm",
+    "FLASHINFER_WORKSPACE_BASE": CACHE.removesuffix("/.cache"),
+    "TRITON_CACHE_DIR": f"{CACHE}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/torchinductor",
+    "TILELANG_CACHE_DIR": f"{CACHE}/tilelang",
+    "TVM_FFI_CACHE_DIR": f"{CACHE}/tvm-ffi",
+    "CUTE_DSL_CACHE_DIR": f"{CACHE}/cute-dsl",  # nvidia-cutlass-dsl
+    "QUACK_CACHE_DIR": f"{CACHE}/quack",
+    "CUDA_CACHE_PATH": f"{CACHE}/cuda",  # what the driver compiles from PTX
+}
+"""Where each package keeps what it compiles. By default Triton, TileLang and the driver use other directories of the
+home; inductor, CuTe DSL and QuACK use /tmp: all lost with the container. Checked with the packages' own path functions
+(FlashInfer 0.6.12, TileLang 0.1.15, CuTe DSL 4.8.1, QuACK 0.6.5), on an H100 with what they write (torch 2.11.0, Triton
+3.6.0, driver), and for vLLM's image in tests/real/test_caches.py. TVM_FFI_CACHE_DIR is from tvm-ffi's source."""
 
 
 def compilers(jobs: int) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from sparkops import __version__
 from sparkops.command import Command
-from sparkops.commands import docker
+from sparkops.commands import docker, runtime
 from tests.examples import IMAGE_ID, INPUTS, node, rank
 
 
@@ -27,6 +27,11 @@ def test_create() -> None:
         " --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5"
         " '--volume=/srv/my models:/models:ro' --volume=sparkops-cache-0123456789ab:/root/.cache"
         " --env=HF_HUB_OFFLINE=1 --env=VLLM_NO_USAGE_STATS=1"
+        " --env=XDG_CACHE_HOME=/root/.cache --env=VLLM_CACHE_ROOT=/root/.cache/vllm"
+        " --env=FLASHINFER_WORKSPACE_BASE=/root --env=TRITON_CACHE_DIR=/root/.cache/triton"
+        " --env=TORCHINDUCTOR_CACHE_DIR=/root/.cache/torchinductor --env=TILELANG_CACHE_DIR=/root/.cache/tilelang"
+        " --env=TVM_FFI_CACHE_DIR=/root/.cache/tvm-ffi --env=CUTE_DSL_CACHE_DIR=/root/.cache/cute-dsl"
+        " --env=QUACK_CACHE_DIR=/root/.cache/quack --env=CUDA_CACHE_PATH=/root/.cache/cuda"
         " --env=MAX_JOBS=3 --env=TORCHINDUCTOR_COMPILE_THREADS=3 --env=TILELANG_AUTO_TUNING_MAX_CPU_COUNT=3"
         " --env=FLASHINFER_NVCC_THREADS=1 --env=OMP_NUM_THREADS=2"
         f" --entrypoint=vllm {IMAGE_ID}"
@@ -42,6 +47,13 @@ def test_the_recipe_may_change_what_sparkops_sets_in_the_environment() -> None:
     assert (line.count("HF_HUB_OFFLINE"), line.count("MAX_JOBS")) == (1, 1)
     assert "--env=HF_HUB_OFFLINE=0" in line
     assert "--env=MAX_JOBS=7" in line
+
+
+def test_every_cache_is_in_the_volume() -> None:
+    added = {"FLASHINFER_WORKSPACE_BASE": "/.cache/flashinfer"}
+    kept = [f"{path}{added.get(name, '')}" for name, path in runtime.CACHES.items()]
+
+    assert [path for path in kept if path != runtime.CACHE and not path.startswith(f"{runtime.CACHE}/")] == []
 
 
 @pytest.mark.parametrize(
