@@ -30,8 +30,8 @@ def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | Non
     """Create the container of `rank` from `image` (an image ID, so that a moved tag changes nothing).
 
     The engine gets SIGTERM, and runs at most `jobs` compilers at once unless its recipe says otherwise. The restart
-    policy is `no` until the release has proven itself. A rank of several has a `seat`, whose environment the recipe may
-    not change: it is the node's own.
+    policy is `no` until the release has proven itself. A rank of several has a `seat`. The environment of the node
+    replaces that of the recipe, and the seat's replaces both.
     """
     recipe = rank.release.recipe
     runs = program(rank, MODELS, seat)
@@ -40,6 +40,7 @@ def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | Non
         **runtime.CACHES,
         **runtime.compilers(jobs),
         **recipe.serve.env,
+        **(node.env or {}),
         **runs.env,
     }
     return docker(

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from sparkops.config import source
 from sparkops.config.fabric import Fabric, Ports
 from sparkops.config.fields import AbsolutePath, EnvName, Host, Line, Name, Port, Section, Url, User, Value
 from sparkops.config.source import Source
-from sparkops.errors import UsageError
+from sparkops.errors import ConfigError, UsageError
 
 Gpu = Literal["none", "runtime", "cdi", "devices"]
+DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
+"""What a node says beside `gpu: devices` only."""
 
 
 class NodeSettings(Section):
@@ -33,13 +35,14 @@ class NodeSettings(Section):
     gpu: Gpu | None = None
     """How the accelerator reaches a container: `runtime` (--gpus=all, as on DGX OS), cdi, devices, none."""
     gpu_devices: list[AbsolutePath] | None = None
-    """With `gpu: devices`: device nodes given to the container, such as /dev/nvidia0."""
+    """With `gpu: devices`, which needs them: device nodes given to the container, such as /dev/nvidia0."""
     gpu_mounts: list[AbsolutePath] | None = None
     """With `gpu: devices`: driver files or directories mounted read-only at the same path."""
     fabric: Ports | None = None
     """Ports that ranks of one replica use: `auto` (the same if absent) reads them on the node, a list names them."""
     env: dict[EnvName, Value] | None = None
-    """Environment of such ranks on this node, in place of what was derived, such as NCCL_IB_GID_INDEX: "-1"."""
+    """Environment of every engine on this node, in place of the recipe's and of what is derived for ranks of several
+    nodes, such as NCCL_IB_GID_INDEX: "-1"."""
 
 
 class NodeConfig(NodeSettings):
@@ -53,11 +56,9 @@ class NodeConfig(NodeSettings):
     """Free labels, shown by status."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> NodeConfig:
+    def _addressed(self) -> NodeConfig:
         if self.transport == "ssh" and "address" not in self.model_fields_set:
             raise ValueError("an `address`, or `transport: local`")
-        if self.gpu != "devices" and (self.gpu_devices or self.gpu_mounts):
-            raise ValueError("`gpu: devices` beside gpu_devices or gpu_mounts")
         return self
 
 
@@ -141,9 +142,10 @@ def load(file: Path) -> Fleet:
     """Read and check an inventory. Raises ConfigError."""
     read = source.read(file)
     inventory = source.validate(read, Inventory)
-    nodes = {name: _with_defaults(read, name, node, inventory.defaults) for name, node in inventory.nodes.items()}
-    for name in nodes:
+    nodes = {name: _with_defaults(name, node, inventory.defaults) for name, node in inventory.nodes.items()}
+    for name, node in nodes.items():
         _check_jumps(read, name, nodes)
+        _check_devices(read, name, node)
     known_hosts = (file.parent / Path(inventory.known_hosts).expanduser()).absolute()
     return Fleet(
         file=file,
@@ -163,19 +165,31 @@ def _gateway(read: Source, gateway: Gateway | None, nodes: Mapping[str, NodeConf
     return gateway.model_copy(update={"address": gateway.address or nodes[gateway.node].address})
 
 
-def _with_defaults(read: Source, name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:
+def _with_defaults(name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:
     """What a node says, and the defaults for what it does not say: another `gpu` and a jump to itself say it too."""
     said = node.model_dump(exclude_none=True, exclude_unset=True)
     given = defaults.model_dump(exclude_none=True)
     if said.get("gpu", "devices") != "devices":
-        given = {key: value for key, value in given.items() if key not in ("gpu_devices", "gpu_mounts")}
+        given = {key: value for key, value in given.items() if key not in DEVICE_KEYS}
     if given.get("jump") == name:
         del given["jump"]
-    try:
-        return NodeConfig(**{**given, **said})
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]["msg"].replace("Value error,", "with the defaults, expected")
-        raise read.fail(("nodes", name), problem) from None
+    return NodeConfig(**{**given, **said})
+
+
+def _check_devices(read: Source, name: str, node: NodeConfig) -> None:
+    """Refuse `gpu: devices` without devices, and devices that no container would get."""
+
+    def fail(key: str, problem: str) -> ConfigError:
+        written = ("nodes", name, key) in read.lines or ("defaults", key) not in read.lines
+        return read.fail(("nodes", name, key) if written else ("defaults", key), problem)
+
+    if node.gpu == "devices" and not node.gpu_devices:
+        why = "without them no accelerator reaches a container"
+        raise fail("gpu", f"expected gpu_devices for node {name}, such as [/dev/nvidia0]: {why}")
+    for key in DEVICE_KEYS:
+        if node.gpu != "devices" and getattr(node, key):
+            got = f"`gpu: {node.gpu}`" if node.gpu else "no `gpu`"
+            raise fail(key, f"expected `gpu: devices` for node {name}, got {got}")
 
 
 def _check_jumps(read: Source, name: str, nodes: Mapping[str, NodeConfig]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sparkops import __version__
 from sparkops.command import Command
 from sparkops.commands import docker, runtime
+from sparkops.commands.ranks import Seat
 from tests.examples import IMAGE_ID, INPUTS, node, rank
 
 
@@ -54,6 +55,24 @@ def test_every_cache_is_in_the_volume() -> None:
     kept = [f"{path}{added.get(name, '')}" for name, path in runtime.CACHES.items()]
 
     assert [path for path in kept if path != runtime.CACHE and not path.startswith(f"{runtime.CACHE}/")] == []
+
+
+def test_the_environment_of_the_node_replaces_that_of_the_recipe() -> None:
+    own = {"HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "8"}
+    argv = docker.create(rank(serve={"env": {"OMP_NUM_THREADS": "2"}}), node(env=own), IMAGE_ID, jobs=3).argv
+
+    assert [word for word in argv if word.startswith(("--env=HF_HUB_OFFLINE", "--env=OMP_NUM_THREADS"))] == [
+        "--env=HF_HUB_OFFLINE=0",
+        "--env=OMP_NUM_THREADS=8",
+    ]
+
+
+def test_what_a_seat_sets_replaces_the_environment_of_the_node() -> None:
+    seat = Seat("10.0.0.1", "10.0.0.1", {"VLLM_HOST_IP": "10.0.0.1"})
+    paired = rank(serve={"tensor_parallel": 2, "executor": "mp"})
+    argv = docker.create(paired, node(env={"VLLM_HOST_IP": "10.9.9.9", "A": "b"}), IMAGE_ID, 3, seat).argv
+
+    assert [word for word in argv if word.startswith("--env=")][-2:] == ["--env=VLLM_HOST_IP=10.0.0.1", "--env=A=b"]
 
 
 @pytest.mark.parametrize(

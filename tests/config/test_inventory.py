@@ -59,6 +59,13 @@ def test_a_node_with_another_gpu_mode_leaves_the_default_devices() -> None:
     assert given == {"a": ("devices", ["/dev/nvidia0"], ["/usr/lib/x"]), "b": ("none", None, None)}
 
 
+def test_devices_of_a_node_complete_the_gpu_mode_of_the_defaults() -> None:
+    own = "{address: h, gpu_devices: [/dev/x], gpu_mounts: [/usr/lib/x]}"
+    node = load(f"defaults: {{gpu: devices}}\nnodes: {{a: {own}}}\n").nodes["a"]
+
+    assert (node.gpu, node.gpu_devices, node.gpu_mounts) == ("devices", ["/dev/x"], ["/usr/lib/x"])
+
+
 def test_ports_and_environment_of_a_node_replace_those_of_the_defaults() -> None:
     fleet = load(
         "defaults: {fabric: [{device: rocep1s0f0}], env: {NCCL_DEBUG: INFO}}\n"
@@ -147,6 +154,7 @@ def test_a_node_that_is_not_there_names_those_that_are() -> None:
 
 
 NODE = "nodes:\n  a:\n    address: h\n    "
+NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without them no accelerator reaches a container"
 
 
 @pytest.mark.parametrize(
@@ -190,11 +198,19 @@ NODE = "nodes:\n  a:\n    address: h\n    "
             "4: nodes.a.model_dir: expected an absolute path without colon or comma, got '/a:/b'",
         ),
         ("nodes:\n  a: {address: -x}\n", "2: nodes.a.address: expected a host name or an IP address, got '-x'"),
-        (NODE + "gpu_devices: [/dev/x]\n", "2: nodes.a: expected `gpu: devices` beside gpu_devices or gpu_mounts"),
+        (NODE + "gpu_devices: [/dev/x]\n", "4: nodes.a.gpu_devices: expected `gpu: devices` for node a, got no `gpu`"),
         (
-            "defaults: {gpu_devices: [/dev/x]}\nnodes:\n  a: {address: h}\n",
-            "3: nodes.a: with the defaults, expected `gpu: devices` beside gpu_devices or gpu_mounts",
+            NODE + "gpu: cdi\n    gpu_mounts: [/x]\n",
+            "5: nodes.a.gpu_mounts: expected `gpu: devices` for node a, got `gpu: cdi`",
         ),
+        (
+            "nodes:\n  a: {address: h}\ndefaults: {gpu_devices: [/dev/x]}\n",
+            "3: defaults.gpu_devices: expected `gpu: devices` for node a, got no `gpu`",
+        ),
+        (NODE + "gpu: devices\n", f"4: nodes.a.gpu: {NO_DEVICES}"),
+        (NODE + "gpu: devices\n    gpu_devices: []\n", f"4: nodes.a.gpu: {NO_DEVICES}"),
+        (NODE + "gpu: devices\n    gpu_mounts: [/usr/lib/nv]\n", f"4: nodes.a.gpu: {NO_DEVICES}"),
+        ("nodes:\n  a: {address: h}\ndefaults: {gpu: devices}\n", f"3: defaults.gpu: {NO_DEVICES}"),
         (NODE + "jump: b\n", "4: nodes.a.jump: there is no node 'b', only: a"),
         ("defaults: {jump: b}\n" + NODE, "3: nodes.a.jump: there is no node 'b', only: a"),
         (NODE + "jump: a\n", "4: nodes.a.jump: no way leads there: a -> a"),
