@@ -66,7 +66,8 @@ class Build(Section):
     """Where the packages of an image come from when the usual places cannot be reached."""
 
     package_index: Url | None = None
-    """Replaces the default Python package index. Reaches the build as a mounted file, never as a layer."""
+    """Replaces the default Python package index. Reaches the build as a mounted file, never as a layer.
+    With http:// it is trusted without encryption."""
     torch_index: Url | None = None
     """Replaces the PyTorch index."""
     wheels: Line | None = None

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 from sparkops.config import lock
 from sparkops.config.assets import BuildInputs, WheelFile
@@ -137,8 +138,12 @@ def _uv_toml(inputs: BuildInputs) -> str:
 
 
 def _pip_conf(inputs: BuildInputs) -> str:
+    """pip ignores an index over plain HTTP unless it trusts the host; uv does not care."""
     lines = ["[global]"]
-    lines += [f"index-url = {inputs.package_index}"] if inputs.package_index else []
+    if inputs.package_index:
+        index = urlsplit(inputs.package_index)
+        lines += [f"index-url = {inputs.package_index}"]
+        lines += [f"trusted-host = {index.netloc.rpartition('@')[2]}"] if index.scheme == "http" else []
     lines += [f"find-links = {MOUNTED_WHEELS}"] if inputs.wheels else []
     return "".join(f"{line}\n" for line in lines)
 

@@ -99,6 +99,23 @@ def test_uv_and_pip_are_told_where_to_look() -> None:
     assert dict(pip["global"]) == {"index-url": FULL.package_index, "find-links": "/run/sparkops/wheels"}
 
 
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        ("https://user:secret@packages.example/simple", None),
+        ("file:///srv/simple", None),
+        ("http://packages.example/simple", "packages.example"),
+        ("http://user:secret@packages.example:8080/simple", "packages.example:8080"),
+        ("http://user:p@ss@[fd00::1]:8080/simple", "[fd00::1]:8080"),
+    ],
+)
+def test_pip_trusts_the_host_of_an_index_over_plain_http_and_no_other(url: str, trusted: str | None) -> None:
+    pip = configparser.ConfigParser(interpolation=None)
+    pip.read_string(text(made(BuildInputs(package_index=url)), "index/pip.conf"))
+
+    assert (pip["global"]["index-url"], pip["global"].get("trusted-host")) == (url, trusted)
+
+
 def test_another_package_index_alone_keeps_the_strategy_of_uv() -> None:
     only = BuildInputs(package_index="https://packages.example/simple")
 
