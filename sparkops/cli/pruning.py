@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkops.cli.settings import Settings, keep_of
+from sparkops.cli.settings import WAIT, Settings, in_range, keep_of
 from sparkops.cli.terminal import confirm, data, data_json, progress, say
 from sparkops.errors import NodeError, NodesFailed, SparkopsError
 from sparkops.facts.host import GIB
@@ -25,14 +25,16 @@ def prune(
     node: Annotated[list[str] | None, typer.Option("--node", "-n", help="Only these nodes; again for more.")] = None,
     keep: Annotated[int, typer.Option(min=0, help="Newest releases of each service that stay, running or not.")] = 3,
     free: Annotated[
-        float | None, typer.Option(min=0, metavar="GIB", help="Remove only until so much of Docker's disk is free.")
+        float | None,
+        typer.Option(callback=in_range, metavar="GIB", help="Remove only until so much of Docker's disk is free."),
     ] = None,
     build_cache: Annotated[
-        float | None, typer.Option(min=0, metavar="GIB", help="Let BuildKit keep at most so much; else it keeps all.")
+        float | None,
+        typer.Option(callback=in_range, metavar="GIB", help="Let BuildKit keep at most so much; else it keeps all."),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would go, and what stays and why.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the lock; its holder is reported.")] = 0.0,
+    wait: WAIT = 0.0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Remove containers, images and caches of old releases. Active, previous, running and new ones stay."""

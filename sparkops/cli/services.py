@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sparkops.cli.images import make_order
-from sparkops.cli.settings import Settings, keep_of
+from sparkops.cli.settings import WAIT, Settings, keep_of
 from sparkops.cli.terminal import data, data_json, progress, say
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MODE = Annotated[str | None, typer.Option("--mode", help="beside, across or in-place; left out, the safest.")]
 ALLOW = Annotated[bool, typer.Option("--allow-downtime", help="Let the service be down where nothing else fits.")]
-WAIT = Annotated[float, typer.Option("--wait", help="Seconds to wait for the lock; its holder is reported.")]
 SET = Annotated[
     list[str] | None,
     typer.Option("--set", help="KEY=VALUE of the recipe for this release, such as env.NAME=x; again for more."),

@@ -8,7 +8,9 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from sparkops.errors import UsageError
 
@@ -16,6 +18,21 @@ if TYPE_CHECKING:
     from sparkops.config.inventory import Fleet
     from sparkops.config.recipe import Recipe
     from sparkops.fleet.keep import Keep
+
+
+MOST = 1_000_000  # as in config/smoke.py, which --help does not load
+
+
+def in_range(number: float | None) -> float | None:
+    """Refuse an option that is no amount of seconds or GiB. click's own range lets nan pass. Raises BadParameter."""
+    if number is not None and not 0 <= number <= MOST:
+        raise typer.BadParameter(f"{number} is not in the range 0<=x<={MOST}.")
+    return number
+
+
+WAIT = Annotated[
+    float, typer.Option("--wait", callback=in_range, help="Seconds to wait for the lock; its holder is reported.")
+]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparkops.cli.settings import Settings, keep_of
+from sparkops.cli.settings import WAIT, Settings, keep_of
 from sparkops.cli.terminal import data, data_json, progress, say
 from sparkops.errors import UsageError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sparkops.release import Release
 
 SERVICE = Annotated[str, typer.Argument(help="The service's name, as status shows it.")]
-WAIT = Annotated[float, typer.Option("--wait", help="Seconds to wait for the lock; its holder is reported.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON object at the end.")]
 
 

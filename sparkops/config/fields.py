@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,6 +13,11 @@ from pydantic_core import PydanticCustomError
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 EXPANSION = re.compile(r"\$[({]|`")
+
+
+WHOLE = range(-(2**63), 2**63)  # what JSON parsers and C programs hold
+MOST_LEVELS = 20
+"""Lists and mappings inside each other in one argument."""
 
 
 class Section(BaseModel):
@@ -89,13 +95,28 @@ def matching(expression: str, words: str) -> AfterValidator:
     return AfterValidator(Matching(re.compile(expression), words))
 
 
+def out_of_range(value: object) -> str:
+    """Return what was expected of a number that is not finite or has more than 64 bits; empty for any other value."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "expected a finite number"
+    return "expected a whole number of at most 64 bits" if isinstance(value, int) and value not in WHOLE else ""
+
+
 def argument(value: Any) -> Any:
-    """Check every text inside a value that becomes an argument."""
+    """Check every text and number inside a value that becomes an argument."""
+    return _argument(value, MOST_LEVELS)
+
+
+def _argument(value: Any, levels: int) -> Any:
     match value:
+        case dict() | list() if not levels:
+            raise PydanticCustomError("argument", "expected at most {most} levels", {"most": MOST_LEVELS})
         case dict():
-            return {one_line(key): argument(child) for key, child in value.items()}
+            return {one_line(key): _argument(child, levels - 1) for key, child in value.items()}
         case list():
-            return [argument(child) for child in value]
+            return [_argument(child, levels - 1) for child in value]
+        case int() | float() if problem := out_of_range(value):
+            raise PydanticCustomError("argument", "{problem}", {"problem": problem})
         case str():
             return literal(value)
         case None:

@@ -15,6 +15,8 @@ INTEGER = re.compile(r"-?[0-9]+")
 DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+")
 SHORT = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size"}
 """Flags of vLLM that these recipes write short."""
+MOST_DIGITS = 4300
+"""Python reads no longer ones."""
 OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "2>&1"})
 SERVE = ["vllm", "serve"]
 
@@ -74,15 +76,19 @@ def normal(flag: str) -> str:
 
 
 def value(given: Sequence[str]) -> Any:
-    """As YAML would have it: numbers and JSON are no text."""
+    """As YAML would have it: numbers and JSON are no text. Raises ValueError where Python cannot hold one."""
     if len(given) != 1:
         return [value([each]) for each in given] or True
     text = given[0]
     if INTEGER.fullmatch(text):
+        if len(text) > MOST_DIGITS:
+            raise ValueError(f"a number of {len(text)} digits is too long")
         return int(text)
     if DECIMAL.fullmatch(text):
         return float(text)
     try:
         return json.loads(text) if text[:1] in ("{", "[") else text
+    except RecursionError:
+        raise ValueError("JSON is nested too deep") from None
     except ValueError:
         return text

@@ -132,13 +132,13 @@ def _asked(made: Carried, theirs: Mapping[str, Any]) -> tuple[str, dict[str, Any
         made.leave(("command",), f"{{{slot}}}", "`defaults` has no value for it", f"{{{slot}}}")
     try:
         before, argv, after = foreign.serve(foreign.words(text))
+        flags = dict(foreign.flags(argv))
     except ValueError as error:
-        raise made.source.fail(("command",), f"cannot be read as a shell does: {error}") from None
+        raise made.source.fail(("command",), f"cannot be read: {error}") from None
     if not argv:
         raise made.source.fail(("command",), "expected `vllm serve MODEL` in it")
     for some in filter(None, (before, after)):
         made.leave(("command",), " ".join(some), SHELL, some[0])
-    flags = dict(foreign.flags(argv))
     positional = flags.pop("", None)
     return model or str(positional or flags.pop("model", "")), flags
 

@@ -16,7 +16,7 @@ from sparkops.config.image import Image
 from sparkops.config.lock import Lock
 from sparkops.config.model import Model
 from sparkops.config.serve import Memory, Serve
-from sparkops.config.smoke import Positive, Smoke
+from sparkops.config.smoke import NotNegative, Positive, Smoke
 
 
 class Startup(Section):
@@ -44,23 +44,23 @@ class SwapSettings(Section):
 
     allow_downtime: bool = False
     """Whether the service may be down while green starts, where nothing else fits."""
-    bake_s: Annotated[float, Field(ge=0)] = 120.0
+    bake_s: NotNegative = 120.0
     """Seconds that green is watched with the traffic before it is promoted."""
     stall_s: Positive = 30.0
     """Seconds without a step of the engine after which a green that owes an answer has failed while it bakes."""
-    drain_s: Annotated[float, Field(ge=0)] = 900.0
+    drain_s: NotNegative = 900.0
     """Seconds that requests under way in blue may still take; what is open then is cut, and counted."""
-    keep_blue_s: Annotated[float, Field(ge=0)] = 600.0
+    keep_blue_s: NotNegative = 600.0
     """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start.
 
     Longer while it alone answers.
     """
-    reserve_gib: Annotated[float, Field(ge=0)] = 15.0
+    reserve_gib: NotNegative = 15.0
     """Memory in GiB kept back where another engine runs. Overcommitted, a Spark does not fail: it wedges.
 
     A green that leaves less than 4 GiB, or less than this, is killed before it is promoted.
     """
-    memory_return_s: Annotated[float, Field(ge=0)] = 120.0
+    memory_return_s: NotNegative = 120.0
     """Seconds within which a stopped engine must have given its memory back."""
 
 

@@ -8,7 +8,10 @@ from pydantic import Field, model_validator
 
 from sparkops.config.fields import Argument, Line, Section
 
-Positive = Annotated[float, Field(gt=0)]
+# No deadline of a socket lasts longer than 2^31 ms, and no machine has more of anything.
+MOST = 1_000_000
+Positive = Annotated[float, Field(gt=0, le=MOST)]
+NotNegative = Annotated[float, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[int, Field(ge=1, le=8192)]
 Count = Annotated[int, Field(ge=0)]

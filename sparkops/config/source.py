@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from sparkops.config.fields import out_of_range
 from sparkops.errors import ConfigError
 
 MAX_BYTES = 1024 * 1024
@@ -23,6 +24,26 @@ AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
 
 Location = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class _TooDeep(yaml.MarkedYAMLError):
+    """A value inside more than MAX_DEPTH others."""
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML composes by recursion, so the depth is bounded before Python's stack ends."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.depth > MAX_DEPTH:
+            problem = f"nested too deep, expected at most {MAX_DEPTH} levels"
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise _TooDeep(problem=problem, problem_mark=mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 @dataclass
@@ -114,11 +135,12 @@ def _text(source: Source) -> bytes:
 
 def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | None:
     try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
+        return yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(source.file, line, dotted(where), f"not YAML: {error.problem}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        problem = f"{'' if isinstance(error, _TooDeep) else 'not YAML: '}{error.problem}"
+        raise ConfigError(source.file, line, dotted(where), problem) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise source.fail(where, f"not YAML: {str(error).splitlines()[0]}") from None
 
 
@@ -163,7 +185,13 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
         return text
     try:
         if kind not in ("map", "seq"):
-            return yaml.SafeLoader("").construct_object(node)
+            return _in_range(source, where, text, yaml.SafeLoader("").construct_object(node))
     except (yaml.YAMLError, ValueError, KeyError):  # as in `!!int abc`, 0x_ or a number of 5000 digits
         pass
     raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")
+
+
+def _in_range(source: Source, where: Location, text: str, given: object) -> object:
+    if problem := out_of_range(given):
+        raise source.fail(where, f"{problem}, got {text[:40]}")
+    return given

@@ -188,6 +188,6 @@ def _exec_form(text: str) -> tuple[str, ...] | None:
         return None
     try:
         words = json.loads(text)
-    except ValueError:  # a shell's own [ test ]
+    except (ValueError, RecursionError):  # a shell's own [ test ], or many of [[
         return None
     return tuple(words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else None

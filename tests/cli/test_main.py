@@ -43,6 +43,19 @@ def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -
     assert sparkops(*argv).code == 2
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1", "1e7", "1e400"])
+@pytest.mark.parametrize(
+    "argv",
+    [["deploy", "x", "--wait"], ["rollback", "x", "--wait"], *(["prune", o] for o in ("--wait", "--free"))],
+    ids=str,
+)
+def test_a_number_out_of_range_is_refused_where_it_is_read(sparkops: Sparkops, argv: list[str], number: str) -> None:
+    ran = sparkops(*argv, number)
+
+    assert ran.code == 2
+    assert f"Invalid value for '{argv[-1]}': {float(number)} is not in the range" in " ".join(ran.err.split())
+
+
 NEEDS_INVENTORY = [["status"], ["build", "x"], ["plan", "x"], ["deploy", "x"], ["stop", "x"], ["logs", "x"], ["trust"]]
 
 

@@ -110,6 +110,13 @@ def test_what_has_no_keys_cannot_be_changed_below(key: str) -> None:
         ("args.x={1: 2}", "--set:1: serve.args.x: expected a text key; put it in quotes"),
         ("image.mods=[a", "--set:1: image.mods: not YAML: expected ',' or ']', but got '<stream end>'"),
         ("args.x=a\n---\nb", "--set:2: serve.args.x: not YAML: but found another document"),
+        ("args.x=.inf", "--set:1: serve.args.x: expected a finite number, got .inf"),
+        ("args.x={a: [.nan]}", "--set:1: serve.args.x.a[0]: expected a finite number, got .nan"),
+        ("swap.bake_s=1.0e+400", "--set:1: swap.bake_s: expected a finite number, got 1.0e+400"),
+        (
+            f"args.x={2**64}",
+            f"--set:1: serve.args.x: expected a whole number of at most 64 bits, got {2**64}",
+        ),
         ("args.x=!secret a", "--set:1: serve.args.x: the tag '!secret' is not allowed, expected plain values"),
     ],
 )
@@ -117,12 +124,22 @@ def test_a_value_is_read_as_strictly_as_a_file(change: str, error: str) -> None:
     assert str(problem(change)) == error
 
 
-@pytest.mark.parametrize("change", ["args.x={a: &a [*a]}", "args.x=" + "[" * 1000])
-def test_a_value_without_end_is_refused(change: str) -> None:
-    error = problem(change)
+def test_a_value_without_end_is_refused() -> None:
+    error = problem("args.x={a: &a [*a]}")
 
     assert isinstance(error, ConfigError)
-    assert str(error).startswith("--set:1: serve.args.x")
+    assert str(error).startswith("--set:1: serve.args.x.a[0][0]")
+    assert str(error).endswith("too much: at most 50 levels and 20000 values")
+
+
+@pytest.mark.parametrize("value", ["[" * 10_000, "{a: " * 10_000, "- " * 51 + "a"], ids=["list", "mapping", "51"])
+def test_a_deep_value_is_refused(value: str) -> None:
+    error = problem(f"args.x={value}")
+
+    assert (type(error), str(error)) == (
+        ConfigError,
+        "--set:1: serve.args.x: nested too deep, expected at most 50 levels",
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,6 +148,8 @@ def test_a_value_without_end_is_refused(change: str) -> None:
         ("swap.bake_s=x", "q.yaml:1: swap.bake_s: expected a valid number, got 'x'"),
         ("swap.bake_s=", "q.yaml:1: swap.bake_s: expected a valid number, got None"),
         ("swap.bake_s=# a while", "q.yaml:1: swap.bake_s: expected a valid number, got None"),
+        ("swap.bake_s=1e400", "q.yaml:1: swap.bake_s: expected a valid number, got '1e400'"),
+        ("swap.bake_s=1000001", "q.yaml:1: swap.bake_s: expected less than or equal to 1000000, got 1000001"),
         ("swap.bake=1", "q.yaml:1: swap.bake: unknown key, did you mean 'bake_s'?"),
         ("memory.claim_gib=-1", "q.yaml:15: memory.claim_gib: expected greater than 0, got -1"),
         ("swop.bake_s=1", "q.yaml:1: swop: unknown key, did you mean 'swap'?"),

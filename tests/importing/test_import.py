@@ -107,7 +107,7 @@ def test_json_holds_the_recipe_and_what_was_left() -> None:
         ("recipe_version: '3'", ":1: recipe_version: expected 1"),
         ("model: a/b\nruntime: sglang", ":2: runtime: expected one that is vLLM"),
         ("model: a/b\ncommand: python serve.py", ":2: command: expected `vllm serve MODEL`"),
-        ("model: a/b\ncommand: vllm serve 'a", ":2: command: cannot be read as a shell does"),
+        ("model: a/b\ncommand: vllm serve 'a", ":2: command: cannot be read: No closing quotation"),
         ("defaults: {port: 1}", ":1: it names no model"),
     ],
 )
@@ -137,6 +137,37 @@ def test_three_nodes_are_left_out(tmp_path: Path) -> None:
 
     assert "tensor_parallel" not in made.data["serve"]
     assert [(each.line, each.key) for each in made.left] == [(2, "tensor-parallel-size 3")]
+
+
+LOST = {
+    "--x .nan": None,
+    "--x '{\"a\": NaN}'": "expected a finite number",
+    "--x '[1e400]'": "expected a finite number",
+    f"--x {'9' * 400}.0": "expected a finite number",
+    f"--x {2**63}": "expected a whole number of at most 64 bits",
+    "--x '" + "[" * 21 + "]" * 21 + "'": "expected at most 20 levels",
+    "--x '" + "[" * 20 + "]" * 20 + "'": None,
+}
+
+
+@pytest.mark.parametrize(("flag", "why"), LOST.items(), ids=lambda value: str(value)[:30])
+def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, why: str | None) -> None:
+    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b\n  {flag}\n")
+
+    assert [(each.line, each.key, each.why) for each in made.left] == ([(4, "x", why)] if why else [])
+    assert ("x" in made.data["serve"]["args"]) == (why is None)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("[" * 100_000, "JSON is nested too deep"), ("9" * 5000, "a number of 5000 digits is too long")],
+    ids=["deep", "long"],
+)
+def test_a_value_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, value: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b --x '{value}'\n")
+
+    assert str(caught.value) == f"{tmp_path}/a.yaml:2: command: cannot be read: {why}"
 
 
 def test_doubled_braces_are_braces() -> None:

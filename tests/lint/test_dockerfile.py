@@ -139,6 +139,7 @@ def test_an_unknown_instruction_and_a_file_without_stages_are_problems() -> None
 def test_the_exec_form_is_a_list_of_words_and_a_test_is_not() -> None:
     assert only('RUN ["uv", "pip", "install", "it\'s"]').words == ("uv", "pip", "install", "it's")
     assert only("RUN [ -f x ]").words is None
+    assert only("RUN " + "[" * 100_000).words is None
 
 
 @given(words=st.lists(WORD, min_size=1, max_size=8), between=st.lists(st.sampled_from(["", "# c", "   "]), max_size=3))
