@@ -135,7 +135,7 @@ class _Reader:
         from sparkops.config import extends, recipe
         from sparkops.lint.recipe import check_recipe
 
-        loaded, written = recipe.load(file), extends.read(file)
+        loaded, written = recipe.load(file, parts=False), extends.read(file)
         others = written.files.values() if isinstance(written, extends.Merged) else ()
         texts = {each: _text(each) for each in (file, *others)}
         templates, mods = self._assets

@@ -13,6 +13,7 @@ from sparkops.config.source import Location
 from sparkops.errors import ConfigError
 
 TEMPLATE = ".Dockerfile.j2"
+SHARED_MODS = ("mend.py", "diff.py")  # what every mod imports, and what applies a .patch
 PEM = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -53,6 +54,19 @@ def load_mods() -> dict[str, bytes]:
     root = shipped.directory("templates") / "mods"
     files = sorted(file for kind in ("*.py", "*.patch") for file in root.rglob(kind))
     return {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
+
+
+def template_names() -> list[str]:
+    """Return what `image.template` of a recipe may name."""
+    found = shipped.directory("templates").glob(f"*{TEMPLATE}")
+    return sorted(file.name.removesuffix(TEMPLATE) for file in found)
+
+
+def mod_names() -> list[str]:
+    """Return what `image.mods` of a recipe may name; a diff keeps its ending."""
+    root = shipped.directory("templates") / "mods"
+    found = [*root.glob("*.py"), *root.glob("*.patch")]
+    return sorted(file.name.removesuffix(".py") for file in found if file.name not in SHARED_MODS)
 
 
 def load_package() -> dict[str, bytes]:

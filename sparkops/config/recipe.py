@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from sparkops.config import changes, extends, source
+from sparkops.config import assets, changes, extends, source
 from sparkops.config import lock as locks
 from sparkops.config.engine import ENGINES
 from sparkops.config.fields import Line, Name, Section, Text
@@ -17,6 +17,7 @@ from sparkops.config.lock import Lock
 from sparkops.config.model import Model
 from sparkops.config.serve import Memory, Serve
 from sparkops.config.smoke import NotNegative, Positive, Smoke
+from sparkops.config.source import Source
 
 
 class Startup(Section):
@@ -134,12 +135,13 @@ class Recipe(Section):
         return self.image.torch.backend if self.image.torch else ENGINES[self.engine].backend
 
 
-def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
+def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True) -> Recipe:
     """Read and check a recipe, against the `nodes` of an inventory if they are given, and hold it to its lock.
 
-    Each KEY=VALUE of `set_` replaces a value for this one time. Raises ConfigError or UsageError.
+    Each KEY=VALUE of `set_` replaces a value for this one time. `parts` requires its template and mods to exist; lint
+    has a rule for them. Raises ConfigError or UsageError.
     """
-    recipe = load_unlocked(file, nodes, set_)
+    recipe = load_unlocked(file, nodes, set_, parts=parts)
     place = locks.file_of(file)
     locked = locks.read(place)
     if locked is None:
@@ -149,7 +151,9 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
     return recipe.held_to(locked)
 
 
-def load_unlocked(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
+def load_unlocked(
+    file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True
+) -> Recipe:
     """The recipe as its file says it, whatever its lock says."""
     read = extends.read(file)
     changes.apply(read, set_)
@@ -162,4 +166,15 @@ def load_unlocked(file: Path, nodes: Collection[str] | None = None, set_: Iterab
     for number, name in enumerate(recipe.nodes):
         if nodes is not None and name not in nodes:
             raise read.fail(("nodes", number), f"the inventory has no node {name!r}, only: {', '.join(nodes)}")
+    if parts:
+        _check_parts(read, recipe.image)
     return recipe
+
+
+def _check_parts(read: Source, image: Image) -> None:
+    templates, mods = assets.template_names(), assets.mod_names()
+    if image.template not in templates:
+        raise read.fail(("image", "template"), f"expected one of: {', '.join(templates)}; got {image.template!r}")
+    for number, name in enumerate(image.mods):
+        if name not in mods:
+            raise read.fail(("image", "mods", number), f"there is no mod '{name}', only: {', '.join(mods)}")

@@ -10,13 +10,12 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from sparkops.config import lock
-from sparkops.config.assets import BuildInputs, WheelFile
+from sparkops.config.assets import SHARED_MODS, BuildInputs, WheelFile
 from sparkops.config.image import PATCH
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.render.dockerfile import render
 
-SHARED_MODS = ("mend.py", "diff.py")  # what every mod imports, and what applies a .patch
 MOUNTED_WHEELS = "/run/sparkops/wheels"
 
 Content = bytes | WheelFile

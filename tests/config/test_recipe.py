@@ -14,6 +14,7 @@ from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import THREE
 from sparkops.errors import ConfigError
+from tests import examples
 from tests.examples import RECIPE
 
 SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
@@ -179,6 +180,41 @@ def test_a_mistake_names_its_field_and_what_was_expected(where: str, value: Any,
     assert mistake({where: value}) == error
 
 
+@pytest.mark.parametrize(
+    ("image", "at", "error"),
+    [
+        ({"template": "vllm-cup"}, "  template:", "image.template: expected one of: atlas, stand-in, vllm-cpu, "),
+        ({"mods": ["vllm-cpu-metadata", "nope"]}, "  - nope", "image.mods[1]: there is no mod 'nope', only: "),
+        ({"mods": ["nope.patch"]}, "  - nope.patch", "image.mods[0]: there is no mod 'nope.patch', only: "),
+        ({"mods": ["mend"]}, "  - mend", "image.mods[0]: there is no mod 'mend', only: "),
+        ({"mods": ["diff"]}, "  - diff", "image.mods[0]: there is no mod 'diff', only: "),
+    ],
+    ids=str,
+)
+def test_a_template_or_mod_that_does_not_exist_is_refused_at_its_line(
+    image: dict[str, Any], at: str, error: str
+) -> None:
+    file = written({f"image.{key}": value for key, value in image.items()})
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith(at))
+
+    with pytest.raises(ConfigError) as caught:
+        recipe.load(file)
+
+    assert str(caught.value).startswith(f"q.yaml:{line}: {error}")
+    assert "vllm-cpu" in str(caught.value).rpartition(": ")[2]
+    assert "mend" not in str(caught.value).rpartition("only: ")[2]
+    assert recipe.load(file, parts=False).image.mods == image.get("mods", [])
+
+
+def test_an_unknown_template_of_the_recipe_below_is_refused_where_it_is_written() -> None:
+    base = written({"image.template": "nope"}).rename("p.yaml")
+    base.write_text(base.read_text().replace("name: q", "name: p"))
+    Path("q.yaml").write_text("name: q\nextends: p\ndescription: other\nverified: nothing\n")
+
+    with pytest.raises(ConfigError, match=r"^p\.yaml:5: image\.template: expected one of: "):
+        recipe.load(Path("q.yaml"))
+
+
 def test_a_mistake_names_its_line() -> None:
     file = Path("q.yaml")
     lines = yaml.safe_dump(RECIPE, sort_keys=False).splitlines()
@@ -227,14 +263,14 @@ def test_another_engine_needs_neither(engine: str, backend: str) -> None:
 
 def test_a_vllm_from_source_says_where_it_comes_from() -> None:
     source = {"url": "https://example.org/vllm.git", "commit": "0123456789" * 4}
-    image = load(image__source=source, image__mods=["a", "b.patch"]).image
+    image = examples.recipe(image={"source": source, "mods": ["a", "b.patch"]}).image
 
     assert image.source_version == "0.32.0+g012345678"
     assert (image.source_patches, image.installed_mods) == (["b.patch"], ["a"])
 
 
 def test_without_a_source_a_diff_changes_what_is_installed() -> None:
-    image = load(image__mods=["a", "b.patch"]).image
+    image = examples.recipe(image={"mods": ["a", "b.patch"]}).image
 
     assert image.source_version == "0.32.0"
     assert (image.source_patches, image.installed_mods) == ([], ["a", "b.patch"])

@@ -37,7 +37,7 @@ def lint(tmp_path: Path, text: str, **others: str) -> list[Finding]:
     written = extends.read(file)
     files = [file, *(written.files.values() if isinstance(written, extends.Merged) else ())]
     texts = {each: each.read_text() for each in files}
-    found = findings([check_recipe(recipes.load(file), written, texts, TEMPLATES, MODS)], NAMES)
+    found = findings([check_recipe(recipes.load(file, parts=False), written, texts, TEMPLATES, MODS)], NAMES)
     return [each._replace(file=Path(each.file).name) for each in found]
 
 
