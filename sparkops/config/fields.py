@@ -31,8 +31,13 @@ class Section(BaseModel):
         if isinstance(data, dict):
             for key in data:
                 if key not in cls.model_fields:
-                    raise PydanticCustomError("unknown_key", "{hint}", {"key": key, "hint": _hint(cls, key)})
+                    raise wrong_at((key,), _hint(cls, key))
         return data
+
+
+def wrong_at(where: tuple[str | int, ...], problem: str) -> PydanticCustomError:
+    """Return the error of a validator over a whole section, for the value at `where` in it."""
+    return PydanticCustomError("wrong_at", "{problem}", {"where": where, "problem": problem})
 
 
 def _hint(section: type[BaseModel], key: object) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from sparkops.config import assets, changes, extends, source
 from sparkops.config import lock as locks
 from sparkops.config.engine import ENGINES
-from sparkops.config.fields import Line, Name, Section, Text
+from sparkops.config.fields import Line, Name, Section, Text, wrong_at
 from sparkops.config.image import Image
 from sparkops.config.lock import Lock
 from sparkops.config.model import Model
@@ -108,13 +108,15 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _fits_its_engine(self) -> Recipe:
         engine = ENGINES[self.engine]
-        if taken := engine.taken & set(self.serve.args):
-            named = ", ".join(sorted(taken))
-            raise ValueError(f"serve.args without {named}: sparkops sets these from the recipe's other keys")
-        if engine.python and not (self.image.torch and self.image.vllm):
-            raise ValueError(f"image.torch and image.vllm, which the engine {self.engine} needs")
+        for flag in self.serve.args:
+            if flag in engine.taken:
+                raise wrong_at(("serve", "args", flag), "not allowed: sparkops sets it from the recipe's other keys")
+        for key in ("torch", "vllm") if engine.python else ():
+            if getattr(self.image, key) is None:
+                raise wrong_at(("image", key), f"missing, and the engine {self.engine} needs it")
         if self.engine != "vllm" and self.serve.tensor_parallel > 1:
-            raise ValueError(f"serve.tensor_parallel 1: sparkops starts the engine {self.engine} on one node")
+            problem = f"expected 1: sparkops starts the engine {self.engine} on one node"
+            raise wrong_at(("serve", "tensor_parallel"), problem)
         return self
 
     @property

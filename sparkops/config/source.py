@@ -102,8 +102,8 @@ def validate(source: Source, model: type[Model]) -> Model:
 def _translate(source: Source, error: ValidationError) -> ConfigError:
     first = error.errors(include_url=False)[0]
     where: Location = tuple(part for part in first["loc"] if part in _parts(source))
-    if first["type"] == "unknown_key":
-        return source.fail((*where, first["ctx"]["key"]), first["ctx"]["hint"])
+    if first["type"] == "wrong_at":
+        return source.fail((*where, *first["ctx"]["where"]), first["msg"])
     if first["type"] == "missing":
         return source.fail((*where, first["loc"][-1]), "missing, and it is required")
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", first["msg"])

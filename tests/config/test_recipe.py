@@ -229,7 +229,7 @@ def test_a_mistake_names_its_line() -> None:
     "flag", ["host", "port", "model", "served-model-name", "tensor-parallel-size", "nnodes", "headless"]
 )
 def test_an_argument_that_sparkops_sets_is_refused(flag: str) -> None:
-    told = f"expected serve.args without {flag}: sparkops sets these from the recipe's other keys"
+    told = f"serve.args.{flag}: not allowed: sparkops sets it from the recipe's other keys"
 
     assert mistake({"serve.args": {flag: "x"}}) == told
 
@@ -238,7 +238,7 @@ def test_an_argument_that_sparkops_sets_is_refused(flag: str) -> None:
 def test_each_engine_has_arguments_of_its_own_that_sparkops_sets(flag: str) -> None:
     atlas = {"engine": "atlas", "image.torch": None, "image.vllm": None}
 
-    assert mistake({**atlas, "serve.args": {flag: "x"}}).startswith(f"expected serve.args without {flag}: ")
+    assert mistake({**atlas, "serve.args": {flag: "x"}}).startswith(f"serve.args.{flag}: not allowed: ")
     assert load(serve__args={flag: "x"}).serve.args == {flag: "x"}
 
 
@@ -246,14 +246,32 @@ def test_only_vllm_is_started_on_two_nodes() -> None:
     atlas = {"engine": "atlas", "image.torch": None, "image.vllm": None}
 
     assert mistake({**atlas, "serve.tensor_parallel": 2}) == (
-        "expected serve.tensor_parallel 1: sparkops starts the engine atlas on one node"
+        "serve.tensor_parallel: expected 1: sparkops starts the engine atlas on one node"
     )
     assert load(serve__tensor_parallel=2).serve.executor == "ray"
 
 
 @pytest.mark.parametrize("missing", ["image.torch", "image.vllm"])
 def test_vllm_needs_a_torch_and_a_vllm(missing: str) -> None:
-    assert mistake({missing: None}) == "expected image.torch and image.vllm, which the engine vllm needs"
+    assert mistake({missing: None}) == f"{missing}: missing, and the engine vllm needs it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "at"),
+    [
+        ({"serve.args": {"dtype": "auto", "model": "x", "host": "y"}}, "    model:"),
+        ({"serve.tensor_parallel": 2, "engine": "stand-in"}, "  tensor_parallel:"),
+        ({"image.torch": None}, "image:"),
+        ({"image.vllm": None}, "image:"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_the_engine_is_refused_at_its_line(changes: dict[str, Any], at: str) -> None:
+    file = written(changes)
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith(at))
+
+    with pytest.raises(ConfigError, match=rf"^q\.yaml:{line}: "):
+        recipe.load(file)
 
 
 @pytest.mark.parametrize(("engine", "backend"), [("stand-in", "cpu"), ("atlas", "cu130")])
