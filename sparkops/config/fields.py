@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-EXPANSION = re.compile(r"\$[({]|`")
+EXPANSION = re.compile(r"\$[({A-Za-z_]|`")
 
 
 WHOLE = range(-(2**63), 2**63)  # what JSON parsers and C programs hold
@@ -69,15 +69,23 @@ def literal(text: str) -> str:
     if EXPANSION.search(text):
         raise PydanticCustomError(
             "literal",
-            "expected a plain value: no shell sees it, so $(...), ${...} and backticks do nothing",
+            "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing",
         )
     return one_line(text)
 
 
 def relative_path(text: str) -> str:
-    """Refuse a path that could leave its root."""
-    if text.startswith("/") or ".." in text.split("/"):
-        raise PydanticCustomError("relative_path", "expected a relative path without '..'")
+    """Refuse a path that could leave its root, or that a program could take for an option or for two paths."""
+    if text.startswith(("/", "-")) or ".." in text.split("/") or ":" in text:
+        expected = "expected a relative path without '..' or colon that does not begin with a dash"
+        raise PydanticCustomError("relative_path", expected)
+    return one_line(text)
+
+
+def local_path(text: str) -> str:
+    """Refuse a path on this machine that a program could take for an option. A colon may belong to a drive."""
+    if text.startswith("-"):
+        raise PydanticCustomError("local_path", "expected a path that does not begin with a dash")
     return one_line(text)
 
 
@@ -157,6 +165,7 @@ Requirement = Annotated[
 ]
 Package = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._+-]*", "the name of a package")]
 RelativePath = Annotated[str, Field(min_length=1), AfterValidator(relative_path)]
+LocalPath = Annotated[str, Field(min_length=1), AfterValidator(local_path)]
 AbsolutePath = Annotated[str, matching(r"/[^\x00-\x1f:,]*", "an absolute path without colon or comma")]
 Host = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:%-]*", "a host name or an IP address")]
 User = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user's name")]

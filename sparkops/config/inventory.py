@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from sparkops.config import source
 from sparkops.config.fabric import Fabric, Ports
-from sparkops.config.fields import AbsolutePath, EnvName, Host, Line, Name, Port, Section, Url, User, Value
+from sparkops.config.fields import AbsolutePath, EnvName, Host, Line, LocalPath, Name, Port, Section, Url, User, Value
 from sparkops.config.source import Source
 from sparkops.errors import ConfigError, UsageError
 
@@ -26,7 +26,7 @@ class NodeSettings(Section):
     """SSH user; the name of the local user if absent. It must be allowed to use Docker."""
     port: Port | None = None
     """SSH port; 22 if absent."""
-    ssh_key: Line | None = None
+    ssh_key: LocalPath | None = None
     """Private key file, relative to the inventory; no other key is offered. If absent: agent, usual files."""
     jump: Name | None = None
     """Another node of this inventory through which this one is reached."""
@@ -70,9 +70,9 @@ class Build(Section):
     With http:// it is trusted without encryption."""
     torch_index: Url | None = None
     """Replaces the PyTorch index."""
-    wheels: Line | None = None
+    wheels: LocalPath | None = None
     """Directory of wheels, relative to the inventory. All of it is sent to each build, so keep it small."""
-    ca_certificates: list[Line] = []
+    ca_certificates: list[LocalPath] = []
     """PEM files ending in .crt, relative to the inventory, added to what the image trusts."""
 
 
@@ -83,9 +83,9 @@ class Gateway(Section):
     """Node that it runs on."""
     address: Host | None = None
     """Host name or IP address that clients use; the node's own address if absent."""
-    api_keys: list[Line] = []
+    api_keys: list[LocalPath] = []
     """Files that hold one key each, relative to the inventory, with mode 0600. With any, requests need a key."""
-    tls_certificate: Line | None = None
+    tls_certificate: LocalPath | None = None
     """PEM file with certificate chain and private key, relative to the inventory. With it, services speak https."""
     metrics_port: Annotated[int, Field(ge=1024, le=65535)] = 8405
     """Port of the metrics for Prometheus, on 127.0.0.1 of the gateway's node."""
@@ -108,7 +108,7 @@ class Inventory(Section):
     gateway: Gateway | None = None
     """Without it there is no swap, and clients call the nodes themselves."""
     fabric: Fabric = Fabric()
-    known_hosts: Line = "known_hosts"
+    known_hosts: LocalPath = "known_hosts"
     """File of pinned host keys by node name, relative to the inventory; `sparkops trust` writes it."""
 
 

@@ -22,7 +22,8 @@ WORDS: Mapping[Any, str] = {
     bool: "true or false",
     fields.one_line: "one line of text",
     fields.literal: "text without $(...)",
-    fields.relative_path: "relative path without ..",
+    fields.relative_path: "relative path without .. or colon",
+    fields.local_path: "path",
     fields.argument: "text, number, true, false, list or mapping",
 }
 HEAD = "| key | what it is | default | meaning |\n| --- | --- | --- | --- |"

@@ -154,6 +154,8 @@ def test_a_node_that_is_not_there_names_those_that_are() -> None:
 
 
 NODE = "nodes:\n  a:\n    address: h\n    "
+PLAIN = "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing"
+LOCAL = "expected a path that does not begin with a dash"
 NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without them no accelerator reaches a container"
 
 
@@ -211,6 +213,17 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         (NODE + "gpu: devices\n    gpu_devices: []\n", f"4: nodes.a.gpu: {NO_DEVICES}"),
         (NODE + "gpu: devices\n    gpu_mounts: [/usr/lib/nv]\n", f"4: nodes.a.gpu: {NO_DEVICES}"),
         ("nodes:\n  a: {address: h}\ndefaults: {gpu: devices}\n", f"3: defaults.gpu: {NO_DEVICES}"),
+        (
+            NODE + "gpu: devices\n    gpu_devices: [/dev/x:/dev/y]\n",
+            "5: nodes.a.gpu_devices[0]: expected an absolute path without colon or comma, got '/dev/x:/dev/y'",
+        ),
+        (NODE + "env: {A: $HOME}\n", f"4: nodes.a.env.A: {PLAIN}, got '$HOME'"),
+        (NODE + "ssh_key: -i\n", f"4: nodes.a.ssh_key: {LOCAL}, got '-i'"),
+        ("known_hosts: -x\n" + NODE, f"1: known_hosts: {LOCAL}, got '-x'"),
+        ("build: {wheels: -w}\n" + NODE, f"1: build.wheels: {LOCAL}, got '-w'"),
+        ("build: {ca_certificates: ['-x.crt']}\n" + NODE, f"1: build.ca_certificates[0]: {LOCAL}, got '-x.crt'"),
+        ("gateway: {node: a, api_keys: [-k]}\n" + NODE, f"1: gateway.api_keys[0]: {LOCAL}, got '-k'"),
+        ("gateway: {node: a, tls_certificate: -a}\n" + NODE, f"1: gateway.tls_certificate: {LOCAL}, got '-a'"),
         (NODE + "jump: b\n", "4: nodes.a.jump: there is no node 'b', only: a"),
         ("defaults: {jump: b}\n" + NODE, "3: nodes.a.jump: there is no node 'b', only: a"),
         (NODE + "jump: a\n", "4: nodes.a.jump: no way leads there: a -> a"),

@@ -88,8 +88,25 @@ def test_the_pin_of_torch_names_its_backend(torch: Torch, pin: str, cuda: str | 
 NAME = "expected a name of at most 63 lower-case letters, digits, dots and dashes"
 PACKAGE = "expected a Python package pinned with ==, such as ray[default]==2.49.0"
 REPOSITORY = "expected a git repository's https:// URL"
-PLAIN = "expected a plain value: no shell sees it, so $(...), ${...} and backticks do nothing"
+PLAIN = "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing"
+PATH = "expected a relative path without '..' or colon that does not begin with a dash"
 ONE_LINE = "expected one line of visible text, got the character"
+
+
+def step(**changes: Any) -> dict[str, Any]:
+    return {"script": "add-tensors", "inputs": {"in": "a"}, "output": "q", "disk_gb": 1.0, **changes}
+
+
+@pytest.mark.parametrize("value", ["a$", "^x$", "$", "$5", "cost: $5.00", "$$", "a$|b$", "$-", "x$/y", "$ HOME", "$é"])
+def test_a_dollar_before_no_name_is_plain(value: str) -> None:
+    loaded = load(serve__env={"A": value}, serve__args={"x": [value]})
+
+    assert (loaded.serve.env, loaded.serve.args) == ({"A": value}, {"x": [value]})
+
+
+@pytest.mark.parametrize("path", ["a-b", "a/-b", "a_b/c.d", "-".join("ab")])
+def test_a_dash_inside_a_path_is_plain(path: str) -> None:
+    assert load(model__path=path).model.path == path
 
 
 @pytest.mark.parametrize(
@@ -136,8 +153,13 @@ ONE_LINE = "expected one line of visible text, got the character"
         ),
         ("image.source", {"url": "https://h/a.git"}, "image.source.commit: missing, and it is required"),
         ("image.disk_gib", 0, "image.disk_gib: expected greater than 0, got 0"),
-        ("model.path", "/srv/q", "model.path: expected a relative path without '..', got '/srv/q'"),
-        ("model.path", "a/../../b", "model.path: expected a relative path without '..', got 'a/../../b'"),
+        ("model.path", "/srv/q", f"model.path: {PATH}, got '/srv/q'"),
+        ("model.path", "a/../../b", f"model.path: {PATH}, got 'a/../../b'"),
+        ("model.path", "-rf", f"model.path: {PATH}, got '-rf'"),
+        ("model.path", "q:ro", f"model.path: {PATH}, got 'q:ro'"),
+        ("model.sources", [{"id": "a", "path": "--a"}], f"model.sources[0].path: {PATH}, got '--a'"),
+        ("model.steps", [step(output="-q")], f"model.steps[0].output: {PATH}, got '-q'"),
+        ("model.steps", [step(inputs={"in": "a:b"})], f"model.steps[0].inputs.in: {PATH}, got 'a:b'"),
         ("serve.port", "8000", "serve.port: expected a valid integer, got '8000'"),
         ("serve.port", 80, "serve.port: expected greater than or equal to 1024, got 80"),
         (
@@ -154,6 +176,9 @@ ONE_LINE = "expected one line of visible text, got the character"
             "serve.args.x: expected a value; leave the key out to leave the argument out",
         ),
         ("serve.env", {"A": "`id`"}, f"serve.env.A: {PLAIN}, got '`id`'"),
+        ("serve.env", {"A": "$HOME/x"}, f"serve.env.A: {PLAIN}, got '$HOME/x'"),
+        ("serve.env", {"A": "a$_b"}, f"serve.env.A: {PLAIN}, got 'a$_b'"),
+        ("serve.args", {"x": ["$HOME"]}, f"serve.args.x: {PLAIN}"),
         ("serve.env", {"A": 1}, "serve.env.A: expected a valid string, got 1"),
         ("serve.env", {"A-B": "1"}, "serve.env.A-B: expected the name of an environment variable, got 'A-B'"),
         ("serve.tensor_parallel", 3, f"serve.tensor_parallel: expected 1 or 2, got 3: {THREE}"),
