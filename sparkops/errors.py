@@ -28,16 +28,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparkops.command import Completed
+from sparkops.redact import redacted
 
 
 class SparkopsError(Exception):
-    """Every error that we foresee. `next_step` tells the operator what to do about it."""
+    """Every error that we foresee. `next_step` tells the operator what to do about it. No text shows credentials."""
 
     exit_code = 1
 
     def __init__(self, problem: str, *, next_step: str = "") -> None:
-        super().__init__(problem)
-        self.next_step = next_step
+        super().__init__(redacted(problem))
+        self.next_step = redacted(next_step)
 
 
 class ConfigError(SparkopsError):
@@ -78,7 +79,7 @@ class NodeError(SparkopsError):
     def __init__(self, node: str, problem: str, *, next_step: str = "") -> None:
         super().__init__(f"{node}: {problem}", next_step=next_step)
         self.node = node
-        self.problem = problem
+        self.problem = redacted(problem)
 
 
 class NotReachable(NodeError):

@@ -20,6 +20,7 @@ LAYERS = {
     "command": 0,
     "errors": 0,
     "exchange": 0,
+    "redact": 0,
     "config": 1,
     "release": 1,
     "plan": 2,

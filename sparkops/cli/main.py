@@ -31,6 +31,7 @@ from sparkops.cli import (
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import say, show_commands
 from sparkops.errors import SparkopsError
+from sparkops.redact import redacted
 
 app = typer.Typer(
     name="sparkops",
@@ -120,5 +121,5 @@ def _report(error: SparkopsError) -> None:
 
 def _save_traceback() -> str:
     with tempfile.NamedTemporaryFile("w", prefix="sparkops-bug-", suffix=".txt", delete=False) as file:
-        file.write(f"sparkops {__version__}, Python {sys.version}\n{traceback.format_exc()}")
+        file.write(f"sparkops {__version__}, Python {sys.version}\n{redacted(traceback.format_exc())}")
     return file.name

@@ -1,4 +1,4 @@
-"""What a person sees: messages and progress on stderr, data on stdout."""
+"""What a person sees: messages and progress on stderr, data on stdout, without credentials of URLs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sparkops.errors import UsageError
+from sparkops.redact import redacted
 
 if TYPE_CHECKING:
     from sparkops.fleet.progress import Event, Tell
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 def say(text: str, *, fg: str | None = None, bold: bool = False) -> None:
     """A message."""
     color = False if os.environ.get("NO_COLOR") else None
-    typer.secho(text, fg=fg, bold=bold, err=True, color=color)
+    typer.secho(redacted(text), fg=fg, bold=bold, err=True, color=color)
 
 
 def show_commands() -> Callable[[], None]:
@@ -48,12 +50,25 @@ def show_commands() -> Callable[[], None]:
 
 def data(text: str) -> None:
     """Something to be piped."""
-    typer.echo(text)
+    typer.echo(redacted(text))
 
 
 def data_json(value: Any) -> None:
     """One JSON object."""
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(json.dumps(_redacted(value), indent=2))
+
+
+def _redacted(value: Any) -> Any:
+    """Before it is JSON, whose quotes and escapes could stand in a password's way."""
+    match value:
+        case str():
+            return redacted(value)
+        case dict():
+            return {_redacted(key): _redacted(child) for key, child in value.items()}
+        case list() | tuple():
+            return [_redacted(child) for child in value]
+        case _:
+            return value
 
 
 def write(file: Path, text: str) -> None:
@@ -72,7 +87,7 @@ def confirm(question: str, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         say(f"{question} Nobody is there to answer: give --yes.", fg="yellow")
         return False
-    return typer.confirm(question, err=True)
+    return typer.confirm(redacted(question), err=True)
 
 
 @contextmanager
@@ -80,7 +95,7 @@ def progress() -> Iterator[Tell]:
     """Show events as they come: a live line for each node on a terminal, plain lines elsewhere."""
     if sys.stderr.isatty():
         with _live() as tell:
-            yield tell
+            yield lambda event: tell(replace(event, text=redacted(event.text)))
     else:
         began = time.monotonic()
         yield lambda event: _plain(event, time.monotonic() - began)

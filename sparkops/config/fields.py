@@ -7,11 +7,15 @@ import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from sparkops.redact import MASK
+
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+URL, URL_WORDS = re.compile(r"(https?|file)://[^\s\"'\\]+"), "a URL that begins with https://, http:// or file://"
 EXPANSION = re.compile(r"\$[({A-Za-z_]|`")
 
 
@@ -87,6 +91,23 @@ def local_path(text: str) -> str:
     if text.startswith("-"):
         raise PydanticCustomError("local_path", "expected a path that does not begin with a dash")
     return one_line(text)
+
+
+def url(text: str) -> str:
+    """Refuse what is no URL of a package index, without showing credentials."""
+    if not URL.fullmatch(text) or not _splits(text):
+        shown = re.sub(r".*@", MASK, text, flags=re.DOTALL)
+        raise PydanticCustomError("url", "expected {words}, got {text}", {"words": URL_WORDS, "text": repr(shown)})
+    return text
+
+
+def _splits(text: str) -> bool:
+    """Whether a client can tell host and port apart."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme == "file" or (bool(parts.hostname) and parts.port != 0)
+    except ValueError:  # as in https://[h or https://h:port
+        return False
 
 
 @dataclass(frozen=True)
@@ -169,6 +190,6 @@ LocalPath = Annotated[str, Field(min_length=1), AfterValidator(local_path)]
 AbsolutePath = Annotated[str, matching(r"/[^\x00-\x1f:,]*", "an absolute path without colon or comma")]
 Host = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:%-]*", "a host name or an IP address")]
 User = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user's name")]
-Url = Annotated[str, matching(r"(https?|file)://[^\s\"'\\]+", "a URL that begins with https://, http:// or file://")]
+Url = Annotated[str, AfterValidator(url)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Argument = Annotated[Any, AfterValidator(argument)]

@@ -15,6 +15,7 @@ from sparkops.errors import SparkopsError
 from sparkops.facts import docker as docker_facts
 from sparkops.fleet.connected import Member
 from sparkops.fleet.guarded import linked
+from sparkops.redact import redacted
 
 FAILED_GRACE_S = 10  # a server that never answered has nothing to finish
 LOG_LINES, LOG_CHARACTERS = 20_000, 2**20  # the end of a log; the container has the whole
@@ -48,6 +49,7 @@ class Keep:
         log = member.engine.log(name, tail=LOG_LINES)[-LOG_CHARACTERS:]
         noted = {file: text for (node, file), text in self.noted.items() if node == member.name}
         files = {"log.txt": log, "inspect.json": json.dumps(inspect, indent=2), **noted}
+        files = {file: redacted(text) for file, text in files.items()}
         directory = _write(self.directory(member.name), files)
         self.saved.append(self.shown(directory))
         error.add_note(f"saved: {directory}")

@@ -25,6 +25,7 @@ from sparkops.nodes.node import Node
 from sparkops.plan.journal import Front, Journal, Placed, Retirement, Swap
 from sparkops.plan.lock import Clock, Refusal, acquire, release
 from sparkops.plan.takeover import Duty, Part, Word, cause, duty, may_retire, part
+from sparkops.redact import redacted
 
 LOOK_S = 1.0
 SILENCE_S = 30.0  # a green that waits for promotion may be silent for so long
@@ -178,7 +179,7 @@ class Guard:
 
 def log(text: str) -> None:
     """One line in the container's log."""
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {redacted(text)}\n")
     sys.stderr.flush()
 
 

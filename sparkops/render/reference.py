@@ -24,6 +24,7 @@ WORDS: Mapping[Any, str] = {
     fields.literal: "text without $(...)",
     fields.relative_path: "relative path without .. or colon",
     fields.local_path: "path",
+    fields.url: fields.URL_WORDS,
     fields.argument: "text, number, true, false, list or mapping",
 }
 HEAD = "| key | what it is | default | meaning |\n| --- | --- | --- | --- |"

@@ -144,7 +144,7 @@ def test_a_dry_build_connects_to_nothing(sparkops: Sparkops) -> None:
 @pytest.mark.local
 def test_a_bug_of_ours_ends_with_3_and_a_traceback_in_a_file(tmp_path: Path) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    verb = "@app.command()\ndef bug(): raise ZeroDivisionError('of ours')"
+    verb = "@app.command()\ndef bug(): raise ZeroDivisionError('of http://u:s3cret@h')"
 
     ran = subprocess.run(program(verb, "bug"), capture_output=True, text=True, env=env, check=False)
 
@@ -152,9 +152,10 @@ def test_a_bug_of_ours_ends_with_3_and_a_traceback_in_a_file(tmp_path: Path) -> 
     assert (ran.returncode, ran.stdout, ran.stderr) == (
         3,
         "",
-        f"sparkops: this is a bug: ZeroDivisionError: of ours\n  The traceback is in {saved}; please send it to us.\n",
+        "sparkops: this is a bug: ZeroDivisionError: of http://***@h\n"
+        f"  The traceback is in {saved}; please send it to us.\n",
     )
-    assert saved.read_text().endswith("ZeroDivisionError: of ours\n")
+    assert saved.read_text().endswith("ZeroDivisionError: of http://***@h\n")
 
 
 FAILS = """

@@ -62,6 +62,18 @@ def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, 
     assert ran.err.endswith("All recipes: sparkops recipes\n")
 
 
+def test_credentials_in_a_url_are_never_shown(sparkops: Sparkops) -> None:
+    proxy = "http://user:s3cret@proxy.lan:3128"
+    Path("q.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": {"env": {"HTTP_PROXY": proxy}}}))
+    Path("p.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "p", "service": proxy}))
+
+    shown = sparkops("show", "q.yaml"), sparkops("show", "q.yaml", "--json"), sparkops("show", "p.yaml")
+
+    assert [ran.code for ran in shown] == [0, 0, 2]
+    assert all("s3cret" not in ran.out + ran.err for ran in shown)
+    assert all("http://***@proxy.lan:3128" in ran.out + ran.err for ran in shown)
+
+
 def test_a_broken_recipe_is_named_with_its_line(sparkops: Sparkops) -> None:
     Path("q.yaml").write_text("name: q\nservce: chat\n")
 

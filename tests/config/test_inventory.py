@@ -140,7 +140,8 @@ def test_clients_call_the_gateway_at_its_own_address_or_its_node_s(gateway: str,
 
 
 @pytest.mark.parametrize(
-    "index", ["https://user:secret@mirror.lan/simple", "http://mirror.lan:8080/x", "file:///srv/x"]
+    "index",
+    ["https://user:secret@mirror.lan/simple", "http://[fd00::1]:8080/x", "http://mirror.lan:8080/x", "file:///srv/x"],
 )
 def test_an_index_is_a_url(index: str) -> None:
     assert load(f"nodes: {{a: {{address: h}}}}\nbuild: {{package_index: '{index}'}}").build.package_index == index
@@ -156,6 +157,7 @@ def test_a_node_that_is_not_there_names_those_that_are() -> None:
 NODE = "nodes:\n  a:\n    address: h\n    "
 PLAIN = "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing"
 LOCAL = "expected a path that does not begin with a dash"
+URL = "expected a URL that begins with https://, http:// or file://"
 NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without them no accelerator reaches a container"
 
 
@@ -256,6 +258,15 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         ),
         (NODE + "env: {NCCL_IB_GID_INDEX: 3}\n", "4: nodes.a.env.NCCL_IB_GID_INDEX: expected a valid string, got 3"),
         ("fabric: {mtu: 100}\n" + NODE, "1: fabric.mtu: expected greater than or equal to 1280, got 100"),
+        (
+            "build: {package_index: 'user:s3cret@mirror/x'}\n" + NODE,
+            f"1: build.package_index: {URL}, got '***@mirror/x'",
+        ),
+        ("build: {torch_index: 'http://u:s3 cret@h'}\n" + NODE, f"1: build.torch_index: {URL}, got '***@h'"),
+        ("build: {torch_index: 'http://u:s3@cr et@h'}\n" + NODE, f"1: build.torch_index: {URL}, got '***@h'"),
+        ("build: {torch_index: 'https://u:p@[h/x'}\n" + NODE, f"1: build.torch_index: {URL}, got '***@[h/x'"),
+        ("build: {torch_index: 'https://h:port/x'}\n" + NODE, f"1: build.torch_index: {URL}, got 'https://h:port/x'"),
+        ("build: {torch_index: 'http://u@/x'}\n" + NODE, f"1: build.torch_index: {URL}, got '***@/x'"),
         ("gateway: {node: b}\n" + NODE, "1: gateway.node: there is no node 'b', only: a"),
         (
             "build: {torch_index: 'https://x\"; y'}\n" + NODE,

@@ -144,7 +144,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         (
             "image.source",
             {"url": "https://user:secret@h/a", "commit": "a" * 40},
-            f"image.source.url: {REPOSITORY}, got 'https://user:secret@h/a'",
+            f"image.source.url: {REPOSITORY}, got 'https://***@h/a'",
         ),
         (
             "image.source",

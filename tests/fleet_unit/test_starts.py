@@ -136,7 +136,8 @@ def test_a_failure_is_saved_here_and_on_its_node(make: Make, mood: str, files: s
     machine = world.machines["n1"]
     machine.moods[release.id] = mood
     machine.loads[release.id] = 1
-    machine.logs[release.id] = f"{LOADING}\n{OUT_OF_MEMORY if mood == DIES else ''}"
+    index = "proxy http://user:s3cret@proxy.lan:3128"
+    machine.logs[release.id] = f"{LOADING}\n{index}\n{OUT_OF_MEMORY if mood == DIES else ''}"
     here = world.home / "here"
 
     with pytest.raises(SparkopsError) as caught:
@@ -145,7 +146,8 @@ def test_a_failure_is_saved_here_and_on_its_node(make: Make, mood: str, files: s
     [there] = shelf(world)
     for directory in (here, there):
         assert {each.name for each in directory.iterdir()} == {"log.txt", "inspect.json", "memory.csv", *files}
-        assert LOADING in (directory / "log.txt").read_text()
+        log = (directory / "log.txt").read_text()
+        assert (LOADING in log, "proxy http://***@proxy.lan:3128" in log) == (True, True)
         assert json.loads((directory / "inspect.json").read_text())["Name"] == f"/{release.id}-blue-r0"
         header, first, *_ = (directory / "memory.csv").read_text().splitlines()
         assert header == "time_s,available_gib,container_gib"

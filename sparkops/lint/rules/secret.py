@@ -10,6 +10,7 @@ from sparkops.lint.dockerfile import Instruction
 from sparkops.lint.finding import Found
 from sparkops.lint.stages import Build, variables
 from sparkops.lint.words import split
+from sparkops.redact import redacted
 
 KINDS = {
     "a Hugging Face token": r"hf_[A-Za-z0-9]{16,}",
@@ -24,7 +25,6 @@ KINDS = {
     "a password in a URL": r"[a-z][a-z0-9+.-]*://[^\s/:@$]*:[^\s/:@$]+@",
 }
 KEY = re.compile("|".join(f"(?<![A-Za-z0-9])({pattern})" for pattern in KINDS.values()))
-USER = re.compile(r"(?<=://)[^\s/@]+@")
 NAMED = frozenset({"apikey", "credential", "credentials", "passphrase", "passwd", "password", "secret", "token"})
 KEYS = frozenset({"access", "account", "api", "auth", "encryption", "openai", "private", "secret", "signing", "ssh"})
 """What makes a secret of the word `key` behind it."""
@@ -57,7 +57,7 @@ def looks_secret(text: str) -> tuple[int, str] | None:
 
 def hidden(text: str) -> str:
     """The text without what may be a secret in it: findings are printed and kept."""
-    return KEY.sub("...", USER.sub("...@", text))
+    return KEY.sub("...", redacted(text))
 
 
 def _named(instruction: Instruction, escape: str) -> Iterator[Found]:

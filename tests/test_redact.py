@@ -1,0 +1,89 @@
+"""Credentials in URLs are seen nowhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkops.cli import terminal
+from sparkops.command import Command
+from sparkops.errors import NodeError, SparkopsError, UsageError
+from sparkops.fleet.progress import Event
+from sparkops.guard import daemon
+from sparkops.redact import redacted
+
+URL = "https://user:s3cret@mirror.lan/simple"
+SHOWN = "https://***@mirror.lan/simple"
+USER = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="/?#@:["), min_size=1)
+PASSWORD = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="@"), min_size=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (URL, SHOWN),
+        (f"--env=A={URL} and '{URL}'.", f"--env=A={SHOWN} and '{SHOWN}'."),
+        ("http://t0ken@h:80/x", "http://***@h:80/x"),
+        ("socks5://u:p@ss@h", "socks5://***@h"),
+        ("git+https://u:p@h/a@1.2", "git+https://***@h/a@1.2"),
+        ("http://u:@[fd00::1]:80/", "http://***@[fd00::1]:80/"),
+        ("https://u:pa/ss@h/x", "https://***@h/x"),
+        ("https://u:12/ss@h/x", "https://u:12/ss@h/x"),  # a port and a path, as far as anybody can tell
+        ("file:///srv/a@b", "file:///srv/a@b"),
+        ("http://h:8000/v1/a@b", "http://h:8000/v1/a@b"),
+        ("http://[fd00::1]:8000/a@b", "http://[fd00::1]:8000/a@b"),
+        ("https://h/a:b@c", "https://h/a:b@c"),
+        ("https://h and a@b", "https://h and a@b"),
+        ("https://h\na@b", "https://h\na@b"),
+        ("ssh ops@h, debian@sha256:1", "ssh ops@h, debian@sha256:1"),
+    ],
+)
+def test_user_and_password_of_a_url_are_hidden_and_nothing_else(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+    assert redacted(shown) == shown
+
+
+@given(user=USER, password=PASSWORD.filter(lambda text: not text.lstrip("0123456789").startswith(("/", "?", "#"))))
+def test_no_character_of_a_password_gives_it_away(user: str, password: str) -> None:
+    assert redacted(f"got http://{user}:{password}@h/x.") == "got http://***@h/x."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SparkopsError(URL, next_step=URL),
+        UsageError(f"--set {URL}: expected", next_step=f"a {URL}"),
+        NodeError("n1", URL, next_step=URL),
+    ],
+)
+def test_an_error_holds_none(error: SparkopsError) -> None:
+    assert "s3cret" not in f"{error} {error.next_step} {error.args} {getattr(error, 'problem', '')}"
+    assert SHOWN in str(error)
+    assert SHOWN in error.next_step
+
+
+def test_the_log_of_a_guard_holds_none(capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.log(f"chat: {URL}")
+
+    assert capsys.readouterr().err.endswith(f" chat: {SHOWN}\n")
+
+
+def test_what_is_printed_holds_none(capsys: pytest.CaptureFixture[str]) -> None:
+    command = Command(("docker", "create", f"--env=HTTP_PROXY={URL}", "x"))
+
+    terminal.say(f"  $ {command}")
+    terminal.data(URL)
+    terminal.data_json({"a": [URL, {"b": URL}], "c": 1, URL: None})
+    terminal.confirm(URL, yes=False)
+    with terminal.progress() as tell:
+        tell(Event("n1", f"build: {URL}"))
+
+    out, err = capsys.readouterr()
+    assert "s3cret" not in out + err
+    assert f"  $ docker create --env=HTTP_PROXY={SHOWN} x\n" in err
+    assert f"n1: build: {SHOWN}\n" in err
+    assert out.startswith(f"{SHOWN}\n")
+    assert json.loads(out.partition("\n")[2]) == {"a": [SHOWN, {"b": SHOWN}], "c": 1, SHOWN: None}
