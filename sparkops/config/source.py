@@ -140,7 +140,7 @@ def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | 
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problem = f"{'' if isinstance(error, _TooDeep) else 'not YAML: '}{error.problem}"
         raise ConfigError(source.file, line, dotted(where), problem) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # not UTF-8, or a character past the last one
         raise source.fail(where, f"not YAML: {str(error).splitlines()[0]}") from None
 
 
@@ -186,7 +186,7 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
     try:
         if kind not in ("map", "seq"):
             return _in_range(source, where, text, yaml.SafeLoader("").construct_object(node))
-    except (yaml.YAMLError, ValueError, KeyError):  # as in `!!int abc`, 0x_ or a number of 5000 digits
+    except (yaml.YAMLError, ValueError, LookupError):  # as in `!!int abc`, 0x_ or a number of 5000 digits
         pass
     raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from sparkops.config import source
 from sparkops.errors import ConfigError
@@ -87,6 +93,35 @@ def test_anything_else_is_refused_with_its_line(text: str | bytes, error: str) -
         read(text)
 
     assert str(caught.value) == error
+
+
+@given(text=st.text("[]{}:,-?!&*'\"|>#%@` \n\t\\~ab01._e+infnx<=", max_size=120))
+@example(text="a: !!timestamp [")
+@example(text="a: !!float '.'")
+@example(text="a: !!int ''")
+@example(text="a: 0b")
+@example(text="a: 9999-99-99")
+@example(text='a: "\\U99999999"')
+@example(text='a: "\\U00110000"')
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    try:
+        told = f"f.yaml:1: {json.dumps(read(text), allow_nan=False)}"
+    except ConfigError as error:
+        told = str(error)
+
+    assert re.fullmatch(r"f\.yaml:\d+: .*", told)
+
+
+@given(number=st.floats() | st.integers())
+def test_a_number_is_read_as_it_is_written_or_refused(number: float) -> None:
+    held = math.isfinite(number) if isinstance(number, float) else -(2**63) <= number < 2**63
+    text = yaml.safe_dump({"a": number})
+
+    if held:
+        assert read(text) == {"a": number}
+    else:
+        with pytest.raises(ConfigError, match=r"^f\.yaml:1: a: expected a (finite|whole) number"):
+            read(text)
 
 
 def test_a_file_that_is_not_there_says_so() -> None:
