@@ -148,6 +148,12 @@ def test_aliases_cannot_multiply_for_ever() -> None:
         read(bomb)
 
 
+def test_twenty_thousand_values_are_allowed_and_no_more() -> None:
+    assert read("[" + "1," * 19_999 + "]") == [1] * 19_999
+    with pytest.raises(ConfigError, match=r"^f\.yaml:1: \[19999\]: too much"):
+        read("[" + "1," * 20_000 + "]")
+
+
 def test_an_alias_of_itself_is_too_deep() -> None:
     with pytest.raises(ConfigError, match="too much: at most 50 levels"):
         read("a: &a [*a]\n")

@@ -145,6 +145,7 @@ LOST = {
     "--x '[1e400]'": "expected a finite number",
     f"--x {'9' * 400}.0": "expected a finite number",
     f"--x {2**63}": "expected a whole number of at most 64 bits",
+    f"--x {'9' * 4300}": "expected a whole number of at most 64 bits",
     "--x '" + "[" * 21 + "]" * 21 + "'": "expected at most 20 levels",
     "--x '" + "[" * 20 + "]" * 20 + "'": None,
 }
