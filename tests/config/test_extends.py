@@ -118,6 +118,10 @@ def test_a_mistake_two_files_below_is_told_there() -> None:
         recipe.load(write("q", {**OWN, "extends": "middle"}))
 
 
+def test_a_mistake_without_a_known_line_is_reported_in_line_1() -> None:
+    assert str(extends.Merged(Path("q.yaml")).fail(("serve",), "broken")) == "q.yaml:1: serve: broken"
+
+
 def test_what_is_missing_from_a_mapping_is_told_where_the_mapping_stands() -> None:
     base = {**BASE, "memory": {"claim_gib": 10.0}}
 

@@ -107,6 +107,15 @@ def test_the_limit_of_locked_memory(said: str, limit: int | None) -> None:
     assert fabric.parse(SAID.replace("8192", said)).memlock_kib == limit
 
 
+def test_an_entry_of_ip_without_a_name_is_skipped() -> None:
+    """iproute2 prints {} for an interface that its filter leaves out."""
+    dummy = '{"ifname": "dummy0", "flags": ["UP", "LOWER_UP"], "mtu": 1500, "addr_info": []}'
+
+    assert fabric.parse(SAID.replace("[]", f"[{{}}, {dummy}]")).interfaces == {
+        "dummy0": Interface("dummy0", True, 1500, None)
+    }
+
+
 def test_what_a_login_shell_prints_is_passed_over() -> None:
     assert fabric.parse("Welcome to Ubuntu\n\n" + SAID) == fabric.parse(SAID)
 

@@ -198,6 +198,25 @@ def test_what_a_spark_runs_passes(cubin: str) -> None:
     assert wrong(GPU, replace(GPU_FACTS, device_code={"_C": code(cubin), "_moe_C": code(cubin)})) == {}
 
 
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"stub": False}, (True, "importable")),
+        ({"stub": True}, (True, "importable, with a stub of the driver")),
+        (
+            {"stub": True, "binaries": Answer(error="ImportError: undefined symbol")},
+            (False, "ImportError: undefined symbol"),
+        ),
+    ],
+)
+def test_binaries_that_do_not_load_are_not_reported_as_importable(
+    change: dict[str, Any], found: tuple[bool, str]
+) -> None:
+    verdicts = gate.verdicts(GPU, replace(GPU_FACTS, **change))
+
+    assert [(verdict.ok, verdict.found) for verdict in verdicts if verdict.name == "vllm._C"] == [found]
+
+
 def test_what_passes_with_ptx_alone_is_told() -> None:
     verdict = next(each for each in gate.verdicts(GPU, GPU_FACTS) if each.name == "GPU code")
 

@@ -180,3 +180,35 @@ def test_a_green_that_turns_bad_while_it_bakes_is_not_promoted(make: Make) -> No
     assert "green answers wrongly with the traffic" in str(error)
     assert world.serving() == world.release("1", **baked).id
     assert free(world)
+
+
+def test_a_green_that_dies_between_two_requests_of_the_bake_is_noticed_at_the_next_look(make: Make) -> None:
+    world = make(1)
+    baked: dict[str, Any] = {"claim_gib": 30.0, "swap": {"bake_s": 0.3}}
+    deploy(world, "1", **baked)
+    world.events.clear()
+
+    def dies() -> None:
+        machine = world.machines["n1"]
+        machine.crash(next(name for name in machine.up if "-green-" in name))
+
+    world.listeners["baking, 0 s left"] = dies
+    error = problem(world, "2", **baked)
+
+    assert "died with the traffic" in str(error)
+    assert [event.text for event in world.events if event.text.startswith("baking")] == ["baking, 0 s left"]
+    assert world.serving() == world.release("1", **baked).id
+
+
+def test_a_first_release_whose_switch_fails_leaves_the_service_offline(make: Make) -> None:
+    """There is no old release to go back to."""
+    world = make(1)
+    machine = world.machines["n1"]
+    machine.fails = lambda line: int(" switch chat blue " in line)
+
+    error = problem(world, "1")
+
+    assert error.exit_code == 1
+    assert " switch chat blue " in str(error)
+    assert (world.serving(), list(machine.up), machine.armed()) == ("nobody has the traffic", [], [])
+    assert free(world)

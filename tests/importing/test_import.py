@@ -171,5 +171,19 @@ def test_a_value_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, value
     assert str(caught.value) == f"{tmp_path}/a.yaml:2: command: cannot be read: {why}"
 
 
+def test_a_command_without_tensor_parallel_size_runs_on_one_node(tmp_path: Path) -> None:
+    made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b --max-model-len 4096\n")
+
+    assert made.data["serve"] == {"args": {"max-model-len": 4096}}
+    assert made.left == []
+
+
+@pytest.mark.parametrize("flag", ["-tp", "--tensor-parallel-size"])
+def test_a_rejected_tensor_parallel_size_has_the_line_of_its_flag(tmp_path: Path, flag: str) -> None:
+    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag} 4\n")
+
+    assert [(left.line, left.key) for left in made.left] == [(4, "tensor-parallel-size 4")]
+
+
 def test_doubled_braces_are_braces() -> None:
     assert foreign.filled("{{{a}}} {b}", {"a": 1}) == ("{1} {b}", ["b"])

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparkops.facts.gateway import ServiceFacts, SlotFacts
 from sparkops.plan import drift
 from sparkops.plan.journal import Holder, Journal, Mode, Phase, Swap, Verdict
-from sparkops.plan.seen import Seen
+from sparkops.plan.seen import RankReport, Seen
+from sparkops.release import Slot
+from sparkops.render.gateway import backend
+from tests.examples import container, rank
 from tests.plan.places import GATEWAY, placed
 
 SWAP = Swap(deploy="d1", mode=Mode.ACROSS, gateway=GATEWAY, green=placed("new", "green", "n2"), phase=Phase.BAKE)
@@ -16,6 +20,23 @@ HELD = Holder(owner="ann@desk", deploy="d1", renewed_s=0.0, boot="b")
 def found(**journals: dict[str, Any]) -> list[tuple[str, str, str]]:
     seen = Seen("chat", (), None, "n1", {node: Journal(service="chat", **keys) for node, keys in journals.items()})
     return [(each.code, each.node, each.detail) for each in drift.of_service(seen)]
+
+
+def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() -> None:
+    """The ranks of other releases come first, and run."""
+    active, other = rank("n2"), rank("n1", model={"revision": "other"})
+    slot = SlotFacts("chat", Slot.BLUE, active.release.id, active.release.id, ("10.0.0.2:8001",))
+    name = backend("chat", Slot.BLUE)
+    front = ServiceFacts("chat", 8000, name, name, {Slot.BLUE: slot})
+    ranks = (RankReport(container(other)), RankReport(container(active, state="exited", exit_code=1)))
+
+    def live_not_running(*reports: RankReport) -> list[tuple[str, str]]:
+        drifts = drift.of_service(Seen("chat", reports, front, "n1"))
+        return [(found.node, found.detail) for found in drifts if found.code == "LIVE_NOT_RUNNING"]
+
+    detail = f"chat: {active.release.id} has the traffic and does not run"
+    assert live_not_running(*ranks) == [("n2", detail)]
+    assert live_not_running(ranks[0]) == [("", detail)]
 
 
 def test_a_swap_that_somebody_holds_or_that_waits_for_promotion_is_no_drift() -> None:

@@ -47,6 +47,16 @@ def test_who_takes_a_free_lock_holds_it_from_now_on_and_the_generation_grows() -
     assert taken == held(generation=5)
 
 
+def test_an_engine_loads_until_it_gets_the_traffic() -> None:
+    holder = Holder(owner="ann@desk", deploy="d1", renewed_s=CLOCK.now_s, boot=CLOCK.boot, loads=True)
+    phases = (Phase.LOAD, Phase.VERIFY, Phase.SWITCH, Phase.BAKE)
+    journals = [FREE, *(FREE.model_copy(update={"swap": SWAP.model_copy(update={"phase": phase})}) for phase in phases)]
+
+    held = [journal.model_copy(update={"holder": holder}) for journal in journals]
+
+    assert [rules.loading(journal, CLOCK, "n1") for journal in held] == [True, True, True, False, False]
+
+
 def test_a_held_lock_is_refused_with_its_holder_and_when_the_lease_ends() -> None:
     why = refused(rules.acquire(held(), "bob@lap", "d2", later(20)))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
+from sparkops.plan import links
 from sparkops.plan.fabric import Fabric, Transport
 from tests import sparks
 from tests.sparks import Spark, port_0, port_1, spark
@@ -57,6 +58,29 @@ def test_a_port_that_is_down_at_one_end(refuse: Refuse) -> None:
             f"b: the link {TWINS} is broken: enP2p1s0f1np1 is down there (Disabled)",
             "Look at its cable, and at: ip link show enP2p1s0f1np1",
         )
+    ]
+
+
+@pytest.mark.parametrize("rdma", [True, False], ids=["RoCE", "TCP"])
+def test_an_interface_that_is_down_has_no_carrier(join: Callable[..., Fabric], rdma: bool) -> None:
+    """The RDMA device of the port is still active, or the port has none."""
+    [link, *_] = join(spark(1), spark(2)).links
+    end = link.ends[1]
+    down = replace(end, interface=replace(end.interface, up=False), device=end.device if rdma else None)
+
+    [finding] = links.broken(replace(link, ends=(link.ends[0], down)), (), 0)
+
+    assert (finding.code, finding.node) == ("LINK_DOWN", "b")
+    assert finding.problem.endswith(" is broken: enp1s0f1np1 is down there (no carrier)")
+
+
+def test_the_speed_of_a_link_is_0_if_one_end_does_not_report_it(join: Callable[..., Fabric]) -> None:
+    def made(last: int, speed: int) -> Spark:
+        return Spark(wires={"enx0": (f"10.1.0.{last}/24", 1500, speed)})
+
+    assert [join(made(1, 2500), made(2, speed), allow_tcp=True).links[0].speed_mbit_s for speed in (-1, 1000)] == [
+        0,
+        1000,
     ]
 
 

@@ -104,6 +104,11 @@ def test_a_ping_that_never_ends_is_no_answer(pair: Pair) -> None:
     assert (code, problem.endswith("a: `ping` did not end within 5 s")) == ("NO_ANSWER", True)
 
 
+def test_blank_lines_at_the_end_of_an_error_are_not_its_reason() -> None:
+    assert preflight.why(SparkopsError("ping: sendmsg: Message too long\n \n")) == "ping: sendmsg: Message too long"
+    assert preflight.why(SparkopsError(" \n")) == "it printed nothing"
+
+
 def test_without_ping_nothing_is_tried_and_that_is_said(tmp_path: Path) -> None:
     pair = made(tmp_path, spark(1), spark(2, tools=()))
 

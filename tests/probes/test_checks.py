@@ -122,6 +122,23 @@ def test_the_served_name_and_window(cards: list[dict[str, Any]], found: str) -> 
     assert str(play(checks.models(of), always(says({"data": cards})))) == found
 
 
+def test_the_warm_up_sends_the_first_question_and_has_minutes() -> None:
+    sent = []
+
+    def server(request: Request) -> Reply:
+        sent.append(request)
+        return chat("anything")
+
+    assert play(checks.warm_up(this(smoke={"warm_up": {"timeout_s": 120}})), server).problem == ""
+    assert [(asked(request), request.timeout_s) for request in sent] == [("2+2?", 120.0)]
+
+
+def test_as_many_wrong_answers_pass_as_the_recipe_allows() -> None:
+    of = this(smoke={"questions": {"ask": QUESTIONS, "wrong": 1}})
+
+    assert str(play(checks.questions(of), knows({**RIGHT, "2+2?": "5"}))) == "1 of 2 right"
+
+
 def test_a_wrong_answer_is_shown_with_its_question() -> None:
     found = play(checks.questions(this()), knows({**RIGHT, "2+2?": "5"}))
 
@@ -268,6 +285,21 @@ def test_the_counters_grow_and_come_to_rest(alone: bool, after: list[tuple[int, 
     play(checks.look_at_metrics(of), always(counters(10, 0)))
 
     assert str(play(checks.metrics(of), in_turn(counters(*each) for each in after))) == found
+
+
+def test_running_requests_have_settle_s_to_end() -> None:
+    of = this(smoke={"metrics": {"settle_s": 8.0}})
+    of.alone = True
+    play(checks.look_at_metrics(of), always(counters(10, 0)))
+    sent = []
+
+    def server(request: Request) -> Reply:
+        sent.append(request)
+        return counters(15, 1)
+
+    play(checks.metrics(of), server)
+
+    assert [request.after_s for request in sent] == [0.0, 2.0, 2.0, 2.0, 2.0]
 
 
 def test_counters_that_are_not_vllms_are_named() -> None:

@@ -38,6 +38,12 @@ STREAM = Streamed("one, two", STEADY, tokens=20, done=True, problem="", took_s=2
             "got 5 pieces within 0.04 s after 4.00 s",
         ),
         ({"arrivals": (0.2, 0.21, 0.22, 0.23, 0.24)}, "5 pieces, the first after 0.20 s"),
+        ({"arrivals": (0.96, 0.97, 0.98, 0.99, 1.0)}, "5 pieces, the first after 0.96 s"),
+        (
+            {"arrivals": (1.0, 1.01, 1.02, 1.03, 1.04)},
+            "something holds the stream back until it is whole; expected pieces over time; "
+            "got 5 pieces within 0.04 s after 1.00 s",
+        ),
         (
             {"arrivals": tuple(each + 11 for each in range(9))},
             "the first piece comes late; expected it within 10 s; got 11.0 s",
@@ -171,6 +177,9 @@ def test_a_model_that_always_thinks_is_asked_once() -> None:
         ),
         ({"done": False, "problem": "reset"}, "the speed cannot be measured; expected a whole stream; got reset"),
         ({"arrivals": (1.0,)}, "the speed cannot be measured; expected a whole stream; got 20 tokens"),
+        ({"arrivals": (1.0, 2.9)}, "10.0 tok/s, 100% of expected"),
+        ({"tokens": 1}, "the speed cannot be measured; expected a whole stream; got 1 tokens"),
+        ({"tokens": 2, "arrivals": (1.0, 1.1)}, "10.0 tok/s, 100% of expected"),
     ],
 )
 def test_the_speed_has_a_floor(change: dict[str, Any], found: str) -> None:

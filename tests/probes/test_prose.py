@@ -74,6 +74,17 @@ def test_what_tables_are_drawn_with_is_no_run() -> None:
     assert prose.longest_run("|----------|==========| ........ ________ 1000000") == "000000"
 
 
+@pytest.mark.parametrize(("text", "share"), [("a b c a b c", 0.75), ("a b c d", 1.0), ("a b", 1.0), ("", 1.0)])
+def test_the_share_of_distinct_groups_of_three_words(text: str, share: float) -> None:
+    assert prose.distinct(text) == share
+
+
+def test_a_loop_that_packs_like_text_is_named() -> None:
+    found = prose.judge(Said(text="the sea and the sky " * 20), TextCheck(packed_low=0.01))
+
+    assert (found.problem, found.expected) == ("the text runs in a loop", "at least 60% distinct groups of three words")
+
+
 def test_thresholds_can_be_tuned() -> None:
     assert prose.judge(Said(text="ready"), TextCheck(characters=3, packed_high=1.0)).problem == "the text is noise"
     assert prose.judge(Said(text="a1" * 100), TextCheck(packed_low=0.01, distinct=0.0, words=0.5)).problem == ""
