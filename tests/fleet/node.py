@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from sparkops.nodes.again import until_begun
 
-from . import network
+from . import engine, network
 from .images import NODE_PROGRAM, Image
 from .shell import FleetError, client, docker, pipe, say, seconds_since
 
-# Not --privileged: that asks for SYS_RESOURCE too, which a machine may not have to give.
+# Not --privileged: that asks for capabilities which a machine may not have to give; see capabilities().
 RIGHTS = (
-    "--cap-add=ALL",
-    "--cap-drop=SYS_RESOURCE",
     "--security-opt=seccomp=unconfined",
     "--security-opt=apparmor=unconfined",
     "--cgroupns=host",
@@ -24,6 +22,7 @@ RIGHTS = (
 # /run is empty after a reboot, as on any Linux; else the last life's pid files stay.
 MACHINE = ("--tmpfs=/run:exec", "--shm-size=4g", "--stop-timeout=30")
 SSH_PATIENCE_S = 20
+ENGINE_KNOWS_ITS_OWN = 23  # major version of Docker
 
 
 @dataclass(frozen=True)
@@ -142,6 +141,7 @@ def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> Flee
         f"--network-alias={host.name}",
         f"--ip={host.address}",
         *(f"--label={key}={value}" for key, value in marks.items()),
+        *capabilities(engine.version()),
         *RIGHTS,
         *MACHINE,
         f"--volume={disk(made.container, labels, host.disk_mib)}:/var/lib/docker",
@@ -150,6 +150,16 @@ def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> Flee
         image.tag,
     )
     return made
+
+
+def capabilities(engine_version: str) -> tuple[str, ...]:
+    """Return the options that give a container every capability which this machine can give, SYS_RESOURCE or not.
+
+    Since Docker 23.0, ALL means those that the engine itself has, and dropping another one is an error (moby#42933).
+    Earlier engines request all that the kernel knows, and runc fails if one is missing.
+    """
+    earlier = int(engine_version.partition(".")[0]) < ENGINE_KNOWS_ITS_OWN
+    return ("--cap-add=ALL", *(("--cap-drop=SYS_RESOURCE",) if earlier else ()))
 
 
 def disk(name: str, labels: dict[str, str], mib: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+USAGE = re.compile(r"(See|Run) 'docker .*--help'")  # what Docker's client prints after the reason
 SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -129,5 +131,6 @@ def brief(argv: tuple[str, ...]) -> str:
 
 
 def last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else "it gave no reason"
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
+    reasons = [line for line in lines if line and not USAGE.match(line)]
+    return reasons[-1] if reasons else "it gave no reason"
