@@ -36,10 +36,19 @@ def killed(world: World, phase: Phase, *left_gib: float, reserve_gib: float = 15
     return ended
 
 
-@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.VERIFY, Phase.SWITCH])
-def test_a_green_that_leaves_too_little_is_killed_and_blue_serves(make: Make, phase: Phase) -> None:
+@pytest.mark.parametrize(
+    ("phase", "left_gib"),
+    [
+        (Phase.LOAD, (LITTLE, LITTLE)),
+        (Phase.VERIFY, (LITTLE, LITTLE, LITTLE)),
+        (Phase.SWITCH, (LITTLE, LITTLE, LITTLE)),
+    ],
+)
+def test_a_green_that_leaves_too_little_is_killed_and_blue_serves(
+    make: Make, phase: Phase, left_gib: tuple[float, ...]
+) -> None:
     world = make(1)
-    [ended] = killed(world, phase, LITTLE, LITTLE, LITTLE)
+    [ended] = killed(world, phase, *left_gib)
     blue = id_of(world, "1")
     assert not ended.startswith(blue)
     assert (world.serving(), free(world)) == (blue, True)

@@ -143,6 +143,12 @@ def test_nodes_that_share_no_network_are_refused_and_those_that_do_are_taken() -
     assert reasons(caught.value) == ["  first on n1 and n2: no network joins n1 and n2"]
 
 
+def test_nodes_whose_network_was_not_read_are_refused() -> None:
+    error = refusal({"n1": 90, "n2": 90}, current=Current(), without=frozenset({"n1", "n2"}))
+
+    assert reasons(error)[0].startswith("  first on n1 and n2: no network joins ")
+
+
 def test_only_rank_0_needs_its_port() -> None:
     taken = frozenset({8002})
     head = {"n1": joined(1, 90, runs(BLUE[0]), listening=taken), "n2": joined(2, 90, runs(BLUE[1]))}

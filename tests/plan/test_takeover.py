@@ -170,6 +170,13 @@ def test_what_is_told_is_what_the_journal_says() -> None:
     assert word(Journal(service="chat"), Clock(NOW_S, BOOT)) == Word()
 
 
+@pytest.mark.parametrize(("age_s", "held"), [(LEASE_S - 0.5, True), (LEASE_S, False)])
+def test_the_lock_is_held_until_the_last_moment_of_its_lease(age_s: float, held: bool) -> None:
+    holder = Holder(owner="ann", deploy="d1", renewed_s=NOW_S - age_s, boot=BOOT)
+
+    assert word(Journal(service="chat", holder=holder), Clock(NOW_S, BOOT)).held is held
+
+
 def test_without_a_swap_nothing_is_due() -> None:
     assert duty(Journal(service="chat", active=placed("new", "green")), Clock(NOW_S, BOOT), "n1") is Duty.NOTHING
 
