@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.errors import NodesFailed, NotReady, PlanRefused, SparkopsError
+from sparkops.errors import ConnectionLost, NodesFailed, NotReady, PlanRefused, SparkopsError
 from sparkops.facts.docker import Container
 from sparkops.plan import deploy as planning
 from sparkops.plan.deploy import Act, Observed, Plan
@@ -186,6 +186,28 @@ def test_an_obstacle_is_refused_with_a_next_step(
     error = problem(on, **changes)
 
     assert (type(error), str(error), error.next_step, error.exit_code) == (kind, message, next_step, 5)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        replace(OTHER, state="exited"),
+        replace(PORT_OWNER, state="exited"),
+        container(rank(service="other", serve={"port": 9000})),
+    ],
+    ids=["our old release, stopped", "another service, stopped", "another service on its own port"],
+)
+def test_only_a_running_container_of_that_port_can_be_its_owner(beside: Container) -> None:
+    error = problem(observed(beside, listening=frozenset({8001})))
+
+    assert str(error) == "n1: port 8001 is taken by a program"
+
+
+def test_weights_that_could_not_be_read_are_refused_with_the_reason() -> None:
+    unseen = ConnectionLost("n1", "no answer within 10 s")
+
+    assert problem(replace(observed(), unseen=unseen)) is unseen
+    assert problem(replace(without_model(), unseen=unseen)) is unseen
 
 
 def test_a_replica_of_two_nodes_is_refused_before_anything_else() -> None:
