@@ -99,12 +99,70 @@ def test_what_is_wrong_with_a_node_is_found(
         {"docker": "24.0.0"},
         {"docker": "26.1.5+dfsg1"},
         {"host": replace(HOST, disk_free_gib=None)},
-        {"skew_s": 4.9},
+        {"host": replace(HOST, disk_free_gib=40.0)},
+        {"host": replace(HOST, memory_available_gib=8.0)},
+        {"skew_s": 5.0},
+        {"skew_s": -5.0},
         {"machine": replace(WELL, oom_score={})},
+        {"machine": replace(WELL, oom_score={"sshd": -1})},
     ],
 )
 def test_what_is_just_well_or_not_known_is_no_finding(sound: Examined, changes: dict[str, Any]) -> None:
     assert codes(replace(sound, **changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"skew_s": 6.4}, "its clock is 6 s ahead of this machine's"),
+        ({"skew_s": -6.4}, "its clock is 6 s behind this machine's"),
+        (
+            {"host": replace(HOST, memory_available_gib=7.94)},
+            "7.9 of 119.7 GiB are available: a node that runs out may hang",
+        ),
+        ({"host": replace(HOST, disk_free_gib=39.94)}, "39.9 GiB are free for images; a build wants 40"),
+    ],
+)
+def test_a_finding_has_the_measured_value(sound: Examined, changes: dict[str, Any], problem: str) -> None:
+    assert [found.problem for found in doctor.examine(replace(sound, **changes))] == [problem]
+
+
+@pytest.mark.parametrize(("daemon", "unit"), [("sshd", "ssh"), ("dockerd", "docker")])
+def test_the_step_for_the_oom_score_names_the_unit_of_the_daemon(sound: Examined, daemon: str, unit: str) -> None:
+    [found] = doctor.examine(replace(sound, machine=replace(WELL, oom_score={daemon: 0})))
+
+    assert found.next_step == f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it"
+
+
+def test_a_row_has_what_its_node_reported(sound: Examined) -> None:
+    host = replace(HOST, memory_total_gib=119.67, memory_available_gib=100.04, disk_free_gib=500.06)
+    without = replace(sound.fabric.devices[1], interface=None)
+    fabric = replace(sound.fabric, devices=(*sound.fabric.devices[:2], without), kernel="6.17.0")
+
+    [row] = diagnose(replace(sound, host=host, fabric=fabric, skew_s=1.26)).nodes
+
+    assert row.model_dump(exclude={"devices"}) == {
+        "name": "a",
+        "reachable": True,
+        "error": None,
+        "arch": HOST.arch,
+        "kernel": "6.17.0",
+        "docker": "28.5.1",
+        "driver": sparks.DRIVER,
+        "gpu": "NVIDIA GB10",
+        "memory": {"total_gib": 119.7, "available_gib": 100.0},
+        "disk_free_gib": 500.1,
+        "clock_skew_s": 1.3,
+    }
+    assert [(each.interface, each.addresses, each.gid_rows, each.mtu) for each in row.devices] == [
+        ("enp1s0f0np0", [], [], 1500),
+        ("enp1s0f1np1", ["192.168.100.10/24"], [3], 9000),
+        (None, [], [3], None),
+    ]
+
+
+def test_a_row_leaves_out_the_disk_that_was_not_read(sound: Examined) -> None:
+    assert diagnose(replace(sound, host=replace(HOST, disk_free_gib=None))).nodes[0].disk_free_gib is None
 
 
 def test_a_node_without_a_gpu_is_not_asked_for_its_driver(tmp_path: Path) -> None:
