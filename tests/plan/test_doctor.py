@@ -278,6 +278,12 @@ def test_nodes_that_differ_are_said(tmp_path: Path, change: dict[str, Any], code
     assert [(each.code, each.node, each.severity) for each in found.findings] == [(code, "b", WARNING)]
 
 
+def test_a_node_without_driver_and_rdma_devices_differs_from_none(tmp_path: Path) -> None:
+    found = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", Spark(driver=""), gpu="none"))
+
+    assert [each.code for each in found.findings if each.code in ("DRIVERS", "FIRMWARE")] == []
+
+
 def test_other_firmware_is_said(tmp_path: Path) -> None:
     one, two = examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2))
     devices = tuple(replace(device, firmware="28.42.1000") for device in two.fabric.devices)
