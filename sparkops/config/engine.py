@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -59,3 +60,14 @@ ENGINES: Mapping[str, Engine] = {
         backend="cu130",
     ),
 }
+
+
+def default_share(engine: str, vllm: str | None) -> float:
+    """Return the share of a GPU's memory that an engine takes unless gpu-memory-utilization says otherwise.
+
+    vLLM: 0.9 up to 0.19.1, 0.92 from 0.20.0 (vllm/config/cache.py of these releases). A build between two releases
+    counts as the newer one. Atlas: 0.9 (its serve_args.rs).
+    """
+    release = re.fullmatch(r"[^=]*==0\.(\d+)(\.\d+)*", vllm or "")
+    old = release is not None and int(release[1]) < 20
+    return 0.9 if engine == "atlas" or old else 0.92

@@ -13,17 +13,18 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sparkops.config import foreign
-from sparkops.config.engine import ENGINES
+from sparkops.config.engine import ENGINES, default_share
 from sparkops.config.fields import Argument, EnvName, Flag, Value, as_name
 from sparkops.config.source import Location, Source
 
-SHOWN_GIB, HOST_GIB, USUAL = 121.7, 5.6, 0.9
-"""Memory in GiB that a Spark shows, what the host side takes beside it (both as in our recipes), and vLLM's default."""
+SHOWN_GIB, HOST_GIB = 121.7, 5.6
+"""Memory in GiB that a Spark shows, and what the host side takes beside it (both as in our recipes)."""
+VLLM = "vllm==0.23.0"
 IMAGE = {
     "template": "vllm-wheels",
     "base": "nvidia/cuda:13.0.2-devel-ubuntu24.04",
     "torch": {"version": "2.11.0", "backend": "cu130"},
-    "vllm": "vllm==0.23.0",
+    "vllm": VLLM,
 }
 """The image of 122b-autoround: theirs is a name that moves, or is built by a script of that project."""
 RAY = {"packages": ["ray[default]==2.60.0"]}
@@ -206,7 +207,7 @@ def _whole(made: Carried, theirs: Mapping[str, Any], name: str, model: str) -> N
     """What a recipe of ours must say besides, each guess with its reason."""
     if not model:
         raise made.source.fail((), "it names no model: neither `model` nor `vllm serve MODEL`")
-    share = made.data["serve"]["args"].get("gpu-memory-utilization", USUAL)
+    share = made.data["serve"]["args"].get("gpu-memory-utilization", default_share("vllm", VLLM))
     described = theirs.get("description") or _mapping(theirs.get("metadata")).get("description") or theirs.get("name")
     weights = {"id": model, "path": model.rstrip("/").rpartition("/")[2].partition(":")[0]}
     weights |= {"revision": str(theirs["model_revision"])} if theirs.get("model_revision") else {}

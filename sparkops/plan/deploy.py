@@ -16,6 +16,7 @@ from sparkops.facts.checkpoint import Checkpoint
 from sparkops.facts.docker import Container
 from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.host import HostFacts
+from sparkops.plan import bound
 from sparkops.plan.compilers import limit
 from sparkops.plan.models import in_words, refused
 from sparkops.plan.steps import engine_reads, remedy
@@ -170,6 +171,8 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
             f"it offers no GPU, and {recipe.name} needs {recipe.backend}",
             next_step=step,
         )
+    else:
+        yield from bound.refusals(recipe, rank.node, node.host.memory_total_gib)
     if node.image is None:
         step = f"sparkops build {recipe.name} --node {rank.node}"
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
@@ -203,7 +206,7 @@ def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:
     for other in others:
         problem = f"{rank.node}: release {other.release} of {service} runs there"
         yield PlanRefused(problem, next_step=f"sparkops stop {service} --node {rank.node}")
-    if claim > free and not others:
+    if free < claim <= node.host.memory_total_gib and not others:
         problem = f"{rank.node}: {claim:g} GiB claimed, {free:.1f} GiB available: {claim - free:.1f} GiB short"
         yield PlanRefused(problem, next_step="Stop what uses the memory, or lower memory.claim_gib if it is wrong.")
 

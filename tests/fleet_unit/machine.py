@@ -124,7 +124,7 @@ class Machine:
     def _facts(self) -> str:
         claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self.running())
         total_kib = int(self.memory_gib * host.GIB / host.KIB)
-        free_kib = total_kib - int(sum(map(float, claims)) * host.GIB / host.KIB)
+        free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
         lines = ["arch x86_64", "now 1000.0", "boot b", f"MemTotal: {total_kib}", f"MemAvailable: {free_kib}"]
         return "\n".join([*lines, "disk 999999999", "buildkit yes", ""])
 

@@ -225,7 +225,8 @@ def test_an_engine_without_torch_says_where_it_computes() -> None:
 
 @pytest.mark.parametrize("gpu", ["runtime", "cdi", "devices"])
 def test_a_cuda_image_goes_to_a_node_with_a_gpu(gpu: str) -> None:
-    made = planning.deploy(release(image={"torch": CUDA}), {"n1": observed(gpu=gpu)})
+    small = {"args": {"gpu-memory-utilization": 0.04}}
+    made = planning.deploy(release(image={"torch": CUDA}, serve=small), {"n1": observed(gpu=gpu)})
 
     assert len(made.replicas) == 1
 

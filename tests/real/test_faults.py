@@ -138,7 +138,7 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
     """Blue claims 3 GiB and takes almost none, so its end gives back less than the plan has counted on."""
     blue = service.deploy("--node", "node-2", "--mode", "beside", name="claims", memory__claim_gib="3")
     assert blue.code == 0, blue.err
-    wanted = available_gib(service.nodes.node("node-2")) + 1.5
+    wanted = available_gib(service.nodes.node("node-2")) + 0.8  # more may be over the total of an idle machine
     claims = {"memory__claim_gib": f"{wanted:.1f}", "swap__memory_return_s": "2"}
     with service.load(rate=20, streams=4) as load:
         load.wait_for(10, 30)

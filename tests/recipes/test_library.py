@@ -9,6 +9,7 @@ import pytest
 from sparkops.config import assets, recipe, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
+from sparkops.plan import bound
 from sparkops.render.context import context
 
 FILES = sorted(shipped.directory("recipes").glob("*.yaml"))
@@ -59,14 +60,20 @@ def test_everything_that_a_build_needs_is_there(wanted: Recipe) -> None:
 
 @SPARK
 def test_a_claim_covers_what_the_engine_is_told_to_take(wanted: Recipe) -> None:
-    """All but Atlas: its 0.99 is of what the GPU shows to it, and the claim says that it is an estimate."""
     share = float(wanted.serve.args["gpu-memory-utilization"])
 
     assert wanted.memory.claim_gib < SHOWN_GIB
-    if wanted.engine == "vllm":
-        assert share * SHOWN_GIB + HOST_GIB <= wanted.memory.claim_gib < share * SHOWN_GIB + 9
-    else:
-        assert "an estimate" in wanted.memory.why
+    assert share * SHOWN_GIB + HOST_GIB <= wanted.memory.claim_gib < share * SHOWN_GIB + 9
+    assert not [*bound.refusals(wanted, "n1", SHOWN_GIB)]
+
+
+@SPARK
+def test_a_spark_with_64_gb_is_refused_with_the_arithmetic(wanted: Recipe) -> None:
+    """Such a node shows about 60.8 GiB, half of what a Spark with 128 GB shows."""
+    claim = wanted.memory.claim_gib
+    [error] = bound.refusals(wanted, "n1", 60.8)
+
+    assert str(error) == f"n1: {claim:g} GiB claimed, 60.8 GiB in total: {claim - 60.8:.1f} GiB short"
 
 
 @SPARK
