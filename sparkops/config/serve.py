@@ -48,6 +48,9 @@ class Memory(Section):
     """What one node must have free before the engine starts."""
 
     claim_gib: Positive
-    """Memory in GiB that the engine takes on each node: weights, KV cache, graphs and host side."""
+    """Memory in GiB that the engine takes on each node: weights, KV cache, graphs and host side.
+
+    On a GPU with memory of its own: what it takes there.
+    """
     why: Text
     """Where the figure comes from."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sparkops.command import Command
 
 GIB = 2**30
+MIB = 2**20
 KIB = 2**10
 
 QUERY_SCRIPT = """\
@@ -14,10 +16,19 @@ echo "arch $(uname -m)"
 echo "now $(date +%s.%N)"
 echo "boot $(cat /proc/sys/kernel/random/boot_id)"
 awk '/^(MemTotal|MemAvailable):/ {print $1, $2}' /proc/meminfo
+sed -n 's/^Model:[[:space:]]*/gpu-model /p' /proc/driver/nvidia/gpus/*/information 2>/dev/null || true
+"""
+
+GPU_SCRIPT = """\
+if command -v nvidia-smi >/dev/null; then
+  timeout 8 nvidia-smi --query-gpu=memory.total,memory.free --format=csv,noheader,nounits 2>/dev/null |
+    sed 's/^/gpu-memory /'
+fi
 """
 
 PREFLIGHT_SCRIPT = (
     QUERY_SCRIPT
+    + GPU_SCRIPT
     + """\
 root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/docker)
 echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
@@ -28,8 +39,18 @@ awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp 
 )
 
 MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
+FREE = Command(("sh", "-c", QUERY_SCRIPT + GPU_SCRIPT), timeout_s=15.0)
+"""Memory with that of the GPUs; in the guard's container, which has no nvidia-smi, without it."""
 PREFLIGHT = Command(("sh", "-c", PREFLIGHT_SCRIPT), timeout_s=30.0)
 """Everything that a build or deploy wants to know of the machine first, in one round trip."""
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """Memory of one discrete GPU in GiB."""
+
+    total_gib: float
+    free_gib: float
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,20 @@ class HostFacts:
     buildkit: bool = False
     listening: frozenset[int] = frozenset()
     cores: int | None = None
+    gpu_model: str = ""
+    """Model of the first GPU as the driver names it in /proc; empty without a driver."""
+    gpus: tuple[GpuMemory | None, ...] = ()
+    """Memory by GPU, as nvidia-smi reports it; None for one that shares the node's memory (GB10: [N/A])."""
+
+    @property
+    def gpu_is_discrete(self) -> bool:
+        """Whether a GPU has memory of its own. Without nvidia-smi the model tells: only a GB10 has none."""
+        return any(self.gpus) if self.gpus else bool(self.gpu_model) and "GB10" not in self.gpu_model
+
+    @property
+    def gpu(self) -> GpuMemory | None:
+        """Memory of the discrete GPU with the least free: an engine uses one GPU of a node, and which is not known."""
+        return min((gpu for gpu in self.gpus if gpu), key=lambda gpu: gpu.free_gib, default=None)
 
 
 def available_gib(meminfo: str) -> float:
@@ -71,6 +106,18 @@ def parse(text: str) -> HostFacts:
             buildkit=("buildkit", "yes") in said,
             listening=frozenset(int(value, 16) for key, value in said if key == "listen"),
             cores=int(found["cores"]) if "cores" in found else None,
+            gpu_model=found.get("gpu-model", ""),
+            gpus=tuple(_gpus(value for key, value in lines if key == "gpu-memory")),
         )
     except KeyError as missing:
         raise ValueError(f"no {missing} in {text!r}") from None
+
+
+def _gpus(rows: Iterable[str]) -> Iterator[GpuMemory | None]:
+    """Read nvidia-smi's `total, free` in MiB. Any other line is a message: then nothing is known of a GPU."""
+    for row in rows:
+        total, _, free = row.partition(", ")
+        if total.isdecimal() and free.isdecimal():
+            yield GpuMemory(int(total) * MIB / GIB, int(free) * MIB / GIB)
+        elif total == "[N/A]":
+            yield None

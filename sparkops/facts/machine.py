@@ -20,6 +20,11 @@ for process in "$1"/proc/[0-9]*; do
 done 2>/dev/null
 cat "$1/proc/net/tcp" "$1/proc/net/tcp6" 2>/dev/null | awk '$4 == "0A" && $2 ~ /:0947$/ {print "docker-tcp", $2}'
 if command -v nvidia-ctk >/dev/null || command -v nvidia-container-cli >/dev/null; then echo "toolkit yes"; fi
+for spec in "$1"/etc/cdi/*.json "$1"/etc/cdi/*.yaml "$1"/var/run/cdi/*.json "$1"/var/run/cdi/*.yaml; do
+  if [ -f "$spec" ]; then
+    if [ ! -r "$spec" ] || grep -qF nvidia.com/gpu "$spec"; then echo "cdi ${spec#"$1"}"; fi
+  fi
+done
 if command -v nvidia-smi >/dev/null; then
   if said=$(timeout 8 nvidia-smi --query-gpu=name --format=csv,noheader 2>&1); then
     echo "gpu $(echo "$said" | head -n 1)"
@@ -44,6 +49,8 @@ class MachineFacts:
     toolkit: bool
     gpu: str
     gpu_error: str
+    cdi: tuple[str, ...] = ()
+    """CDI specs that offer nvidia.com/gpu to Docker, and those that may: their content cannot be read."""
 
 
 def query(root: str = "") -> Command:
@@ -65,6 +72,7 @@ def parse(text: str) -> MachineFacts:
         toolkit="toolkit" in said,
         gpu=said.get("gpu", ""),
         gpu_error=said.get("gpu-error", ""),
+        cdi=tuple(value for key, value in lines if key == "cdi"),
     )
 
 

@@ -24,6 +24,7 @@ from sparkops.fleet.smoke import Server
 from sparkops.nodes.http import direct, session
 from sparkops.plan.coverage import light
 from sparkops.plan.journal import Place, Placed
+from sparkops.plan.pools import pools
 from sparkops.plan.smoke import Report
 from sparkops.probes import openai
 
@@ -61,9 +62,10 @@ class Hand:
         if self.member.node.cancel.wait(seconds):
             raise Interrupted("interrupted")
 
-    def memory_gib(self) -> float:
-        """Memory available now."""
-        return host.parse(self.member.node.run(host.MEMORY).stdout).memory_available_gib
+    def lack(self, recipe: Recipe) -> str:
+        """What an engine lacks of memory now, with the arithmetic; empty where it may start."""
+        facts = host.parse(self.member.node.run(host.FREE).stdout)
+        return "; ".join(pool.lack for pool in pools(recipe, facts) if pool.lack)
 
 
 def disarm(hand: Hand, name: str) -> None:
@@ -106,17 +108,17 @@ def stop_rank(hand: Hand, placed: Placed) -> None:
     stop_engine(hand, place.container, recipe.serve.stop_grace_s if head else WORKER_GRACE_S)
 
 
-def memory_back(hand: Hand, need_gib: float, patience_s: float) -> None:
-    """Wait until `need_gib` are available, twice in a row. Raises NodeError when they do not come back."""
-    end, seen, free = time.monotonic() + patience_s, 0, 0.0
+def memory_back(hand: Hand, recipe: Recipe) -> None:
+    """Wait until the recipe's engine fits, twice in a row. Raises NodeError after `swap.memory_return_s`."""
+    end, seen = time.monotonic() + recipe.swap.memory_return_s, 0
     while True:
-        free = hand.memory_gib()
-        seen = seen + 1 if free >= need_gib else 0
+        lack = hand.lack(recipe)
+        seen = seen + 1 if not lack else 0
         if seen == 2:
             return
-        hand.tell(Event(hand.member.name, f"waiting for memory: {free:.1f} GiB available", lasting=False))
+        hand.tell(Event(hand.member.name, f"waiting for memory: {lack or 'enough, once'}", lasting=False))
         if time.monotonic() > end:
-            problem = f"the memory did not come back: {free:.1f} GiB available, {need_gib:.1f} GiB needed"
+            problem = f"the memory did not come back: {lack or 'it was enough only once'}"
             step = f"See what holds it (docker ps, nvidia-smi); a reboot of {hand.member.name} gives it back."
             raise NodeError(hand.member.name, problem, next_step=step)
         hand.pause(POLL_S)
@@ -129,7 +131,7 @@ def start_rank(hand: Hand, placed: Placed) -> None:
     if container is None:
         raise NodeError(hand.member.name, f"{name} is not there any more")
     if not container.running:
-        memory_back(hand, recipe.memory.claim_gib, recipe.swap.memory_return_s)
+        memory_back(hand, recipe)
         hand.say(f"starting {name} again")
         hand.run(docker.start(name))
 

@@ -82,7 +82,7 @@ def free(this: Round) -> int:
     """Blue stops and gives its memory back."""
     this.stop(this.blue)
     for rank in this.plan.ranks:
-        hands.memory_back(this.hand_of(rank.node), this.recipe.memory.claim_gib, this.recipe.swap.memory_return_s)
+        hands.memory_back(this.hand_of(rank.node), this.recipe)
     return 0
 
 

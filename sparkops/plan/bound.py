@@ -65,11 +65,13 @@ def _bytes(args: Mapping[str, Any]) -> float:
     return float(found[1]) * UNITS.get(found[2], 1)
 
 
-def refusals(recipe: Recipe, node: str, total_gib: float, host_gib: float = HOST_GIB) -> Iterator[PlanRefused]:
-    """Yield why a recipe does not fit a node of `total_gib`, whatever else runs there."""
-    name, claim = recipe.name, recipe.memory.claim_gib
+def refusals(
+    recipe: Recipe, node: str, total_gib: float, host_gib: float = HOST_GIB, of: str = ""
+) -> Iterator[PlanRefused]:
+    """Yield why a recipe does not fit a node of `total_gib` (`of GPU memory`, where so), whatever else runs there."""
+    name, claim, total = recipe.name, recipe.memory.claim_gib, f"{total_gib:.1f} GiB{of} in total"
     if claim > total_gib:
-        problem = f"{node}: {claim:g} GiB claimed, {total_gib:.1f} GiB in total: {claim - total_gib:.1f} GiB short"
+        problem = f"{node}: {claim:g} GiB claimed, {total}: {claim - total_gib:.1f} GiB short"
         yield PlanRefused(problem, next_step="Use a node with more memory, or a smaller model: sparkops recipes")
         return
     try:
@@ -81,7 +83,7 @@ def refusals(recipe: Recipe, node: str, total_gib: float, host_gib: float = HOST
         return
     room, gib = total_gib - host_gib, round(most.gib, 1)
     if gib > round(total_gib, 1):
-        problem = f"{node}: {most.terms} = {gib} GiB, {total_gib:.1f} GiB in total: {gib - total_gib:.1f} GiB short"
+        problem = f"{node}: {most.terms} = {gib} GiB, {total}: {gib - total_gib:.1f} GiB short"
         yield PlanRefused(problem, next_step=_lower(name, most, room / total_gib))
     elif gib > claim:
         problem = f"{node}: memory.claim_gib is {claim:g}, less than the engine may take: {most.terms} = {gib} GiB"

@@ -16,9 +16,9 @@ from sparkops.facts.checkpoint import Checkpoint
 from sparkops.facts.docker import Container
 from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.host import HostFacts
-from sparkops.plan import bound
 from sparkops.plan.compilers import limit
 from sparkops.plan.models import in_words, refused
+from sparkops.plan.pools import pools, too_large
 from sparkops.plan.steps import engine_reads, remedy
 from sparkops.release import Rank, Release, Slot
 
@@ -105,7 +105,7 @@ def place(recipe: Recipe, asked: Sequence[str], observed: Mapping[str, Observed]
 def _suits(recipe: Recipe, node: Observed) -> tuple[bool, bool, float]:
     gpu = recipe.backend == "cpu" or node.config.gpu not in (None, "none")
     weights = not any(refused(engine_reads(recipe), node.weights))
-    return gpu, weights, node.host.memory_available_gib
+    return gpu, weights, pools(recipe, node.host)[0].available_gib
 
 
 def _running(node: Observed, service: str) -> list[Container]:
@@ -147,10 +147,11 @@ def _pair_refused(release: Release) -> PlanRefused:
 
 
 def _arithmetic(rank: Rank, node: Observed) -> str:
-    claim, free = rank.release.recipe.memory.claim_gib, node.host.memory_available_gib
+    pool, claim = pools(rank.release.recipe, node.host)[0], rank.release.recipe.memory.claim_gib
+    free, left = pool.available_gib, pool.available_gib - pool.need_gib
     if own(rank, node):
         return f"{rank.node}: the release is there, its {claim:g} GiB are taken already"
-    return f"{rank.node}: {free:.1f} GiB available - {claim:g} GiB claimed = {free - claim:.1f} GiB left"
+    return f"{rank.node}: {free:.1f} GiB{pool.of} available - {pool.need_gib:g} GiB claimed = {left:.1f} GiB left"
 
 
 def own(rank: Rank, node: Observed) -> Container | None:
@@ -172,7 +173,7 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
             next_step=step,
         )
     else:
-        yield from bound.refusals(recipe, rank.node, node.host.memory_total_gib)
+        yield from too_large(recipe, rank.node, node.host)
     if node.image is None:
         step = f"sparkops build {recipe.name} --node {rank.node}"
         yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
@@ -198,17 +199,17 @@ def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
 
 def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:
     """What already runs there: another release of the service, or so much that too little memory is left."""
-    service, claim = rank.release.service, rank.release.recipe.memory.claim_gib
-    free = node.host.memory_available_gib
+    service = rank.release.service
     if own(rank, node):
         return
     others = _running(node, service)
     for other in others:
         problem = f"{rank.node}: release {other.release} of {service} runs there"
         yield PlanRefused(problem, next_step=f"sparkops stop {service} --node {rank.node}")
-    if free < claim <= node.host.memory_total_gib and not others:
-        problem = f"{rank.node}: {claim:g} GiB claimed, {free:.1f} GiB available: {claim - free:.1f} GiB short"
-        yield PlanRefused(problem, next_step="Stop what uses the memory, or lower memory.claim_gib if it is wrong.")
+    for pool in () if others else pools(rank.release.recipe, node.host):
+        if pool.lack and pool.need_gib <= pool.total_gib:  # otherwise the total was refused
+            step = "Stop what uses the memory, or lower memory.claim_gib if it is wrong."
+            yield PlanRefused(f"{rank.node}: {pool.lack}", next_step=step)
 
 
 def start_steps(rank: Rank, node: Observed) -> Iterator[Step]:

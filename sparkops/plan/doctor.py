@@ -85,15 +85,30 @@ def _gpu(node: Examined) -> Iterator[Finding]:
     elif not node.fabric.driver:
         step = f"Install NVIDIA's driver, or set `gpu: none` for {name} in the inventory."
         yield Finding(code="NO_DRIVER", node=name, problem="there is no NVIDIA driver", next_step=step)
-    if not said.toolkit and node.config.gpu in ("runtime", "cdi"):
-        problem, step = "containers get no GPU", "sudo apt-get install nvidia-container-toolkit"
-        yield Finding(code="NO_TOOLKIT", node=name, problem=problem, next_step=step)
+    yield from _containers_get_it(node)
     if node.fabric.driver.startswith("590."):
         problem = f"driver {node.fabric.driver}: 590.x hangs on a GB10 while CUDA graphs are captured"
         yield _warning("DRIVER_590", name, problem, "Install a driver of 580.x.")
     if node.fabric.kernel.startswith("7.0.0-1019") and node.fabric.devices and not said.kho_off:
         problem = f"with kernel {node.fabric.kernel} RDMA gets no memory (ibv_reg_mr: ENOMEM)"
         yield _warning("KERNEL_KHO", name, problem, "Add kho=off to the boot options, and reboot.")
+
+
+def _containers_get_it(node: Examined) -> Iterator[Finding]:
+    """Docker's own --gpus calls the toolkit's programs; a CDI spec is a file; devices need neither."""
+    said, install = node.machine, "sudo apt-get install nvidia-container-toolkit"
+    if node.config.gpu == "runtime" and not said.toolkit:
+        step = f"{install}, or set `gpu: cdi` for {node.name}: {said.cdi[0]} exists" if said.cdi else install
+        yield Finding(code="NO_TOOLKIT", node=node.name, problem="containers get no GPU", next_step=step)
+    if node.config.gpu == "cdi" and not said.cdi:
+        problem = "containers get no GPU: no CDI spec for nvidia.com/gpu in /etc/cdi or /var/run/cdi"
+        step = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        yield Finding(
+            code="NO_CDI_SPEC",
+            node=node.name,
+            problem=problem,
+            next_step=step if said.toolkit else f"{install}; {step}",
+        )
 
 
 def _resources(node: Examined) -> Iterator[Finding]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from sparkops.config.fabric import Fabric as Rules
 from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
 from sparkops.plan import fabric
+from sparkops.plan.bound import HOST_GIB
 from sparkops.plan.deploy import Observed, obstacles, own
 from sparkops.plan.fabric import Fabric
 from sparkops.plan.journal import Mode, Placed
+from sparkops.plan.pools import Pool, pools
 from sparkops.release import Rank, Slot
 
 
@@ -56,34 +58,41 @@ class Site:
         return own(self.rank, self.node) is not None
 
     @property
-    def claim_gib(self) -> float:
-        return self.rank.release.recipe.memory.claim_gib
+    def pools(self) -> tuple[Pool, ...]:
+        """The memory that the rank needs."""
+        return pools(self.rank.release.recipe, self.node.host)
 
-    @property
-    def back_gib(self) -> float:
-        """What is given back by those that are stopped first."""
-        return sum(each.claim_gib for each in self.node.containers if each.name in self.stops and each.running)
+    def back_gib(self, pool: Pool) -> float:
+        """What is given back to a pool by those that are stopped first."""
+        stopped = [each.claim_gib for each in self.node.containers if each.name in self.stops and each.running]
+        return sum(claim_gib if pool.claimed else min(claim_gib, HOST_GIB) for claim_gib in stopped)
 
-    @property
-    def left_gib(self) -> float:
-        return self.node.host.memory_available_gib + self.back_gib - self.reserve_gib - self.claim_gib
+    def kept_gib(self, pool: Pool) -> float:
+        """What is kept back for others: nothing of a discrete GPU, where a full memory is an error, no wedged node."""
+        return 0.0 if pool.of else self.reserve_gib
 
-    def arithmetic(self) -> str:
+    def left_gib(self, pool: Pool) -> float:
+        """What is left of a pool once the rank runs."""
+        return pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - pool.need_gib
+
+    def arithmetic(self, pool: Pool) -> str:
         """The sum as it is shown."""
         if self.there:
             return "the release is there, its memory is taken already"
-        parts = [f"{self.node.host.memory_available_gib:.1f} GiB available"]
-        parts += [f"+ {self.back_gib:g} given back"] if self.back_gib else []
-        parts += [f"- {self.reserve_gib:g} kept back"] if self.reserve_gib else []
-        how = f"{self.left_gib:.1f} GiB left" if self.left_gib >= 0 else f"{-self.left_gib:.1f} GiB short"
-        return f"{' '.join(parts)} - {self.claim_gib:g} claimed: {how}"
+        back_gib, kept_gib, left_gib = self.back_gib(pool), self.kept_gib(pool), self.left_gib(pool)
+        parts = [f"{pool.available_gib:.1f} GiB{pool.of} available"]
+        parts += [f"+ {back_gib:g} given back"] if back_gib else []
+        parts += [f"- {kept_gib:g} kept back"] if kept_gib else []
+        how = f"{left_gib:.1f} GiB left" if left_gib >= 0 else f"{-left_gib:.1f} GiB short"
+        return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
 
     def problems(self) -> Iterator[SparkopsError]:
         """What stands against this rank on this node."""
         yield from obstacles(self.rank, self.node)
         yield from self._strangers()
-        if self.left_gib < 0 and not self.there:
-            yield PlanRefused(self.arithmetic())
+        for pool in self.pools:
+            if self.left_gib(pool) < 0 and not self.there:
+                yield PlanRefused(self.arithmetic(pool))
 
     def _strangers(self) -> Iterator[PlanRefused]:
         """Containers of the service in green's own place that nobody has switched to: not ours to stop."""
@@ -134,7 +143,7 @@ class Option:
 
     def arithmetic(self) -> tuple[str, ...]:
         """The sum of each node."""
-        return tuple(f"{site.rank.node}: {site.arithmetic()}" for site in self.sites)
+        return tuple(f"{site.rank.node}: {site.arithmetic(site.pools[0])}" for site in self.sites)
 
     def problems(self) -> Iterator[tuple[str, SparkopsError]]:
         """Everything that stands against it, and where."""

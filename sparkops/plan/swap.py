@@ -13,6 +13,7 @@ from sparkops.plan.fabric import Fabric
 from sparkops.plan.journal import Mode, Phase, Placed
 from sparkops.plan.option import Current, Option, Wish, network
 from sparkops.plan.pace import Forecast
+from sparkops.plan.pools import pools
 from sparkops.release import Rank, Release, Slot
 
 _GREEN = (Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH)
@@ -104,21 +105,20 @@ def _options(
     """The ways that risk least come first: blue's nodes are left alone where others will do."""
     asked = [name for name in wish.nodes if name in observed]
     slot = current.slot.other if current.slot else Slot.BLUE
-    for mode, names in _ways(release.recipe.serve.tensor_parallel, asked, observed, current.blue):
+    free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in asked}
+    for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current.blue):
         if current.blue is None or wish.mode in (None, mode):
             ranks = tuple(Rank(release, slot, name, index) for index, name in enumerate(names))
             yield Option(mode, ranks, tuple(observed[name] for name in names), current, wish, rules)
 
 
-def _ways(
-    size: int, asked: list[str], observed: Mapping[str, Observed], blue: Placed | None
-) -> Iterator[tuple[Mode, tuple[str, ...]]]:
+def _ways(size: int, free_gib: Mapping[str, float], blue: Placed | None) -> Iterator[tuple[Mode, tuple[str, ...]]]:
     """Modes and groups of nodes: those with the most memory first, and blue's own ones in the order that was asked."""
 
     def freest(names: tuple[str, ...]) -> float:
-        return -min(observed[name].host.memory_available_gib for name in names)
+        return -min(free_gib[name] for name in names)
 
-    groups = [*combinations(asked, size)]
+    groups = [*combinations(free_gib, size)]
     if blue is None:
         yield from ((Mode.FIRST, names) for names in sorted(groups, key=freest))
         return

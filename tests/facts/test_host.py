@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sparkops.facts import host
-from sparkops.facts.host import HostFacts
+from sparkops.facts.host import GpuMemory, HostFacts
 from sparkops.nodes.local import LocalNode
 
+H100, BUSY = GpuMemory(81559 / 1024, 81079 / 1024), GpuMemory(81559 / 1024, 1000 / 1024)
 SHORT = "arch aarch64\nnow 1.5\nboot b1\nMemTotal: 2097152\nMemAvailable: 1048576\n"
 
 
@@ -38,6 +41,35 @@ def test_what_a_node_does_not_say_is_not_there() -> None:
 def test_the_cores_of_a_node() -> None:
     assert host.parse(SHORT + "cores 20\n").cores == 20
     assert host.parse(SHORT + "cores \n").cores is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "gpus", "discrete"),
+    [
+        ("81559, 81079", (H100,), True),  # captured on an H100: nvidia-smi-q-580.159-h100.txt, FB Memory Usage
+        ("81559, 81079\n81559, 1000", (H100, BUSY), True),
+        ("[N/A], [N/A]", (None,), False),  # a GB10, as its owners print it
+        ("No devices were found", (), False),
+    ],
+)
+def test_nvidia_smi_tells_the_memory_of_gpus_that_have_their_own(
+    tmp_path: Path, printed: str, gpus: tuple[GpuMemory | None, ...], discrete: bool
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{printed}'\n")
+    program.chmod(0o755)
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    facts = host.parse(LocalNode("here").run(replace(host.FREE, argv=("env", path, *host.FREE.argv))).stdout)
+
+    assert (facts.gpus, facts.gpu_is_discrete) == (gpus, discrete)
+    assert facts.gpu == (gpus[-1] if gpus else None)
+
+
+@pytest.mark.parametrize(("model", "discrete"), [("NVIDIA GB10", False), ("NVIDIA H100 80GB HBM3", True), ("", False)])
+def test_without_nvidia_smi_the_model_tells_whether_memory_is_shared(model: str, discrete: bool) -> None:
+    facts = host.parse(SHORT + (f"gpu-model {model}\n" if model else ""))
+
+    assert (facts.gpu_is_discrete, facts.gpu) == (discrete, None)
 
 
 def test_a_disk_that_cannot_be_measured_is_unknown() -> None:

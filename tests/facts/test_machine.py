@@ -76,6 +76,23 @@ def test_docker_without_tls_is_seen_where_others_can_reach_it(
     assert read(tree).docker_tcp == seen
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "seen"),
+    [
+        ("etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n", ("/etc/cdi/nvidia.yaml",)),
+        ("var/run/cdi/nvidia.json", '{"kind": "nvidia.com/gpu"}', ("/var/run/cdi/nvidia.json",)),
+        ("etc/cdi/other.yaml", "kind: vendor.com/net\n", ()),
+        ("etc/cdi/nvidia.yaml.old", "kind: nvidia.com/gpu\n", ()),
+    ],
+)
+def test_a_cdi_spec_for_gpus_is_found_where_docker_looks(
+    tree: Path, name: str, text: str, seen: tuple[str, ...]
+) -> None:
+    put(tree, name, text)
+
+    assert read(tree).cdi == seen
+
+
 def test_a_connection_to_that_port_is_no_listener(tree: Path) -> None:
     put(tree, "proc/net/tcp", f"{HEAD}   0: 0A01A8C0:0947 0B01A8C0:C350 01 00000000:00000000\n")
 

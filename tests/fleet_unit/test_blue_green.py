@@ -160,7 +160,7 @@ def test_memory_that_does_not_come_back_starts_nothing_and_says_what_to_do(make:
     error = problem(world, "2")
 
     assert (type(error), error.exit_code) == (NeedsPerson, 7)
-    assert "n1: the memory did not come back: 40.0 GiB available, 60.0 GiB needed" in str(error)
+    assert "n1: the memory did not come back: 60 GiB claimed, 40.0 GiB available: 20.0 GiB short" in str(error)
     assert f"docker create {id_of(world, '2')}" not in " ".join(machine.ran)
     assert free(world) is False, "the swap is left for a person to see"
 

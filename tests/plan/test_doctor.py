@@ -60,6 +60,7 @@ def test_a_sound_node_has_no_findings(sound: Examined) -> None:
     assert codes(sound) == []
 
 
+SPEC = ("/etc/cdi/nvidia.yaml",)
 PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
 
 
@@ -76,6 +77,9 @@ PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
         ({"machine": replace(WELL, oom_score={"sshd": 0})}, "OOM_SCORE", WARNING),
         ({"machine": replace(WELL, gpu="", gpu_error="No devices were found")}, "GPU_SILENT", PROBLEM),
         ({"machine": replace(WELL, toolkit=False)}, "NO_TOOLKIT", PROBLEM),
+        ({"machine": replace(WELL, toolkit=False, cdi=SPEC)}, "NO_TOOLKIT", PROBLEM),
+        ({"config": node(gpu="cdi")}, "NO_CDI_SPEC", PROBLEM),
+        ({"config": node(gpu="cdi"), "machine": replace(WELL, toolkit=False)}, "NO_CDI_SPEC", PROBLEM),
         ({"driver": ""}, "NO_DRIVER", PROBLEM),
         ({"driver": "590.44.01"}, "DRIVER_590", WARNING),
         ({"kernel": "7.0.0-1019-nvidia"}, "KERNEL_KHO", WARNING),
@@ -105,6 +109,8 @@ def test_what_is_wrong_with_a_node_is_found(
         {"skew_s": -5.0},
         {"machine": replace(WELL, oom_score={})},
         {"machine": replace(WELL, oom_score={"sshd": -1})},
+        {"config": node(gpu="cdi"), "machine": replace(WELL, toolkit=False, cdi=SPEC)},
+        {"config": node(gpu="devices"), "machine": replace(WELL, toolkit=False)},
     ],
 )
 def test_what_is_just_well_or_not_known_is_no_finding(sound: Examined, changes: dict[str, Any]) -> None:

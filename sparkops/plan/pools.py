@@ -1,0 +1,53 @@
+"""The memory that an engine takes on one node, by pool: what it needs of each, and what is available. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkops.config.recipe import Recipe
+from sparkops.errors import PlanRefused
+from sparkops.facts.host import HostFacts
+from sparkops.plan.bound import HOST_GIB, refusals
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One kind of memory of a node in GiB. `of` names it in a sentence; empty for the node's own memory."""
+
+    total_gib: float
+    available_gib: float
+    need_gib: float
+    of: str = ""
+    beside_gib: float = HOST_GIB
+    """What an engine takes of it beside its share: the host side, where the GPU has no memory of its own."""
+    claimed: bool = True
+    """Whether the recipe's claim is for this pool; otherwise only the host side is."""
+
+    @property
+    def lack(self) -> str:
+        """What is missing, with the arithmetic; empty where it suffices."""
+        short_gib = self.need_gib - self.available_gib
+        need = f"{self.need_gib:g} GiB {'claimed' if self.claimed else 'of the host side needed'}"
+        lack = f"{need}, {self.available_gib:.1f} GiB{self.of} available: {short_gib:.1f} GiB short"
+        return lack if short_gib > 0 else ""
+
+
+def pools(recipe: Recipe, host: HostFacts) -> tuple[Pool, ...]:
+    """Return the pool that the claim is compared with, then what the host side needs beside a discrete GPU.
+
+    A discrete GPU whose memory cannot be read is left to the engine's own check.
+    """
+    claim_gib = recipe.memory.claim_gib
+    if recipe.backend == "cpu" or not host.gpu_is_discrete:
+        return (Pool(host.memory_total_gib, host.memory_available_gib, claim_gib),)
+    side = Pool(host.memory_total_gib, host.memory_available_gib, min(HOST_GIB, claim_gib), claimed=False)
+    gpu = host.gpu
+    return (Pool(gpu.total_gib, gpu.free_gib, claim_gib, " of GPU memory", 0.0), side) if gpu else (side,)
+
+
+def too_large(recipe: Recipe, node: str, host: HostFacts) -> Iterator[PlanRefused]:
+    """Yield what can never fit a node, whatever is stopped there."""
+    for pool in pools(recipe, host):
+        if pool.claimed:
+            yield from refusals(recipe, node, pool.total_gib, pool.beside_gib, pool.of)
