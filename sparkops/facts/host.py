@@ -15,7 +15,7 @@ QUERY_SCRIPT = """\
 echo "arch $(uname -m)"
 echo "now $(date +%s.%N)"
 echo "boot $(cat /proc/sys/kernel/random/boot_id)"
-awk '/^(MemTotal|MemAvailable):/ {print $1, $2}' /proc/meminfo
+awk '/^(MemTotal|MemAvailable|MemFree):/ {print $1, $2}' /proc/meminfo
 sed -n 's/^Model:[[:space:]]*/gpu-model /p' /proc/driver/nvidia/gpus/*/information 2>/dev/null || true
 """
 
@@ -70,6 +70,13 @@ class HostFacts:
     """Model of the first GPU as the driver names it in /proc; empty without a driver."""
     gpus: tuple[GpuMemory | None, ...] = ()
     """Memory by GPU, as nvidia-smi reports it; None for one that shares the node's memory (GB10: [N/A])."""
+    memory_free_gib: float | None = None
+    """MemFree: without the page cache. Where memory is shared, it is what CUDA counts as free."""
+
+    @property
+    def gpu_shares_memory(self) -> bool:
+        """Whether a GPU has no memory of its own."""
+        return None in self.gpus if self.gpus else "GB10" in self.gpu_model
 
     @property
     def gpu_is_discrete(self) -> bool:
@@ -107,6 +114,7 @@ def parse(text: str) -> HostFacts:
             listening=frozenset(int(value, 16) for key, value in said if key == "listen"),
             cores=int(found["cores"]) if "cores" in found else None,
             gpu_model=found.get("gpu-model", ""),
+            memory_free_gib=int(found["MemFree"]) * KIB / GIB if "MemFree" in found else None,
             gpus=tuple(_gpus(value for key, value in lines if key == "gpu-memory")),
         )
     except KeyError as missing:

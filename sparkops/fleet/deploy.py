@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sparkops.errors import CommandFailed, ProbeFailed, StartFailed
 from sparkops.facts.docker import Container
-from sparkops.fleet import hands, probing, watch
+from sparkops.fleet import hands, probing, room, watch
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep, put_away
@@ -60,9 +60,7 @@ def _take(member: Member, step: Step, done: Deployed, keep: Keep, tell: Tell) ->
     if step.act is Act.PROBE:
         where = (member, done.rank.container, done.rank.port)
         return replace(done, report=probing.prove(*where, done.rank.release.recipe, keep, tell))
-    if step.command is not None:
-        tell(Event(member.name, step.title))
-        Hand(member, member.node.run, tell).run(step.command)
+    room.take(Hand(member, member.node.run, tell), [step], done.rank.release.recipe)
     return done
 
 

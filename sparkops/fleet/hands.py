@@ -124,18 +124,6 @@ def memory_back(hand: Hand, recipe: Recipe) -> None:
         hand.pause(POLL_S)
 
 
-def start_rank(hand: Hand, placed: Placed) -> None:
-    """Start this node's rank of a stopped release again, in its own container, once there is memory for it."""
-    name, recipe = rank_here(hand, placed).container, Recipe.model_validate(placed.recipe)
-    container = hand.container(name)
-    if container is None:
-        raise NodeError(hand.member.name, f"{name} is not there any more")
-    if not container.running:
-        memory_back(hand, recipe)
-        hand.say(f"starting {name} again")
-        hand.run(docker.start(name))
-
-
 def believe(hand: Hand, placed: Placed) -> None:
     """Wait until a release that was started again answers rightly: one light pass. `hand` is on rank 0's node."""
     recipe = Recipe.model_validate(placed.recipe)

@@ -11,14 +11,14 @@ from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
 from sparkops.facts import nccl
 from sparkops.facts.docker import Container
-from sparkops.fleet import hands, preflight
+from sparkops.fleet import hands, preflight, room
 from sparkops.fleet.connected import Connected
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.observe import containers
 from sparkops.fleet.progress import Tell
 from sparkops.fleet.revert import HandOf
 from sparkops.plan.compilers import limit
-from sparkops.plan.deploy import Observed
+from sparkops.plan.deploy import Observed, memory_steps
 from sparkops.plan.environment import PER_NODE
 from sparkops.plan.fabric import Fabric
 from sparkops.plan.finding import require
@@ -70,6 +70,7 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
     if made.network is None:
         raise SparkopsError(f"the network of {made.release.id} is not known")
     for rank in made.ranks:
+        room.take(hand_of(rank.node), memory_steps(rank, observed[rank.node]), made.release.recipe)
         node, new = observed[rank.node], replace(rank, generation=generation)
         hand = hand_of(rank.node)
         hand.say(f"creating rank {rank.index}")

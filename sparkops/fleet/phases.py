@@ -6,18 +6,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from sparkops.commands import docker
+from sparkops.commands import docker, pages
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NodeError, ProbeFailed, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
-from sparkops.fleet import hands, pair, probing, traffic, watch
+from sparkops.fleet import hands, pair, probing, room, traffic, watch
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep
 from sparkops.fleet.progress import Event
 from sparkops.fleet.revert import HandOf
 from sparkops.plan.deploy import Observed, start_steps
-from sparkops.plan.journal import Phase, Placed
+from sparkops.plan.journal import Mode, Phase, Placed
+from sparkops.plan.pools import counts_page_cache
 from sparkops.plan.swap import SwapPlan
+from sparkops.release import Rank
 
 BAKE_LOOK_S = 1.0
 BAKE_ASK_S = 10.0
@@ -68,7 +70,25 @@ def arm(this: Round) -> int:
     """The journal with its deadline arms the guards, and it is written. What is still warm makes room."""
     if this.plan.warm:
         this.stop(this.plan.warm)
+    if this.plan.mode is Mode.IN_PLACE:
+        _fits_without_blue(this)
     return 0
+
+
+def _fits_without_blue(this: Round) -> None:
+    """Refuse what would fail for page cache, while blue still serves. Raises NotReady."""
+    claim_gib = Recipe.model_validate(this.blue.recipe).memory.claim_gib
+    for rank in this.plan.ranks:
+        if counts_page_cache(this.recipe, this.observed[rank.node].host):
+            _drop_blue(this, rank)
+            room.drop(this.hand_of(rank.node), pages.drop(this.recipe, this.observed[rank.node].config))
+            room.require(this.hand_of(rank.node), this.recipe, claim_gib if this.blue.on(rank.node) else 0.0)
+
+
+def _drop_blue(this: Round, rank: Rank) -> None:
+    if counts_page_cache(this.recipe, this.observed[rank.node].host):
+        blue = Recipe.model_validate(this.blue.recipe)
+        room.drop(this.hand_of(rank.node), pages.drop(blue, this.observed[rank.node].config))
 
 
 def quiesce(this: Round) -> int:
@@ -82,6 +102,7 @@ def free(this: Round) -> int:
     """Blue stops and gives its memory back."""
     this.stop(this.blue)
     for rank in this.plan.ranks:
+        _drop_blue(this, rank)
         hands.memory_back(this.hand_of(rank.node), this.recipe)
     return 0
 
@@ -93,10 +114,7 @@ def start(this: Round) -> int:
         return 0
     member, rank = this.here.member, this.plan.rank
     now = tuple(docker_facts.parse(member.name, each) for each in member.engine.containers())
-    for step in start_steps(rank, replace(this.observed[rank.node], containers=now)):
-        if step.command:
-            this.here.say(step.title)
-            this.here.run(step.command)
+    room.take(this.here, start_steps(rank, replace(this.observed[rank.node], containers=now)), this.recipe)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkops.errors import Busy, Interrupted, NeedsPerson, SparkopsError
-from sparkops.fleet import hands, traffic
+from sparkops.fleet import hands, room, traffic
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.held import Held
 from sparkops.fleet.keep import Keep, put_away
@@ -62,7 +62,7 @@ def go_back(swap: Swap, service: str, hand_of: HandOf, keep: Keep, error: Sparko
 def restore(hand_of: HandOf, placed: Placed) -> None:
     """Start a release again on all its nodes, and believe it when it answers."""
     for node in placed.nodes:
-        hands.start_rank(hand_of(node), placed)
+        room.start_rank(hand_of(node), placed)
     hands.believe(hand_of(placed.node), placed)
     arm(hand_of, placed)
 

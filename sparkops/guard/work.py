@@ -10,7 +10,7 @@ from sparkops.command import Command, Completed
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.errors import SparkopsError
-from sparkops.fleet import hands, traffic
+from sparkops.fleet import hands, room, traffic
 from sparkops.fleet.connected import Member
 from sparkops.fleet.hands import Hand
 from sparkops.fleet.keep import Keep, on_node, put_away
@@ -152,7 +152,7 @@ class Work:
 
     def _run_again(self, placed: Placed) -> None:
         """This node's rank runs, and starts by itself after a reboot; where rank 0 is, the release must answer."""
-        hands.start_rank(self.hand, placed)
+        room.start_rank(self.hand, placed)
         if placed.node == self.post.node.name:
             hands.believe(self.hand, placed)
         hands.arm(self.hand, hands.rank_here(self.hand, placed).container)

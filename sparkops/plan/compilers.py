@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from sparkops.facts.docker import Container
 from sparkops.facts.host import HostFacts
+from sparkops.plan.bound import HOST_GIB
 from sparkops.plan.relief import FLOOR_GIB
 from sparkops.release import Rank
 
@@ -24,8 +25,10 @@ def limit(rank: Rank, host: HostFacts, containers: Iterable[Container]) -> int:
     """Return how many compilers `rank` may run at once beside the running `containers` of its node.
 
     Counted from the node's total memory and from claims, not from what is available now, so that the same deploy gives
-    the same number. What the guard keeps available is left out.
+    the same number. What the guard keeps available is left out. Beside a discrete GPU, whose memory is claimed, an
+    engine takes HOST_GIB of the node.
     """
-    others = (other.claim_gib for other in containers if other.running and other.name != rank.container)
-    claimed_gib = rank.release.recipe.memory.claim_gib + sum(others)
+    others = [other.claim_gib for other in containers if other.running and other.name != rank.container]
+    claims_gib = [rank.release.recipe.memory.claim_gib, *others]
+    claimed_gib = sum(min(claim, HOST_GIB) for claim in claims_gib) if host.gpu_is_discrete else sum(claims_gib)
     return fitting(host.memory_total_gib - claimed_gib - FLOOR_GIB, host.cores)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sparkops.command import Command
-from sparkops.commands import docker
+from sparkops.commands import docker, pages
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
@@ -18,7 +18,7 @@ from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.host import HostFacts
 from sparkops.plan.compilers import limit
 from sparkops.plan.models import in_words, refused
-from sparkops.plan.pools import pools, too_large
+from sparkops.plan.pools import counts_page_cache, pools, too_large
 from sparkops.plan.steps import engine_reads, remedy
 from sparkops.release import Rank, Release, Slot
 
@@ -27,6 +27,8 @@ class Act(Enum):
     """What a step does."""
 
     RUN = "run a command"
+    DROP = "drop the clean pages of the model's files from memory"
+    MEMORY = "check that MemAvailable and MemFree hold the claim"
     WATCH = "watch the start until /health answers"
     PROBE = "run the smoke suite"
 
@@ -167,11 +169,7 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         return
     if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
         step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
-        yield NotReady(
-            rank.node,
-            f"it offers no GPU, and {recipe.name} needs {recipe.backend}",
-            next_step=step,
-        )
+        yield NotReady(rank.node, f"it offers no GPU, and {recipe.name} needs {recipe.backend}", next_step=step)
     else:
         yield from too_large(recipe, rank.node, node.host)
     if node.image is None:
@@ -212,11 +210,19 @@ def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:
             yield PlanRefused(f"{rank.node}: {pool.lack}", next_step=step)
 
 
+def memory_steps(rank: Rank, node: Observed) -> Iterator[Step]:
+    """What comes before a start where CUDA counts page cache as used."""
+    if counts_page_cache(rank.release.recipe, node.host):
+        yield Step(Act.DROP.value, Act.DROP, pages.drop(rank.release.recipe, node.config))
+        yield Step(Act.MEMORY.value, Act.MEMORY)
+
+
 def start_steps(rank: Rank, node: Observed) -> Iterator[Step]:
     """Create and start. Look, then act: what runs already is left alone."""
     name = rank.container
     here = next((each for each in node.containers if each.name == name), None)
     if here is None or not here.running:
+        yield from memory_steps(rank, node)
         if here is not None:
             yield Step("remove the container of an earlier start", command=docker.remove(name))
         image, jobs = node.image or rank.release.image, limit(rank, node.host, node.containers)

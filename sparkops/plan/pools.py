@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.errors import PlanRefused
 from sparkops.facts.host import HostFacts
@@ -33,14 +34,23 @@ class Pool:
         return lack if short_gib > 0 else ""
 
 
-def pools(recipe: Recipe, host: HostFacts) -> tuple[Pool, ...]:
-    """Return the pool that the claim is compared with, then what the host side needs beside a discrete GPU.
+def counts_page_cache(recipe: Recipe, host: HostFacts) -> bool:
+    """Whether page cache counts as used when the recipe's engine starts: CUDA's free memory is MemFree on a GB10."""
+    return recipe.backend != "cpu" and ENGINES[recipe.engine].weights and host.gpu_shares_memory
 
-    A discrete GPU whose memory cannot be read is left to the engine's own check.
+
+def pools(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> tuple[Pool, ...]:
+    """Return the pool that the claim is compared with, then what else must hold.
+
+    Beside a discrete GPU that is the host side; a GPU whose memory cannot be read is left to the engine's own check.
+    Once the model's pages are `dropped`, it is MemFree where page cache counts as used.
     """
     claim_gib = recipe.memory.claim_gib
     if recipe.backend == "cpu" or not host.gpu_is_discrete:
-        return (Pool(host.memory_total_gib, host.memory_available_gib, claim_gib),)
+        whole = Pool(host.memory_total_gib, host.memory_available_gib, claim_gib)
+        if not dropped or host.memory_free_gib is None or not counts_page_cache(recipe, host):
+            return (whole,)
+        return (whole, replace(whole, available_gib=host.memory_free_gib, of=" of MemFree"))
     side = Pool(host.memory_total_gib, host.memory_available_gib, min(HOST_GIB, claim_gib), claimed=False)
     gpu = host.gpu
     return (Pool(gpu.total_gib, gpu.free_gib, claim_gib, " of GPU memory", 0.0), side) if gpu else (side,)
