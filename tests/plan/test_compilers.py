@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkops.facts.docker import Container
+from sparkops.facts.host import GpuMemory
 from sparkops.plan import compilers
 from sparkops.plan.deploy import Observed, start_steps
 from tests.examples import HOST, IMAGE_ID, container, node, rank
@@ -75,3 +76,9 @@ def test_a_deploy_limits_the_compilers_of_its_rank_by_the_node() -> None:
     assert ["--env=MAX_JOBS=2 " in line for line in lines] == [True, False, False]
     assert "--env=MAX_JOBS=9 " in lines[1]
     assert lines[1] == lines[2]
+
+
+def test_the_memory_of_a_discrete_gpu_is_not_the_compilers() -> None:
+    host = replace(SPARK, gpus=(GpuMemory(80.0, 79.0),))
+
+    assert compilers.limit(rank(memory={"claim_gib": 72.0}), host, (other(3.0),)) == 13
