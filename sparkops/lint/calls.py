@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from posixpath import basename
 
 from sparkops.lint.shell import HEREDOCS, Redirect, Simple, pipelines
@@ -54,7 +55,7 @@ class Call:
     before: tuple[Call, ...] = ()
     inside: tuple[Call, ...] = ()
 
-    @property
+    @cached_property
     def program(self) -> str:
         """Its name without a directory."""
         return basename(self.argv[0])
