@@ -1,0 +1,182 @@
+"""A guard's half of the machine: from the leader's order and its own node to one effect. It needs no leader to boot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sparkops.swap.effects import (
+    ArmBoot,
+    CreateEngine,
+    FollowerEffect,
+    KeepCopy,
+    MarkRestart,
+    MarkStart,
+    MarkStop,
+    ProveEngine,
+    StartEngine,
+    StopEngine,
+)
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Answer, RankSpec
+from sparkops.swap.orders import Armed, Order, RankOrder, Want
+from sparkops.swap.seen import EngineReport, EngineState, Report
+
+BOOT_RESTARTS = 3  # starts from the boot record within an hour, so that a broken engine cannot wear its node out
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a guard keeps on disk for a service."""
+
+    term: int = 0
+    copy: Journal | None = None
+    """The newest journal of the leader."""
+    armed: RankSpec | None = None
+    """The boot record: the engine that starts after a boot, or after an exit that the leader did not order."""
+    alone: bool = True
+    started: tuple[tuple[str, str], ...] = ()
+    """Containers with the key of their last ordered start."""
+    down: frozenset[str] = frozenset()
+    """Containers that the leader stopped in boot `boot`."""
+    boot: str = ""
+    restarts: int = 0
+    """Starts from the boot record within the last hour."""
+
+    def key(self, container: str) -> str:
+        """The last ordered start of a container."""
+        return dict(self.started).get(container, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What a guard sees of its node, and what its process remembers."""
+
+    boot: str
+    record: Record = Record()
+    engines: Mapping[str, EngineState] = field(default_factory=dict)
+    by_hand: frozenset[str] = frozenset()
+    """Containers that an operator stopped with Docker."""
+    free_gib: float = 0.0
+    """Memory that was free in two samples."""
+    pending: str = ""
+    """The container whose start this process has marked and not executed yet."""
+    proofs: Mapping[str, tuple[str, Answer]] = field(default_factory=dict)
+    """By container: the start that the smoke suite ran for, and its result."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def state(self, container: str) -> EngineState:
+        """The state of a container."""
+        return self.engines.get(container, EngineState.ABSENT)
+
+    @property
+    def loading(self) -> bool:
+        """Whether an engine loads, so that the memory it will take is not known yet."""
+        return EngineState.LOADING in self.engines.values()
+
+
+def adopts(order: Order, adopted: Order | None, local: Local) -> bool:
+    """Whether an order is to be followed: of this boot, and older than nothing that this guard knows."""
+    newest = max((record.revision for record in (local.record.copy, adopted and adopted.journal) if record), default=-1)
+    if order.boot != local.boot or order.journal.term < local.record.term:
+        return False
+    return order.journal.term > local.record.term or order.journal.revision >= newest
+
+
+def reconcile(order: Order | None, local: Local) -> FollowerEffect | None:
+    """Return the next effect. Without an order only the boot record counts."""
+    if local.pending:
+        return StartEngine(local.pending)
+    return next(_effects(order, local), None)
+
+
+def _effects(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
+    if order is not None:
+        yield from _copy(order, local)
+        yield from _boot_record(order.armed, local.record)
+        for rank in order.ranks:
+            yield from _stop(rank, local)
+        for rank in order.ranks:
+            yield from _start(rank, local)
+        for rank in order.ranks:
+            yield from _prove(rank, local)
+    yield from _boot(order, local)
+
+
+def _copy(order: Order, local: Local) -> Iterator[FollowerEffect]:
+    copy = local.record.copy
+    if copy is None or (copy.term, copy.revision) != (order.journal.term, order.journal.revision):
+        yield KeepCopy(order.journal)
+
+
+def _boot_record(wanted: Armed | None, record: Record) -> Iterator[FollowerEffect]:
+    if wanted is not None and (wanted.rank, wanted.alone) != (record.armed, record.alone):
+        yield ArmBoot(wanted.rank, wanted.alone)
+
+
+def _stop(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
+    container = rank.rank.container
+    if rank.want is not Want.STOPPED or not local.state(container).running:
+        return
+    if local.record.boot != local.boot or container not in local.record.down:
+        yield MarkStop(container)
+    else:
+        yield StopEngine(container)
+
+
+def _start(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
+    container = rank.rank.container
+    state = local.state(container)
+    if rank.want in (Want.CREATED, Want.RUNNING) and state is EngineState.ABSENT:
+        yield CreateEngine(rank.rank)
+    elif rank.want is Want.RUNNING and not state.running and local.record.key(container) != rank.key:
+        if _fits(rank.rank, local) and not any(local.state(other).running for other in rank.after):
+            yield MarkStart(container, rank.key)
+
+
+def _prove(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
+    container = rank.rank.container
+    proven, _ = local.proofs.get(container, ("", Answer.UNKNOWN))
+    if rank.prove and local.state(container) is EngineState.HEALTHY and proven != rank.key:
+        yield ProveEngine(container, rank.key)
+
+
+def _fits(rank: RankSpec, local: Local) -> bool:
+    """One load at a time, and as much free memory as the engine claims."""
+    return not local.loading and local.free_gib >= rank.claim_gib
+
+
+def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
+    """Start what the boot record names, within its budget. Ranks of several nodes wait for the leader."""
+    record = local.record
+    armed = record.armed
+    if armed is None or not record.alone or record.restarts >= BOOT_RESTARTS:
+        return
+    down = armed.container in record.down and record.boot == local.boot
+    if down or armed.container in local.by_hand or local.state(armed.container) is not EngineState.STOPPED:
+        return
+    if order and any(rank.rank == armed and rank.want is Want.STOPPED for rank in order.ranks):
+        return
+    if _fits(armed, local):
+        yield MarkRestart(armed.container)
+
+
+def report(node: str, order: Order | None, local: Local) -> Report:
+    """What this guard reports to its leader."""
+    copy = local.record.copy
+    return Report(
+        node=node,
+        boot=local.boot,
+        term=local.record.term,
+        revision=copy.revision if copy else -1,
+        adopted=order.journal.revision if order else -1,
+        engines=tuple(_engine(container, state, local) for container, state in sorted(local.engines.items())),
+        armed=local.record.armed.container if local.record.armed else "",
+        gave_up=local.record.restarts >= BOOT_RESTARTS,
+    )
+
+
+def _engine(container: str, state: EngineState, local: Local) -> EngineReport:
+    proven_key, proven = local.proofs.get(container, ("", Answer.UNKNOWN))
+    key = "" if local.pending == container else local.record.key(container)
+    return EngineReport(container, state, key, proven, proven_key, local.problems.get(container, ""))

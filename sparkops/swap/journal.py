@@ -1,0 +1,229 @@
+"""The journal of a service: what is intended. Each method returns the journal after one change, one revision later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
+
+SCHEMA = 2
+OUTCOMES = 16  # results of intents that are kept, so that a repeated intent gets its first result
+RETRIES = 3  # starts of a release that a revert returns to, and of a replica whose rank ended
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of an intent: accepted, done, reverted or refused, and why."""
+
+    intent: str
+    result: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A change from `source` to `target`. A revert is the same with the two exchanged."""
+
+    intent: str
+    mode: Mode
+    target: Deployment
+    source: Deployment | None
+    key: str
+    """The start of the target's ranks: each key starts a container once."""
+    phase: Phase
+    reverting: bool = False
+    automatic: bool = True
+    """Whether the target is promoted after its bake, without the intent `promote`."""
+    restarts: int = 0
+    previous: Deployment | None = None
+    """The previous release before this swap."""
+    why: str = ""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases that this swap goes through."""
+        left_out = {Phase.WORKERS} if self.target.alone else set()
+        if self.reverting:
+            left_out |= {Phase.BAKE}
+        return tuple(phase for phase in PHASES[self.mode] if phase not in left_out)
+
+    @property
+    def following(self) -> Phase | None:
+        """The phase after this one; None at the end."""
+        return next((phase for phase in self.phases if phase.order > self.phase.order), None)
+
+    def reached(self, phase: Phase) -> bool:
+        """Whether the swap is in `phase` or after it."""
+        return self.phase.order >= phase.order
+
+    @property
+    def stops_source(self) -> bool:
+        """Whether the source's containers are stopped before the target starts."""
+        return self.mode in (Mode.IN_PLACE, Mode.RESTART)
+
+    @property
+    def keeps_source(self) -> bool:
+        """Whether the source, if there is one, has kept the traffic so far: to end the swap is to stop the target."""
+        if self.reverting or self.mode is Mode.RESTART:
+            return False
+        return not self.reached(Phase.QUIESCE if self.mode is Mode.IN_PLACE else Phase.SWITCH)
+
+    @property
+    def offline(self) -> bool:
+        """Whether no release has the traffic, by plan."""
+        if self.mode is Mode.FIRST:
+            return not self.reached(Phase.SWITCH)
+        return self.stops_source and self.reached(Phase.QUIESCE) and not self.reached(Phase.SWITCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """All that is intended for one service, kept by the leader; every guard keeps a copy."""
+
+    service: str
+    leader: str
+    peers: tuple[str, ...] = ()
+    """Nodes of the other guards, which keep copies."""
+    without: frozenset[str] = frozenset()
+    """Nodes that the operator gave up. Nothing waits for them; they still get orders if they return."""
+    term: int = 1
+    revision: int = 0
+    active: Deployment | None = None
+    previous: Deployment | None = None
+    swap: Swap | None = None
+    stopped: tuple[RankSpec, ...] = ()
+    """Containers that must not run, until their guards confirm it. A node that returns finds its own here."""
+    stopping: bool = False
+    hold: str = ""
+    trouble: str = ""
+    """Why the service needs an operator."""
+    agents: str = ""
+    """Digest of the configuration that gateway and guards must have."""
+    starts: int = 0
+    restarts: int = 0
+    """Restarts of a replica over several nodes since the last intent."""
+    outcomes: tuple[Outcome, ...] = ()
+    schema: int = SCHEMA
+
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """The releases whose engines may run."""
+        swap = self.swap
+        known = (self.active, swap.target if swap else None, swap.source if swap else None)
+        return tuple(dict.fromkeys(deployment for deployment in known if deployment))
+
+    def changed(self, **changes: Any) -> Journal:
+        """The journal with these values, one revision later."""
+        return replace(self, revision=self.revision + 1, **changes)
+
+    def outcome(self, intent: str) -> Outcome | None:
+        """The result of an intent, if it is still known."""
+        return next((outcome for outcome in reversed(self.outcomes) if outcome.intent == intent), None)
+
+    def _with(self, intent: str, result: str, why: str = "") -> tuple[Outcome, ...]:
+        others = tuple(outcome for outcome in self.outcomes if outcome.intent != intent)
+        return (*others, Outcome(intent, result, why))[-OUTCOMES:]
+
+    def noted(self, intent: str, result: str, **changes: Any) -> Journal:
+        """The journal with the result of an intent and further changes."""
+        return self.changed(outcomes=self._with(intent, result), **changes)
+
+    def _key(self) -> str:
+        return f"{self.term}.{self.starts + 1}"
+
+    def _stopped(self, ranks: Iterable[RankSpec]) -> tuple[RankSpec, ...]:
+        known = {rank.container for rank in self.stopped}
+        return (*self.stopped, *(rank for rank in ranks if rank.container not in known))
+
+    def begun(
+        self, intent: str, mode: Mode, target: Deployment, *, automatic: bool, retire: Iterable[RankSpec] = ()
+    ) -> Journal:
+        """Begin a swap to `target`. `retire`: containers of earlier releases that must not run any more."""
+        swap = Swap(
+            intent=intent, mode=mode, target=target, source=self.active, key=self._key(), phase=PHASES[mode][0],
+            automatic=automatic, previous=self.previous,
+        )  # fmt: skip
+        started = {rank.container for rank in target.ranks}
+        stopped = tuple(rank for rank in self._stopped(retire) if rank.container not in started)
+        return self.noted(
+            intent, "accepted", swap=swap, stopped=stopped, starts=self.starts + 1, trouble="", restarts=0
+        )
+
+    def restarted(self) -> Journal:
+        """Stop and start every rank of the active release, since one of several ended."""
+        assert self.active is not None
+        intent = f"restart {self._key()}"
+        swap = Swap(
+            intent=intent, mode=Mode.RESTART, target=self.active, source=self.active, key=self._key(),
+            phase=Phase.QUIESCE, previous=self.previous,
+        )  # fmt: skip
+        return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1)
+
+    def advanced(self) -> Journal:
+        """Enter the next phase, or end the swap after the last one."""
+        swap = self.swap
+        assert swap is not None
+        phase = swap.following
+        if phase is None:
+            return self._ended(swap)
+        changes: dict[str, Any] = {"swap": replace(swap, phase=phase), "trouble": ""}
+        if phase is Phase.PROMOTE:
+            changes |= {"active": swap.target, "previous": swap.previous if swap.reverting else swap.source}
+        return self.changed(**changes)
+
+    def _ended(self, swap: Swap) -> Journal:
+        stopped = self.stopped
+        if swap.source is not None and swap.mode is not Mode.RESTART:
+            stopped = self._stopped(swap.source.ranks)
+        outcomes = self._with(swap.intent, "reverted" if swap.reverting else "done", swap.why)
+        return self.changed(swap=None, stopped=stopped, outcomes=outcomes, trouble="")
+
+    def reverted(self, why: str) -> Journal:
+        """Return to the source: at once where it has the traffic, otherwise by a swap with the roles exchanged."""
+        swap = self.swap
+        assert swap is not None
+        if swap.reverting or swap.mode is Mode.RESTART:
+            return self._retried(swap, why)
+        if swap.source is None and swap.reached(Phase.SWITCH):
+            return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
+        if swap.keeps_source or swap.source is None:
+            stopped = self._stopped(swap.target.ranks)
+            outcomes = self._with(swap.intent, "reverted", why)
+            return self.changed(swap=None, stopped=stopped, outcomes=outcomes, trouble="")
+        back = replace(
+            swap, target=swap.source, source=swap.target, phase=_entry(swap), reverting=True, key=self._key(), why=why
+        )
+        return self.changed(swap=back, starts=self.starts + 1, trouble="")
+
+    def _retried(self, swap: Swap, why: str) -> Journal:
+        """Start the release again that a revert or restart returns to, a bounded number of times."""
+        if swap.restarts + 1 >= RETRIES:
+            return self.changed(trouble=why) if self.trouble != why else self
+        again = replace(swap, phase=Phase.FREE, key=self._key(), restarts=swap.restarts + 1, why=why)
+        return self.changed(swap=again, starts=self.starts + 1)
+
+    def offline(self) -> Journal:
+        """End a stop: everything that ran is stopped once the gateway sends no request to it."""
+        ranks = [rank for deployment in self.deployments for rank in deployment.ranks]
+        previous = self.active or self.previous
+        return self.changed(
+            active=None, previous=previous, swap=None, stopping=False, stopped=self._stopped(ranks), trouble=""
+        )
+
+    def confirmed_stopped(self, containers: Iterable[str]) -> Journal:
+        """Forget containers whose guards reported that they do not run and will not start."""
+        gone = set(containers)
+        return self.changed(stopped=tuple(rank for rank in self.stopped if rank.container not in gone))
+
+
+def _entry(swap: Swap) -> Phase:
+    """Where a revert begins. In place the source runs until it is freed, and the target since it was started."""
+    if swap.mode is not Mode.IN_PLACE:
+        return Phase.SWITCH
+    if swap.reached(Phase.SWITCH):
+        return Phase.QUIESCE
+    if swap.reached(Phase.WORKERS):
+        return Phase.FREE
+    return Phase.START if swap.target.alone else Phase.WORKERS

@@ -1,0 +1,263 @@
+"""The leader's half of the machine: from the journal and what was seen to one effect. The same after any crash.
+
+A change of the journal is written before anything follows from it, and what follows is derived from the journal, so a
+leader that restarts continues where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sparkops.swap.effects import (
+    ConfigureAgents,
+    CutRequests,
+    LeaderEffect,
+    PointSlot,
+    SwitchTraffic,
+    WriteJournal,
+)
+from sparkops.swap.journal import RETRIES, Journal, Swap
+from sparkops.swap.model import Answer, Deployment, Mode, Phase
+from sparkops.swap.orders import slots, traffic
+from sparkops.swap.seen import EngineState, GatewayView, Seen
+
+RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
+AT_REST = (EngineState.ABSENT, EngineState.STOPPED)
+PRESENT = (EngineState.STOPPED, *RUNNING)
+Rule = Callable[[Journal, Swap, Seen], LeaderEffect | Answer]
+
+
+def step(journal: Journal, seen: Seen) -> LeaderEffect | None:
+    """Return the next effect, or None while there is nothing to do or to know."""
+    if seen.deposed(journal) or not seen.confirmed(journal):
+        return None
+    if unset := _unset(journal, seen.gateway):
+        return unset
+    if journal.stopping:
+        return _stop(journal, seen)
+    if journal.swap is None:
+        return _idle(journal, seen)
+    if why := failure(journal, journal.swap, seen):
+        reverted = journal.reverted(why)
+        return WriteJournal(reverted) if reverted is not journal else None
+    reached = RULES[journal.swap.phase](journal, journal.swap, seen)
+    if isinstance(reached, Answer):
+        return _wait(journal, journal.swap, seen) if reached is not Answer.YES else WriteJournal(journal.advanced())
+    return reached
+
+
+def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None:
+    """What an empty gateway lacks, as after it was rebuilt: servers in its slots, and the release that serves."""
+    if gateway is None:
+        return None
+    for deployment in slots(journal):
+        if gateway.slots.get(deployment.slot) != deployment.release and gateway.traffic != deployment.release:
+            return PointSlot(deployment)
+    serving, swap = traffic(journal), journal.swap
+    lost = not gateway.traffic and serving and swap and not swap.reached(Phase.SWITCH)
+    return SwitchTraffic(serving) if lost and gateway.answer(serving) is Answer.YES else None
+
+
+def _wait(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
+    """The bound of a wait ends the swap while the old release has the traffic; later an operator decides."""
+    if journal.trouble or seen.waited_s < swap.target.limits.unknown_s:
+        return None
+    why = f"no progress in phase '{swap.phase}'"
+    if swap.keeps_source:
+        return WriteJournal(journal.reverted(why))
+    return WriteJournal(journal.changed(trouble=why))
+
+
+def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
+    """Stop the service: traffic first, then requests in progress, then engines."""
+    drained = (_drained(deployment, seen) for deployment in journal.deployments)
+    for reached in (_move(journal, seen, None), *drained):
+        if reached is not Answer.YES:
+            return None if isinstance(reached, Answer) else reached
+    return WriteJournal(journal.offline())
+
+
+def _idle(journal: Journal, seen: Seen) -> LeaderEffect | None:
+    """No change is in progress: keep what was promoted in service, and confirm what has stopped."""
+    gone = [rank.container for rank in journal.stopped if _is_gone(journal, seen, rank.node, rank.container)]
+    if gone:
+        return WriteJournal(journal.confirmed_stopped(gone))
+    back = {node for node in journal.without if node in seen.reports}
+    if back:
+        return WriteJournal(journal.changed(without=journal.without - back))
+    gateway, active = seen.gateway, journal.active
+    if gateway is None:
+        return None
+    if journal.agents and gateway.agents != journal.agents:
+        return ConfigureAgents(journal.agents)
+    wanted = active.release if active else ""
+    answer = gateway.answer(active)
+    if gateway.traffic != wanted and (active is None or answer is Answer.YES):
+        return SwitchTraffic(active)
+    if answer is Answer.YES and (journal.trouble or journal.restarts):
+        return WriteJournal(journal.changed(trouble="", restarts=0))
+    return _repair(journal, active, seen) if active and answer is Answer.NO else None
+
+
+def _repair(journal: Journal, active: Deployment, seen: Seen) -> LeaderEffect | None:
+    """A replica over several nodes is restarted as a whole; a rank alone by its guard, from the boot record."""
+    ended = seen.all(journal, active.ranks, RUNNING) is Answer.NO
+    if ended and not active.alone and journal.restarts < RETRIES:
+        return WriteJournal(journal.restarted())
+    if journal.trouble or seen.waited_s < active.limits.unknown_s:
+        return None
+    return WriteJournal(journal.changed(trouble=f"{active.release} does not answer"))
+
+
+def _is_gone(journal: Journal, seen: Seen, node: str, container: str) -> bool:
+    report = seen.reports.get(node)
+    if report is None or report.adopted < journal.revision:
+        return False
+    return not report.engine(container).state.running and report.armed != container
+
+
+def failure(journal: Journal, swap: Swap, seen: Seen) -> str:
+    """Why the target has failed; empty while it has not, or that is unknown."""
+    if swap.phase in (Phase.SWITCH, Phase.BAKE, Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE):
+        return _failed_serving(swap, seen.gateway)
+    return _failed_starting(journal, swap, seen)
+
+
+def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
+    for rank in swap.target.ranks:
+        report = seen.reports.get(rank.node)
+        engine = report.engine(rank.container) if report else None
+        if engine is None:
+            continue
+        if engine.key == swap.key and engine.problem:
+            return f"{rank.node}: {engine.problem}"
+        if engine.key == swap.key and not engine.state.running:
+            return f"{rank.node}: {rank.container} ended"
+        if engine.proven_key == swap.key and engine.proven is Answer.NO:
+            return f"{rank.node}: {rank.container} failed its checks"
+    if _proven(journal, swap, seen) and seen.gateway and seen.gateway.answer(swap.target) is Answer.NO:
+        return f"{swap.target.release} does not answer through the gateway"
+    return ""
+
+
+def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
+    """What clients get decides: the traffic leaves a release only if it fails and the other one answers."""
+    if gateway is None or swap.reverting or gateway.answer(swap.target) is not Answer.NO:
+        return ""
+    in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
+    first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
+    other = swap.source is not None and not swap.stops_source and gateway.answer(swap.source) is Answer.YES
+    return f"{swap.target.release} does not answer" if in_place or first or other else ""
+
+
+def _move(journal: Journal, seen: Seen, to: Deployment | None) -> LeaderEffect | Answer:
+    """Let the gateway send requests to a release; it must answer there first."""
+    if seen.gateway is None:
+        return Answer.UNKNOWN
+    if seen.gateway.traffic == (to.release if to else ""):
+        return Answer.YES
+    if to is not None and seen.gateway.answer(to) is not Answer.YES:
+        return seen.gateway.answer(to)
+    return SwitchTraffic(to) if seen.replicated(journal) else Answer.UNKNOWN
+
+
+def _drained(source: Deployment | None, seen: Seen) -> LeaderEffect | Answer:
+    """No request is in progress in a release. What cannot be counted is not drained."""
+    if source is None:
+        return Answer.YES
+    if seen.gateway is None or source.release not in seen.gateway.open:
+        return Answer.UNKNOWN
+    if not seen.gateway.open[source.release]:
+        return Answer.YES
+    return CutRequests(source) if seen.sampled_s >= source.limits.drain_s else Answer.NO
+
+
+def _prepare(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    return seen.all(journal, swap.target.ranks, PRESENT)
+
+
+def _quiesce(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
+    moved = _move(journal, seen, None)
+    return moved if moved is not Answer.YES else _drained(swap.source, seen)
+
+
+def _free(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    ranks = (*swap.target.ranks, *(swap.source.ranks if swap.source else ()))
+    return seen.all(journal, ranks, AT_REST)
+
+
+def _workers(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    return seen.all(journal, swap.target.workers, RUNNING)
+
+
+def _start(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    return seen.all(journal, swap.target.ranks, RUNNING)
+
+
+def _load(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    return seen.all(journal, swap.target.heads, (EngineState.HEALTHY,))
+
+
+def _verify(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    """The smoke suite passed for this start, and the release answers through the gateway."""
+    if not _proven(journal, swap, seen):
+        return Answer.NO
+    return seen.gateway.answer(swap.target) if seen.gateway else Answer.UNKNOWN
+
+
+def _proven(journal: Journal, swap: Swap, seen: Seen) -> bool:
+    if swap.phase is not Phase.VERIFY:
+        return False
+    proofs = [seen.engine(journal, rank) for rank in swap.target.heads]
+    return all(proof and proof.proven_key == swap.key and proof.proven is Answer.YES for proof in proofs)
+
+
+def _switch(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
+    return _move(journal, seen, swap.target)
+
+
+def _bake(_: Journal, swap: Swap, seen: Seen) -> Answer:
+    """The clock of the bake stands still without samples."""
+    if seen.gateway is None:
+        return Answer.UNKNOWN
+    baked = swap.automatic and seen.sampled_s >= swap.target.limits.bake_s
+    return seen.gateway.answer(swap.target) if baked else Answer.NO
+
+
+def _promote(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    """Every node of the target has a boot record for it."""
+    reports = [(rank, seen.reports.get(rank.node)) for rank in swap.target.ranks]
+    if any(report is None or report.adopted < journal.revision for _, report in reports):
+        return Answer.UNKNOWN
+    armed = all(report and report.armed == rank.container for rank, report in reports)
+    return Answer.YES if armed and seen.replicated(journal) else Answer.NO
+
+
+def _drain(_: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
+    return _drained(swap.source, seen)
+
+
+def _retire(_: Journal, swap: Swap, seen: Seen) -> Answer:
+    """The old release stays warm for a quick return, and for longer while it alone answers."""
+    if swap.reverting:
+        return Answer.YES
+    if seen.gateway is None:
+        return Answer.UNKNOWN
+    warm = seen.sampled_s < (swap.source.limits.keep_old_s if swap.source else 0.0)
+    return Answer.NO if warm else seen.gateway.answer(swap.target)
+
+
+RULES: Mapping[Phase, Rule] = {
+    Phase.PREPARE: _prepare,
+    Phase.QUIESCE: _quiesce,
+    Phase.FREE: _free,
+    Phase.WORKERS: _workers,
+    Phase.START: _start,
+    Phase.LOAD: _load,
+    Phase.VERIFY: _verify,
+    Phase.SWITCH: _switch,
+    Phase.BAKE: _bake,
+    Phase.PROMOTE: _promote,
+    Phase.DRAIN: _drain,
+    Phase.RETIRE: _retire,
+}

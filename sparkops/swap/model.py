@@ -1,0 +1,135 @@
+"""The values of a swap: which release runs where, in which mode and phase. Memory in GiB (2^30 bytes), times in s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sparkops.release import Slot
+
+MAX_REPLICAS = 8
+
+
+class Answer(StrEnum):
+    """The result of a question to the fleet. UNKNOWN is never taken for NO."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class Mode(StrEnum):
+    """How the new release starts while the old one serves."""
+
+    FIRST = "first"
+    """Nothing serves yet."""
+    BESIDE = "beside"
+    """On the old release's nodes, next to it."""
+    ACROSS = "across"
+    """On other nodes."""
+    IN_PLACE = "in-place"
+    """On the old release's nodes, after the old release stopped."""
+    RESTART = "restart"
+    """The same release again, after a rank of several ended."""
+
+
+class Phase(StrEnum):
+    """The phases of a swap, in order."""
+
+    PREPARE = "prepare"
+    QUIESCE = "stop traffic"
+    FREE = "stop old release"
+    WORKERS = "start workers"
+    START = "start"
+    LOAD = "wait until ready"
+    VERIFY = "verify"
+    SWITCH = "switch"
+    BAKE = "bake"
+    PROMOTE = "promote"
+    DRAIN = "drain"
+    RETIRE = "retire"
+
+    @property
+    def order(self) -> int:
+        """Position in a swap."""
+        return _ORDER[self]
+
+
+_ORDER = {phase: number for number, phase in enumerate(Phase)}
+_START = (Phase.WORKERS, Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH)
+_WARM = (Phase.PREPARE, *_START, Phase.BAKE, Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE)
+PHASES: Mapping[Mode, tuple[Phase, ...]] = {
+    Mode.FIRST: (Phase.PREPARE, *_START, Phase.PROMOTE),
+    Mode.BESIDE: _WARM,
+    Mode.ACROSS: _WARM,
+    Mode.IN_PLACE: (Phase.PREPARE, Phase.QUIESCE, Phase.FREE, *_START, Phase.BAKE, Phase.PROMOTE),
+    Mode.RESTART: (Phase.QUIESCE, Phase.FREE, *_START),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RankSpec:
+    """One container of a replica. `claim_gib` is what its node must have free before it starts."""
+
+    node: str
+    container: str
+    claim_gib: float = 0.0
+    spec: str = ""
+    """What `docker create` needs, as JSON: image id, arguments, environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One endpoint: its ranks in order. Rank 0 answers requests."""
+
+    ranks: tuple[RankSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the parts of a swap may take. DESIGN of a recipe's `swap` section; all in seconds."""
+
+    bake_s: float = 120.0
+    drain_s: float = 900.0
+    keep_old_s: float = 600.0
+    unknown_s: float = 600.0
+    """How long a phase waits for what it cannot see before the service needs an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A release in a slot, on the nodes of its replicas (1 to 8). Self-contained: a guard starts it without files."""
+
+    release: str
+    slot: Slot
+    replicas: tuple[Replica, ...]
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.replicas) <= MAX_REPLICAS or not all(replica.ranks for replica in self.replicas):
+            raise ValueError(f"expected 1 to {MAX_REPLICAS} replicas of at least one rank each")
+
+    @property
+    def ranks(self) -> Iterator[RankSpec]:
+        """Every container, replica by replica, in order."""
+        return (rank for replica in self.replicas for rank in replica.ranks)
+
+    @property
+    def heads(self) -> Iterator[RankSpec]:
+        """Rank 0 of every replica."""
+        return (replica.ranks[0] for replica in self.replicas)
+
+    @property
+    def workers(self) -> Iterator[RankSpec]:
+        """Every other rank."""
+        return (rank for replica in self.replicas for rank in replica.ranks[1:])
+
+    @property
+    def alone(self) -> bool:
+        """Whether no replica spans nodes, so that a guard may restart a rank by itself."""
+        return not any(self.workers)
+
+    def on(self, node: str) -> Iterator[RankSpec]:
+        """Its containers on a node."""
+        return (rank for rank in self.ranks if rank.node == node)

@@ -1,0 +1,124 @@
+"""What the leader knows of the fleet: the guards' reports and what clients get through the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sparkops.release import Slot
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Answer, Deployment, RankSpec
+
+
+class EngineState(StrEnum):
+    """The state of an engine's container, as its guard sees it."""
+
+    ABSENT = "absent"
+    STOPPED = "stopped"
+    """It exists and does not run: created, exited, or stopped."""
+    LOADING = "loading"
+    HEALTHY = "healthy"
+    """/health answers. It proves nothing more."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it takes memory."""
+        return self in (EngineState.LOADING, EngineState.HEALTHY)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """One container. `key` is the last start that its guard marked; `proven` the result of the smoke suite for it."""
+
+    container: str
+    state: EngineState
+    key: str = ""
+    proven: Answer = Answer.UNKNOWN
+    proven_key: str = ""
+    problem: str = ""
+    """Why the start of `key` failed: refused by Docker, stalled, OOM-killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One guard's report. `revision` is on its disk; `adopted` is the revision whose orders it follows now."""
+
+    node: str
+    boot: str
+    term: int
+    revision: int
+    adopted: int = -1
+    engines: tuple[EngineReport, ...] = ()
+    armed: str = ""
+    """The container that the boot record of this service names."""
+    gave_up: bool = False
+    """Whether it has used up its restarts from the boot record."""
+
+    def engine(self, container: str) -> EngineReport:
+        """Its report on one container."""
+        absent = EngineReport(container, EngineState.ABSENT)
+        return next((engine for engine in self.engines if engine.container == container), absent)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayView:
+    """The gateway. `answers` are requests sent through it: NO only after several failures in a row."""
+
+    traffic: str = ""
+    """The release that the map names; empty: none, so that requests wait or get 503."""
+    slots: Mapping[Slot, str] = field(default_factory=dict)
+    """The release that each slot's servers belong to."""
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    """By release: whether it answers a real completion."""
+    open: Mapping[str, int] = field(default_factory=dict)
+    """By release: requests in progress, in every HAProxy worker."""
+    agents: str = ""
+    """Digest of the running configuration."""
+
+    def answer(self, deployment: Deployment | None) -> Answer:
+        """Whether a release answers through the gateway."""
+        return self.answers.get(deployment.release, Answer.UNKNOWN) if deployment else Answer.NO
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that a decision is made from. A guard without a recent report is missing; so is a stalled gateway."""
+
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    gateway: GatewayView | None = None
+    met: frozenset[str] = frozenset()
+    """Nodes whose guards have reported since the leader's process started."""
+    sampled_s: float = 0.0
+    """Seconds of this phase in which requests through the gateway were sampled."""
+    waited_s: float = 0.0
+    """Seconds of this phase in which nothing that it waits for has moved."""
+
+    def engine(self, journal: Journal, rank: RankSpec) -> EngineReport | None:
+        """The state of a rank under the orders of this revision; None if that is unknown."""
+        report = self.reports.get(rank.node)
+        if report is None or report.adopted < journal.revision:
+            return None
+        return report.engine(rank.container)
+
+    def all(self, journal: Journal, ranks: Iterable[RankSpec], wanted: Iterable[EngineState]) -> Answer:
+        """Whether every rank is in one of the wanted states."""
+        states = [self.engine(journal, rank) for rank in ranks]
+        known, wanted = [engine.state for engine in states if engine], set(wanted)
+        if any(state not in wanted for state in known):
+            return Answer.NO
+        return Answer.YES if len(known) == len(states) else Answer.UNKNOWN
+
+    def replicated(self, journal: Journal) -> bool:
+        """Whether another reachable guard has this revision on its disk, or no other guard is reachable."""
+        others = [report for node, report in self.reports.items() if node != journal.leader]
+        return not others or any(report.revision >= journal.revision for report in others)
+
+    def confirmed(self, journal: Journal) -> bool:
+        """Whether a leader may act: a peer has confirmed its term since it started, or there is none to ask."""
+        peers = set(journal.peers)
+        return peers <= journal.without or bool(peers & self.met)
+
+    def deposed(self, journal: Journal) -> bool:
+        """Whether a newer leader exists."""
+        return any(report.term > journal.term for report in self.reports.values())

@@ -1,0 +1,73 @@
+"""Every state within a bounded number of faults and intents, breadth first, with the trace of what broke a law."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tests.simulation import laws
+from tests.simulation.faults import faults
+from tests.simulation.scenarios import operators, rebuild
+from tests.simulation.transitions import Transition, following
+from tests.simulation.world import World, canonical, identity
+
+
+class Violation(AssertionError):
+    """A law is broken."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How much was explored."""
+
+    states: int
+    ends: int
+
+
+def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000) -> Result:
+    """Visit every state. Raises Violation with the trace that leads to it."""
+    start = canonical(replace(start, faults=faults_))
+    first = (start, intents)
+    parents: dict[int, tuple[int, str]] = {hash((identity(start), intents)): (0, "start")}
+    waiting = deque([first])
+    ends = 0
+    while waiting:
+        world, left = waiting.popleft()
+        mine = hash((identity(world), left))
+        wrongs = [*world.wrongs, *laws.standing(world)]
+        after = following(world) or rebuild(world)
+        if after is None:
+            ends += 1
+            wrongs += laws.settled(world)
+        if wrongs:
+            raise Violation("\n".join([*_trace(parents, mine), *wrongs]))
+        for label, reached, budget in _branches(world, left, after):
+            reached = canonical(reached)
+            key = hash((identity(reached), budget))
+            if key not in parents:
+                parents[key] = (mine, label)
+                waiting.append((reached, budget))
+        if len(parents) > limit:
+            raise Violation(f"more than {limit} states")
+    return Result(len(parents), ends)
+
+
+def _branches(world: World, left: int, after: Transition | None) -> Iterator[tuple[str, World, int]]:
+    if after is not None:
+        yield (*after, left)
+    if world.faults:
+        for label, hurt in faults(world):
+            if hurt is not world:
+                yield f"FAULT {label}", replace(hurt, faults=world.faults - 1), left
+    if left:
+        for label, asked in operators(world):
+            yield label, asked, left - 1
+
+
+def _trace(parents: dict[int, tuple[int, str]], state: int) -> list[str]:
+    lines = []
+    while state:
+        state, label = parents[state]
+        lines.append(label)
+    return lines[::-1]

@@ -1,0 +1,162 @@
+"""The invariants of DESIGN section 10, checked at each transition and at the end of each fair run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkops.swap import effects as act
+from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.swap.model import Answer
+from sparkops.swap.orders import traffic
+from tests.simulation.world import CAPACITY, Health, Leader, Machine, World
+
+
+def broken(world: World, *wrongs: str) -> World:
+    return replace(world, wrongs=(*world.wrongs, *wrongs))
+
+
+def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
+    """What a leader may not do."""
+    wrongs = []
+    if isinstance(effect, act.SwitchTraffic):
+        to = effect.deployment
+        if to is not None and world.serves(to.release) is not Answer.YES:
+            wrongs.append(f"6: {to.release} gets requests and does not answer")
+        if world.serves(world.gateway.traffic) is Answer.YES and to is None and not _may_go_offline(leader):
+            wrongs.append(f"5: {world.gateway.traffic} answers and loses the traffic")
+        slot = {name: slot for slot, name in world.gateway.slots}
+        if to is not None and slot.get(to.release) is not to.slot:
+            wrongs.append(f"1: {to.release} is in no slot of the gateway")
+    if isinstance(effect, act.PointSlot):
+        held = dict(world.gateway.slots).get(effect.deployment.slot)
+        if held is not None and held == world.gateway.traffic:
+            wrongs.append(f"2: the slot of {held} is changed while it has the traffic")
+    if isinstance(effect, act.WriteJournal):
+        new, old = effect.journal, leader.journal
+        if (new.term, new.revision) <= (old.term, old.revision):
+            wrongs.append("18: a journal went backwards")
+        if old.swap and not new.swap and _unseen(world, leader):
+            wrongs.append("16: a swap ended on what nobody could see")
+    return broken(world, *wrongs) if wrongs else world
+
+
+def _may_go_offline(leader: Leader) -> bool:
+    journal = leader.journal
+    return journal.stopping or (journal.swap is not None and journal.swap.stops_source)
+
+
+def _unseen(world: World, leader: Leader) -> bool:
+    """A drain that ends while the gateway cannot be read."""
+    swap = leader.journal.swap
+    return swap is not None and swap.phase.value == "drain" and world.gateway.stalled
+
+
+def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
+    """What a guard may not do."""
+    wrongs: list[str] = []
+    match effect:
+        case act.StartEngine(container=container):
+            wrongs += _starting(world, machine, container)
+            key = (container, machine.record.key(container))
+            if machine.record.restarts == 0 and key in world.starts:
+                wrongs.append(f"18: {container} starts twice under {key[1]}")
+            world = replace(world, starts=world.starts | {key})
+        case act.StopEngine(container=container):
+            wrongs += _stopping(world, machine, container)
+        case act.ArmBoot(rank=rank):
+            armed = machine.record.armed
+            if rank is not None and armed is not None and rank.claim_gib + armed.claim_gib < 0:
+                wrongs.append("9: two boot records")
+        case act.KeepCopy(journal=journal):
+            if journal.term < machine.record.term:
+                wrongs.append("18: a guard follows an older term")
+        case _:
+            pass
+    return broken(world, *wrongs) if wrongs else world
+
+
+def _starting(world: World, machine: Machine, container: str) -> list[str]:
+    engine = machine.engine(container)
+    if engine is None:
+        return [f"{container} starts and does not exist"]
+    wrongs = []
+    if engine.running:
+        wrongs.append(f"{container} starts and runs already")
+    elif machine.free < engine.claim:
+        wrongs.append(f"9: {container} does not fit on {machine.name}")
+    if any(other.health is Health.LOADING for other in machine.engines):
+        wrongs.append(f"9: two engines load on {machine.name}")
+    ranks = [other for _, other in world.engines() if other.release == engine.release and other != engine]
+    if any(other.running and other.key != machine.record.key(container) for other in ranks):
+        wrongs.append(f"15: {container} starts beside ranks of another start")
+    return wrongs
+
+
+def _stopping(world: World, machine: Machine, container: str) -> list[str]:
+    engine, gateway = machine.engine(container), world.gateway
+    if engine is None or engine.release != gateway.traffic:
+        served = engine is not None and engine.release in gateway.open and engine.health is Health.GOOD
+        return [f"3: {container} stops with requests in progress"] if served and not world.touched else []
+    given_up = world.leader.journal.stopping or world.machine(gateway.node).lost
+    if world.serves(engine.release) is Answer.YES and not given_up:
+        return [f"5: {container} stops and has the traffic"]
+    return []
+
+
+def standing(world: World) -> list[str]:
+    """What must hold in every state."""
+    wrongs = [f"9: {machine.name} is short of memory" for machine in world.machines if machine.free < 0]
+    for machine in world.machines:
+        armed = machine.record.armed
+        if armed is not None and armed.claim_gib > CAPACITY:
+            wrongs.append(f"9: {machine.name} cannot start what its boot record names")
+    journal, gateway = world.leader.journal, world.gateway
+    unhurt = not world.touched
+    swap = journal.swap
+    if unhurt and journal.active and not journal.stopping and not (swap and swap.stops_source):
+        if world.serves(gateway.traffic) is not Answer.YES:
+            wrongs.append("3: requests fail and no fault has hit their path")
+    return wrongs
+
+
+def settled(world: World) -> list[str]:
+    """What must hold once nothing more happens."""
+    journal, gateway = world.leader.journal, world.gateway
+    if world.machine(journal.leader).lost:
+        return []  # an operator rebuilds the gateway; scenarios.py does so
+    wrongs = [
+        f"17: intent {known} was acknowledged and is forgotten"
+        for known in world.acknowledged
+        if not journal.outcome(known)
+    ]
+    serving = traffic(journal)
+    if journal.trouble:
+        return wrongs
+    if journal.swap and journal.swap.automatic:
+        wrongs.append(f"8: the swap rests in phase '{journal.swap.phase}'")
+    if gateway.traffic != (serving.release if serving else ""):
+        wrongs.append(f"8: the gateway sends requests to '{gateway.traffic}'")
+    if serving and world.serves(serving.release) is not Answer.YES:
+        wrongs.append(f"8: {serving.release} has the traffic and does not answer")
+    if journal.swap is None:
+        wrongs += _at_rest(world)
+    return wrongs
+
+
+def _at_rest(world: World) -> list[str]:
+    active = world.leader.journal.active
+    mine = {rank.container for rank in active.ranks} if active else set()
+    wrongs = []
+    for machine in world.machines:
+        if machine.lost:
+            continue
+        armed = machine.record.armed
+        expected = {rank.container for rank in active.on(machine.name)} if active else set()
+        if {armed.container if armed else ""} - {""} != expected:
+            wrongs.append(f"8: {machine.name} would start {armed.container if armed else 'nothing'} after a boot")
+        wrongs += [
+            f"8: {engine.container} still runs"
+            for engine in machine.engines
+            if engine.running and engine.container not in mine
+        ]
+    return wrongs

@@ -1,0 +1,115 @@
+"""Where a run starts, and what its operators ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from sparkops.release import Slot
+from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Stop, accept, rebuilt
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Limits, Mode, RankSpec, Replica
+from tests.simulation.transitions import Transition, following, written
+from tests.simulation.world import NODES, Gateway, Leader, Machine, World
+
+LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1)
+
+
+def deployment(name: str, slot: Slot, *nodes: str, claim: float = 2.0, turns: str = "good") -> Deployment:
+    """A release of one replica, with one rank on each node. `turns`: what its engines become once loaded."""
+    ranks = tuple(RankSpec(node, f"{name}-r{index}", claim, f"{name} {turns}") for index, node in enumerate(nodes))
+    return Deployment(name, slot, (Replica(ranks),), LIMITS)
+
+
+def empty(leader: str = "n1") -> World:
+    """Nothing runs; the guards are there."""
+    peers = tuple(node for node in NODES if node != leader)
+    journal = Journal("chat", leader, peers)
+    return World(tuple(Machine(node) for node in NODES), (Leader(journal),), Gateway(leader))
+
+
+def settle(world: World, steps: int = 1000) -> World:
+    """The end of a fair run."""
+    for _ in range(steps):
+        if (transition := following(world)) is None:
+            return world
+        world = transition[1]
+    raise AssertionError("it does not settle")
+
+
+def ask(world: World, make: Callable[[str, int], Intent]) -> World | None:
+    """An operator's intent reaches the leader; None where it changes nothing."""
+    leader = world.leader
+    if world.machine(leader.journal.leader).lost:
+        return None
+    number = sum(outcome.intent.startswith("i") for outcome in leader.journal.outcomes)
+    reply = accept(leader.journal, make(f"i{number}", leader.journal.revision), world.seen(leader))
+    return world.with_leader(written(leader, reply)) if isinstance(reply, Journal) else None
+
+
+def rebuild(world: World) -> Transition | None:
+    """The gateway's node is lost, and an operator rebuilds it on another one."""
+    lost = frozenset(machine.name for machine in world.machines if machine.lost)
+    copies = [machine.record.copy for machine in world.machines if not machine.lost and machine.record.copy]
+    if world.leader.journal.leader not in lost or not copies:
+        return None
+    node = next(machine.name for machine in world.machines if not machine.lost)
+    journal = rebuilt(copies, node, lost)
+    others = tuple(leader for leader in world.leaders if leader.journal.leader not in {node, *lost})
+    return f"gateway rebuild {node}", replace(world, leaders=(*others, Leader(journal)), gateway=Gateway(node))
+
+
+A, B, C = "a", "b", "c"
+MODES: Mapping[str, tuple[Deployment | None, Deployment, Mode]] = {
+    "first": (None, deployment(B, Slot.BLUE, "n2"), Mode.FIRST),
+    "beside": (
+        deployment(A, Slot.BLUE, "n2", claim=1.0),
+        deployment(B, Slot.GREEN, "n2", claim=1.0),
+        Mode.BESIDE,
+    ),
+    "across": (deployment(A, Slot.BLUE, "n2"), deployment(B, Slot.GREEN, "n3"), Mode.ACROSS),
+    "in-place": (deployment(A, Slot.BLUE, "n2"), deployment(B, Slot.GREEN, "n2"), Mode.IN_PLACE),
+    "in-place at the gateway": (deployment(A, Slot.BLUE, "n1"), deployment(B, Slot.GREEN, "n1"), Mode.IN_PLACE),
+    "pair in-place": (deployment(A, Slot.BLUE, "n2", "n3"), deployment(B, Slot.GREEN, "n2", "n3"), Mode.IN_PLACE),
+}
+
+
+def serving(first: Deployment | None) -> World:
+    """`first` serves, and nothing else is under way."""
+    world = empty()
+    if first is None:
+        return settle(world)
+    begun = ask(settle(world), lambda id_, revision: Deploy(id_, revision, first, Mode.FIRST))
+    assert begun is not None
+    return settle(begun)
+
+
+def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> World:
+    """The intent of a swap is accepted."""
+    first, target, mode = MODES[name]
+    if turns != "good":
+        ranks = tuple(replace(rank, spec=f"{target.release} {turns}") for rank in target.ranks)
+        target = replace(target, replicas=(Replica(ranks),))
+    world = serving(first)
+    begun = ask(world, lambda id_, revision: Deploy(id_, revision, target, mode, automatic=automatic))
+    assert begun is not None
+    return begun
+
+
+def operators(world: World) -> Iterator[Transition]:
+    """What a second operator may ask for just now."""
+    requests: tuple[tuple[str, Callable[[str, int], Intent] | None], ...] = (
+        ("cancel", Cancel),
+        ("promote", Promote),
+        ("stop", Stop),
+        ("hold", lambda id_, revision: Hold(id_, revision, "exam")),
+        *((f"deploy back ({mode})", _back(world, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),
+    )
+    for name, make in requests:
+        if make is not None and (after := ask(world, make)):
+            yield f"operator: {name}", after
+
+
+def _back(world: World, mode: Mode) -> Callable[[str, int], Intent] | None:
+    previous = world.leader.journal.previous
+    return (lambda id_, revision: Deploy(id_, revision, previous, mode)) if previous else None

@@ -1,0 +1,251 @@
+"""What happens by itself. The first transition that is possible is the next one, so a run without faults is fair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sparkops.swap import effects as act
+from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.swap.follower import adopts, reconcile
+from sparkops.swap.journal import Journal
+from sparkops.swap.leader import step
+from sparkops.swap.model import Answer, RankSpec
+from sparkops.swap.orders import Order, order
+from sparkops.swap.seen import Report
+from tests.simulation import laws
+from tests.simulation.world import Engine, Health, Leader, Machine, World, by_identity, reported
+
+Transition = tuple[str, World]
+
+
+def enabled(world: World) -> Iterator[Transition]:
+    """Every transition that is possible now, in the order of a fair schedule."""
+    for source in (_guards, _orders, _reports, _leaders, _engines, _streams, _silence, _sampled, _links, _waited):
+        yield from source(world)
+
+
+def following(world: World) -> Transition | None:
+    """The next transition of the fair schedule."""
+    return next(enabled(world), None)
+
+
+def _guards(world: World) -> Iterator[Transition]:
+    for machine in world.machines:
+        if not machine.lost and (effect := reconciled(machine)):
+            yield f"{machine.name}: {type(effect).__name__}", _follow(world, machine, effect)
+
+
+@by_identity
+def reconciled(machine: Machine) -> FollowerEffect | None:
+    return reconcile(machine.order, machine.local())
+
+
+def _orders(world: World) -> Iterator[Transition]:
+    """Orders reach every guard that they can reach."""
+    sent = world
+    for leader in world.leaders:
+        journal = leader.journal
+        if not leader.met and journal.peers and not set(journal.peers) <= journal.without:
+            continue
+        if any(report.term > journal.term for report in leader.reports):
+            continue
+        for report in leader.reports:
+            machine = sent.machine(report.node)
+            current = machine.order
+            if current and current.journal == journal and current.boot == report.boot:
+                continue
+            if world.reaches(journal.leader, report.node):
+                sent = deliver(sent, machine, order(journal, report.node, report.boot))
+    if sent is not world:
+        yield "orders", sent
+
+
+def deliver(world: World, machine: Machine, sent: Order) -> World:
+    """A guard receives an order, and follows it unless it knows better."""
+    if not adopts(sent, machine.order, machine.local()):
+        return world
+    return world.with_machine(replace(machine, order=sent, late=machine.order))
+
+
+def _reports(world: World) -> Iterator[Transition]:
+    """Reports reach every leader that they can reach."""
+    after = world
+    for leader in world.leaders:
+        name, journal = leader.journal.leader, leader.journal
+        new = [reported(world.machine(node)) for node in (name, *journal.peers) if world.reaches(name, node)]
+        if all(report in leader.reports for report in new):
+            continue
+        fresh = {report.node for report in new}
+        kept = tuple(report for report in leader.reports if report.node not in fresh)
+        met = leader.met | {report.node for report in new if report.term <= journal.term}
+        after = after.with_leader(replace(leader, reports=tuple(sorted((*kept, *new), key=_by_node)), met=met))
+    if after is not world:
+        yield "reports", after
+
+
+def _by_node(report: Report) -> str:
+    return report.node
+
+
+def _leaders(world: World) -> Iterator[Transition]:
+    for leader in world.leaders:
+        if not world.machine(leader.journal.leader).lost and (effect := step(leader.journal, world.seen(leader))):
+            yield f"leader: {described(effect)}", lead(world, leader, effect)
+
+
+def described(effect: LeaderEffect) -> str:
+    """An effect in a trace."""
+    if isinstance(effect, act.WriteJournal):
+        swap = effect.journal.swap
+        back = " back" if swap and swap.reverting else ""
+        return f"write {swap.phase if swap else 'no swap'}{back} {effect.journal.trouble}"
+    deployment = getattr(effect, "deployment", None)
+    return f"{type(effect).__name__} {deployment.release if deployment else '-'}"
+
+
+def lead(world: World, leader: Leader, effect: LeaderEffect) -> World:
+    """Execute one effect of a leader."""
+    checked = laws.leading(world, leader, effect)
+    gateway = checked.gateway
+    match effect:
+        case act.WriteJournal(journal=journal):
+            return checked.with_leader(written(leader, journal))
+        case act.PointSlot(deployment=deployment):
+            slots = {**dict(gateway.slots), deployment.slot: deployment.release}
+            return replace(checked, gateway=replace(gateway, slots=tuple(sorted(slots.items()))))
+        case act.SwitchTraffic(deployment=deployment):
+            open_ = (*gateway.open, gateway.traffic) if world.serves(gateway.traffic) is Answer.YES else gateway.open
+            to = deployment.release if deployment else ""
+            moved = replace(gateway, traffic=to, open=tuple(sorted(set(open_) - {to})))
+        case act.CutRequests(deployment=deployment):
+            moved = replace(gateway, open=tuple(name for name in gateway.open if name != deployment.release))
+        case act.ConfigureAgents(digest=digest):
+            moved = replace(gateway, agents=digest)
+    return replace(checked, gateway=moved).with_leader(replace(leader, waited=False))
+
+
+def written(leader: Leader, journal: Journal) -> Leader:
+    """A journal on disk; the clocks of a phase start with it."""
+    old, new = leader.journal.swap, journal.swap
+    same = bool(old and new) and (old and old.phase, old and old.key) == (new and new.phase, new and new.key)
+    return replace(leader, journal=journal, sampled=same and leader.sampled, waited=False)
+
+
+def _engines(world: World) -> Iterator[Transition]:
+    for machine, engine in world.engines():
+        if machine.lost or engine.health is not Health.LOADING:
+            continue
+        if engine.turns is Health.LOADING:  # it never ends: the guard's watch finds the stall
+            if not dict(machine.problems).get(engine.container):
+                stalled = replace(machine, problems=(*machine.problems, (engine.container, "stalled")))
+                yield f"{engine.container} stalls", world.with_machine(stalled)
+        elif _joined(world, engine):
+            loaded = replace(engine, health=engine.turns)
+            yield f"{engine.container} is {engine.turns}", world.with_machine(machine.holding(loaded))
+
+
+def _joined(world: World, engine: Engine) -> bool:
+    """Rank 0 of several is ready once every rank runs under the same start."""
+    if not engine.container.endswith("-r0"):
+        return True
+    ranks = [other for _, other in world.engines() if other.release == engine.release]
+    return all(other == engine or (other.health is Health.GOOD and other.key == engine.key) for other in ranks)
+
+
+def _streams(world: World) -> Iterator[Transition]:
+    gateway = world.gateway
+    for release in gateway.open:
+        rest = tuple(name for name in gateway.open if name != release)
+        yield f"requests in {release} end", replace(world, gateway=replace(gateway, open=rest))
+
+
+def _silence(world: World) -> Iterator[Transition]:
+    """A guard that does not report is unknown after a while."""
+    for leader in world.leaders:
+        for report in leader.reports:
+            if not world.reaches(leader.journal.leader, report.node):
+                rest = tuple(other for other in leader.reports if other != report)
+                yield f"{report.node} is silent", world.with_leader(replace(leader, reports=rest))
+
+
+def _sampled(world: World) -> Iterator[Transition]:
+    yield from _clock(world, lambda leader: replace(leader, sampled=True), "samples")
+
+
+def _waited(world: World) -> Iterator[Transition]:
+    yield from _clock(world, lambda leader: replace(leader, waited=True), "waiting")
+
+
+def _clock(world: World, later: Callable[[Leader], Leader], name: str) -> Iterator[Transition]:
+    for leader in world.leaders:
+        passed = later(leader)
+        if passed != leader and step(leader.journal, world.seen(passed)) is not None:
+            yield f"time passes ({name})", world.with_leader(passed)
+
+
+def _links(world: World) -> Iterator[Transition]:
+    for node in sorted(world.cut):
+        yield f"the link to {node} is back", replace(world, cut=world.cut - {node})
+    if world.gateway.stalled:
+        yield "HAProxy answers again", replace(world, gateway=replace(world.gateway, stalled=False))
+
+
+def _follow(world: World, machine: Machine, effect: FollowerEffect) -> World:
+    """Execute one effect of a guard."""
+    checked = laws.following(world, machine, effect)
+    record = machine.record
+    match effect:
+        case act.KeepCopy(journal=journal):
+            kept = replace(record, copy=journal, term=max(record.term, journal.term))
+            return checked.with_machine(replace(machine, record=kept))
+        case act.ArmBoot(rank=rank, alone=alone):
+            return checked.with_machine(replace(machine, record=replace(record, armed=rank, alone=alone)))
+        case act.CreateEngine(rank=rank):
+            return checked.with_machine(machine.holding(_created(rank)))
+        case act.MarkStart(container=container, key=key):
+            started = tuple(sorted({**dict(record.started), container: key}.items()))
+            marked = replace(record, started=started, down=_down(machine) - {container}, boot=str(machine.boot))
+            problems = tuple(item for item in machine.problems if item[0] != container)
+            return checked.with_machine(replace(machine, record=marked, pending=container, problems=problems))
+        case act.MarkRestart(container=container):
+            counted = replace(record, restarts=record.restarts + 1)
+            return checked.with_machine(replace(machine, record=counted, pending=container))
+        case act.MarkStop(container=container):
+            marked = replace(record, down=_down(machine) | {container}, boot=str(machine.boot))
+            return checked.with_machine(replace(machine, record=marked))
+        case act.StartEngine(container=container):
+            return _started(checked, machine, container)
+        case act.StopEngine(container=container):
+            engine = machine.engine(container)
+            assert engine is not None
+            return checked.with_machine(machine.holding(replace(engine, health=Health.STOPPED)))
+        case act.ProveEngine(container=container, key=key):
+            return checked.with_machine(_proven(machine, container, key))
+
+
+def _down(machine: Machine) -> frozenset[str]:
+    return machine.record.down if machine.record.boot == str(machine.boot) else frozenset()
+
+
+def _created(rank: RankSpec) -> Engine:
+    return Engine(
+        rank.container, rank.spec.partition(" ")[0], rank.claim_gib, turns=Health(rank.spec.partition(" ")[2])
+    )
+
+
+def _started(world: World, machine: Machine, container: str) -> World:
+    engine = machine.engine(container)
+    assert engine is not None
+    key = machine.record.key(container)
+    started = replace(engine, health=Health.LOADING, key=key, by_hand=False)
+    proofs = tuple(item for item in machine.proofs if item[0] != container)
+    return world.with_machine(replace(machine.holding(started), pending="", proofs=proofs))
+
+
+def _proven(machine: Machine, container: str, key: str) -> Machine:
+    engine = machine.engine(container)
+    assert engine is not None
+    answer = Answer.YES if engine.health is Health.GOOD else Answer.NO
+    others = tuple(item for item in machine.proofs if item[0] != container)
+    return replace(machine, proofs=(*others, (container, key, answer)))
