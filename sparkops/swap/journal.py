@@ -220,10 +220,6 @@ class Journal:
 
 def _entry(swap: Swap) -> Phase:
     """Where a revert begins. In place the source runs until it is freed, and the target since it was started."""
-    if swap.mode is not Mode.IN_PLACE:
-        return Phase.SWITCH
-    if swap.reached(Phase.SWITCH):
-        return Phase.QUIESCE
-    if swap.reached(Phase.WORKERS):
-        return Phase.FREE
-    return Phase.START if swap.target.alone else Phase.WORKERS
+    if swap.mode is Mode.IN_PLACE and swap.reached(Phase.WORKERS):
+        return Phase.QUIESCE if swap.reached(Phase.SWITCH) else Phase.FREE
+    return Phase.SWITCH

@@ -142,8 +142,11 @@ def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
 
 def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
     """What clients get decides: the traffic leaves a release only if it fails and the other one answers."""
-    if gateway is None or swap.reverting or gateway.answer(swap.target) is not Answer.NO:
+    if gateway is None or gateway.answer(swap.target) is not Answer.NO:
         return ""
+    if swap.reverting or swap.mode is Mode.RESTART:
+        offline = swap.stops_source and not gateway.traffic
+        return f"{swap.target.release} does not answer" if offline else ""
     in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = swap.source is not None and not swap.stops_source and gateway.answer(swap.source) is Answer.YES

@@ -75,6 +75,8 @@ def _target(journal: Journal, swap: Swap, rank: RankSpec) -> RankOrder:
     """The target's rank: workers start first, rank 0 last."""
     if swap.phase is Phase.FREE:
         return RankOrder(rank, Want.STOPPED)
+    if swap.reached(Phase.SWITCH):
+        return RankOrder(rank, Want.AS_IS)
     begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START
     if not swap.reached(begins):
         return RankOrder(rank, Want.AS_IS if swap.mode is Mode.RESTART else Want.CREATED)

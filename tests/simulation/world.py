@@ -205,6 +205,7 @@ class World:
         if gateway.stalled or gateway.node != leader.journal.leader:
             return None
         releases = {engine.release for _, engine in self.engines()}
+        releases |= {deployment.release for deployment in leader.journal.deployments}
         return GatewayView(
             traffic=gateway.traffic,
             slots=dict(gateway.slots),
