@@ -46,6 +46,13 @@ def step(journal: Journal, seen: Seen) -> LeaderEffect | None:
     return reached
 
 
+def needs_operator(journal: Journal, seen: Seen) -> str:
+    """Why only an operator can continue; empty while the fleet can."""
+    if not seen.confirmed(journal):
+        return f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without"
+    return journal.trouble
+
+
 def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None:
     """What an empty gateway lacks, as after it was rebuilt: servers in its slots, and the release that serves."""
     if gateway is None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
 from tests.simulation.world import CAPACITY, Health, Leader, Machine, World
@@ -130,7 +131,7 @@ def settled(world: World) -> list[str]:
         if not journal.outcome(known)
     ]
     serving = traffic(journal)
-    if journal.trouble:
+    if needs_operator(journal, world.seen(world.leader)):
         return wrongs
     if journal.swap and journal.swap.automatic:
         wrongs.append(f"8: the swap rests in phase '{journal.swap.phase}'")

@@ -1,0 +1,107 @@
+"""Does the simulation bite? Delete each condition of the machine and swap each pair of effects, one at a time.
+
+Every such change must break a law. `python -m tests.simulation.bite` prints those that do not; EQUIVALENT says why
+some cannot. It takes long, so it is no part of `make test`.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import copytree
+
+ROOT = Path(__file__).parents[2]
+MACHINE = ("leader", "follower", "orders", "journal", "intents", "seen")
+JUDGE_S = 900
+
+
+def mutants(source: str) -> Iterator[tuple[str, str]]:
+    """Each change of a module: where it is, and the module's new text."""
+    tree = ast.parse(source)
+    for number, node in enumerate(ast.walk(tree)):
+        for what, change in _changes(node):
+            changed = copy.deepcopy(tree)
+            target = next(other for index, other in enumerate(ast.walk(changed)) if index == number)
+            change(target)
+            yield f"{getattr(node, 'lineno', 0)}: {what}", ast.unparse(ast.fix_missing_locations(changed))
+
+
+def _changes(node: ast.AST):  # type: ignore[no-untyped-def]
+    """The changes of one node, each as a function that edits its copy."""
+    match node:
+        case ast.BoolOp(values=values):
+            for index, value in enumerate(values):
+                yield f"without `{ast.unparse(value)}`", lambda target, at=index: target.values.pop(at)
+        case ast.If(test=test):
+            yield f"never `{ast.unparse(test)}`", lambda target: setattr(target, "test", ast.Constant(False))
+        case ast.IfExp(test=test):
+            yield f"always `{ast.unparse(test)}`", lambda target: setattr(target, "test", ast.Constant(True))
+            yield f"never `{ast.unparse(test)}`", lambda target: setattr(target, "test", ast.Constant(False))
+        case ast.comprehension(ifs=[_, *_]):
+            yield "any item", lambda target: target.ifs.clear()
+        case ast.FunctionDef(body=body):
+            for index in range(len(body) - 1):
+                if all(isinstance(each, ast.If | ast.For | ast.Expr) for each in body[index : index + 2]):
+                    if isinstance(body[index], ast.Expr) and isinstance(body[index].value, ast.Constant):
+                        continue
+                    yield (
+                        f"swap with the next: `{ast.unparse(body[index])[:60]}`",
+                        lambda target, at=index: _swap(target, at),
+                    )
+        case ast.Tuple(elts=[_, _]):
+            yield f"swap `{ast.unparse(node)[:60]}`", lambda target: target.elts.reverse()
+        case _:
+            return
+
+
+def _swap(function: ast.FunctionDef, index: int) -> None:
+    function.body[index], function.body[index + 1] = function.body[index + 1], function.body[index]
+
+
+def judge(module: str, text: str) -> str:
+    """The law that a change breaks; empty if it breaks none."""
+    with tempfile.TemporaryDirectory() as home:
+        for name in ("sparkops", "tests"):
+            copytree(ROOT / name, Path(home) / name, ignore=lambda *_: ["__pycache__"])
+        (Path(home) / "sparkops" / "swap" / f"{module}.py").write_text(text)
+        run = (sys.executable, "-m", "tests.simulation.levels")
+        ran = subprocess.run(
+            run,
+            cwd=home,
+            env={**os.environ, "PYTHONPATH": home},
+            capture_output=True,
+            text=True,
+            timeout=JUDGE_S,
+            check=False,
+        )
+    lines = ran.stderr.strip().splitlines()
+    return (lines[-1] if lines else "failed") if ran.returncode else ""
+
+
+def main() -> int:
+    """Judge every change, two at a time, and print what is not found."""
+    chosen = sys.argv[1:] or MACHINE
+    work = [
+        (module, where, text)
+        for module in chosen
+        for where, text in mutants((ROOT / "sparkops" / "swap" / f"{module}.py").read_text())
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        verdicts = threads.map(lambda item: judge(item[0], item[2]), work)
+        missed = 0
+        for (module, where, _), verdict in zip(work, verdicts, strict=True):
+            missed += not verdict
+            print(f"{module}.py:{where}: {verdict or 'NOT FOUND'}", flush=True)
+    print(f"{len(work)} changes, {missed} not found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The explorations of `make test`, from the quickest to the longest, so that a broken machine is found soon."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.simulation.explore import Result, explore
+from tests.simulation.scenarios import MODES, deploying
+
+
+@dataclass(frozen=True)
+class Level:
+    """One exploration."""
+
+    mode: str
+    faults: int
+    intents: int
+    turns: str = "good"
+    automatic: bool = True
+
+    def __str__(self) -> str:
+        bad = "" if self.turns == "good" else f", the new release {self.turns}"
+        waits = "" if self.automatic else ", waits for promote"
+        return f"{self.mode}{bad}{waits}: {self.faults} faults, {self.intents + 1} intents"
+
+    def run(self) -> Result:
+        start = deploying(self.mode, turns=self.turns, automatic=self.automatic)
+        return explore(start, faults_=self.faults, intents=self.intents)
+
+
+BAD = ("wrong", "hung", "loading")
+LEVELS = (
+    *(Level(mode, 0, 1) for mode in MODES),
+    *(Level(mode, 0, 1, automatic=False) for mode in MODES),
+    *(Level(mode, 0, 0, turns) for mode in MODES for turns in BAD),
+    *(Level(mode, 1, 0) for mode in MODES),
+    *(Level(mode, 1, 0, "wrong") for mode in MODES),
+    *(Level(mode, 1, 0, automatic=False) for mode in MODES),
+)
+DEEP = (*(Level(mode, 1, 1) for mode in MODES), Level("in-place", 2, 0), Level("across", 2, 0))
+LONG = (*(Level(mode, 2, 1) for mode in MODES), *(Level(mode, 3, 0) for mode in MODES))
+
+
+def main(levels: tuple[Level, ...]) -> None:
+    """Run levels one after another, and print what each has visited."""
+    for level in levels:
+        begun = time.monotonic()
+        result = level.run()
+        print(f"{level}: {result.states} states, {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def chosen() -> Iterator[Level]:
+    """The levels that the first argument names: quick (without one), deep or long."""
+    match sys.argv[1:]:
+        case ["long"]:
+            yield from LONG
+        case ["deep"]:
+            yield from (*LEVELS, *DEEP)
+        case _:
+            yield from LEVELS
+
+
+if __name__ == "__main__":
+    os.nice(5)
+    main(tuple(chosen()))
