@@ -64,6 +64,7 @@ class Local:
     proofs: Mapping[str, tuple[str, Answer]] = field(default_factory=dict)
     """By container: the start that the smoke suite ran for, and its result."""
     problems: Mapping[str, str] = field(default_factory=dict)
+    """By container: why it could not be created, or why its last start failed."""
 
     def state(self, container: str) -> EngineState:
         """The state of a container."""
@@ -128,10 +129,16 @@ def _start(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
     container = rank.rank.container
     state = local.state(container)
     if rank.want in (Want.CREATED, Want.RUNNING) and state is EngineState.ABSENT:
-        yield CreateEngine(rank.rank)
-    elif rank.want is Want.RUNNING and not state.running and local.record.key(container) != rank.key:
-        if _fits(rank.rank, local) and not any(local.state(other).running for other in rank.after):
-            yield MarkStart(container, rank.key)
+        if container not in local.problems:
+            yield CreateEngine(rank.rank)
+    elif rank.want is Want.RUNNING and not state.running and _may_start(rank, local):
+        yield MarkStart(container, rank.key)
+
+
+def _may_start(rank: RankOrder, local: Local) -> bool:
+    """A key starts a container once, and only where it fits and what it replaces is gone."""
+    known = local.record.key(rank.rank.container) == rank.key
+    return not known and _fits(rank.rank, local) and not any(local.state(other).running for other in rank.after)
 
 
 def _prove(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
@@ -170,13 +177,13 @@ def report(node: str, order: Order | None, local: Local) -> Report:
         term=local.record.term,
         revision=copy.revision if copy else -1,
         adopted=order.journal.revision if order else -1,
-        engines=tuple(_engine(container, state, local) for container, state in sorted(local.engines.items())),
+        engines=tuple(_engine(container, local) for container in sorted({*local.engines, *local.problems})),
         armed=local.record.armed.container if local.record.armed else "",
         gave_up=local.record.restarts >= BOOT_RESTARTS,
     )
 
 
-def _engine(container: str, state: EngineState, local: Local) -> EngineReport:
+def _engine(container: str, local: Local) -> EngineReport:
     proven_key, proven = local.proofs.get(container, ("", Answer.UNKNOWN))
     key = "" if local.pending == container else local.record.key(container)
-    return EngineReport(container, state, key, proven, proven_key, local.problems.get(container, ""))
+    return EngineReport(container, local.state(container), key, proven, proven_key, local.problems.get(container, ""))

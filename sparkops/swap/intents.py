@@ -1,9 +1,10 @@
-"""What operators ask for. An intent is accepted or refused in one change of the journal; a repeated one gets its first result."""
+"""What operators ask for. An intent changes the journal once, or nothing; a repeated one gets its first result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
@@ -69,7 +70,7 @@ class Configure:
 Intent = Deploy | Promote | Cancel | Stop | Hold | Configure
 
 
-class Code:
+class Code(IntEnum):
     """Exit codes of a refusal (DESIGN: CLI contract)."""
 
     BUSY = 4
@@ -81,7 +82,7 @@ class Refused:
     """Why an intent changes nothing."""
 
     why: str
-    code: int = Code.REFUSED
+    code: Code = Code.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +99,26 @@ def accept(journal: Journal, intent: Intent, seen: Seen) -> Reply:
     """Decide on an intent: the journal that accepts it, or why nothing changes."""
     if known := journal.outcome(intent.id):
         return NothingToDo(f"already {known.result}")
+    return _blocked(journal, intent, seen) or _decided(journal, intent, seen)
+
+
+def _blocked(journal: Journal, intent: Intent, seen: Seen) -> Refused | None:
+    """What stands against any intent."""
+    gives_up = isinstance(intent, Deploy) and set(journal.peers) <= journal.without | intent.without
     if seen.deposed(journal):
         return Refused("another node leads this service")
-    if not seen.confirmed(journal) and not (isinstance(intent, Deploy) and set(journal.peers) <= intent.without):
-        return Refused("no other guard confirms that this node leads the service; give up lost nodes by --without")
+    if not seen.confirmed(journal) and not gives_up:
+        return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
     if intent.revision != journal.revision:
         return Refused("the service has changed since this was planned: plan again", Code.BUSY)
     if journal.stopping:
         return Refused(f"{journal.service} is being stopped", Code.BUSY)
     if journal.hold and not isinstance(intent, Hold):
         return Refused(f"{journal.service} is on hold: {journal.hold}", Code.BUSY)
+    return None
+
+
+def _decided(journal: Journal, intent: Intent, seen: Seen) -> Reply:
     match intent:
         case Deploy():
             return _deploy(journal, intent, seen)

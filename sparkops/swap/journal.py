@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
 
 SCHEMA = 2
+Present = TypeVar("Present")
 OUTCOMES = 16  # results of intents that are kept, so that a repeated intent gets its first result
 RETRIES = 3  # starts of a release that a revert returns to, and of a replica whose rank ended
 
@@ -142,9 +143,8 @@ class Journal:
     ) -> Journal:
         """Begin a swap to `target`. `retire`: containers of earlier releases that must not run any more."""
         swap = Swap(
-            intent=intent, mode=mode, target=target, source=self.active, key=self._key(), phase=PHASES[mode][0],
-            automatic=automatic, previous=self.previous,
-        )  # fmt: skip
+            intent, mode, target, self.active, self._key(), PHASES[mode][0], automatic=automatic, previous=self.previous
+        )
         started = {rank.container for rank in target.ranks}
         stopped = tuple(rank for rank in self._stopped(retire) if rank.container not in started)
         return self.noted(
@@ -153,18 +153,14 @@ class Journal:
 
     def restarted(self) -> Journal:
         """Stop and start every rank of the active release, since one of several ended."""
-        assert self.active is not None
-        intent = f"restart {self._key()}"
-        swap = Swap(
-            intent=intent, mode=Mode.RESTART, target=self.active, source=self.active, key=self._key(),
-            phase=Phase.QUIESCE, previous=self.previous,
-        )  # fmt: skip
+        active = _present(self.active)
+        key, previous = self._key(), self.previous
+        swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, Phase.QUIESCE, previous=previous)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1)
 
     def advanced(self) -> Journal:
         """Enter the next phase, or end the swap after the last one."""
-        swap = self.swap
-        assert swap is not None
+        swap = _present(self.swap)
         phase = swap.following
         if phase is None:
             return self._ended(swap)
@@ -182,8 +178,7 @@ class Journal:
 
     def reverted(self, why: str) -> Journal:
         """Return to the source: at once where it has the traffic, otherwise by a swap with the roles exchanged."""
-        swap = self.swap
-        assert swap is not None
+        swap = _present(self.swap)
         if swap.reverting or swap.mode is Mode.RESTART:
             return self._retried(swap, why)
         if swap.source is None and swap.reached(Phase.SWITCH):
@@ -216,6 +211,13 @@ class Journal:
         """Forget containers whose guards reported that they do not run and will not start."""
         gone = set(containers)
         return self.changed(stopped=tuple(rank for rank in self.stopped if rank.container not in gone))
+
+
+def _present(value: Present | None) -> Present:
+    """The value of a journal that a change needs. Raises ValueError where it has none."""
+    if value is None:
+        raise ValueError("the journal has no such value: this change does not fit its state")
+    return value
 
 
 def _entry(swap: Swap) -> Phase:

@@ -35,15 +35,18 @@ def step(journal: Journal, seen: Seen) -> LeaderEffect | None:
         return unset
     if journal.stopping:
         return _stop(journal, seen)
-    if journal.swap is None:
-        return _idle(journal, seen)
-    if why := failure(journal, journal.swap, seen):
+    return _continue(journal, journal.swap, seen) if journal.swap else _idle(journal, seen)
+
+
+def _continue(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
+    """Go back where the target has failed, and on where this phase has reached its end."""
+    if why := failure(journal, swap, seen):
         reverted = journal.reverted(why)
         return WriteJournal(reverted) if reverted is not journal else None
-    reached = RULES[journal.swap.phase](journal, journal.swap, seen)
-    if isinstance(reached, Answer):
-        return _wait(journal, journal.swap, seen) if reached is not Answer.YES else WriteJournal(journal.advanced())
-    return reached
+    reached = RULES[swap.phase](journal, swap, seen)
+    if not isinstance(reached, Answer):
+        return reached
+    return WriteJournal(journal.advanced()) if reached is Answer.YES else _wait(journal, swap, seen)
 
 
 def needs_operator(journal: Journal, seen: Seen) -> str:
@@ -85,25 +88,30 @@ def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
 
 
 def _idle(journal: Journal, seen: Seen) -> LeaderEffect | None:
-    """No change is in progress: keep what was promoted in service, and confirm what has stopped."""
+    """No change is in progress: confirm what has stopped, and keep what was promoted in service."""
     gone = [rank.container for rank in journal.stopped if _is_gone(journal, seen, rank.node, rank.container)]
     if gone:
         return WriteJournal(journal.confirmed_stopped(gone))
-    back = {node for node in journal.without if node in seen.reports}
-    if back:
+    if back := {node for node in journal.without if node in seen.reports}:
         return WriteJournal(journal.changed(without=journal.without - back))
-    gateway, active = seen.gateway, journal.active
-    if gateway is None:
+    if seen.gateway is None:
         return None
-    if journal.agents and gateway.agents != journal.agents:
+    if journal.agents and seen.gateway.agents != journal.agents:
         return ConfigureAgents(journal.agents)
-    wanted = active.release if active else ""
-    answer = gateway.answer(active)
-    if gateway.traffic != wanted and (active is None or answer is Answer.YES):
+    return _serve(journal, seen, seen.gateway)
+
+
+def _serve(journal: Journal, seen: Seen, gateway: GatewayView) -> LeaderEffect | None:
+    """The promoted release has the traffic, or gets it as soon as it answers."""
+    active, answer = journal.active, gateway.answer(journal.active)
+    if active is None:
+        return SwitchTraffic(None) if gateway.traffic else None
+    if answer is Answer.NO:
+        return _repair(journal, active, seen)
+    if answer is Answer.YES and gateway.traffic != active.release:
         return SwitchTraffic(active)
-    if answer is Answer.YES and (journal.trouble or journal.restarts):
-        return WriteJournal(journal.changed(trouble="", restarts=0))
-    return _repair(journal, active, seen) if active and answer is Answer.NO else None
+    recovered = answer is Answer.YES and (journal.trouble or journal.restarts)
+    return WriteJournal(journal.changed(trouble="", restarts=0)) if recovered else None
 
 
 def _repair(journal: Journal, active: Deployment, seen: Seen) -> LeaderEffect | None:
@@ -125,7 +133,7 @@ def _is_gone(journal: Journal, seen: Seen, node: str, container: str) -> bool:
 
 def failure(journal: Journal, swap: Swap, seen: Seen) -> str:
     """Why the target has failed; empty while it has not, or that is unknown."""
-    if swap.phase in (Phase.SWITCH, Phase.BAKE, Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE):
+    if swap.reached(Phase.SWITCH):
         return _failed_serving(swap, seen.gateway)
     return _failed_starting(journal, swap, seen)
 
@@ -136,7 +144,7 @@ def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
         engine = report.engine(rank.container) if report else None
         if engine is None:
             continue
-        if engine.key == swap.key and engine.problem:
+        if engine.problem and (engine.key == swap.key or engine.state is EngineState.ABSENT):
             return f"{rank.node}: {engine.problem}"
         if engine.key == swap.key and not engine.state.running:
             return f"{rank.node}: {rank.container} ended"

@@ -1,4 +1,4 @@
-"""The leader's orders to one guard: a wanted state, derived from the journal alone, so that sending it again is safe."""
+"""The leader's orders to one guard: a wanted state, derived from the journal, so that sending it again is safe."""
 
 from __future__ import annotations
 

@@ -12,14 +12,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 MACHINE = ("leader", "follower", "orders", "journal", "intents", "seen")
 JUDGE_S = 900
+MOVABLE = (ast.If, ast.For, ast.Expr)
 
 
 def mutants(source: str) -> Iterator[tuple[str, str]]:
@@ -33,32 +37,42 @@ def mutants(source: str) -> Iterator[tuple[str, str]]:
             yield f"{getattr(node, 'lineno', 0)}: {what}", ast.unparse(ast.fix_missing_locations(changed))
 
 
-def _changes(node: ast.AST):  # type: ignore[no-untyped-def]
+Change = tuple[str, Callable[[Any], object]]
+
+
+def _changes(node: ast.AST) -> Iterator[Change]:
     """The changes of one node, each as a function that edits its copy."""
     match node:
         case ast.BoolOp(values=values):
             for index, value in enumerate(values):
-                yield f"without `{ast.unparse(value)}`", lambda target, at=index: target.values.pop(at)
+                yield f"without `{ast.unparse(value)}`", partial(_drop, index=index)
         case ast.If(test=test):
-            yield f"never `{ast.unparse(test)}`", lambda target: setattr(target, "test", ast.Constant(False))
+            yield f"never `{ast.unparse(test)}`", partial(_decide, answer=False)
         case ast.IfExp(test=test):
-            yield f"always `{ast.unparse(test)}`", lambda target: setattr(target, "test", ast.Constant(True))
-            yield f"never `{ast.unparse(test)}`", lambda target: setattr(target, "test", ast.Constant(False))
+            yield f"always `{ast.unparse(test)}`", partial(_decide, answer=True)
+            yield f"never `{ast.unparse(test)}`", partial(_decide, answer=False)
         case ast.comprehension(ifs=[_, *_]):
             yield "any item", lambda target: target.ifs.clear()
         case ast.FunctionDef(body=body):
-            for index in range(len(body) - 1):
-                if all(isinstance(each, ast.If | ast.For | ast.Expr) for each in body[index : index + 2]):
-                    if isinstance(body[index], ast.Expr) and isinstance(body[index].value, ast.Constant):
-                        continue
-                    yield (
-                        f"swap with the next: `{ast.unparse(body[index])[:60]}`",
-                        lambda target, at=index: _swap(target, at),
-                    )
-        case ast.Tuple(elts=[_, _]):
-            yield f"swap `{ast.unparse(node)[:60]}`", lambda target: target.elts.reverse()
+            yield from _orders(body)
         case _:
             return
+
+
+def _orders(body: list[ast.stmt]) -> Iterator[Change]:
+    """Each pair of neighbours that could stand the other way round."""
+    for index, (first, second) in enumerate(pairwise(body)):
+        documents = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        if isinstance(first, MOVABLE) and isinstance(second, MOVABLE) and not documents:
+            yield f"after the next: `{ast.unparse(first)[:60]}`", partial(_swap, index=index)
+
+
+def _drop(target: ast.BoolOp, index: int) -> None:
+    target.values.pop(index)
+
+
+def _decide(target: ast.If | ast.IfExp, answer: bool) -> None:
+    target.test = ast.Constant(answer)
 
 
 def _swap(function: ast.FunctionDef, index: int) -> None:

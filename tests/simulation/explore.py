@@ -42,8 +42,8 @@ def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000
             wrongs += laws.settled(world)
         if wrongs:
             raise Violation("\n".join([*_trace(parents, mine), *wrongs]))
-        for label, reached, budget in _branches(world, left, after):
-            reached = canonical(reached)
+        for label, branch, budget in _branches(world, left, after):
+            reached = canonical(branch)
             key = hash((identity(reached), budget))
             if key not in parents:
                 parents[key] = (mine, label)

@@ -17,6 +17,8 @@ def faults(world: World) -> Iterator[Transition]:
             yield f"reboot of {machine.name}", _reboot(world, machine)
             yield f"loss of {machine.name}", _lose(world, machine)
             yield from _engines(world, machine)
+            if not machine.full:
+                yield f"full disk on {machine.name}", world.with_machine(replace(machine, full=True))
             if machine.late is not None and machine.late != machine.order:
                 yield f"a late order to {machine.name}", deliver(world, machine, machine.late)
         if machine.name != world.gateway.node and machine.name not in world.cut and not machine.lost:

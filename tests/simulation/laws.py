@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
-from sparkops.swap.model import Answer
+from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import traffic
 from tests.simulation.world import CAPACITY, Health, Leader, Machine, World
 
@@ -18,38 +20,45 @@ def broken(world: World, *wrongs: str) -> World:
 
 def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
     """What a leader may not do."""
-    wrongs = []
-    if isinstance(effect, act.SwitchTraffic):
-        to = effect.deployment
-        if to is not None and world.serves(to.release) is not Answer.YES:
-            wrongs.append(f"6: {to.release} gets requests and does not answer")
-        if world.serves(world.gateway.traffic) is Answer.YES and to is None and not _may_go_offline(leader):
-            wrongs.append(f"5: {world.gateway.traffic} answers and loses the traffic")
-        slot = {name: slot for slot, name in world.gateway.slots}
-        if to is not None and slot.get(to.release) is not to.slot:
-            wrongs.append(f"1: {to.release} is in no slot of the gateway")
-    if isinstance(effect, act.PointSlot):
-        held = dict(world.gateway.slots).get(effect.deployment.slot)
-        if held is not None and held == world.gateway.traffic:
-            wrongs.append(f"2: the slot of {held} is changed while it has the traffic")
-    if isinstance(effect, act.WriteJournal):
-        new, old = effect.journal, leader.journal
-        if (new.term, new.revision) <= (old.term, old.revision):
-            wrongs.append("18: a journal went backwards")
-        if old.swap and not new.swap and _unseen(world, leader):
-            wrongs.append("16: a swap ended on what nobody could see")
+    wrongs: list[str] = []
+    match effect:
+        case act.SwitchTraffic(deployment=to):
+            wrongs = list(_switching(world, leader, to))
+        case act.PointSlot(deployment=deployment):
+            current = dict(world.gateway.slots).get(deployment.slot)
+            if current is not None and current == world.gateway.traffic:
+                wrongs = [f"2: the slot of {current} is changed while it has the traffic"]
+        case act.WriteJournal(journal=journal):
+            wrongs = list(_writing(world, leader, journal))
+        case _:
+            pass
     return broken(world, *wrongs) if wrongs else world
+
+
+def _switching(world: World, leader: Leader, to: Deployment | None) -> Iterator[str]:
+    current = world.gateway.traffic
+    if to is None:
+        if world.serves(current) is Answer.YES and not _may_go_offline(leader):
+            yield f"5: {current} answers and loses the traffic"
+        return
+    if world.serves(to.release) is not Answer.YES:
+        yield f"6: {to.release} gets requests and does not answer"
+    if dict(world.gateway.slots).get(to.slot) != to.release:
+        yield f"1: {to.release} is in no slot of the gateway"
+
+
+def _writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
+    old = leader.journal
+    if (new.term, new.revision) <= (old.term, old.revision):
+        yield "18: a journal went backwards"
+    drained = old.swap and old.swap.phase is Phase.DRAIN and (not new.swap or new.swap.phase is not Phase.DRAIN)
+    if drained and world.gateway.stalled and not new.stopping:
+        yield "16: a drain ended that nothing could see"
 
 
 def _may_go_offline(leader: Leader) -> bool:
     journal = leader.journal
     return journal.stopping or (journal.swap is not None and journal.swap.stops_source)
-
-
-def _unseen(world: World, leader: Leader) -> bool:
-    """A drain that ends while the gateway cannot be read."""
-    swap = leader.journal.swap
-    return swap is not None and swap.phase.value == "drain" and world.gateway.stalled
 
 
 def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
@@ -65,15 +74,23 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
         case act.StopEngine(container=container):
             wrongs += _stopping(world, machine, container)
         case act.ArmBoot(rank=rank):
-            armed = machine.record.armed
-            if rank is not None and armed is not None and rank.claim_gib + armed.claim_gib < 0:
-                wrongs.append("9: two boot records")
+            wrongs += _arming(world, machine, rank)
         case act.KeepCopy(journal=journal):
             if journal.term < machine.record.term:
                 wrongs.append("18: a guard follows an older term")
         case _:
             pass
     return broken(world, *wrongs) if wrongs else world
+
+
+def _arming(world: World, machine: Machine, rank: RankSpec | None) -> Iterator[str]:
+    """The release that has the traffic starts after a boot, unless another one that answers takes its place."""
+    armed, gateway = machine.record.armed, world.gateway
+    engine = machine.engine(armed.container) if armed else None
+    if engine is None or engine.release != gateway.traffic or engine.health is not Health.GOOD:
+        return
+    if rank is None and not world.leader.journal.stopping and not world.machine(gateway.node).lost:
+        yield f"5: {engine.container} has the traffic and would stay down after a boot"
 
 
 def _starting(world: World, machine: Machine, container: str) -> list[str]:
@@ -112,11 +129,9 @@ def standing(world: World) -> list[str]:
         if armed is not None and armed.claim_gib > CAPACITY:
             wrongs.append(f"9: {machine.name} cannot start what its boot record names")
     journal, gateway = world.leader.journal, world.gateway
-    unhurt = not world.touched
-    swap = journal.swap
-    if unhurt and journal.active and not journal.stopping and not (swap and swap.stops_source):
-        if world.serves(gateway.traffic) is not Answer.YES:
-            wrongs.append("3: requests fail and no fault has hit their path")
+    offline = journal.stopping or journal.active is None or (journal.swap is not None and journal.swap.stops_source)
+    if not world.touched and not offline and world.serves(gateway.traffic) is not Answer.YES:
+        wrongs.append("3: requests fail and no fault has hit their path")
     return wrongs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect
@@ -194,34 +195,49 @@ def _links(world: World) -> Iterator[Transition]:
 def _follow(world: World, machine: Machine, effect: FollowerEffect) -> World:
     """Execute one effect of a guard."""
     checked = laws.following(world, machine, effect)
+    return checked.with_machine(_written(machine, effect) or _changed(machine, effect))
+
+
+def _written(machine: Machine, effect: FollowerEffect) -> Machine | None:
+    """What a guard writes to its disk."""
     record = machine.record
     match effect:
         case act.KeepCopy(journal=journal):
-            kept = replace(record, copy=journal, term=max(record.term, journal.term))
-            return checked.with_machine(replace(machine, record=kept))
+            return _recorded(machine, copy=journal, term=max(record.term, journal.term))
         case act.ArmBoot(rank=rank, alone=alone):
-            return checked.with_machine(replace(machine, record=replace(record, armed=rank, alone=alone)))
-        case act.CreateEngine(rank=rank):
-            return checked.with_machine(machine.holding(_created(rank)))
+            return _recorded(machine, armed=rank, alone=alone)
+        case act.MarkStop(container=container):
+            return _recorded(machine, down=_down(machine) | {container}, boot=str(machine.boot))
+        case act.MarkRestart(container=container):
+            return replace(_recorded(machine, restarts=record.restarts + 1), pending=container)
         case act.MarkStart(container=container, key=key):
             started = tuple(sorted({**dict(record.started), container: key}.items()))
-            marked = replace(record, started=started, down=_down(machine) - {container}, boot=str(machine.boot))
+            marked = _recorded(machine, started=started, down=_down(machine) - {container}, boot=str(machine.boot))
             problems = tuple(item for item in machine.problems if item[0] != container)
-            return checked.with_machine(replace(machine, record=marked, pending=container, problems=problems))
-        case act.MarkRestart(container=container):
-            counted = replace(record, restarts=record.restarts + 1)
-            return checked.with_machine(replace(machine, record=counted, pending=container))
-        case act.MarkStop(container=container):
-            marked = replace(record, down=_down(machine) | {container}, boot=str(machine.boot))
-            return checked.with_machine(replace(machine, record=marked))
+            return replace(marked, pending=container, problems=problems)
+        case _:
+            return None
+
+
+def _recorded(machine: Machine, **changes: Any) -> Machine:
+    return replace(machine, record=replace(machine.record, **changes))
+
+
+def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
+    """What a guard does to its containers."""
+    match effect:
+        case act.CreateEngine(rank=rank) if machine.full:
+            return replace(machine, problems=(*machine.problems, (rank.container, "no space left on device")))
+        case act.CreateEngine(rank=rank):
+            return machine.holding(_created(rank))
         case act.StartEngine(container=container):
-            return _started(checked, machine, container)
+            return _started(machine, container)
         case act.StopEngine(container=container):
-            engine = machine.engine(container)
-            assert engine is not None
-            return checked.with_machine(machine.holding(replace(engine, health=Health.STOPPED)))
+            return machine.holding(replace(machine.there(container), health=Health.STOPPED))
         case act.ProveEngine(container=container, key=key):
-            return checked.with_machine(_proven(machine, container, key))
+            return _proven(machine, container, key)
+        case _:
+            raise TypeError(f"no such effect: {effect}")
 
 
 def _down(machine: Machine) -> frozenset[str]:
@@ -234,18 +250,14 @@ def _created(rank: RankSpec) -> Engine:
     )
 
 
-def _started(world: World, machine: Machine, container: str) -> World:
-    engine = machine.engine(container)
-    assert engine is not None
+def _started(machine: Machine, container: str) -> Machine:
     key = machine.record.key(container)
-    started = replace(engine, health=Health.LOADING, key=key, by_hand=False)
+    started = replace(machine.there(container), health=Health.LOADING, key=key, by_hand=False)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
-    return world.with_machine(replace(machine.holding(started), pending="", proofs=proofs))
+    return replace(machine.holding(started), pending="", proofs=proofs)
 
 
 def _proven(machine: Machine, container: str, key: str) -> Machine:
-    engine = machine.engine(container)
-    assert engine is not None
-    answer = Answer.YES if engine.health is Health.GOOD else Answer.NO
+    answer = Answer.YES if machine.there(container).health is Health.GOOD else Answer.NO
     others = tuple(item for item in machine.proofs if item[0] != container)
     return replace(machine, proofs=(*others, (container, key, answer)))

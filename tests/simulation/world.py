@@ -60,9 +60,11 @@ class Machine:
 
     name: str
     lost: bool = False
+    full: bool = False
+    """Whether its disk is full: journals are overwritten in place, a container cannot be created."""
     boot: int = 1
     engines: tuple[Engine, ...] = ()
-    record: Record = Record()
+    record: Record = field(default_factory=Record)
     order: Order | None = None
     late: Order | None = None
     """An earlier order, which a link may deliver again."""
@@ -72,6 +74,10 @@ class Machine:
 
     def engine(self, container: str) -> Engine | None:
         return next((engine for engine in self.engines if engine.container == container), None)
+
+    def there(self, container: str) -> Engine:
+        """A container that exists."""
+        return next(engine for engine in self.engines if engine.container == container)
 
     def holding(self, engine: Engine) -> Machine:
         others = tuple(other for other in self.engines if other.container != engine.container)
@@ -260,8 +266,8 @@ def _order(order: Order | None) -> tuple[int, str]:
 def _machine_key(machine: Machine) -> Any:
     record = machine.record
     return (
-        "machine", machine.name, machine.lost, machine.boot, machine.engines, machine.pending, machine.proofs,
-        machine.problems, _order(machine.order), _order(machine.late), record.term, _journal(record.copy),
+        "machine", machine.name, machine.lost, machine.full, machine.boot, machine.engines, machine.pending,
+        machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term, _journal(record.copy),
         record.armed, record.alone, record.started, record.down, record.boot, record.restarts,
     )  # fmt: skip
 

@@ -1,0 +1,251 @@
+"""The faults of the first design, each as a scenario with the right end. Names are those of the reproductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sparkops.release import Slot
+from sparkops.swap.intents import Cancel, Configure, Deploy, Hold, NothingToDo, Promote, Refused, Stop, rebuilt
+from sparkops.swap.model import PHASES, Mode, Phase
+from tests.simulation.explore import explore
+from tests.simulation.story import Story
+
+ALONE = [phase for phase in PHASES[Mode.ACROSS][1:] if phase is not Phase.WORKERS]  # single ranks have no workers
+
+
+def active(story: Story) -> str:
+    """The release that is promoted and has the traffic."""
+    assert story.journal.active is not None
+    assert story.world.gateway.traffic == story.journal.active.release
+    return story.journal.active.release
+
+
+def back(story: Story, mode: Mode) -> Callable[[str, int], Deploy]:
+    """The intent of a rollback to the previous release."""
+    previous = story.journal.previous
+    assert previous is not None
+    return lambda name, revision: Deploy(name, revision, previous, mode)
+
+
+def test_p1_an_intent_that_was_planned_before_a_commit_is_refused() -> None:
+    story = Story.of("beside").until(Phase.LOAD)
+    planned = Cancel("late", story.journal.revision)
+    story.until(Phase.RETIRE)
+
+    reply = story.reply(planned)
+
+    assert isinstance(reply, Refused)
+    assert "plan again" in reply.why
+    assert active(story.settle()) == "b"
+
+
+@pytest.mark.parametrize("mode", ["beside", "across"])
+def test_p2_a_rollback_to_a_warm_release_survives_a_crash_at_any_point(mode: str) -> None:
+    story = Story.of(mode).until(Phase.RETIRE)
+    assert story.ask(back(story, Mode(mode)))
+
+    explored = explore(story.world, faults_=1, intents=0)
+
+    assert explored.states > 1000
+    assert active(story.settle()) == "a"
+    assert story.armed == ["a-r0"]
+
+
+def test_p2b_a_guard_that_fails_while_it_arms_arms_afterwards() -> None:
+    story = Story.of("beside").until(Phase.RETIRE)
+    assert story.ask(back(story, Mode.BESIDE))
+    story.until(Phase.PROMOTE).fault("crash of the guard on n2").settle()
+
+    assert (active(story), story.armed, story.running) == ("a", ["a-r0"], ["a-r0"])
+
+
+def test_p18_a_rollback_planned_on_a_warm_release_that_has_been_retired_is_refused() -> None:
+    story = Story.of("beside").until(Phase.RETIRE)
+    planned = back(story, Mode.BESIDE)("late", story.journal.revision)
+    story.settle()
+
+    assert isinstance(story.reply(planned), Refused)
+    assert story.ask(back(story, Mode.BESIDE))
+    assert active(story.settle()) == "a"
+
+
+@pytest.mark.parametrize("phase", ALONE)
+def test_p3_the_old_release_s_node_dies_and_the_new_release_serves(phase: Phase) -> None:
+    story = Story.of("across").until(phase).fault("loss of n2").settle()
+
+    assert (active(story), story.running, story.journal.trouble) == ("b", ["b-r0"], "")
+
+
+def test_p3c_after_a_lost_node_the_next_deploy_and_the_next_rollback_are_accepted() -> None:
+    story = Story.of("across").until(Phase.BAKE).fault("loss of n2").settle()
+
+    assert story.deploy(Mode.IN_PLACE, "n3", without=frozenset({"n2"}))
+    assert active(story.settle()) == "c"
+    assert story.ask(back(story, Mode.IN_PLACE))
+    assert active(story.settle()) == "b"
+    assert [rank.container for rank in story.journal.stopped] == ["a-r0"], "it stays down if its node returns"
+
+
+@pytest.mark.parametrize(("phase", "fault"), [(Phase.LOAD, "cut link to n2"), (Phase.BAKE, "HAProxy stalls")])
+def test_p4_one_lost_read_costs_nothing(phase: Phase, fault: str) -> None:
+    assert active(Story.of("in-place").until(phase).fault(fault).settle()) == "b"
+
+
+def test_p5_a_drain_that_cannot_be_seen_does_not_end() -> None:
+    story = Story.of("beside").until(Phase.DRAIN).fault("HAProxy stalls")
+    while story.journal.swap and story.world.gateway.stalled:
+        assert story.journal.swap.phase is Phase.DRAIN
+        assert story.step()
+
+    assert active(story.settle()) == "b"
+
+
+def test_p6_agents_change_only_while_nothing_is_in_progress() -> None:
+    story = Story.of("beside").until(Phase.LOAD)
+
+    assert isinstance(story.reply(Configure("keys", story.journal.revision, "new")), Refused)
+
+    story.settle()
+    assert story.ask(lambda name, revision: Configure(name, revision, "new"))
+    assert story.settle().world.gateway.agents == "new"
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD, Phase.VERIFY])
+def test_p7_a_hold_stops_what_has_not_switched(phase: Phase) -> None:
+    story = Story.of("beside").until(phase).operator("hold").settle()
+
+    assert (active(story), story.running, story.journal.hold) == ("a", ["a-r0"], "exam")
+
+
+def test_p7b_on_hold_nothing_begins_and_what_has_switched_ends() -> None:
+    story = Story.of("beside").until(Phase.BAKE).operator("hold").settle()
+
+    assert active(story) == "b"
+    assert not story.deploy(Mode.IN_PLACE, "n2")
+    assert isinstance(story.reply(Hold("free", story.journal.revision, "")), type(story.journal))
+
+
+@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.VERIFY, Phase.BAKE])
+def test_p8_a_new_release_that_dies_is_replaced_by_the_old_one_without_any_client(phase: Phase) -> None:
+    story = Story.of("in-place").until(phase)
+    while "b-r0" not in story.running:
+        assert story.step()
+    story.fault("b-r0 is stopped").settle()
+
+    assert (active(story), story.running, story.armed) == ("a", ["a-r0"], ["a-r0"])
+
+
+@pytest.mark.parametrize("turns", ["wrong", "hung", "loading"])
+def test_p8b_a_new_release_that_never_works_is_replaced_by_the_old_one(turns: str) -> None:
+    assert active(Story.of("in-place", turns=turns).settle()) == "a"
+
+
+def test_p12_a_full_disk_refuses_the_new_release_and_never_the_way_back() -> None:
+    refused = Story.of("in-place").fault("full disk on n2").settle()
+    failed = Story.of("in-place", turns="wrong").until(Phase.LOAD).fault("full disk on n2").settle()
+
+    assert [active(story) for story in (refused, failed)] == ["a", "a"]
+
+
+def test_p14_a_node_that_is_gone_is_no_traceback() -> None:
+    story = Story.of("across").settle()
+    story.fault("loss of n2")
+    assert story.ask(back(story, Mode.ACROSS)), "the plan may hope that it returns"
+    story.settle()
+
+    assert active(story) == "b"
+    outcome = story.journal.outcomes[-1]
+    assert (outcome.result, outcome.why) == ("reverted", "no progress in phase 'prepare'")
+
+
+def test_p14b_a_lost_node_of_the_new_release_ends_the_swap() -> None:
+    story = Story.of("across").until(Phase.START).fault("loss of n3").settle()
+
+    assert (active(story), story.journal.swap) == ("a", None)
+
+
+def test_p16_of_two_operators_who_planned_on_the_same_state_one_is_refused() -> None:
+    story = Story.of("in-place", automatic=False).until(Phase.BAKE)
+    promote = Promote("second", story.journal.revision)
+    story.operator("cancel")
+
+    assert isinstance(story.reply(promote), Refused)
+    assert (active(story.settle()), story.armed) == ("a", ["a-r0"])
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD, Phase.BAKE])
+def test_p17_what_was_stopped_stays_stopped(phase: Phase) -> None:
+    story = Story.of("in-place", automatic=False).until(phase).operator("stop").settle()
+    assert (story.running, story.armed, story.world.gateway.traffic) == ([], [], "")
+
+    story.fault("reboot of n2").settle()
+
+    assert story.running == []
+
+
+def test_p20_a_lost_journal_is_replaced_by_the_newest_copy() -> None:
+    story = Story.of("in-place").settle()
+    copies = [machine.record.copy for machine in story.world.machines[1:] if machine.record.copy]
+
+    journal = rebuilt(copies, "n1", frozenset())
+
+    assert (journal.active, journal.previous) == (story.journal.active, story.journal.previous)
+    assert journal.term == story.journal.term + 1
+
+
+@pytest.mark.parametrize("mode", ["in-place", "beside"])
+def test_p23_p32_an_engine_that_was_stopped_by_hand_is_not_started_beside_its_successor(mode: str) -> None:
+    story = Story.of(mode).until(Phase.PREPARE).stop_by_hand("a-r0").settle()
+    assert (active(story), story.armed) == ("b", ["b-r0"])
+
+    story.fault("reboot of n2").settle()
+
+    assert story.running == ["b-r0"]
+
+
+def test_p29_a_warm_release_that_answers_nonsense_gets_no_request() -> None:
+    story = Story.of("beside").until(Phase.RETIRE).fault("a-r0 is hung")
+    assert story.ask(back(story, Mode.BESIDE))
+
+    assert active(story.settle()) == "b"
+
+
+def test_p31_a_node_that_the_leader_cannot_reach_changes_nothing() -> None:
+    story = Story.of("across").fault("cut link to n3").fault("loss of n3").settle()
+
+    assert (active(story), story.running) == ("a", ["a-r0"])
+
+
+@pytest.mark.parametrize("phase", ALONE)
+def test_the_gateway_s_node_dies_and_is_rebuilt(phase: Phase) -> None:
+    story = Story.of("across").until(phase).fault("loss of n1").rebuild().settle()
+
+    assert active(story) in ("a", "b")
+    assert story.journal.leader == "n2"
+    assert story.running == [f"{active(story)}-r0"]
+
+
+def test_the_same_intent_again_gets_its_first_result() -> None:
+    story = Story.of("in-place").settle()
+    first = story.journal.outcomes[-1]
+
+    reply = story.reply(Stop(first.intent, 0))
+
+    assert reply == NothingToDo("already done")
+
+
+def test_the_same_deploy_again_changes_nothing() -> None:
+    story = Story.of("in-place").settle()
+    target = story.journal.active
+    assert target is not None
+
+    assert isinstance(story.reply(Deploy("again", story.journal.revision, target, Mode.IN_PLACE)), NothingToDo)
+    assert not story.step()
+
+
+def test_a_slot_that_has_the_traffic_takes_no_other_release() -> None:
+    story = Story.of("beside").settle()
+
+    assert not story.deploy(Mode.IN_PLACE, "n2", slot=Slot.GREEN)
