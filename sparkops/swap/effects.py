@@ -14,12 +14,19 @@ class WriteJournal:
 
     journal: Journal
 
+    def __str__(self) -> str:
+        swap = self.journal.swap
+        return f"write the journal: {swap.phase if swap else 'no swap'}"
+
 
 @dataclass(frozen=True, slots=True)
 class PointSlot:
     """Leader: let a slot without traffic mean a release."""
 
     deployment: Deployment
+
+    def __str__(self) -> str:
+        return f"gateway point {self.deployment.slot} {self.deployment.release}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,10 @@ class SwitchTraffic:
 
     deployment: Deployment | None
 
+    def __str__(self) -> str:
+        to = self.deployment
+        return f"gateway switch {to.slot} {to.release}" if to else "gateway switch down"
+
 
 @dataclass(frozen=True, slots=True)
 class CutRequests:
@@ -35,12 +46,18 @@ class CutRequests:
 
     deployment: Deployment
 
+    def __str__(self) -> str:
+        return f"gateway cut {self.deployment.slot}"
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigureAgents:
     """Leader: give the gateway its configuration."""
 
     digest: str
+
+    def __str__(self) -> str:
+        return f"gateway configure {self.digest}"
 
 
 LeaderEffect = WriteJournal | PointSlot | SwitchTraffic | CutRequests | ConfigureAgents
@@ -52,6 +69,9 @@ class KeepCopy:
 
     journal: Journal
 
+    def __str__(self) -> str:
+        return f"keep a copy of revision {self.journal.revision}"
+
 
 @dataclass(frozen=True, slots=True)
 class ArmBoot:
@@ -60,12 +80,18 @@ class ArmBoot:
     rank: RankSpec | None
     alone: bool
 
+    def __str__(self) -> str:
+        return f"after a boot, start {self.rank.container if self.rank else 'nothing'}"
+
 
 @dataclass(frozen=True, slots=True)
 class CreateEngine:
     """Follower: create a container."""
 
     rank: RankSpec
+
+    def __str__(self) -> str:
+        return f"docker create --name={self.rank.container}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +101,18 @@ class MarkStart:
     container: str
     key: str
 
+    def __str__(self) -> str:
+        return f"mark start {self.key} of {self.container}"
+
 
 @dataclass(frozen=True, slots=True)
 class MarkRestart:
     """Follower: count a start from the boot record on disk, before it happens."""
 
     container: str
+
+    def __str__(self) -> str:
+        return f"count a restart of {self.container}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +121,18 @@ class StartEngine:
 
     container: str
 
+    def __str__(self) -> str:
+        return f"docker start {self.container}"
+
 
 @dataclass(frozen=True, slots=True)
 class MarkStop:
     """Follower: write to disk that this container stops on the leader's order, so that nothing restarts it."""
 
     container: str
+
+    def __str__(self) -> str:
+        return f"mark the stop of {self.container}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +141,9 @@ class StopEngine:
 
     container: str
 
+    def __str__(self) -> str:
+        return f"docker stop {self.container}"
+
 
 @dataclass(frozen=True, slots=True)
 class ProveEngine:
@@ -110,6 +151,9 @@ class ProveEngine:
 
     container: str
     key: str
+
+    def __str__(self) -> str:
+        return f"run the smoke suite on {self.container}"
 
 
 FollowerEffect = (

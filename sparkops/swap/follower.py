@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkops.swap.effects import (
     ArmBoot,
@@ -46,6 +46,24 @@ class Record:
     def key(self, container: str) -> str:
         """The last ordered start of a container."""
         return dict(self.started).get(container, "")
+
+    def after(self, effect: FollowerEffect, boot: str) -> Record:
+        """The record once an effect has written it; the same record for an effect that writes nothing."""
+        down = self.down if self.boot == boot else frozenset()
+        match effect:
+            case KeepCopy(journal=journal):
+                return replace(self, copy=journal, term=max(self.term, journal.term))
+            case ArmBoot(rank=rank, alone=alone):
+                return replace(self, armed=rank, alone=alone)
+            case MarkStop(container=container):
+                return replace(self, down=down | {container}, boot=boot)
+            case MarkRestart():
+                return replace(self, restarts=self.restarts + 1)
+            case MarkStart(container=container, key=key):
+                started = tuple(sorted({**dict(self.started), container: key}.items()))
+                return replace(self, started=started, down=down - {container}, boot=boot)
+            case _:
+                return self
 
 
 @dataclass(frozen=True, slots=True)

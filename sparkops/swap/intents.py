@@ -212,7 +212,9 @@ def rebuilt(copies: Iterable[Journal], node: str, lost: frozenset[str]) -> Journ
     """
     newest = max(copies, key=lambda copy: (copy.term, copy.revision))
     swap, active = newest.swap, newest.active
-    dead = [item for item in (active, swap and swap.target) if item and any(rank.node in lost for rank in item.ranks)]
+    dead = [item for item in newest.deployments if any(rank.node in lost for rank in item.ranks)]
+    if swap and swap.target in dead:
+        active, swap = swap.source, None
     known = {rank.container for rank in newest.stopped}
     given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.container not in known)
     return newest.changed(
@@ -221,6 +223,6 @@ def rebuilt(copies: Iterable[Journal], node: str, lost: frozenset[str]) -> Journ
         peers=tuple(peer for peer in (newest.leader, *newest.peers) if peer != node),
         without=newest.without | lost,
         active=None if active in dead else active,
-        swap=None if swap and swap.target in dead else swap,
+        swap=swap,
         stopped=(*newest.stopped, *given_up),
     )

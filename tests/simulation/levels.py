@@ -33,6 +33,7 @@ class Level:
 
 
 BAD = ("wrong", "hung", "loading")
+MAIN = ("first", "beside", "across", "in-place")
 LEVELS = (
     *(Level(mode, 0, 1) for mode in MODES),
     *(Level(mode, 0, 1, automatic=False) for mode in MODES),
@@ -41,8 +42,16 @@ LEVELS = (
     *(Level(mode, 1, 0, "wrong") for mode in MODES),
     *(Level(mode, 1, 0, automatic=False) for mode in MODES),
 )
-DEEP = (*(Level(mode, 1, 1) for mode in MODES), Level("in-place", 2, 0), Level("across", 2, 0))
-LONG = (*(Level(mode, 2, 1) for mode in MODES), *(Level(mode, 3, 0) for mode in MODES))
+"""A second each."""
+DEEP = (Level("in-place", 2, 0), Level("across", 2, 0), *(Level(mode, 1, 1) for mode in MAIN))
+"""What `make test` adds: two faults, or a fault and a second operator. Half a minute each."""
+LONG = (
+    *(Level(mode, 1, 1) for mode in MODES if mode not in MAIN),
+    Level("pair in-place", 2, 0),
+    *(Level(mode, 2, 1) for mode in MAIN),
+    *(Level(mode, 3, 0) for mode in MAIN),
+)
+"""What `make simulate` adds: three faults, and two for a replica on two nodes. Hours."""
 
 
 def main(levels: tuple[Level, ...]) -> None:
@@ -57,7 +66,7 @@ def chosen() -> Iterator[Level]:
     """The levels that the first argument names: quick (without one), deep or long."""
     match sys.argv[1:]:
         case ["long"]:
-            yield from LONG
+            yield from (*LEVELS, *DEEP, *LONG)
         case ["deep"]:
             yield from (*LEVELS, *DEEP)
         case _:

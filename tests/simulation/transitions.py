@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect
@@ -34,7 +33,7 @@ def following(world: World) -> Transition | None:
 def _guards(world: World) -> Iterator[Transition]:
     for machine in world.machines:
         if not machine.lost and (effect := reconciled(machine)):
-            yield f"{machine.name}: {type(effect).__name__}", _follow(world, machine, effect)
+            yield f"{machine.name}: {effect}", _follow(world, machine, effect)
 
 
 @by_identity
@@ -92,17 +91,7 @@ def _by_node(report: Report) -> str:
 def _leaders(world: World) -> Iterator[Transition]:
     for leader in world.leaders:
         if not world.machine(leader.journal.leader).lost and (effect := step(leader.journal, world.seen(leader))):
-            yield f"leader: {described(effect)}", lead(world, leader, effect)
-
-
-def described(effect: LeaderEffect) -> str:
-    """An effect in a trace."""
-    if isinstance(effect, act.WriteJournal):
-        swap = effect.journal.swap
-        back = " back" if swap and swap.reverting else ""
-        return f"write {swap.phase if swap else 'no swap'}{back} {effect.journal.trouble}"
-    deployment = getattr(effect, "deployment", None)
-    return f"{type(effect).__name__} {deployment.release if deployment else '-'}"
+            yield f"leader: {effect}", lead(world, leader, effect)
 
 
 def lead(world: World, leader: Leader, effect: LeaderEffect) -> World:
@@ -195,41 +184,18 @@ def _links(world: World) -> Iterator[Transition]:
 def _follow(world: World, machine: Machine, effect: FollowerEffect) -> World:
     """Execute one effect of a guard."""
     checked = laws.following(world, machine, effect)
-    return checked.with_machine(_written(machine, effect) or _changed(machine, effect))
-
-
-def _written(machine: Machine, effect: FollowerEffect) -> Machine | None:
-    """What a guard writes to its disk."""
-    record = machine.record
-    match effect:
-        case act.KeepCopy(journal=journal):
-            return _recorded(machine, copy=journal, term=max(record.term, journal.term))
-        case act.ArmBoot(rank=rank, alone=alone):
-            return _recorded(machine, armed=rank, alone=alone)
-        case act.MarkStop(container=container):
-            return _recorded(machine, down=_down(machine) | {container}, boot=str(machine.boot))
-        case act.MarkRestart(container=container):
-            return replace(_recorded(machine, restarts=record.restarts + 1), pending=container)
-        case act.MarkStart(container=container, key=key):
-            started = tuple(sorted({**dict(record.started), container: key}.items()))
-            marked = _recorded(machine, started=started, down=_down(machine) - {container}, boot=str(machine.boot))
-            problems = tuple(item for item in machine.problems if item[0] != container)
-            return replace(marked, pending=container, problems=problems)
-        case _:
-            return None
-
-
-def _recorded(machine: Machine, **changes: Any) -> Machine:
-    return replace(machine, record=replace(machine.record, **changes))
+    written = replace(machine, record=machine.record.after(effect, str(machine.boot)))
+    return checked.with_machine(_changed(written, effect))
 
 
 def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
-    """What a guard does to its containers."""
+    """What a guard does to its containers, and what its process remembers."""
     match effect:
-        case act.CreateEngine(rank=rank) if machine.full:
-            return replace(machine, problems=(*machine.problems, (rank.container, "no space left on device")))
+        case act.MarkStart(container=container) | act.MarkRestart(container=container):
+            problems = tuple(item for item in machine.problems if item[0] != container)
+            return replace(machine, pending=container, problems=problems)
         case act.CreateEngine(rank=rank):
-            return machine.holding(_created(rank))
+            return _created(machine, rank)
         case act.StartEngine(container=container):
             return _started(machine, container)
         case act.StopEngine(container=container):
@@ -237,17 +203,14 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
         case act.ProveEngine(container=container, key=key):
             return _proven(machine, container, key)
         case _:
-            raise TypeError(f"no such effect: {effect}")
+            return machine
 
 
-def _down(machine: Machine) -> frozenset[str]:
-    return machine.record.down if machine.record.boot == str(machine.boot) else frozenset()
-
-
-def _created(rank: RankSpec) -> Engine:
-    return Engine(
-        rank.container, rank.spec.partition(" ")[0], rank.claim_gib, turns=Health(rank.spec.partition(" ")[2])
-    )
+def _created(machine: Machine, rank: RankSpec) -> Machine:
+    if machine.full:
+        return replace(machine, problems=(*machine.problems, (rank.container, "no space left on device")))
+    release, _, turns = rank.spec.partition(" ")
+    return machine.holding(Engine(rank.container, release, rank.claim_gib, turns=Health(turns)))
 
 
 def _started(machine: Machine, container: str) -> Machine:

@@ -173,10 +173,13 @@ class World:
     """Laws that the last transition has broken."""
 
     def machine(self, name: str) -> Machine:
-        return next(machine for machine in self.machines if machine.name == name)
+        for machine in self.machines:  # the loop that every other one runs
+            if machine.name == name:
+                return machine
+        raise KeyError(name)
 
     def with_machine(self, machine: Machine) -> World:
-        machines = tuple(machine if other.name == machine.name else other for other in self.machines)
+        machines = tuple([machine if other.name == machine.name else other for other in self.machines])
         return replace(self, machines=machines)
 
     @property
@@ -236,8 +239,10 @@ _KNOWN: set[int] = set()
 
 def canonical(world: World) -> World:
     """The same state of values that are one object where they are equal, so that states compare by identity."""
-    machines = tuple(_one(machine, _machine_key) for machine in world.machines)
-    leaders = tuple(_one(leader, _leader_key) for leader in world.leaders)
+    if all(id(value) in _KNOWN for value in (*world.machines, *world.leaders)):
+        return world
+    machines = tuple([_one(machine, _machine_key) for machine in world.machines])
+    leaders = tuple([_one(leader, _leader_key) for leader in world.leaders])
     return replace(world, machines=machines, leaders=leaders)
 
 
@@ -267,8 +272,8 @@ def _machine_key(machine: Machine) -> Any:
     record = machine.record
     return (
         "machine", machine.name, machine.lost, machine.full, machine.boot, machine.engines, machine.pending,
-        machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term, _journal(record.copy),
-        record.armed, record.alone, record.started, record.down, record.boot, record.restarts,
+        machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
+        _journal(record.copy), record.armed, record.alone, record.started, record.down, record.boot, record.restarts,
     )  # fmt: skip
 
 

@@ -1,0 +1,133 @@
+"""The plan of an intent: the machine run on a copy of what was observed, where everything succeeds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from sparkops.release import Slot
+from sparkops.swap import effects as act
+from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.swap.follower import Local, reconcile, report
+from sparkops.swap.journal import Journal
+from sparkops.swap.leader import step
+from sparkops.swap.model import Answer, RankSpec
+from sparkops.swap.orders import order
+from sparkops.swap.seen import EngineState, GatewayView, Seen
+
+MOST_EFFECTS = 1000  # a swap of eight replicas has fewer than two hundred
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEffect:
+    """One effect: the phase it belongs to, the node that executes it, and what it is."""
+
+    phase: str
+    node: str
+    effect: LeaderEffect | FollowerEffect
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectPlan:
+    """Everything that will happen for an intent, in order. Printing it is the dry run."""
+
+    effects: tuple[PlannedEffect, ...]
+    journal: Journal
+    """The journal at the end."""
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        phase = ""
+        for planned in self.effects:
+            if planned.phase != phase:
+                phase = planned.phase
+                yield phase
+            yield f"  {planned}"
+
+
+def plan(journal: Journal, locals_: Mapping[str, Local], gateway: GatewayView) -> EffectPlan:
+    """Run the machine from an accepted intent to its end. Bookkeeping on disk is left out of what is printed.
+
+    Raises ValueError if it does not end, which would be a fault of the machine.
+    """
+    fleet, effects = dict(locals_), list[PlannedEffect]()
+    for _ in range(MOST_EFFECTS):
+        phase = journal.swap.phase.value if journal.swap else "afterwards"
+        for node, local in tuple(fleet.items()):
+            fleet[node], done = _obeyed(local, journal, node)
+            effects += [PlannedEffect(phase, node, effect) for effect in done if not isinstance(effect, BOOKKEEPING)]
+        effect = step(journal, _seen(journal, fleet, gateway))
+        if effect is None:
+            return EffectPlan(tuple(effects), journal)
+        if isinstance(effect, act.WriteJournal):
+            journal = effect.journal
+        else:
+            effects.append(PlannedEffect(phase, journal.leader, effect))
+            gateway = _after(gateway, effect)
+    raise ValueError(f"the plan of {journal.service} does not end")
+
+
+BOOKKEEPING = (act.KeepCopy, act.MarkStart, act.MarkStop, act.MarkRestart)
+
+
+def _obeyed(local: Local, journal: Journal, node: str) -> tuple[Local, list[FollowerEffect]]:
+    """A node after its guard has executed every effect of the order, and its engines have loaded."""
+    done: list[FollowerEffect] = []
+    current = order(journal, node, local.boot)
+    while effect := reconcile(current, local):
+        done.append(effect)
+        local = _executed(local, effect)
+    return local, done
+
+
+def _executed(local: Local, effect: FollowerEffect) -> Local:
+    local = replace(local, record=local.record.after(effect, local.boot))
+    match effect:
+        case act.MarkStart(container=container) | act.MarkRestart(container=container):
+            return replace(local, pending=container)
+        case act.CreateEngine(rank=rank):
+            return _in_state(local, rank.container, EngineState.STOPPED)
+        case act.StartEngine(container=container):
+            return replace(_in_state(local, container, EngineState.HEALTHY), pending="")
+        case act.StopEngine(container=container):
+            return replace(_in_state(local, container, EngineState.STOPPED), free_gib=inf)
+        case act.ProveEngine(container=container, key=key):
+            return replace(local, proofs={**local.proofs, container: (key, Answer.YES)})
+        case _:
+            return local
+
+
+def _in_state(local: Local, container: str, state: EngineState) -> Local:
+    return replace(local, engines={**local.engines, container: state})
+
+
+def _after(gateway: GatewayView, effect: LeaderEffect) -> GatewayView:
+    match effect:
+        case act.SwitchTraffic(deployment=deployment):
+            return replace(gateway, traffic=deployment.release if deployment else "")
+        case act.PointSlot(deployment=deployment):
+            slots: dict[Slot, str] = {**gateway.slots, deployment.slot: deployment.release}
+            return replace(gateway, slots=slots)
+        case act.ConfigureAgents(digest=digest):
+            return replace(gateway, agents=digest)
+        case _:
+            return gateway
+
+
+def _seen(journal: Journal, fleet: Mapping[str, Local], gateway: GatewayView) -> Seen:
+    """What the leader would see: every guard reports, every running engine answers, every wait is over."""
+    reports = {node: report(node, order(journal, node, local.boot), local) for node, local in fleet.items()}
+    answers = {item.release: _answers(fleet, item.heads) for item in journal.deployments}
+    view = replace(gateway, answers=answers, open=dict.fromkeys(answers, 0))
+    return Seen(reports=reports, gateway=view, met=frozenset(fleet), sampled_s=inf)
+
+
+def _answers(fleet: Mapping[str, Local], heads: Iterator[RankSpec]) -> Answer:
+    up = all(fleet[rank.node].state(rank.container) is EngineState.HEALTHY for rank in heads)
+    return Answer.YES if up else Answer.NO

@@ -1,0 +1,84 @@
+"""The diagram of docs/swap.md, made from the machine itself: `python -m tests.simulation.diagram` rewrites it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sparkops.release import Slot
+from sparkops.swap.journal import Journal
+from sparkops.swap.leader import failure
+from sparkops.swap.model import PHASES, Answer, Deployment, Mode, Phase
+from sparkops.swap.seen import GatewayView, Seen
+from tests.simulation.scenarios import deployment
+
+PAGE = Path(__file__).parents[2] / "docs/swap.md"
+BEGIN, END = "<!-- made by tests.simulation.diagram -->\n", "<!-- end -->\n"
+NODES = {
+    Mode.FIRST: (None, "n2"),
+    Mode.BESIDE: ("n2", "n2"),
+    Mode.ACROSS: ("n2", "n3"),
+    Mode.IN_PLACE: ("n2", "n2"),
+}
+TITLES = {Mode.FIRST: "First deploy", Mode.ACROSS: "Beside and across", Mode.IN_PLACE: "In place"}
+
+
+def diagram() -> str:
+    """Each mode as a flowchart: solid arrows for success, dotted ones for a failure."""
+    return "\n".join(
+        f"**{title}**\n\n```mermaid\nflowchart LR\n{_chart(mode)}\n```\n" for mode, title in TITLES.items()
+    )
+
+
+def _chart(mode: Mode) -> str:
+    return "\n".join(line for edge in _edges(mode) for line in [f"  {edge}"])
+
+
+def _edges(mode: Mode) -> Iterator[str]:
+    journal = _begun(mode)
+    while journal.swap:
+        after = journal.advanced()
+        yield f"{_box(journal.swap.phase)} --> {_box(after.swap.phase) if after.swap else 'done([done])'}"
+        if back := _failed(journal):
+            yield f"{_box(journal.swap.phase)} -.-> {back}"
+        journal = after
+
+
+def _box(phase: Phase) -> str:
+    return f"{phase.name.lower()}[{phase}]"
+
+
+def _begun(mode: Mode) -> Journal:
+    old_node, node = NODES[mode]
+    old: Deployment | None = deployment("a", Slot.BLUE, old_node) if old_node else None
+    journal = Journal("chat", "n1", active=old)
+    return journal.begun("i", mode, deployment("b", Slot.GREEN, node), automatic=True)
+
+
+def _failed(journal: Journal) -> str:
+    """Where a failed target leads; empty where the machine continues."""
+    swap = journal.swap
+    assert swap is not None
+    answers = {swap.target.release: Answer.NO, **({swap.source.release: Answer.YES} if swap.source else {})}
+    if swap.reached(Phase.SWITCH) and not failure(journal, swap, Seen(gateway=GatewayView(answers=answers))):
+        return ""
+    back = journal.reverted("failed")
+    if back.stopping or swap.source is None:
+        return "off([nothing serves])"
+    return (
+        f"back_{back.swap.phase.name.lower()}([return, from '{back.swap.phase}'])"
+        if back.swap
+        else "old([old release stays])"
+    )
+
+
+def page(text: str) -> str:
+    """The page with its diagrams as they are now."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}{diagram()}{END}{tail}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
+    print(f"{PAGE.name}: {sum(len(phases) for phases in PHASES.values())} phases in {len(PHASES)} modes")

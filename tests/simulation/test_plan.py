@@ -1,0 +1,63 @@
+"""A plan is the machine run on a copy: it prints every effect in the order in which the simulation sees them happen."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkops.swap.plan import plan
+from tests.simulation.diagram import PAGE, page
+from tests.simulation.scenarios import MODES, deploying
+from tests.simulation.story import Story
+from tests.simulation.world import World
+
+
+def planned(world: World) -> str:
+    view = world.view(world.leader)
+    assert view is not None
+    return str(plan(world.leader.journal, {machine.name: machine.local() for machine in world.machines}, view))
+
+
+def test_an_in_place_swap_in_full() -> None:
+    assert planned(deploying("in-place")).splitlines() == [
+        "prepare",
+        "  n2: docker create --name=b-r0",
+        "stop traffic",
+        "  n1: gateway switch down",
+        "stop old release",
+        "  n2: docker stop a-r0",
+        "start",
+        "  n2: docker start b-r0",
+        "verify",
+        "  n2: run the smoke suite on b-r0",
+        "  n1: gateway point green b",
+        "switch",
+        "  n1: gateway switch green b",
+        "promote",
+        "  n2: after a boot, start b-r0",
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_plan_ends_as_the_run_does(mode: str) -> None:
+    world = deploying(mode)
+    view = world.view(world.leader)
+    assert view is not None
+
+    ended = plan(world.leader.journal, {machine.name: machine.local() for machine in world.machines}, view)
+
+    ran = Story(world).settle().journal
+    assert (ended.journal.active, ended.journal.previous, ended.journal.swap) == (ran.active, ran.previous, None)
+
+
+def test_a_plan_changes_nothing() -> None:
+    world = deploying("across")
+    before = world.leader.journal
+
+    assert "docker stop a-r0" in planned(world)
+    assert world.leader.journal is before
+
+
+def test_the_diagrams_of_the_page_are_the_machine_s() -> None:
+    text = PAGE.read_text()
+
+    assert page(text) == text
