@@ -5,7 +5,7 @@ NODES ?= 2
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check lint types thorough unit fleet fleet-down swaps matrix soak pairs bench clean
+.PHONY: demo test check lint types thorough unit fleet fleet-down swaps matrix soak pairs bench simulate bite clean
 
 demo: $(READY)  ## the main job for real: a fleet of two, the image, the deploy, the answer
 	@$(BIN)/python -m tests.demo
@@ -50,6 +50,12 @@ matrix: $(READY)  ## every crash, loss and fault at every phase on two real node
 
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak
+
+simulate: $(READY)  ## the swap machine with three faults, and two on a pair; takes hours
+	@$(BIN)/python -m tests.simulation.levels long
+
+bite: $(READY)  ## whether the simulation finds every broken condition of the swap machine; takes hours
+	@$(BIN)/python -m tests.simulation.bite
 
 bench: $(READY)  ## ratios measured side by side in one run
 	@$(BIN)/python -m tests.bench

@@ -158,8 +158,7 @@ def _arithmetic(rank: Rank, node: Observed) -> str:
 
 def own(rank: Rank, node: Observed) -> Container | None:
     """The container of this very rank, if it runs."""
-    found = (each for each in node.containers if each.name == rank.container and each.running)
-    return next(found, None)
+    return next((other for other in node.containers if other.name == rank.container and other.running), None)
 
 
 def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:

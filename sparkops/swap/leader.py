@@ -6,25 +6,12 @@ leader that restarts continues where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from sparkops.swap.effects import (
-    ConfigureAgents,
-    CutRequests,
-    LeaderEffect,
-    PointSlot,
-    SwitchTraffic,
-    WriteJournal,
-)
+from sparkops.swap.effects import ConfigureAgents, LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
 from sparkops.swap.journal import RETRIES, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
 from sparkops.swap.orders import slots, traffic
+from sparkops.swap.phases import RULES, RUNNING, drained, move, proven
 from sparkops.swap.seen import EngineState, GatewayView, Seen
-
-RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
-AT_REST = (EngineState.ABSENT, EngineState.STOPPED)
-PRESENT = (EngineState.STOPPED, *RUNNING)
-Rule = Callable[[Journal, Swap, Seen], LeaderEffect | Answer]
 
 
 def step(journal: Journal, seen: Seen) -> LeaderEffect | None:
@@ -80,8 +67,8 @@ def _wait(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
 
 def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
     """Stop the service: traffic first, then requests in progress, then engines."""
-    drained = (_drained(deployment, seen) for deployment in journal.deployments)
-    for reached in (_move(journal, seen, None), *drained):
+    empty = (drained(deployment, seen) for deployment in journal.deployments)
+    for reached in (move(journal, seen, None), *empty):
         if reached is not Answer.YES:
             return None if isinstance(reached, Answer) else reached
     return WriteJournal(journal.offline())
@@ -150,7 +137,7 @@ def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
             return f"{rank.node}: {rank.container} ended"
         if engine.proven_key == swap.key and engine.proven is Answer.NO:
             return f"{rank.node}: {rank.container} failed its checks"
-    if _proven(journal, swap, seen) and seen.gateway and seen.gateway.answer(swap.target) is Answer.NO:
+    if proven(journal, swap, seen) and seen.gateway and seen.gateway.answer(swap.target) is Answer.NO:
         return f"{swap.target.release} does not answer through the gateway"
     return ""
 
@@ -166,116 +153,3 @@ def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = swap.source is not None and not swap.stops_source and gateway.answer(swap.source) is Answer.YES
     return f"{swap.target.release} does not answer" if in_place or first or other else ""
-
-
-def _move(journal: Journal, seen: Seen, to: Deployment | None) -> LeaderEffect | Answer:
-    """Let the gateway send requests to a release; it must answer there first."""
-    if seen.gateway is None:
-        return Answer.UNKNOWN
-    if seen.gateway.traffic == (to.release if to else ""):
-        return Answer.YES
-    if to is not None and seen.gateway.answer(to) is not Answer.YES:
-        return seen.gateway.answer(to)
-    return SwitchTraffic(to) if seen.replicated(journal) else Answer.UNKNOWN
-
-
-def _drained(source: Deployment | None, seen: Seen) -> LeaderEffect | Answer:
-    """No request is in progress in a release. What cannot be counted is not drained."""
-    if source is None:
-        return Answer.YES
-    if seen.gateway is None or source.release not in seen.gateway.open:
-        return Answer.UNKNOWN
-    if not seen.gateway.open[source.release]:
-        return Answer.YES
-    return CutRequests(source) if seen.sampled_s >= source.limits.drain_s else Answer.NO
-
-
-def _prepare(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.ranks, PRESENT)
-
-
-def _quiesce(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
-    moved = _move(journal, seen, None)
-    return moved if moved is not Answer.YES else _drained(swap.source, seen)
-
-
-def _free(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    ranks = (*swap.target.ranks, *(swap.source.ranks if swap.source else ()))
-    return seen.all(journal, ranks, AT_REST)
-
-
-def _workers(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.workers, RUNNING)
-
-
-def _start(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.ranks, RUNNING)
-
-
-def _load(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.heads, (EngineState.HEALTHY,))
-
-
-def _verify(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    """The smoke suite passed for this start, and the release answers through the gateway."""
-    if not _proven(journal, swap, seen):
-        return Answer.NO
-    return seen.gateway.answer(swap.target) if seen.gateway else Answer.UNKNOWN
-
-
-def _proven(journal: Journal, swap: Swap, seen: Seen) -> bool:
-    if swap.phase is not Phase.VERIFY:
-        return False
-    proofs = [seen.engine(journal, rank) for rank in swap.target.heads]
-    return all(proof and proof.proven_key == swap.key and proof.proven is Answer.YES for proof in proofs)
-
-
-def _switch(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
-    return _move(journal, seen, swap.target)
-
-
-def _bake(_: Journal, swap: Swap, seen: Seen) -> Answer:
-    """The clock of the bake stands still without samples."""
-    if seen.gateway is None:
-        return Answer.UNKNOWN
-    baked = swap.automatic and seen.sampled_s >= swap.target.limits.bake_s
-    return seen.gateway.answer(swap.target) if baked else Answer.NO
-
-
-def _promote(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    """Every node of the target has a boot record for it."""
-    reports = [(rank, seen.reports.get(rank.node)) for rank in swap.target.ranks]
-    if any(report is None or report.adopted < journal.revision for _, report in reports):
-        return Answer.UNKNOWN
-    armed = all(report and report.armed == rank.container for rank, report in reports)
-    return Answer.YES if armed and seen.replicated(journal) else Answer.NO
-
-
-def _drain(_: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
-    return _drained(swap.source, seen)
-
-
-def _retire(_: Journal, swap: Swap, seen: Seen) -> Answer:
-    """The old release stays warm for a quick return, and for longer while it alone answers."""
-    if swap.reverting:
-        return Answer.YES
-    if seen.gateway is None:
-        return Answer.UNKNOWN
-    warm = seen.sampled_s < (swap.source.limits.keep_old_s if swap.source else 0.0)
-    return Answer.NO if warm else seen.gateway.answer(swap.target)
-
-
-RULES: Mapping[Phase, Rule] = {
-    Phase.PREPARE: _prepare,
-    Phase.QUIESCE: _quiesce,
-    Phase.FREE: _free,
-    Phase.WORKERS: _workers,
-    Phase.START: _start,
-    Phase.LOAD: _load,
-    Phase.VERIFY: _verify,
-    Phase.SWITCH: _switch,
-    Phase.BAKE: _bake,
-    Phase.PROMOTE: _promote,
-    Phase.DRAIN: _drain,
-    Phase.RETIRE: _retire,
-}

@@ -21,7 +21,7 @@ from shutil import copytree
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-MACHINE = ("leader", "follower", "orders", "journal", "intents", "seen")
+MACHINE = ("leader", "phases", "follower", "orders", "journal", "intents", "seen")
 JUDGE_S = 900
 MOVABLE = (ast.If, ast.For, ast.Expr)
 
