@@ -33,7 +33,9 @@ def _continue(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
     reached = RULES[swap.phase](journal, swap, seen)
     if not isinstance(reached, Answer):
         return reached
-    return WriteJournal(journal.advanced()) if reached is Answer.YES else _wait(journal, swap, seen)
+    if reached is Answer.YES:
+        return WriteJournal(journal.advanced())
+    return None if reached is Answer.LATER else _wait(journal, swap, seen)
 
 
 def needs_operator(journal: Journal, seen: Seen) -> str:
@@ -51,27 +53,33 @@ def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None
         if gateway.slots.get(deployment.slot) != deployment.release and gateway.traffic != deployment.release:
             return PointSlot(deployment)
     serving, swap = traffic(journal), journal.swap
-    lost = not gateway.traffic and serving and swap and not swap.reached(Phase.SWITCH)
+    lost = not gateway.traffic and serving and swap and swap.phase is not Phase.SWITCH
     return SwitchTraffic(serving) if lost and gateway.answer(serving) is Answer.YES else None
 
 
 def _wait(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
-    """The bound of a wait ends the swap while the old release has the traffic; later an operator decides."""
+    """The bound of a wait ends the swap while the old release still runs; later an operator decides."""
     if journal.trouble or seen.waited_s < swap.target.limits.unknown_s:
         return None
     why = f"no progress in phase '{swap.phase}'"
-    if swap.keeps_source:
-        return WriteJournal(journal.reverted(why))
-    return WriteJournal(journal.changed(trouble=why))
+    quiescing = swap.phase is Phase.QUIESCE and swap.mode is Mode.IN_PLACE and not swap.reverting
+    return WriteJournal(journal.reverted(why) if swap.keeps_source or quiescing else journal.changed(trouble=why))
 
 
 def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
     """Stop the service: traffic first, then requests in progress, then engines."""
     empty = (drained(deployment, seen) for deployment in journal.deployments)
     for reached in (move(journal, seen, None), *empty):
+        if reached is Answer.UNKNOWN:
+            return _needs_operator(journal, "the gateway cannot be read, so the service is not stopped", seen)
         if reached is not Answer.YES:
             return None if isinstance(reached, Answer) else reached
     return WriteJournal(journal.offline())
+
+
+def _needs_operator(journal: Journal, why: str, seen: Seen) -> LeaderEffect | None:
+    bound_s = max((deployment.limits.unknown_s for deployment in journal.deployments), default=0.0)
+    return None if journal.trouble or seen.waited_s < bound_s else WriteJournal(journal.changed(trouble=why))
 
 
 def _idle(journal: Journal, seen: Seen) -> LeaderEffect | None:
@@ -106,9 +114,7 @@ def _repair(journal: Journal, active: Deployment, seen: Seen) -> LeaderEffect | 
     ended = seen.all(journal, active.ranks, RUNNING) is Answer.NO
     if ended and not active.alone and journal.restarts < RETRIES:
         return WriteJournal(journal.restarted())
-    if journal.trouble or seen.waited_s < active.limits.unknown_s:
-        return None
-    return WriteJournal(journal.changed(trouble=f"{active.release} does not answer"))
+    return _needs_operator(journal, f"{active.release} does not answer", seen)
 
 
 def _is_gone(journal: Journal, seen: Seen, node: str, container: str) -> bool:
@@ -137,7 +143,8 @@ def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
             return f"{rank.node}: {rank.container} ended"
         if engine.proven_key == swap.key and engine.proven is Answer.NO:
             return f"{rank.node}: {rank.container} failed its checks"
-    if proven(journal, swap, seen) and seen.gateway and seen.gateway.answer(swap.target) is Answer.NO:
+    checked = swap.phase is Phase.VERIFY and proven(journal, swap, seen) is Answer.YES
+    if checked and seen.gateway and seen.gateway.answer(swap.target) is Answer.NO:
         return f"{swap.target.release} does not answer through the gateway"
     return ""
 

@@ -17,6 +17,8 @@ class Answer(StrEnum):
     YES = "yes"
     NO = "no"
     UNKNOWN = "unknown"
+    LATER = "later"
+    """A clock, a guard's own job or an operator decides; this wait needs no bound of its own."""
 
 
 class Mode(StrEnum):

@@ -13,7 +13,7 @@ RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
 AT_REST = (EngineState.ABSENT, EngineState.STOPPED)
 PRESENT = (EngineState.STOPPED, *RUNNING)
 Rule = Callable[[Journal, Swap, Seen], LeaderEffect | Answer]
-"""YES: the phase has reached its end. Otherwise what is to be done first, or whether that is known."""
+"""YES: the phase has reached its end. LATER: its wait is bounded elsewhere. NO and UNKNOWN: within `unknown_s`."""
 
 
 def move(journal: Journal, seen: Seen, to: Deployment | None) -> LeaderEffect | Answer:
@@ -35,7 +35,7 @@ def drained(source: Deployment | None, seen: Seen) -> LeaderEffect | Answer:
         return Answer.UNKNOWN
     if not seen.gateway.open[source.release]:
         return Answer.YES
-    return CutRequests(source) if seen.sampled_s >= source.limits.drain_s else Answer.NO
+    return CutRequests(source) if seen.sampled_s >= source.limits.drain_s else Answer.LATER
 
 
 def _prepare(journal: Journal, swap: Swap, seen: Seen) -> Answer:
@@ -61,21 +61,27 @@ def _start(journal: Journal, swap: Swap, seen: Seen) -> Answer:
 
 
 def _load(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.heads, (EngineState.HEALTHY,))
+    """The guard on rank 0's node watches the load, and reports a stall."""
+    healthy = seen.all(journal, swap.target.heads, (EngineState.HEALTHY,))
+    loading = seen.all(journal, swap.target.ranks, RUNNING) is Answer.YES
+    return Answer.LATER if loading and healthy is not Answer.YES else healthy
 
 
 def _verify(journal: Journal, swap: Swap, seen: Seen) -> Answer:
     """The smoke suite passed for this start, and the release answers through the gateway."""
-    if not proven(journal, swap, seen):
-        return Answer.NO
+    proof = proven(journal, swap, seen)
+    if proof is not Answer.YES:
+        return proof
     return seen.gateway.answer(swap.target) if seen.gateway else Answer.UNKNOWN
 
 
-def proven(journal: Journal, swap: Swap, seen: Seen) -> bool:
-    if swap.phase is not Phase.VERIFY:
-        return False
+def proven(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+    """Whether the smoke suite passed on every rank 0, for this start; LATER while it runs."""
     proofs = [seen.engine(journal, rank) for rank in swap.target.heads]
-    return all(proof and proof.proven_key == swap.key and proof.proven is Answer.YES for proof in proofs)
+    if not all(proof and proof.state.running for proof in proofs):
+        return Answer.UNKNOWN
+    passed = all(proof and proof.proven_key == swap.key and proof.proven is Answer.YES for proof in proofs)
+    return Answer.YES if passed else Answer.LATER
 
 
 def _switch(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
@@ -87,7 +93,8 @@ def _bake(_: Journal, swap: Swap, seen: Seen) -> Answer:
     if seen.gateway is None:
         return Answer.UNKNOWN
     baked = swap.automatic and seen.sampled_s >= swap.target.limits.bake_s
-    return seen.gateway.answer(swap.target) if baked else Answer.NO
+    answer = seen.gateway.answer(swap.target)
+    return Answer.LATER if answer is Answer.YES and not baked else answer
 
 
 def _promote(journal: Journal, swap: Swap, seen: Seen) -> Answer:
@@ -110,7 +117,8 @@ def _retire(_: Journal, swap: Swap, seen: Seen) -> Answer:
     if seen.gateway is None:
         return Answer.UNKNOWN
     warm = seen.sampled_s < (swap.source.limits.keep_old_s if swap.source else 0.0)
-    return Answer.NO if warm else seen.gateway.answer(swap.target)
+    answer = seen.gateway.answer(swap.target)
+    return Answer.LATER if answer is Answer.YES and warm else answer
 
 
 RULES: Mapping[Phase, Rule] = {

@@ -126,13 +126,18 @@ def _engines(world: World) -> Iterator[Transition]:
     for machine, engine in world.engines():
         if machine.lost or engine.health is not Health.LOADING:
             continue
-        if engine.turns is Health.LOADING:  # it never ends: the guard's watch finds the stall
-            if not dict(machine.problems).get(engine.container):
-                stalled = replace(machine, problems=(*machine.problems, (engine.container, "stalled")))
-                yield f"{engine.container} stalls", world.with_machine(stalled)
-        elif _joined(world, engine):
+        if engine.turns is not Health.LOADING and _joined(world, engine):
             loaded = replace(engine, health=engine.turns)
             yield f"{engine.container} is {engine.turns}", world.with_machine(machine.holding(loaded))
+        elif _stuck(world, engine) and engine.container not in dict(machine.problems):
+            stalled = replace(machine, problems=(*machine.problems, (engine.container, "stalled")))
+            yield f"{engine.container} stalls", world.with_machine(stalled)  # its guard watches the load
+
+
+def _stuck(world: World, engine: Engine) -> bool:
+    """Whether a load never ends: by itself, or since a rank that it waits for will not join."""
+    ranks = [other for _, other in world.engines() if other.release == engine.release and other != engine]
+    return engine.turns is Health.LOADING or not any(other.health is Health.LOADING for other in ranks)
 
 
 def _joined(world: World, engine: Engine) -> bool:
