@@ -202,6 +202,9 @@ def report(node: str, order: Order | None, local: Local) -> Report:
 
 
 def _engine(container: str, local: Local) -> EngineReport:
+    """A start that is marked counts as running, so that the leader does not take the container for stopped."""
     proven_key, proven = local.proofs.get(container, ("", Answer.UNKNOWN))
-    key = "" if local.pending == container else local.record.key(container)
-    return EngineReport(container, local.state(container), key, proven, proven_key, local.problems.get(container, ""))
+    pending = local.pending == container
+    state = EngineState.LOADING if pending else local.state(container)
+    key = "" if pending else local.record.key(container)
+    return EngineReport(container, state, key, proven, proven_key, local.problems.get(container, ""))

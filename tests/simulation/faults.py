@@ -12,7 +12,9 @@ from tests.simulation.world import Engine, Gateway, Health, Leader, Machine, Wor
 def faults(world: World) -> Iterator[Transition]:
     """Every fault that changes this state."""
     for machine in world.machines:
-        if not machine.lost:
+        if machine.lost:  # its operator may have given it up meanwhile
+            yield f"return of {machine.name}", world.with_machine(replace(machine, lost=False, boot=machine.boot + 1))
+        else:
             yield f"crash of the guard on {machine.name}", _guard(world, machine)
             yield f"reboot of {machine.name}", _reboot(world, machine)
             yield f"loss of {machine.name}", _lose(world, machine)

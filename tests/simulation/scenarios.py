@@ -55,7 +55,7 @@ def rebuild(world: World) -> Transition | None:
         return None
     node = next(machine.name for machine in world.machines if not machine.lost)
     journal = rebuilt(copies, node, lost)
-    others = tuple(leader for leader in world.leaders if leader.journal.leader not in {node, *lost})
+    others = tuple(leader for leader in world.leaders if leader.journal.leader != node)
     return f"gateway rebuild {node}", replace(world, leaders=(*others, Leader(journal)), gateway=Gateway(node))
 
 

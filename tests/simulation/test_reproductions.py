@@ -227,6 +227,17 @@ def test_the_gateway_s_node_dies_and_is_rebuilt(phase: Phase) -> None:
     assert story.running == [f"{active(story)}-r0"]
 
 
+@pytest.mark.parametrize("mode", ["in-place at the gateway", "across"])
+def test_a_leader_that_returns_after_a_rebuild_decides_nothing_and_its_engines_stop(mode: str) -> None:
+    story = Story.of(mode).until(Phase.BAKE).fault("loss of n1").rebuild().settle()
+    before = story.journal
+    story.fault("return of n1").settle()
+
+    assert [leader.journal.term for leader in story.world.leaders] == [1, 2]
+    assert (story.journal.term, story.journal.active) == (before.term, before.active)
+    assert story.running == [f"{rank.container}" for rank in (before.active.ranks if before.active else ())]
+
+
 def test_the_same_intent_again_gets_its_first_result() -> None:
     story = Story.of("in-place").settle()
     first = story.journal.outcomes[-1]
