@@ -44,7 +44,10 @@ def ask(world: World, make: Callable[[str, int], Intent]) -> World | None:
         return None
     number = sum(outcome.intent.startswith("i") for outcome in leader.journal.outcomes)
     reply = accept(leader.journal, make(f"i{number}", leader.journal.revision), world.seen(leader))
-    return world.with_leader(written(leader, reply)) if isinstance(reply, Journal) else None
+    if not isinstance(reply, Journal):
+        return None
+    accepted = world.with_leader(written(leader, reply))
+    return replace(accepted, asked=(*world.asked, (f"i{number}", reply.revision)))
 
 
 def rebuild(world: World) -> Transition | None:

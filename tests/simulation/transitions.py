@@ -21,7 +21,19 @@ Transition = tuple[str, World]
 
 def enabled(world: World) -> Iterator[Transition]:
     """Every transition that is possible now, in the order of a fair schedule."""
-    for source in (_guards, _orders, _reports, _leaders, _engines, _streams, _silence, _sampled, _links, _waited):
+    for source in (
+        _guards,
+        _orders,
+        _reports,
+        _acknowledged,
+        _leaders,
+        _engines,
+        _streams,
+        _silence,
+        _sampled,
+        _links,
+        _waited,
+    ):
         yield from source(world)
 
 
@@ -86,6 +98,16 @@ def _reports(world: World) -> Iterator[Transition]:
 
 def _by_node(report: Report) -> str:
     return report.node
+
+
+def _acknowledged(world: World) -> Iterator[Transition]:
+    """An intent counts once another guard has its revision on disk."""
+    leader = world.leader
+    copies = [report.revision for report in leader.reports if report.node != leader.journal.leader]
+    for intent, revision in world.asked:
+        if any(copy >= revision for copy in copies) and leader.journal.outcome(intent):
+            rest = tuple(known for known in world.asked if known != (intent, revision))
+            yield f"{intent} counts", replace(world, asked=rest, acknowledged=(*world.acknowledged, intent))
 
 
 def _leaders(world: World) -> Iterator[Transition]:

@@ -166,7 +166,10 @@ class World:
     """Nodes that the gateway's node cannot reach."""
     faults: int = 0
     touched: frozenset[str] = frozenset()
+    asked: tuple[tuple[str, int], ...] = ()
+    """Intents that wait for another guard's copy, with the revision that accepted them."""
     acknowledged: tuple[str, ...] = ()
+    """Intents whose operators were told that they count."""
     starts: frozenset[tuple[str, str]] = frozenset()
     """Ordered starts that have happened."""
     wrongs: tuple[str, ...] = field(default=())
@@ -248,7 +251,16 @@ def canonical(world: World) -> World:
 
 def identity(world: World) -> int:
     """A hash that equal states share. `world` is canonical."""
-    values = (world.gateway, world.cut, world.faults, world.touched, world.acknowledged, world.starts, world.wrongs)
+    values = (
+        world.gateway,
+        world.cut,
+        world.faults,
+        world.touched,
+        world.asked,
+        world.acknowledged,
+        world.starts,
+        world.wrongs,
+    )
     return hash((*map(id, world.machines), *map(id, world.leaders), values))
 
 
