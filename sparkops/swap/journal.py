@@ -153,14 +153,14 @@ class Journal:
 
     def restarted(self) -> Journal:
         """Stop and start every rank of the active release, since one of several ended."""
-        active = _present(self.active)
+        active = present(self.active)
         key, previous = self._key(), self.previous
         swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, Phase.QUIESCE, previous=previous)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1)
 
     def advanced(self) -> Journal:
         """Enter the next phase, or end the swap after the last one."""
-        swap = _present(self.swap)
+        swap = present(self.swap)
         phase = swap.following
         if phase is None:
             return self._ended(swap)
@@ -178,7 +178,7 @@ class Journal:
 
     def reverted(self, why: str) -> Journal:
         """Return to the source: at once where it has the traffic, otherwise by a swap with the roles exchanged."""
-        swap = _present(self.swap)
+        swap = present(self.swap)
         if swap.reverting or swap.mode is Mode.RESTART:
             return self._retried(swap, why)
         if swap.source is None and swap.reached(Phase.SWITCH):
@@ -213,10 +213,10 @@ class Journal:
         return self.changed(stopped=tuple(rank for rank in self.stopped if rank.container not in gone))
 
 
-def _present(value: Present | None) -> Present:
-    """The value of a journal that a change needs. Raises ValueError where it has none."""
+def present(value: Present | None) -> Present:
+    """Return what this state of a journal always has. Raises ValueError where it has none."""
     if value is None:
-        raise ValueError("the journal has no such value: this change does not fit its state")
+        raise ValueError("the journal lacks what its state needs")
     return value
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic
-from sparkops.swap.journal import Journal, Swap
-from sparkops.swap.model import Answer, Deployment, Phase
-from sparkops.swap.seen import EngineState, Seen
+from sparkops.swap.journal import Journal, Swap, present
+from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
+from sparkops.swap.seen import EngineState, Report, Seen
 
 RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
 AT_REST = (EngineState.ABSENT, EngineState.STOPPED)
@@ -27,10 +27,8 @@ def move(journal: Journal, seen: Seen, to: Deployment | None) -> LeaderEffect | 
     return SwitchTraffic(to) if seen.replicated(journal) else Answer.UNKNOWN
 
 
-def drained(source: Deployment | None, seen: Seen) -> LeaderEffect | Answer:
+def drained(source: Deployment, seen: Seen) -> LeaderEffect | Answer:
     """No request is in progress in a release. What cannot be counted is not drained."""
-    if source is None:
-        return Answer.YES
     if seen.gateway is None or source.release not in seen.gateway.open:
         return Answer.UNKNOWN
     if not seen.gateway.open[source.release]:
@@ -44,11 +42,11 @@ def _prepare(journal: Journal, swap: Swap, seen: Seen) -> Answer:
 
 def _quiesce(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
     moved = move(journal, seen, None)
-    return moved if moved is not Answer.YES else drained(swap.source, seen)
+    return moved if moved is not Answer.YES else _drain(journal, swap, seen)
 
 
 def _free(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    ranks = (*swap.target.ranks, *(swap.source.ranks if swap.source else ()))
+    ranks = (*swap.target.ranks, *present(swap.source).ranks)
     return seen.all(journal, ranks, AT_REST)
 
 
@@ -98,16 +96,17 @@ def _bake(_: Journal, swap: Swap, seen: Seen) -> Answer:
 
 
 def _promote(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    """Every node of the target has a boot record for it."""
-    reports = [(rank, seen.reports.get(rank.node)) for rank in swap.target.ranks]
-    if any(report is None or report.adopted < journal.revision for _, report in reports):
-        return Answer.UNKNOWN
-    armed = all(report and report.armed == rank.container for rank, report in reports)
+    """Every node of the target has a boot record for it, and so has another guard's copy of the journal."""
+    armed = all(_is_armed(journal, rank, seen.reports.get(rank.node)) for rank in swap.target.ranks)
     return Answer.YES if armed and seen.replicated(journal) else Answer.NO
 
 
+def _is_armed(journal: Journal, rank: RankSpec, report: Report | None) -> bool:
+    return report is not None and report.adopted >= journal.revision and report.armed == rank.container
+
+
 def _drain(_: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
-    return drained(swap.source, seen)
+    return drained(present(swap.source), seen)
 
 
 def _retire(_: Journal, swap: Swap, seen: Seen) -> Answer:
@@ -116,7 +115,7 @@ def _retire(_: Journal, swap: Swap, seen: Seen) -> Answer:
         return Answer.YES
     if seen.gateway is None:
         return Answer.UNKNOWN
-    warm = seen.sampled_s < (swap.source.limits.keep_old_s if swap.source else 0.0)
+    warm = seen.sampled_s < present(swap.source).limits.keep_old_s
     answer = seen.gateway.answer(swap.target)
     return Answer.LATER if answer is Answer.YES and warm else answer
 

@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 MACHINE = ("leader", "phases", "follower", "orders", "journal", "intents", "seen")
 JUDGE_S = 900
+WORKERS = int(os.environ.get("BITE_WORKERS", "2"))
 MOVABLE = (ast.If, ast.For, ast.Expr)
 
 
@@ -107,7 +108,7 @@ def main() -> int:
         for module in chosen
         for where, text in mutants((ROOT / "sparkops" / "swap" / f"{module}.py").read_text())
     ]
-    with ThreadPoolExecutor(2) as threads:
+    with ThreadPoolExecutor(WORKERS) as threads:
         verdicts = threads.map(lambda item: judge(item[0], item[2]), work)
         missed = 0
         for (module, where, _), verdict in zip(work, verdicts, strict=True):

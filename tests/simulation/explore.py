@@ -31,6 +31,7 @@ def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000
     first = (start, intents)
     parents: dict[int, tuple[int, str]] = {hash((identity(start), intents)): (0, "start")}
     waiting = deque([first])
+    fair: dict[int, int] = {}
     ends = 0
     while waiting:
         world, left = waiting.popleft()
@@ -42,15 +43,33 @@ def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000
             wrongs += laws.settled(world)
         if wrongs:
             raise Violation("\n".join([*_trace(parents, mine), *wrongs]))
+        if after is None:
+            fair[mine] = 0
         for label, branch, budget in _branches(world, left, after):
             reached = canonical(branch)
             key = hash((identity(reached), budget))
+            fair.setdefault(mine, key)  # the first branch is that of the fair schedule
             if key not in parents:
                 parents[key] = (mine, label)
                 waiting.append((reached, budget))
         if len(parents) > limit:
             raise Violation(f"more than {limit} states")
+    _must_end(fair, parents)
     return Result(len(parents), ends)
+
+
+def _must_end(fair: dict[int, int], parents: dict[int, tuple[int, str]]) -> None:
+    """Every fair run ends. Raises Violation where one runs in a circle."""
+    ended: set[int] = set()
+    for start in fair:
+        path: dict[int, None] = {}
+        state = start
+        while state in fair and state not in ended:
+            if state in path:
+                raise Violation("\n".join([*_trace(parents, state), "8: it goes round in circles"]))
+            path[state] = None
+            state = fair[state]
+        ended.update(path)
 
 
 def _branches(world: World, left: int, after: Transition | None) -> Iterator[tuple[str, World, int]]:

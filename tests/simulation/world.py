@@ -211,6 +211,12 @@ class World:
         good = bool(ranks) and all(engine.health is Health.GOOD for _, engine in ranks)
         return Answer.YES if reached and good else Answer.NO
 
+    def answers(self, release: str) -> Answer:
+        """What a short question through the gateway finds out: an engine that answers nonsense answers."""
+        ranks = [engine for _, engine in self.engines() if engine.release == release]
+        wrong = any(engine.health is Health.WRONG for engine in ranks) and all(engine.running for engine in ranks)
+        return Answer.YES if wrong else self.serves(release)
+
     def view(self, leader: Leader) -> GatewayView | None:
         """What the leader sees of the gateway beside it."""
         gateway = self.gateway
@@ -221,7 +227,7 @@ class World:
         return GatewayView(
             traffic=gateway.traffic,
             slots=dict(gateway.slots),
-            answers={release: self.serves(release) for release in releases},
+            answers={release: self.answers(release) for release in releases},
             open={release: int(release in gateway.open) for release in releases | {gateway.traffic}},
             agents=gateway.agents,
         )
