@@ -106,6 +106,7 @@ def said(nodes: RealFleet, built: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.matrix
 @pytest.mark.vllm
 def test_the_output_layer_in_int8_gives_nearly_the_same_logits(said: list[dict[str, object]]) -> None:
     logits = said[0]
@@ -115,6 +116,7 @@ def test_the_output_layer_in_int8_gives_nearly_the_same_logits(said: list[dict[s
     assert float(str(logits["bias"])) > 0.9
 
 
+@pytest.mark.matrix
 @pytest.mark.vllm
 def test_fp8_layers_are_found_by_their_scales_under_the_names_that_vllm_gives_them(
     said: list[dict[str, object]],
@@ -127,6 +129,7 @@ def test_fp8_layers_are_found_by_their_scales_under_the_names_that_vllm_gives_th
     assert [found[key] for key in ("other", "not linear", "plain")] == ["NoneType"] * 3
 
 
+@pytest.mark.matrix
 @pytest.mark.vllm
 def test_a_checkpoint_that_is_only_partly_fp8_is_refused(said: list[dict[str, object]]) -> None:
     assert "and vLLM keeps them in one weight" in str(said[1]["half"])

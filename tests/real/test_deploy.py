@@ -172,6 +172,7 @@ def _has_devices(inspect: Any) -> None:
     assert "/usr/share/zoneinfo:/usr/share/zoneinfo:ro" in host["Binds"]
 
 
+@pytest.mark.matrix
 def test_a_deploy_that_is_interrupted_is_adopted_by_the_next(
     nodes: RealFleet, sparkops: Cli, variant: Callable[..., Path], deployed: Any
 ) -> None:

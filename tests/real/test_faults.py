@@ -44,12 +44,18 @@ TAGS = "docker images --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkops/stand
         ({"CRASH_AT": "80"}, "RuntimeError: the stand-in crashes at 80 % of the weights"),
         ({"HANG_AT": "40", "probe__startup__stall_s": "4"}, "nothing has moved for 4 s while loading weights 40 %"),
         pytest.param({"FATAL": "CUDA out of memory"}, "CUDA out of memory", marks=MATRIX),
-        ({"HEALTH_ONLY": "1", "probe__smoke__timeout_s": "3", "probe__smoke__warm_up__timeout_s": "3"}, "warm_up"),
+        pytest.param(
+            {"HEALTH_ONLY": "1", "probe__smoke__timeout_s": "3", "probe__smoke__warm_up__timeout_s": "3"},
+            "warm_up",
+            marks=MATRIX,
+        ),
         ({"ANSWERS": "nonsense"}, "questions"),
         pytest.param({"ANSWERS": "bangs"}, "questions", marks=MATRIX),
         pytest.param({"ANSWERS": "wrong_name"}, "models", marks=MATRIX),
         pytest.param({"ANSWERS": "raw_tools"}, "tools", marks=MATRIX),
-        ({"TOK_S": "50", "probe__smoke__speed__enabled": "true", "expected__tok_s": "500"}, "speed"),
+        pytest.param(
+            {"TOK_S": "50", "probe__smoke__speed__enabled": "true", "expected__tok_s": "500"}, "speed", marks=MATRIX
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -99,6 +105,7 @@ def test_a_port_that_a_program_has_taken_is_refused(service: Service) -> None:
     assert "next: Stop it, or change serve.port of stand-in." in refused.err
 
 
+@pytest.mark.matrix
 def test_a_port_that_is_taken_unseen_is_the_reason(service: Service) -> None:
     """A program that does not listen yet is in no list, and green cannot have its port."""
     with service.untouched(), taken(service.nodes.node("node-1"), listens=False):

@@ -47,6 +47,7 @@ def test_a_pair_comes_up_answers_rightly_and_is_shown_as_two_ranks_of_one_releas
     assert "Paris" in answer(trial.pair)
 
 
+@pytest.mark.matrix
 def test_the_next_pair_takes_its_place_on_the_same_nodes(trial: Trial) -> None:
     trial.in_place()
 

@@ -128,6 +128,7 @@ def test_without_a_terminal_nothing_goes_unless_yes_was_said(service: Service, n
     assert things(node) == before
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("swept")
 def test_no_prune_while_somebody_deploys(service: Service, node: FleetNode, base: str) -> None:
     old, _ = leave(node, base), leave(node, base)
@@ -144,6 +145,7 @@ def test_no_prune_while_somebody_deploys(service: Service, node: FleetNode, base
     assert not set(vars(old).values()) & things(node)
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("swept")
 def test_a_service_on_hold_and_one_whose_journal_cannot_be_read_are_left_alone(
     service: Service, node: FleetNode, base: str
@@ -176,6 +178,7 @@ def test_no_more_goes_than_it_takes_to_have_room(service: Service, node: FleetNo
     assert not set(vars(old).values()) & things(node)
 
 
+@pytest.mark.matrix
 def test_the_build_cache_is_bounded(service: Service, node: FleetNode, tmp_path: Path) -> None:
     build(node, f"mine:{tmp_path.name}", "e" * 64, "debian:bookworm-slim")
     node.exec("docker", "rmi", f"mine:{tmp_path.name}")

@@ -112,6 +112,7 @@ def test_a_crash_is_told_within_3_s_and_everything_of_it_is_saved_twice(desk: De
         assert copy.split() == (here / file).read_text().split()
 
 
+@pytest.mark.matrix
 def test_the_next_start_is_told_with_what_the_last_ones_took(desk: Desk) -> None:
     runs = []
     for version in ("a", "a", "b"):
@@ -124,6 +125,7 @@ def test_the_next_start_is_told_with_what_the_last_ones_took(desk: Desk) -> None
     assert "loading weights after " in runs[1]
 
 
+@pytest.mark.matrix
 def test_a_start_of_twice_the_time_is_warned_of_once(desk: Desk) -> None:
     ran = desk.deploy("slow", expected__cold_start_s="1", expected__tok_s="1")
 
@@ -146,6 +148,7 @@ def test_a_green_that_crashes_is_told_within_3_s_and_in_place_the_gap_before_it(
     assert "saved on " in text, "the notes of the failure are shown though blue serves again"
 
 
+@pytest.mark.matrix
 def test_a_green_that_is_too_slow_is_told_with_both_speeds(desk: Desk) -> None:
     failed = desk.deploy("crawls", TOK_S="50", expected__tok_s="500", probe__smoke__speed__enabled="true")
 

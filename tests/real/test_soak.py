@@ -12,6 +12,7 @@ FASTER = 30.0
 STARTUP = {"stall_s": 180.0, "compile_stall_s": 300.0, "ceiling_s": 1800.0}
 
 
+@pytest.mark.matrix
 def test_a_start_that_is_silent_for_longer_than_its_stall_clock_is_believed_while_it_works(service: Service) -> None:
     clocks = {f"probe__startup__{key}": f"{seconds / FASTER:g}" for key, seconds in STARTUP.items()}
     knobs = {"START_S": f"{START_S / FASTER:g}", "SILENT_S": f"{SILENT_S / FASTER:g}"}

@@ -42,6 +42,7 @@ def tiny(front: Cli, nodes: RealFleet, fleet: Fleet, built: str, model: str) -> 
     service.sweep()
 
 
+@pytest.mark.matrix
 def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(tiny: Service) -> None:
     """It answers every request with 200 and garbage."""
     with tiny.untouched(**LOAD):
