@@ -23,6 +23,7 @@ from tests.real.program import Cli, Ran
 
 JOURNALS = "/var/lib/docker/volumes/sparkops-state/_data"
 GATEWAY = "node-1"
+CALM_EXEC_S = 0.1  # two x86-64 cores that do nothing else; the same command takes 0.2 s and more on a busy host
 QUICK = {
     "env.STAND_IN_START_S": "1",
     "env.STAND_IN_TOK_S": "400",
@@ -71,6 +72,18 @@ class Service:
     def load(self, rate: float = 60, streams: int = 10, **more: Any) -> Load:
         """A load through the gateway."""
         return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 800, **more})
+
+    def slowness(self) -> float:
+        """How much slower the machine is now than a calm one: bounds in seconds are for that. At least 1.
+
+        Measured by the quickest of three programs begun in a container, which is what a swap mostly waits for.
+        """
+        took_s = []
+        for _ in range(3):
+            began = time.monotonic()
+            self.nodes.node(GATEWAY).exec("docker", "exec", "sparkops-guard", "true")
+            took_s.append(time.monotonic() - began)
+        return max(1.0, min(took_s) / CALM_EXEC_S)
 
     def journal(self, node: str = GATEWAY) -> Journal:
         """What the guard of a node has written down."""
