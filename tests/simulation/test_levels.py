@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.simulation.levels import DEEP, LEVELS, Level
 from tests.simulation.scenarios import MODES
 from tests.simulation.walks import walk
+from tests.simulation.world import forget
 
 pytestmark = pytest.mark.local
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    forget()
 
 
 @pytest.mark.timeout(600)
