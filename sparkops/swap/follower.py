@@ -197,7 +197,6 @@ def report(node: str, order: Order | None, local: Local) -> Report:
         adopted=order.journal.revision if order else -1,
         engines=tuple(_engine(container, local) for container in sorted({*local.engines, *local.problems})),
         armed=local.record.armed.container if local.record.armed else "",
-        gave_up=local.record.restarts >= BOOT_RESTARTS,
     )
 
 

@@ -52,8 +52,6 @@ class Report:
     engines: tuple[EngineReport, ...] = ()
     armed: str = ""
     """The container that the boot record of this service names."""
-    gave_up: bool = False
-    """Whether it has used up its restarts from the boot record."""
 
     def engine(self, container: str) -> EngineReport:
         """Its report on one container."""
