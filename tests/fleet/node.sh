@@ -29,6 +29,8 @@ start_engine() {
   # Containers of this engine cannot reach the resolver that listens on the node's loopback.
   for server in ${FLEET_DNS:-}; do options+=(--dns "$server"); done
   setsid dockerd "${options[@]}" </dev/null >>/var/log/dockerd.log 2>&1 &
+  # Until its pid file is written, another caller would start a second one, and both would end.
+  while kill -0 $! 2>/dev/null && ! alive "$ENGINE" dockerd; do sleep 0.05; done
 }
 
 start_all() {
