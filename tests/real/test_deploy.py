@@ -112,7 +112,8 @@ def test_logs_follow_until_they_are_interrupted(sparkops: Cli, deployed: Any, no
                 f"docker logs --follow --tail=1 {container(deployed)}" in nodes.node("node-1").exec("ps", "-eo", "args")
             )
         )
-        assert process.stdout and process.stdout.readline()
+        assert process.stdout is not None
+        assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=15)
     assert (process.returncode, "Traceback" in err) == (130, False)
