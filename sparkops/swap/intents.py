@@ -141,12 +141,18 @@ def _deploy(journal: Journal, intent: Deploy, seen: Seen) -> Reply:
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
     if active and active == intent.target and not fails:
         return NothingToDo(f"{active.release} is active")
-    if problem := _misfit(active, intent, fails=fails):
+    if problem := _unreached(journal, intent, seen) or _misfit(active, intent, fails=fails):
         return Refused(problem)
     kept = active if intent.mode is not Mode.FIRST else None
     retire = [rank for other in journal.deployments if other != kept for rank in other.ranks]
     cleared = journal.changed(active=kept, swap=None, without=journal.without | intent.without)
     return cleared.begun(intent.id, intent.mode, intent.target, automatic=intent.automatic, retire=retire)
+
+
+def _unreached(journal: Journal, intent: Deploy, seen: Seen) -> str:
+    """Why the leader cannot order the target's engines, whatever the operator's machine reaches."""
+    missing = sorted({rank.node for rank in intent.target.ranks} - set(seen.reports))
+    return f"{journal.leader} does not reach the guards of: {', '.join(missing)}" if missing else ""
 
 
 def _misfit(active: Deployment | None, intent: Deploy, *, fails: bool) -> str:

@@ -1,7 +1,7 @@
 """Does the simulation bite? Delete each condition of the machine and swap each pair of effects, one at a time.
 
-Every such change must break a law. `python -m tests.simulation.bite` prints those that do not; EQUIVALENT says why
-some cannot. It takes long, so it is no part of `make test`.
+Every such change, and every handwritten fault, must break a law or a scenario. `python -m tests.simulation.bite` prints
+those that do not; `bite_list.py` says why some cannot. It takes long, so it is no part of `make test`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from shutil import copytree
 from typing import Any
+
+from tests.simulation.bite_list import EQUIVALENT, HANDWRITTEN
 
 ROOT = Path(__file__).parents[2]
 MACHINE = ("leader", "phases", "follower", "orders", "journal", "intents", "seen")
@@ -30,12 +31,15 @@ MOVABLE = (ast.If, ast.For, ast.Expr)
 def mutants(source: str) -> Iterator[tuple[str, str]]:
     """Each change of a module: where it is, and the module's new text."""
     tree = ast.parse(source)
+    functions = {
+        child: node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for child in ast.walk(node)
+    }
     for number, node in enumerate(ast.walk(tree)):
         for what, change in _changes(node):
             changed = copy.deepcopy(tree)
             target = next(other for index, other in enumerate(ast.walk(changed)) if index == number)
             change(target)
-            yield f"{getattr(node, 'lineno', 0)}: {what}", ast.unparse(ast.fix_missing_locations(changed))
+            yield f"{functions[node]}: {what}", ast.unparse(ast.fix_missing_locations(changed))
 
 
 Change = tuple[str, Callable[[Any], object]]
@@ -81,39 +85,40 @@ def _swap(function: ast.FunctionDef, index: int) -> None:
 
 
 def judge(module: str, text: str) -> str:
-    """The law that a change breaks; empty if it breaks none."""
-    with tempfile.TemporaryDirectory() as home:
-        for name in ("sparkops", "tests"):
-            copytree(ROOT / name, Path(home) / name, ignore=lambda *_: ["__pycache__"])
-        (Path(home) / "sparkops" / "swap" / f"{module}.py").write_text(text)
-        run = (sys.executable, "-m", "tests.simulation.levels")
-        ran = subprocess.run(
-            run,
-            cwd=home,
-            env={**os.environ, "PYTHONPATH": home},
-            capture_output=True,
-            text=True,
-            timeout=JUDGE_S,
-            check=False,
-        )
-    lines = ran.stderr.strip().splitlines()
-    return (lines[-1] if lines else "failed") if ran.returncode else ""
+    """The law or scenario that a change breaks; empty if it breaks none."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(text)
+        file.flush()
+        run = (sys.executable, "-m", "tests.simulation.changed", f"sparkops.swap.{module}", file.name)
+        ran = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=JUDGE_S, check=False)
+    return (ran.stderr.strip().splitlines() or ["failed"])[-1] if ran.returncode else ""
+
+
+def faults(module: str, source: str) -> Iterator[tuple[str, str]]:
+    """The handwritten faults of a module, one or more for each rule of the machine."""
+    for fault in HANDWRITTEN:
+        if fault.module == module:
+            if source.count(fault.old) != 1:
+                raise ValueError(f"{module}: `{fault.old}` occurs {source.count(fault.old)} times, expected 1")
+            yield f"rule {fault.rule}: {fault.what}", source.replace(fault.old, fault.new)
 
 
 def main() -> int:
-    """Judge every change, two at a time, and print what is not found."""
+    """Judge every change, several at a time, and print what is not found and has no reason."""
     chosen = sys.argv[1:] or MACHINE
+    sources = {module: (ROOT / "sparkops" / "swap" / f"{module}.py").read_text() for module in chosen}
     work = [
         (module, where, text)
-        for module in chosen
-        for where, text in mutants((ROOT / "sparkops" / "swap" / f"{module}.py").read_text())
+        for module, source in sources.items()
+        for where, text in (*faults(module, source), *mutants(source))
     ]
     with ThreadPoolExecutor(WORKERS) as threads:
         verdicts = threads.map(lambda item: judge(item[0], item[2]), work)
         missed = 0
         for (module, where, _), verdict in zip(work, verdicts, strict=True):
-            missed += not verdict
-            print(f"{module}.py:{where}: {verdict or 'NOT FOUND'}", flush=True)
+            reason = EQUIVALENT.get(f"{module}.{where}")
+            missed += not (verdict or reason)
+            print(f"{module}.{where}: {verdict or (f'equivalent: {reason}' if reason else 'NOT FOUND')}", flush=True)
     print(f"{len(work)} changes, {missed} not found")
     return 1 if missed else 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tests.simulation import laws
 from tests.simulation.faults import faults
@@ -25,68 +25,102 @@ class Result:
     ends: int
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A world, and how many faults and intents may still happen in it."""
+
+    world: World
+    place: int
+    """Equal worlds have equal places."""
+    faults: int
+    intents: int
+
+    @property
+    def key(self) -> Key:
+        return self.place, self.faults, self.intents
+
+
+Key = tuple[int, int, int]
+
+
+class Visited:
+    """What has been reached, from where, and the next world of each fair run."""
+
+    def __init__(self) -> None:
+        self.parents: dict[Key, tuple[Key | None, str]] = {}
+        self.fair: dict[int, int] = {}
+        self._budgets: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, state: State, parent: Key | None, label: str) -> bool:
+        """Add a state, unless the same world was reached with as many faults and intents left: it leads nowhere new."""
+        budgets = self._budgets.setdefault(state.place, [])
+        if any(faults_ >= state.faults and intents >= state.intents for faults_, intents in budgets):
+            return False
+        budgets.append((state.faults, state.intents))
+        self.parents[state.key] = (parent, label)
+        return True
+
+    def trace(self, key: Key | None) -> list[str]:
+        """The labels of the transitions that lead to a state."""
+        lines = []
+        while key is not None:
+            key, label = self.parents[key]
+            lines.append(label)
+        return lines[::-1]
+
+    def must_end(self) -> None:
+        """Every fair run ends. Raises Violation where one runs in a circle."""
+        ended: set[int] = set()
+        for start in self.fair:
+            path: dict[int, None] = {}
+            place = start
+            while place in self.fair and place not in ended:
+                if place in path:
+                    trace = self.trace((place, *self._budgets[place][0]))
+                    raise Violation("\n".join([*trace, "8: it goes round in circles"]))
+                path[place] = None
+                place = self.fair[place]
+            ended.update(path)
+
+
 def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000) -> Result:
     """Visit every state. Raises Violation with the trace that leads to it."""
-    start = canonical(replace(start, faults=faults_))
-    first = (start, intents)
-    parents: dict[int, tuple[int, str]] = {hash((identity(start), intents)): (0, "start")}
-    waiting = deque([first])
-    fair: dict[int, int] = {}
+    begin = _state(start, faults_, intents)
+    visited = Visited()
+    visited.add(begin, None, "start")
+    waiting = deque([begin])
     ends = 0
     while waiting:
-        world, left = waiting.popleft()
-        mine = hash((identity(world), left))
-        wrongs = [*world.wrongs, *laws.standing(world)]
-        after = following(world) or rebuild(world)
-        if after is None:
-            ends += 1
-            wrongs += laws.settled(world)
+        state = waiting.popleft()
+        after = following(state.world) or rebuild(state.world)
+        wrongs = [*state.world.wrongs, *laws.standing(state.world), *(laws.settled(state.world) if not after else ())]
         if wrongs:
-            raise Violation("\n".join([*_trace(parents, mine), *wrongs]))
-        if after is None:
-            fair[mine] = 0
-        for label, branch, budget in _branches(world, left, after):
-            reached = canonical(branch)
-            key = hash((identity(reached), budget))
-            fair.setdefault(mine, key)  # the first branch is that of the fair schedule
-            if key not in parents:
-                parents[key] = (mine, label)
-                waiting.append((reached, budget))
-        if len(parents) > limit:
+            raise Violation("\n".join([*visited.trace(state.key), *wrongs]))
+        ends += after is None
+        for label, reached in _branches(state, after):
+            if after is not None:
+                visited.fair.setdefault(state.place, reached.place)  # the first branch is that of the fair schedule
+            if visited.add(reached, state.key, label):
+                waiting.append(reached)
+        if len(visited.parents) > limit:
             raise Violation(f"more than {limit} states")
-    _must_end(fair, parents)
-    return Result(len(parents), ends)
+    visited.must_end()
+    return Result(len(visited.parents), ends)
 
 
-def _must_end(fair: dict[int, int], parents: dict[int, tuple[int, str]]) -> None:
-    """Every fair run ends. Raises Violation where one runs in a circle."""
-    ended: set[int] = set()
-    for start in fair:
-        path: dict[int, None] = {}
-        state = start
-        while state in fair and state not in ended:
-            if state in path:
-                raise Violation("\n".join([*_trace(parents, state), "8: it goes round in circles"]))
-            path[state] = None
-            state = fair[state]
-        ended.update(path)
+def _state(world: World, faults_: int, intents: int) -> State:
+    world = canonical(world)
+    return State(world, hash(identity(world)), faults_, intents)
 
 
-def _branches(world: World, left: int, after: Transition | None) -> Iterator[tuple[str, World, int]]:
+def _branches(state: State, after: Transition | None) -> Iterator[tuple[str, State]]:
+    world, left, intents = state.world, state.faults, state.intents
     if after is not None:
-        yield (*after, left)
-    if world.faults:
+        yield after[0], _state(after[1], left, intents)
+    if left:
         for label, hurt in faults(world):
             if hurt is not world:
-                yield f"FAULT {label}", replace(hurt, faults=world.faults - 1), left
-    if left:
+                yield f"FAULT {label}", _state(hurt, left - 1, intents)
+    if intents:
         for label, asked in operators(world):
-            yield label, asked, left - 1
-
-
-def _trace(parents: dict[int, tuple[int, str]], state: int) -> list[str]:
-    lines = []
-    while state:
-        state, label = parents[state]
-        lines.append(label)
-    return lines[::-1]
+            yield label, _state(asked, left, intents - 1)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.simulation.transitions import Transition, deliver
-from tests.simulation.world import Engine, Gateway, Health, Leader, Machine, World
+from tests.simulation.world import EARLIER, Engine, Gateway, Health, Leader, Machine, World
 
 
 def faults(world: World) -> Iterator[Transition]:
     """Every fault that changes this state."""
     for machine in world.machines:
         if machine.lost:  # its operator may have given it up meanwhile
-            yield f"return of {machine.name}", world.with_machine(replace(machine, lost=False, boot=machine.boot + 1))
+            yield f"return of {machine.name}", _booted(world, replace(machine, lost=False))
         else:
             yield f"crash of the guard on {machine.name}", _guard(world, machine)
             yield f"reboot of {machine.name}", _reboot(world, machine)
@@ -52,16 +52,32 @@ def _touched(world: World, machine: Machine) -> World:
         for other, engine in world.engines()
         if engine.release in (world.gateway.traffic, *world.gateway.open)
     }
-    return replace(world, touched=world.touched | ({machine.name} & (path | {world.gateway.node})))
+    return replace(world, touched=world.touched or machine.name in path | {world.gateway.node})
 
 
 def _reboot(world: World, machine: Machine) -> World:
     engines = tuple(replace(engine, health=Health.STOPPED) for engine in machine.engines)
-    booted = replace(_fresh(machine), boot=machine.boot + 1, engines=engines)
-    after = _touched(_forget(world.with_machine(booted), machine.name), machine)
+    booted = replace(_fresh(machine), engines=engines)
+    after = _touched(_forget(_booted(world, booted), machine.name), machine)
     if machine.name == world.gateway.node:
         after = replace(after, gateway=replace(after.gateway, open=(), stalled=False))
     return replace(after, gateway=_without_dead(after))
+
+
+def _booted(world: World, machine: Machine) -> World:
+    """A new boot. What was noted in the last one belongs to an earlier boot, however many there were."""
+    record = replace(machine.record, boot=EARLIER)
+    leaders = tuple(
+        replace(
+            leader,
+            reports=tuple(
+                replace(report, boot=EARLIER) if report.node == machine.name else report for report in leader.reports
+            ),
+        )
+        for leader in world.leaders
+    )
+    booted = replace(machine, record=record, halted=frozenset())
+    return replace(world.with_machine(booted), leaders=leaders)
 
 
 def _lose(world: World, machine: Machine) -> World:

@@ -10,7 +10,7 @@ from sparkops.swap.effects import FollowerEffect, LeaderEffect
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
-from sparkops.swap.orders import traffic
+from sparkops.swap.orders import Want, traffic
 from tests.simulation.world import CAPACITY, Health, Leader, Machine, World
 
 
@@ -71,6 +71,8 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
             if machine.record.restarts == 0 and key in world.starts:
                 wrongs.append(f"18: {container} starts twice under {key[1]}")
             world = replace(world, starts=world.starts | {key})
+        case act.MarkRestart(container=container):
+            wrongs += _restarting(machine, container)
         case act.StopEngine(container=container):
             wrongs += _stopping(world, machine, container)
         case act.ArmBoot(rank=rank):
@@ -81,6 +83,19 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
         case _:
             pass
     return broken(world, *wrongs) if wrongs else world
+
+
+def _restarting(machine: Machine, container: str) -> Iterator[str]:
+    """The boot record restarts what failed, and nothing that somebody has stopped."""
+    engine = machine.engine(container)
+    if engine is not None and engine.by_hand:
+        yield f"3: {container} was stopped by hand and starts again"
+    if container in machine.halted:
+        yield f"3: {container} was stopped by an order and starts by itself"
+    if machine.order and any(
+        rank.rank.container == container and rank.want is Want.STOPPED for rank in machine.order.ranks
+    ):
+        yield f"5: {container} starts against its order"
 
 
 def _arming(world: World, machine: Machine, rank: RankSpec | None) -> Iterator[str]:

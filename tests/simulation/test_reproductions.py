@@ -10,7 +10,8 @@ from sparkops.release import Slot
 from sparkops.swap.intents import Cancel, Configure, Deploy, Hold, NothingToDo, Promote, Refused, Stop, rebuilt
 from sparkops.swap.model import PHASES, Mode, Phase
 from tests.simulation.explore import explore
-from tests.simulation.story import Story
+from tests.simulation.story import C, Story
+from tests.simulation.world import Health
 
 ALONE = [phase for phase in PHASES[Mode.ACROSS][1:] if phase is not Phase.WORKERS]  # single ranks have no workers
 
@@ -183,6 +184,33 @@ def test_p17_what_was_stopped_stays_stopped(phase: Phase) -> None:
     story.fault("reboot of n2").settle()
 
     assert story.running == []
+
+
+def test_p13_a_link_that_was_cut_is_used_again() -> None:
+    story = Story.of("across").until(Phase.LOAD).fault("cut link to n3")
+
+    assert active(story.settle()) == "b"
+
+
+def test_p15_a_node_that_the_leader_does_not_reach_is_refused_by_name() -> None:
+    story = Story.of("in-place").settle().fault("loss of n3")
+    while story.step():
+        pass
+    reply = story.reply(Deploy("c", story.journal.revision, C, Mode.ACROSS))
+
+    assert reply == Refused("n1 does not reach the guards of: n3")
+
+
+def test_p19_an_engine_that_computes_is_not_taken_for_a_dead_one() -> None:
+    story = Story.of("in-place").until(Phase.BAKE).become("b-r0", Health.BUSY)
+    for _ in range(20):
+        story.step()
+    assert story.journal.swap is not None
+    assert not story.journal.swap.reverting
+
+    story.become("b-r0", Health.GOOD).settle()
+
+    assert active(story) == "b"
 
 
 def test_p20_a_lost_journal_is_replaced_by_the_newest_copy() -> None:

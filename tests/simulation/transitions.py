@@ -14,7 +14,7 @@ from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import Order, order
 from sparkops.swap.seen import Report
 from tests.simulation import laws
-from tests.simulation.world import Engine, Health, Leader, Machine, World, by_identity, reported
+from tests.simulation.world import BOOT, Engine, Health, Leader, Machine, World, by_identity, reported
 
 Transition = tuple[str, World]
 
@@ -74,10 +74,12 @@ def _orders(world: World) -> Iterator[Transition]:
 
 
 def deliver(world: World, machine: Machine, sent: Order) -> World:
-    """A guard receives an order, and follows it unless it knows better."""
+    """A guard receives an order, and follows it unless it knows better. It forgets results that nobody asks for."""
     if not adopts(sent, machine.order, machine.local()):
         return world
-    return world.with_machine(replace(machine, order=sent, late=machine.order))
+    asked = {rank.rank.container for rank in sent.ranks if rank.prove}
+    proofs = tuple(item for item in machine.proofs if item[0] in asked)
+    return world.with_machine(replace(machine, order=sent, late=machine.order, proofs=proofs))
 
 
 def _reports(world: World) -> Iterator[Transition]:
@@ -211,7 +213,7 @@ def _links(world: World) -> Iterator[Transition]:
 def _follow(world: World, machine: Machine, effect: FollowerEffect) -> World:
     """Execute one effect of a guard."""
     checked = laws.following(world, machine, effect)
-    written = replace(machine, record=machine.record.after(effect, str(machine.boot)))
+    written = replace(machine, record=machine.record.after(effect, BOOT))
     return checked.with_machine(_changed(written, effect))
 
 
@@ -226,7 +228,8 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
         case act.StartEngine(container=container):
             return _started(machine, container)
         case act.StopEngine(container=container):
-            return machine.holding(replace(machine.there(container), health=Health.STOPPED))
+            stopped = replace(machine, halted=machine.halted | {container})
+            return stopped.holding(replace(machine.there(container), health=Health.STOPPED))
         case act.ProveEngine(container=container, key=key):
             return _proven(machine, container, key)
         case _:
@@ -244,7 +247,7 @@ def _started(machine: Machine, container: str) -> Machine:
     key = machine.record.key(container)
     started = replace(machine.there(container), health=Health.LOADING, key=key, by_hand=False)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
-    return replace(machine.holding(started), pending="", proofs=proofs)
+    return replace(machine.holding(started), pending="", proofs=proofs, halted=machine.halted - {container})
 
 
 def _proven(machine: Machine, container: str, key: str) -> Machine:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from tests.simulation import laws
 from tests.simulation.explore import Violation
@@ -19,7 +18,7 @@ STEPS = 400
 def walk(mode: str, seed: int, steps: int = STEPS) -> World:
     """One run with this seed. Raises Violation with its trace."""
     dice = random.Random(seed)
-    world = replace(deploying(mode), faults=1)
+    world = deploying(mode)
     trace: list[str] = []
     for _ in range(steps):
         if (transition := _next(world, dice)) is None:

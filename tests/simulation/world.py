@@ -23,6 +23,7 @@ from sparkops.swap.seen import EngineState, GatewayView, Report, Seen
 NODES = ("n1", "n2", "n3")
 CAPACITY = 2.0  # tokens of memory of a node
 LONG = 1e9
+BOOT, EARLIER = "this boot", "an earlier boot"
 
 
 class Health(StrEnum):
@@ -33,6 +34,8 @@ class Health(StrEnum):
     GOOD = "good"
     HUNG = "hung"
     """It runs and answers nothing, /health apart."""
+    BUSY = "busy"
+    """It computes, and answers later than a question waits."""
     WRONG = "wrong"
     """It answers nonsense."""
 
@@ -62,12 +65,13 @@ class Machine:
     lost: bool = False
     full: bool = False
     """Whether its disk is full: journals are overwritten in place, a container cannot be created."""
-    boot: int = 1
     engines: tuple[Engine, ...] = ()
     record: Record = field(default_factory=Record)
     order: Order | None = None
     late: Order | None = None
     """An earlier order, which a link may deliver again."""
+    halted: frozenset[str] = frozenset()
+    """Containers that orders have stopped in this boot."""
     pending: str = ""
     proofs: tuple[tuple[str, str, Answer], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
@@ -90,7 +94,7 @@ class Machine:
     def local(self) -> Local:
         """What the guard sees."""
         return Local(
-            boot=str(self.boot),
+            boot=BOOT,
             record=self.record,
             engines={engine.container: _shown(engine) for engine in self.engines},
             by_hand=frozenset(engine.container for engine in self.engines if engine.by_hand),
@@ -168,15 +172,14 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One state. `faults` is how many more may happen; `touched` what a fault has hit so far."""
+    """One state. `touched`: a fault has hit what requests go through."""
 
     machines: tuple[Machine, ...]
     leaders: tuple[Leader, ...]
     gateway: Gateway
     cut: frozenset[str] = frozenset()
     """Nodes that the gateway's node cannot reach."""
-    faults: int = 0
-    touched: frozenset[str] = frozenset()
+    touched: bool = False
     asked: tuple[tuple[str, int], ...] = ()
     """Intents that wait for another guard's copy, with the revision that accepted them."""
     acknowledged: tuple[str, ...] = ()
@@ -225,7 +228,10 @@ class World:
     def answers(self, release: str) -> Answer:
         """What a short question through the gateway finds out: an engine that answers nonsense answers."""
         ranks = [engine for _, engine in self.engines() if engine.release == release]
-        wrong = any(engine.health is Health.WRONG for engine in ranks) and all(engine.running for engine in ranks)
+        running = all(engine.running for engine in ranks)
+        if running and any(engine.health is Health.BUSY for engine in ranks):
+            return Answer.UNKNOWN
+        wrong = running and any(engine.health is Health.WRONG for engine in ranks)
         return Answer.YES if wrong else self.serves(release)
 
     def view(self, leader: Leader) -> GatewayView | None:
@@ -271,7 +277,6 @@ def identity(world: World) -> int:
     values = (
         world.gateway,
         world.cut,
-        world.faults,
         world.touched,
         world.asked,
         world.acknowledged,
@@ -300,8 +305,8 @@ def _order(order: Order | None) -> tuple[int, str]:
 def _machine_key(machine: Machine) -> Any:
     record = machine.record
     return (
-        "machine", machine.name, machine.lost, machine.full, machine.boot, machine.engines, machine.pending,
-        machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
+        "machine", machine.name, machine.lost, machine.full, machine.engines, machine.halted,
+        machine.pending, machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
         _journal(record.copy), record.armed, record.alone, record.started, record.down, record.boot, record.restarts,
     )  # fmt: skip
 

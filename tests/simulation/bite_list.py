@@ -1,0 +1,66 @@
+"""Handwritten faults of the swap machine, each with the rule that it breaks, and changes that make no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault as a change of the source: `old` occurs once in the module."""
+
+    rule: int
+    what: str
+    module: str
+    old: str
+    new: str
+
+
+HANDWRITTEN = (
+    Fault(1, "an intent planned on an older journal is accepted", "intents",
+          "if intent.revision != journal.revision:", "if False:"),
+    Fault(1, "the same intent counts twice", "intents",
+          "if known := journal.outcome(intent.id):", "if False and (known := journal.outcome(intent.id)):"),
+    Fault(2, "a release gets the traffic before it answers", "phases",
+          "if to is not None and seen.gateway.answer(to) is not Answer.YES:", "if False:"),
+    Fault(2, "what nobody saw counts as at rest", "seen",
+          "return Answer.YES if len(known) == len(states) else Answer.UNKNOWN", "return Answer.YES"),
+    Fault(2, "a wait on unknown has no bound", "leader",
+          "if journal.trouble or seen.waited_s < swap.target.limits.unknown_s:", "if True:"),
+    Fault(3, "the boot record starts an engine whatever memory is free", "follower",
+          "    if _fits(armed, local):\n", "    if True:\n"),
+    Fault(3, "the boot record starts what an operator stopped", "follower",
+          "armed.container in local.by_hand", "False"),
+    Fault(3, "a promotion ends before the boot record is written", "phases",
+          "return Answer.YES if armed and seen.replicated(journal) else Answer.NO", "return Answer.YES"),
+    Fault(4, "a switch does not wait for another guard's copy", "phases",
+          "return SwitchTraffic(to) if seen.replicated(journal) else Answer.UNKNOWN", "return SwitchTraffic(to)"),
+    Fault(4, "a leader that restarts asks no peer", "seen",
+          "return peers <= journal.without or bool(peers & self.met)", "return True"),
+    Fault(4, "a leader goes on although a newer one exists", "seen",
+          "return any(report.term > journal.term for report in self.reports.values())", "return False"),
+    Fault(5, "a guard follows a leader of an older term", "follower",
+          "order.journal.term < local.record.term", "False"),
+    Fault(5, "a guard follows an order of an earlier boot", "follower", "order.boot != local.boot", "False"),
+    Fault(5, "a key starts a container whenever it does not run", "follower",
+          "known = local.record.key(rank.rank.container) == rank.key", "known = False"),
+    Fault(6, "the agents change during a swap", "intents",
+          "if journal.swap and journal.swap.phase is not Phase.RETIRE:", "if False:"),
+    Fault(7, "a hold is accepted while nothing serves", "intents",
+          "seen.gateway.answer(serving) is not Answer.YES:", "False:"),
+    Fault(7, "a hold lets a swap continue that has not switched", "intents",
+          'held = journal.reverted("held") if stops else journal', "held = journal"),
+    Fault(8, "requests that nobody can count are drained", "phases",
+          "    if seen.gateway is None or source.release not in seen.gateway.open:\n        return Answer.UNKNOWN",
+          "    if seen.gateway is None or source.release not in seen.gateway.open:\n        return Answer.YES"),
+    Fault(11, "a verdict on an earlier start counts", "phases", "proof.proven_key == swap.key", "True"),
+    Fault(12, "rank 0 starts with the workers", "orders",
+          "begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START", "begins = Phase.WORKERS"),
+    Fault(12, "two engines load at once", "follower", "return not local.loading and ", "return "),
+    Fault(12, "an engine starts before the one that it replaces is gone", "follower",
+          "not any(local.state(other).running for other in rank.after)", "True"),
+)  # fmt: skip
+
+EQUIVALENT: Mapping[str, str] = {}
+"""By change: why no run of the machine can tell it from the original."""

@@ -1,0 +1,46 @@
+"""What a fault in one rule of the machine would break, where no exploration of `make test` reaches it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkops.swap.follower import reconcile
+from sparkops.swap.model import Phase
+from sparkops.swap.orders import Order
+from tests.simulation.story import Story
+from tests.simulation.transitions import deliver
+from tests.simulation.world import EARLIER, Machine
+
+
+def ordered(story: Story, node: str) -> tuple[Machine, Order]:
+    """A guard and the order that it follows."""
+    machine = story.world.machine(node)
+    assert machine.order is not None
+    return machine, machine.order
+
+
+def test_an_order_of_an_earlier_boot_is_not_followed() -> None:
+    story = Story.of("in-place").until(Phase.LOAD)
+    _, late = ordered(story, "n2")
+    story.fault("reboot of n2")
+
+    assert deliver(story.world, story.world.machine("n2"), replace(late, boot=EARLIER)) is story.world
+
+
+def test_an_order_of_an_older_term_is_not_followed_whatever_its_revision() -> None:
+    story = Story.of("across").until(Phase.LOAD)
+    _, late = ordered(story, "n2")
+    story.fault("loss of n1").rebuild().settle()
+    machine, newest = ordered(story, "n2")
+    revised = replace(late, journal=replace(late.journal, revision=newest.journal.revision + 1))
+
+    assert deliver(story.world, machine, revised) is story.world
+
+
+def test_what_the_leader_stopped_stays_stopped_when_its_guard_forgets_the_order() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    story.fault("crash of the guard on n2")
+    machine = story.world.machine("n2")
+
+    assert machine.record.armed is not None
+    assert reconcile(None, machine.local()) is None
