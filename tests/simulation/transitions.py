@@ -222,7 +222,7 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
     match effect:
         case act.MarkStart(container=container) | act.MarkRestart(container=container):
             problems = tuple(item for item in machine.problems if item[0] != container)
-            return replace(machine, pending=container, problems=problems)
+            return replace(machine, pending=container, problems=problems, halted=machine.halted - {container})
         case act.CreateEngine(rank=rank):
             return _created(machine, rank)
         case act.StartEngine(container=container):
@@ -247,7 +247,7 @@ def _started(machine: Machine, container: str) -> Machine:
     key = machine.record.key(container)
     started = replace(machine.there(container), health=Health.LOADING, key=key, by_hand=False)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
-    return replace(machine.holding(started), pending="", proofs=proofs, halted=machine.halted - {container})
+    return replace(machine.holding(started), pending="", proofs=proofs)
 
 
 def _proven(machine: Machine, container: str, key: str) -> Machine:
