@@ -44,3 +44,15 @@ def test_what_the_leader_stopped_stays_stopped_when_its_guard_forgets_the_order(
 
     assert machine.record.armed is not None
     assert reconcile(None, machine.local()) is None
+
+
+def test_a_leader_that_restarts_decides_nothing_before_a_peer_confirms_it() -> None:
+    story = Story.of("in-place at the gateway").until(Phase.BAKE)
+    story.fault("cut link to n2").fault("cut link to n3").fault("crash of the guard on n1")
+    before = story.journal
+
+    while story.world.cut == {"n2", "n3"}:
+        assert story.journal == before
+        assert story.step()
+
+    assert story.settle().journal.swap is None
