@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkops.swap.follower import reconcile
+from sparkops.swap.intents import rebuilt
 from sparkops.swap.model import Phase
 from sparkops.swap.orders import Order
 from tests.simulation.story import Story
 from tests.simulation.transitions import deliver
-from tests.simulation.world import EARLIER, Machine
+from tests.simulation.world import EARLIER, Gateway, Leader, Machine
 
 
 def ordered(story: Story, node: str) -> tuple[Machine, Order]:
@@ -56,3 +57,20 @@ def test_a_leader_that_restarts_decides_nothing_before_a_peer_confirms_it() -> N
         assert story.step()
 
     assert story.settle().journal.swap is None
+
+
+def test_a_leader_that_was_only_cut_off_ends_once_it_hears_of_its_successor() -> None:
+    story = Story.of("across").until(Phase.BAKE)
+    old = story.world.leader
+    copies = [machine.record.copy for machine in story.world.machines if machine.name != "n1" and machine.record.copy]
+    new = Leader(rebuilt(copies, "n2", frozenset({"n1"})))
+    story.world = replace(story.world, leaders=(old, new), gateway=Gateway("n2"), cut=frozenset({"n1"}), touched=True)
+    while story.world.cut:
+        assert story.step()
+    before = next(leader for leader in story.world.leaders if leader.journal.term == old.journal.term)
+
+    story.settle()
+
+    after = next(leader for leader in story.world.leaders if leader.journal.term == old.journal.term)
+    assert after.journal == before.journal
+    assert story.journal.leader == "n2"
