@@ -115,7 +115,7 @@ def _effects(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
         yield from _boot_record(order.armed, local.record)
         for rank in order.ranks:
             yield from _stop(rank, local)
-        for rank in order.ranks:
+        for rank in order.ranks:  # so nothing starts before what it replaces is gone
             yield from _start(rank, local)
         for rank in order.ranks:
             yield from _prove(rank, local)
@@ -154,9 +154,8 @@ def _start(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
 
 
 def _may_start(rank: RankOrder, local: Local) -> bool:
-    """A key starts a container once, and only where it fits and what it replaces is gone."""
-    known = local.record.key(rank.rank.container) == rank.key
-    return not known and _fits(rank.rank, local) and not any(local.state(other).running for other in rank.after)
+    """A key starts a container once, and only where it fits."""
+    return local.record.key(rank.rank.container) != rank.key and _fits(rank.rank, local)
 
 
 def _prove(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:

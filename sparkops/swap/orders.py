@@ -21,12 +21,11 @@ class Want(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RankOrder:
-    """One container. For RUNNING: `key` starts it once, after the containers `after` are gone from the node."""
+    """One container. For RUNNING: `key` starts it once, after every container that the order stops is gone."""
 
     rank: RankSpec
     want: Want
     key: str = ""
-    after: tuple[str, ...] = ()
     prove: bool = False
     """Whether the guard runs the smoke suite on it."""
 
@@ -59,7 +58,7 @@ def _ranks(journal: Journal, node: str) -> Iterator[RankOrder]:
     swap = journal.swap
     if swap:
         for rank in swap.target.on(node):
-            yield _target(journal, swap, rank)
+            yield _target(swap, rank)
         for rank in swap.source.on(node) if swap.source and swap.mode is not Mode.RESTART else ():
             yield RankOrder(rank, Want.STOPPED if _frees(swap) else Want.AS_IS)
     for rank in journal.stopped:
@@ -71,7 +70,7 @@ def _frees(swap: Swap) -> bool:
     return swap.stops_source and swap.reached(Phase.FREE)
 
 
-def _target(journal: Journal, swap: Swap, rank: RankSpec) -> RankOrder:
+def _target(swap: Swap, rank: RankSpec) -> RankOrder:
     """The target's rank: workers start first, rank 0 last."""
     if swap.phase is Phase.FREE:
         return RankOrder(rank, Want.STOPPED)
@@ -80,10 +79,8 @@ def _target(journal: Journal, swap: Swap, rank: RankSpec) -> RankOrder:
     begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START
     if not swap.reached(begins):
         return RankOrder(rank, Want.AS_IS if swap.mode is Mode.RESTART else Want.CREATED)
-    gone = [*journal.stopped, *(swap.source.ranks if swap.source and swap.stops_source else ())]
-    after = tuple(other.container for other in gone if other.node == rank.node and other.container != rank.container)
     prove = swap.phase is Phase.VERIFY and rank in tuple(swap.target.heads)
-    return RankOrder(rank, Want.RUNNING, swap.key, after, prove)
+    return RankOrder(rank, Want.RUNNING, swap.key, prove)
 
 
 def _armed(journal: Journal, node: str) -> Armed | None:

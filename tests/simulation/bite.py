@@ -68,8 +68,14 @@ def _orders(body: list[ast.stmt]) -> Iterator[Change]:
     """Each pair of neighbours that could stand the other way round."""
     for index, (first, second) in enumerate(pairwise(body)):
         documents = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-        if isinstance(first, MOVABLE) and isinstance(second, MOVABLE) and not documents:
+        alike = isinstance(first, ast.If) and isinstance(second, ast.If) and same(first.body, second.body)
+        if isinstance(first, MOVABLE) and isinstance(second, MOVABLE) and not documents and not alike:
             yield f"after the next: `{ast.unparse(first)[:60]}`", partial(_swap, index=index)
+
+
+def same(first: list[ast.stmt], second: list[ast.stmt]) -> bool:
+    """Whether two bodies do the same, so that it makes no difference which condition is asked first."""
+    return [ast.dump(statement) for statement in first] == [ast.dump(statement) for statement in second]
 
 
 def _drop(target: ast.BoolOp, index: int) -> None:

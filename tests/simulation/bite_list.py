@@ -44,7 +44,7 @@ HANDWRITTEN = (
           "order.journal.term < local.record.term", "False"),
     Fault(5, "a guard follows an order of an earlier boot", "follower", "order.boot != local.boot", "False"),
     Fault(5, "a key starts a container whenever it does not run", "follower",
-          "known = local.record.key(rank.rank.container) == rank.key", "known = False"),
+          "local.record.key(rank.rank.container) != rank.key and ", ""),
     Fault(6, "the agents change during a swap", "intents",
           "if journal.swap and journal.swap.phase is not Phase.RETIRE:", "if False:"),
     Fault(7, "a hold is accepted while nothing serves", "intents",
@@ -59,7 +59,7 @@ HANDWRITTEN = (
           "begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START", "begins = Phase.WORKERS"),
     Fault(12, "two engines load at once", "follower", "return not local.loading and ", "return "),
     Fault(12, "an engine starts before the one that it replaces is gone", "follower",
-          "not any(local.state(other).running for other in rank.after)", "True"),
+          "yield from _stop(rank, local)", "yield from _start(rank, local)\n            yield from _stop(rank, local)"),
 )  # fmt: skip
 
 EQUIVALENT: Mapping[str, str] = {}

@@ -51,9 +51,37 @@ def _writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     old = leader.journal
     if (new.term, new.revision) <= (old.term, old.revision):
         yield "18: a journal went backwards"
+    yield from _ending(world, old, new)
     drained = old.swap and old.swap.phase is Phase.DRAIN and (not new.swap or new.swap.phase is not Phase.DRAIN)
     if drained and world.gateway.stalled and not new.stopping:
         yield "16: a drain ended that nothing could see"
+
+
+def _ending(world: World, old: Journal, new: Journal) -> Iterator[str]:
+    """A phase that goes forward has done its work."""
+    before, after = old.swap, new.swap
+    if before is None or after is None or before.key != after.key or after.phase.order <= before.phase.order:
+        return
+    exists = {engine.container for _, engine in world.engines()}
+    running = {engine.container for machine, engine in world.engines() if engine.running and not machine.lost}
+    if before.phase is Phase.PREPARE and any(rank.container not in exists for rank in before.target.ranks):
+        yield "12: the old release loses its traffic before every container of the new one exists"
+    gone = before.source.ranks if before.phase is Phase.FREE and before.source else ()
+    if any(rank.container in running for rank in gone):
+        yield "12: the old release runs, and the new one may start"
+
+
+def _starting_beside(world: World, machine: Machine, container: str) -> Iterator[str]:
+    swap = world.leader.journal.swap
+    if swap is None or swap.source is None or not swap.stops_source or container not in _names(swap.target):
+        return
+    old = _names(swap.source) - {container}
+    if any(engine.running and engine.container in old for engine in machine.engines):
+        yield f"12: {container} starts beside what it replaces"
+
+
+def _names(deployment: Deployment) -> set[str]:
+    return {rank.container for rank in deployment.ranks}
 
 
 def _may_go_offline(leader: Leader) -> bool:
@@ -66,7 +94,7 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
     wrongs: list[str] = []
     match effect:
         case act.StartEngine(container=container):
-            wrongs += _starting(world, machine, container)
+            wrongs += (*_starting(world, machine, container), *_starting_beside(world, machine, container))
             key = (container, machine.record.key(container))
             if machine.record.restarts == 0 and key in world.starts:
                 wrongs.append(f"18: {container} starts twice under {key[1]}")

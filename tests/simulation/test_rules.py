@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sparkops.release import Slot
 from sparkops.swap.follower import reconcile
-from sparkops.swap.intents import rebuilt
-from sparkops.swap.model import Phase
+from sparkops.swap.intents import Deploy, rebuilt
+from sparkops.swap.model import Mode, Phase
 from sparkops.swap.orders import Order
+from tests.simulation.scenarios import ask, deployment, serving
 from tests.simulation.story import Story
 from tests.simulation.transitions import deliver
-from tests.simulation.world import EARLIER, Gateway, Leader, Machine
+from tests.simulation.world import EARLIER, Gateway, Health, Leader, Machine
 
 
 def ordered(story: Story, node: str) -> tuple[Machine, Order]:
@@ -74,3 +76,22 @@ def test_a_leader_that_was_only_cut_off_ends_once_it_hears_of_its_successor() ->
     after = next(leader for leader in story.world.leaders if leader.journal.term == old.journal.term)
     assert after.journal == before.journal
     assert story.journal.leader == "n2"
+
+
+def test_a_pair_whose_rank_ends_serves_again_by_itself() -> None:
+    story = Story.of("pair in-place").settle().fault("b-r1 is stopped").settle()
+
+    assert story.journal.trouble == ""
+    assert story.running == ["b-r0", "b-r1"]
+
+
+def test_an_engine_that_somebody_started_is_gone_before_its_successor_starts() -> None:
+    small = [deployment(name, slot, "n2", claim=0.5) for name, slot in (("a", Slot.BLUE), ("b", Slot.GREEN))]
+    begun = ask(serving(small[0]), lambda name, revision: Deploy(name, revision, small[1], Mode.IN_PLACE))
+    assert begun is not None
+    story = Story(begun).until(Phase.START).become("a-r0", Health.GOOD)
+
+    while "b-r0" not in story.running:
+        assert story.step()
+
+    assert story.running == ["b-r0"]
