@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import confirm, data, say, write
 from sparkops.errors import ConfigError, UsageError
 
+FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 EXAMPLE = """\
 # The nodes of your fleet. Every key: docs/inventory.md, or `sparkops schema inventory`.
 known_hosts: known_hosts        # written by `sparkops trust`
@@ -62,27 +65,48 @@ def init(
 def trust(
     context: typer.Context,
     nodes: Annotated[list[str] | None, typer.Argument(help="Nodes; all if none is named.")] = None,
+    fingerprint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE=SHA256:...", help="Pin without asking if NODE shows this (repeatable)."),
+    ] = None,
     replace: Annotated[bool, typer.Option(help="Pin a new key in place of another one.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Show each node's host key and pin it beside the inventory."""
+    """Show each node's host key and pin it beside the inventory.
+
+    With --fingerprint and no NODE, only the nodes of the fingerprints.
+    """
     from sparkops.nodes.connect import Connector
-    from sparkops.nodes.host_keys import fingerprint
+    from sparkops.nodes.host_keys import fingerprint as shown_as
 
     settings: Settings = context.obj
     fleet = settings.fleet()
     connector = Connector(fleet)
-    for name in nodes or [name for name, node in fleet.nodes.items() if node.transport == "ssh"]:
+    expected = _fingerprints(fingerprint or ())
+    every = [name for name, node in fleet.nodes.items() if node.transport == "ssh"]
+    for name in dict.fromkeys([*(nodes or ()), *expected]) or every:
         key, pins = connector.host_key(name), connector.pins(name)
-        if pins.has(key):
-            say(f"{name}: {fingerprint(key)} is trusted already")
+        if pins.check(key, expected.get(name, ""), replace=replace):
+            say(f"{name}: {shown_as(key)} is trusted already")
             continue
-        if pins.known() and not replace:
-            raise pins.changed(key)
-        if not confirm(f"{name}: {key.get_name()} {fingerprint(key)}. Trust it?", yes=yes):
+        question = f"{name}: {key.get_name()} {shown_as(key)}. Trust it?"
+        if not confirm(question, yes=yes or name in expected):
             raise typer.Exit(2)
         pins.write(key)
         say(f"{name}: pinned in {fleet.known_hosts}")
+
+
+def _fingerprints(given: Sequence[str]) -> dict[str, str]:
+    """Return the expected fingerprint of each named node. Raises UsageError for one that is malformed."""
+    expected: dict[str, str] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if not name or not FINGERPRINT.fullmatch(value):
+            form = "NODE=SHA256: and 43 characters of base64, as ssh-keygen -l prints them"
+            raise UsageError(f"--fingerprint: expected {form}, got {text!r}")
+        if expected.setdefault(name, value) != value:
+            raise UsageError(f"--fingerprint: {name} has two: {expected[name]} and {value}")
+    return expected
 
 
 def schema(

@@ -108,7 +108,7 @@ class Connector:
             )
         except paramiko.BadHostKeyException as error:
             client.close()
-            raise pins.changed(error.key) from None
+            raise pins.refusal(error.key) from None
         except BaseException:
             client.close()
             raise

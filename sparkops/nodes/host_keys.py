@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +14,15 @@ from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 from sparkops.errors import ConfigError, HostKeyRefused
 
+REVOKED = "@revoked"
+
 
 @dataclass(frozen=True)
 class Pins:
-    """The keys that a node may show: those pinned under its name, else those the user's own ssh accepted."""
+    """The keys that a node may show: those pinned under its name, else those the user's own ssh accepted.
+
+    A key on a line marked @revoked of either file is refused for every node, whatever hosts the line names.
+    """
 
     node: str
     address: str
@@ -34,14 +40,16 @@ class Pins:
         return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
 
     def _keys(self) -> list[paramiko.PKey]:
-        for file, name in (
-            (self.file, self.node),
-            (Path("~/.ssh/known_hosts").expanduser(), self._connected_as),
-        ):
-            found = _read(file).lookup(name)
+        revoked = self._revoked()
+        for file, name in ((self.file, self.node), (_user_file(), self._connected_as)):
+            found = _accepted(file, revoked).lookup(name)
             if found:
                 return list(found.values())
         return []
+
+    def _revoked(self) -> frozenset[bytes]:
+        entries = (*_entries(self.file), *_entries(_user_file()))
+        return frozenset(entry.key.asbytes() for marker, entry in entries if marker == REVOKED)
 
     def known(self) -> bool:
         """Whether any key is pinned for the node."""
@@ -50,6 +58,43 @@ class Pins:
     def has(self, key: paramiko.PKey) -> bool:
         """Whether this very key is pinned."""
         return key in self._keys()
+
+    def refusal(self, key: paramiko.PKey) -> HostKeyRefused:
+        """Return the error for a key that is not accepted: revoked, other than the pinned one, or unknown."""
+        if self.is_revoked(key):
+            return self.revoked(key)
+        return self.changed(key) if self.known() else self.unknown(key)
+
+    def check(self, key: paramiko.PKey, expected: str, *, replace: bool) -> bool:
+        """Return whether the key is pinned already; False if it may be pinned.
+
+        Raises HostKeyRefused if it is revoked, is not the `expected` fingerprint (empty: any), or if another key is
+        pinned and not to be replaced.
+        """
+        if self.is_revoked(key):
+            raise self.revoked(key)
+        if expected and fingerprint(key) != expected:
+            raise self.mismatched(key, expected)
+        if not self.has(key) and self.known() and not replace:
+            raise self.changed(key)
+        return self.has(key)
+
+    def is_revoked(self, key: paramiko.PKey) -> bool:
+        """Return whether a line marked @revoked names the key."""
+        return key.asbytes() in self._revoked()
+
+    def revoked(self, key: paramiko.PKey) -> HostKeyRefused:
+        """Return the error for a node that shows a revoked key."""
+        problem = f"host key refused: {key.get_name()} {fingerprint(key)} is marked @revoked"
+        step = f"Make new host keys on the node (ssh-keygen -A), then: sparkops trust --replace {self.node}"
+        return HostKeyRefused(self.node, problem, next_step=step)
+
+    def mismatched(self, key: paramiko.PKey, expected: str) -> HostKeyRefused:
+        """Return the error for a node that shows another fingerprint than the operator gave."""
+        problem = f"host key refused: it shows {key.get_name()} {fingerprint(key)}, expected {expected}"
+        kind = key.get_name().removeprefix("ssh-").partition("-")[0]
+        step = f"Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
+        return HostKeyRefused(self.node, problem, next_step=step)
 
     def unknown(self, key: paramiko.PKey) -> HostKeyRefused:
         """The error for a node that nobody has trusted yet."""
@@ -85,7 +130,7 @@ class _Refuse(paramiko.MissingHostKeyPolicy):
         self.pins = pins
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        raise self.pins.changed(key) if self.pins.known() else self.pins.unknown(key)
+        raise self.pins.refusal(key)
 
 
 def fingerprint(key: paramiko.PKey) -> str:
@@ -94,17 +139,37 @@ def fingerprint(key: paramiko.PKey) -> str:
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-def _read(file: Path) -> paramiko.HostKeys:
+def _user_file() -> Path:
+    return Path("~/.ssh/known_hosts").expanduser()
+
+
+def _accepted(file: Path, revoked: frozenset[bytes]) -> paramiko.HostKeys:
     keys = paramiko.HostKeys()
-    for number, line in enumerate(_lines(file), 1):
-        try:
-            entry = None if line.startswith(("#", "@")) else HostKeyEntry.from_line(line)
-        except (InvalidHostKey, ValueError, paramiko.SSHException):
-            raise ConfigError(file, number, "", "expected a host key as in OpenSSH's known_hosts") from None
-        if entry is not None:
+    for marker, entry in _entries(file):
+        if not marker and entry.key.asbytes() not in revoked:
             for name in entry.hostnames:
                 keys.add(name, entry.key.get_name(), entry.key)
     return keys
+
+
+def _entries(file: Path) -> Iterator[tuple[str, HostKeyEntry]]:
+    """Yield the marker (empty or @revoked) and the key of each line. Lines of certificate authorities hold none."""
+    for number, line in enumerate(_lines(file), 1):
+        marker, rest = _marked(line)
+        try:
+            entry = HostKeyEntry.from_line(rest) if marker in ("", REVOKED) and rest else None
+        except (InvalidHostKey, ValueError, paramiko.SSHException):
+            raise ConfigError(file, number, "", "expected a host key as in OpenSSH's known_hosts") from None
+        if entry is not None:
+            yield marker, entry
+
+
+def _marked(line: str) -> tuple[str, str]:
+    """Split a line into its marker, if any, and the rest; a comment has no rest."""
+    if line.startswith("#"):
+        return "", ""
+    marker, *rest = line.split(maxsplit=1) if line.startswith("@") else ("", line)
+    return marker, "".join(rest)
 
 
 def _lines(file: Path) -> list[str]:

@@ -128,3 +128,78 @@ def test_trust_replaces_a_key_only_when_told(sparkops: Sparkops) -> None:
     assert "n1: its host key has changed to" in refused.err
     assert replaced.code == 0
     assert Path("known_hosts").read_text() == f"n1 {new.get_name()} {new.get_base64()}\n"
+
+
+def test_trust_pins_a_key_of_the_given_fingerprint_without_asking(sparkops: Sparkops) -> None:
+    key = paramiko.ECDSAKey.generate()
+    with listening(key, key) as server:
+        write_inventory(server)
+        first, second = (sparkops("trust", "--fingerprint", f"n1={fingerprint(key)}") for _ in range(2))
+
+    assert (first.code, first.err) == (0, f"n1: pinned in {Path('known_hosts').absolute()}\n")
+    assert (second.code, second.err) == (0, f"n1: {fingerprint(key)} is trusted already\n")
+    assert Path("known_hosts").read_text() == f"n1 {key.get_name()} {key.get_base64()}\n"
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_trust_refuses_a_key_of_another_fingerprint(sparkops: Sparkops, pinned: bool) -> None:
+    key, other = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
+    before = f"n1 {key.get_name()} {key.get_base64()}\n" if pinned else ""
+    Path("known_hosts").write_text(before)
+    with listening(key, key) as server:
+        write_inventory(server)
+        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint(other)}")
+
+    shown = f"ecdsa-sha2-nistp256 {fingerprint(key)}"
+    assert (ran.code, ran.err) == (
+        5,
+        f"sparkops: n1: host key refused: it shows {shown}, expected {fingerprint(other)}\n"
+        "  next: Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_ecdsa_key.pub\n",
+    )
+    assert Path("known_hosts").read_text() == before
+
+
+def test_a_fingerprint_replaces_no_other_key_by_itself(sparkops: Sparkops) -> None:
+    old, new = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
+    Path("known_hosts").write_text(f"n1 {old.get_name()} {old.get_base64()}\n")
+    with listening(new, new) as server:
+        write_inventory(server)
+        ran = sparkops("trust", "--fingerprint", f"n1={fingerprint(new)}")
+
+    assert (ran.code, "n1: its host key has changed to" in ran.err) == (5, True)
+
+
+@pytest.mark.parametrize("given", ["n1", "n1=SHA256:short", "=SHA256:" + 43 * "A", "n1=MD5:00"])
+def test_a_malformed_fingerprint_is_refused(sparkops: Sparkops, given: str) -> None:
+    Path("inventory.yaml").write_text("nodes: {n1: {address: 127.0.0.1}}\n")
+
+    ran = sparkops("trust", "--fingerprint", given)
+
+    assert (ran.code, ran.err) == (
+        2,
+        "sparkops: --fingerprint: expected NODE=SHA256: and 43 characters of base64, as ssh-keygen -l prints them, "
+        f"got {given!r}\n",
+    )
+
+
+def test_a_fingerprint_of_an_unknown_node_is_refused(sparkops: Sparkops) -> None:
+    Path("inventory.yaml").write_text("nodes: {n1: {address: 127.0.0.1}}\n")
+
+    ran = sparkops("trust", "--fingerprint", "n9=SHA256:" + 43 * "A")
+
+    assert (ran.code, "there is no node 'n9'" in ran.err) == (2, True)
+
+
+def test_trust_never_pins_a_revoked_key(sparkops: Sparkops) -> None:
+    key = paramiko.ECDSAKey.generate()
+    revoked = f"@revoked * {key.get_name()} {key.get_base64()}\n"
+    Path("known_hosts").write_text(revoked)
+    with listening(key, key) as server:
+        write_inventory(server)
+        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint(key)}")
+
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        5,
+        f"sparkops: n1: host key refused: {key.get_name()} {fingerprint(key)} is marked @revoked",
+    )
+    assert Path("known_hosts").read_text() == revoked

@@ -53,6 +53,19 @@ def test_another_key_than_the_pinned_one_is_refused_as_changed(fleet: Fleet, ser
     assert error.next_step == "If the node was reinstalled: sparkops trust --replace n1"
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_revoked_key_is_refused_as_revoked(fleet: Fleet, server: SshServer, pinned: bool) -> None:
+    key = server.host_key
+    revoked = f"@revoked * {key.get_name()} {key.get_base64()}\n"
+    fleet.known_hosts.write_text(revoked + (fleet.known_hosts.read_text() if pinned else ""))
+
+    error = refusal(fleet, "n1")
+
+    told = f"n1: host key refused: ecdsa-sha2-nistp256 {fingerprint(key)} is marked @revoked"
+    assert (type(error), str(error)) == (HostKeyRefused, told)
+    assert "sparkops trust --replace n1" in error.next_step
+
+
 def test_the_key_that_a_node_shows_can_be_looked_at_without_trust(fleet: Fleet, server: SshServer) -> None:
     fleet.known_hosts.unlink()
 

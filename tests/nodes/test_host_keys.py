@@ -120,10 +120,43 @@ def test_a_line_that_is_no_key_is_named(pins: Pins, keys: tuple[paramiko.PKey, .
     assert str(caught.value) == f"{pins.file}:3: expected a host key as in OpenSSH's known_hosts"
 
 
-def test_a_revoked_key_is_not_trusted(user_file: Path, pins: Pins, keys: tuple[paramiko.PKey, ...]) -> None:
-    user_file.write_text("@revoked " + line(keys[0], "10.0.0.1"))
+@pytest.mark.parametrize("names", ["10.0.0.1", "*", "another.lan", "10.0.0.1,n1"])
+def test_a_revoked_key_is_refused_although_a_line_accepts_it(
+    user_file: Path, pins: Pins, keys: tuple[paramiko.PKey, ...], names: str
+) -> None:
+    pins.write(keys[0])
+    user_file.write_text(line(keys[0], "10.0.0.1") + "@revoked " + line(keys[0], names))
 
-    assert pins.known() is False
+    assert (pins.known(), pins.has(keys[0]), pins.is_revoked(keys[0])) == (False, False, True)
+    assert str(pins.refusal(keys[0])) == (
+        f"n1: host key refused: {keys[0].get_name()} {fingerprint(keys[0])} is marked @revoked"
+    )
+
+
+def test_a_revoked_key_hides_no_good_one(pins: Pins, keys: tuple[paramiko.PKey, ...]) -> None:
+    pins.file.parent.mkdir()
+    pins.file.write_text("@revoked\t" + line(keys[1], "n1") + line(keys[0], "n1") + line(keys[1], "n1"))
+
+    assert (pins.has(keys[0]), pins.has(keys[1])) == (True, False)
+
+
+def test_a_revocation_outlives_a_new_pin(pins: Pins, keys: tuple[paramiko.PKey, ...]) -> None:
+    pins.file.parent.mkdir()
+    pins.file.write_text("@revoked " + line(keys[0], "n1"))
+
+    pins.write(keys[1])
+
+    assert pins.file.read_text() == "@revoked " + line(keys[0], "n1") + line(keys[1], "n1")
+
+
+def test_a_revoked_line_that_holds_no_key_is_named(pins: Pins) -> None:
+    pins.file.parent.mkdir()
+    pins.file.write_text("@cert-authority * ssh-ed25519 AAAA\n@revoked n1 ssh-ed25519 AAAAx\n")
+
+    with pytest.raises(ConfigError) as caught:
+        pins.known()
+
+    assert str(caught.value) == f"{pins.file}:2: expected a host key as in OpenSSH's known_hosts"
 
 
 def test_a_fingerprint_is_what_ssh_keygen_prints() -> None:
