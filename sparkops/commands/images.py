@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from sparkops.commands.transfer import Program
 
-LOAD = Program(("docker", "load", "--quiet"))
-"""Give what comes to Docker, which sees no end of it unless all has come."""
 READS = (
     "--user=0",
     "--read-only",
@@ -17,6 +15,14 @@ READS = (
     "--security-opt=no-new-privileges",
 )
 """Rights to read every file, and to write none."""
+
+
+def load(checking: str) -> Program:
+    """Give what comes to Docker if it is one image without a name, with `checking`, the text of templates/node/load.py.
+
+    Docker sees no end of it unless all has come and passed.
+    """
+    return Program(("python3", "-c", checking, "docker", "load", "--quiet"), called="docker load")
 
 
 def save(filtering: str, image: str, held: int, named: Sequence[str]) -> Program:

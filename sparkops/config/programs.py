@@ -15,6 +15,7 @@ STORE = ("checkpoint", "partial", "store")
 TRANSFER = ("partial", "pieces", "doors", "transfer")
 LAYERS = ("layers",)
 GRAPH = ("graph",)
+LOAD = ("load",)
 PULL = ("checkpoint", "partial", "attended", "pull")
 STEP = ("checkpoint", "partial", "attended", "step", "shards")
 """What the scripts of steps share."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from sparkops.commands import images as commands
 from sparkops.commands.places import CONTAINER as GUARD
+from sparkops.config import programs
 from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.facts import host
 from sparkops.facts import images as facts
@@ -113,9 +114,11 @@ def _try(due: Sequence[Delivery], held: int, *, quickly: bool) -> dict[str, Spar
     cargo = due[0].cargo
     give = cargo.give(held, quickly=quickly)
     here = models.host(cargo.source)
+    [checking] = programs.load(*programs.LOAD).values()
+    take = commands.load(checking)
 
     def ends(target: Member) -> Ends:
-        return Ends(cargo.source, give, target, commands.LOAD, addresses(here, models.host(target)))
+        return Ends(cargo.source, give, target, take, addresses(here, models.host(target)))
 
     outcomes = transfer.send_to_all([(ends(each.target), each.begin(held)) for each in due])
     sent = {each.target.name: each for each in due if outcomes[each.target.name] is None}

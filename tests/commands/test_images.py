@@ -32,8 +32,11 @@ def test_docker_s_store_is_read_by_a_container_that_can_do_nothing_else() -> Non
     assert json.loads(made.argv[-1]) == {"image": "sha256:1", "held": 1, "layers": ["sha256:a", "sha256:b"]}
 
 
-def test_it_is_loaded_without_a_name() -> None:
-    assert images.LOAD.argv == ("docker", "load", "--quiet")
+def test_it_is_loaded_through_a_program_that_takes_one_image_without_a_name() -> None:
+    made = images.load("print(1)")
+
+    assert made.argv == ("python3", "-c", "print(1)", "docker", "load", "--quiet")
+    assert made.asked()["called"] == "docker load"
 
 
 def test_what_is_removed_is_never_forced() -> None:

@@ -6,13 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparkops.commands import images as commands
 from sparkops.commands.places import CONTAINER
+from sparkops.commands.transfer import Program
+from sparkops.config import programs
 from sparkops.config.inventory import Fleet
-from sparkops.errors import Interrupted
-from sparkops.fleet import distribute
+from sparkops.errors import Interrupted, NodeError
+from sparkops.fleet import distribute, models, transfer
 from sparkops.fleet.connected import connect
 from sparkops.fleet.delivery import Copied
+from sparkops.fleet.meeting import Ends
 from sparkops.fleet.progress import Event, Tell, silent
+from sparkops.plan.routes import addresses
 from tests import image_layers
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
@@ -89,3 +94,17 @@ def test_an_interrupted_copy_leaves_nothing(fleet: Fleet, pair: tuple[FleetNode,
     assert image_of(two) == ""
     assert two.exec("sh", "-c", LEFT) == before
     assert copy(fleet).image == image_of(two) == image
+
+
+def test_a_tar_that_names_an_image_is_not_loaded(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
+    one, two = pair
+    image = image_layers.build(one, TAG, 1_000_000)
+    [checking] = programs.load(*programs.LOAD).values()
+    by_name = Program(("docker", "save", TAG))
+    with connect(fleet, ["node-1", "node-2"]) as connected:
+        source, target = (connected.members[name] for name in ("node-1", "node-2"))
+        places = addresses(models.host(source), models.host(target))
+        with pytest.raises(NodeError, match=f"the image was refused: expected an image without tags, got {TAG}"):
+            transfer.send(Ends(source, by_name, target, commands.load(checking), places), lambda _: None, lambda: None)
+    assert image_of(two) == ""
+    assert image not in two.exec("docker", "images", "--all", "--quiet", "--no-trunc")
