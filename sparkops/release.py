@@ -14,6 +14,7 @@ from sparkops import __version__
 from sparkops.config.recipe import Recipe
 
 LABEL = "sparkops."
+TRUSTED = "sparkops-trusted-"
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
 DECIDING = {"service", "engine", "model", "serve"}  # the image is known by its inputs
 # Of a recipe's model: what says how much room it takes and which files are left out, not what the engine reads.
@@ -76,6 +77,15 @@ def image_tag(recipe_name: str, inputs: str) -> str:
 def candidate_tag(recipe_name: str, inputs: str) -> str:
     """Tag of an image that was built and has not passed its gates yet."""
     return f"sparkops-candidate/{recipe_name}:{inputs[:SHORT]}"
+
+
+def trust_mark(tag: str, image: str) -> str:
+    """Return the name of the volume whose presence says that sparkops gave `tag` to the image ID `image` on a node.
+
+    A volume, because nothing that Docker loads can bring one: a tag, a label or a name can come with any tar.
+    """
+    name, _, digest = tag.rpartition("/")[2].partition(":")
+    return f"{TRUSTED}{name}-{digest}-{image.partition(':')[2]}"
 
 
 def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:

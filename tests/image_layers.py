@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkops.release import trust_mark
 from tests.fleet.node import FleetNode
 
 BASE = "debian:bookworm-slim"
@@ -15,7 +16,13 @@ def build(node: FleetNode, tag: str, size: int) -> str:
 
 def change(node: FleetNode, tag: str, size: int) -> str:
     """Build it with other bytes in its last layer, that many. Returns its ID."""
-    return _layer(node, f"{tag}-large", tag, size)
+    return trust(node, tag, _layer(node, f"{tag}-large", tag, size))
+
+
+def trust(node: FleetNode, tag: str, image: str) -> str:
+    """Mark it as a build of sparkops does. Returns its ID."""
+    node.exec("docker", "volume", "create", trust_mark(tag, image))
+    return image
 
 
 def forget(node: FleetNode, tag: str) -> None:

@@ -9,7 +9,7 @@ from sparkops.commands import runtime
 from sparkops.commands.ranks import Seat, program
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
-from sparkops.release import SHORT, Rank
+from sparkops.release import SHORT, Rank, trust_mark
 
 BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark, FlashInfer 40 min
 MODELS = "/models"  # where a container sees the node's model_dir
@@ -156,6 +156,11 @@ def label(image: str, name: str, labels: Mapping[str, str]) -> Command:
 def tag(image: str, name: str) -> Command:
     """Give an image another name."""
     return docker("tag", image, name)
+
+
+def trust(name: str, image: str) -> Command:
+    """Note that the image ID `image` got its name from a passed gate or a verified copy."""
+    return docker("volume", "create", trust_mark(name, image))
 
 
 def remove_image(name: str) -> Command:

@@ -12,6 +12,8 @@ from typing import Any
 # bytes, iterations, peak (0.00 when a duration is given), average, messages: the columns of perftest's result
 RESULT = re.compile(r"\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*")
 UNLIMITED = -1
+STARTS = ("Env", "Entrypoint", "Cmd", "User", "WorkingDir", "Healthcheck")
+"""What of an image's configuration decides which programs a container runs."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,6 @@ def content(inspect: Mapping[str, Any]) -> str:
 
     Not its ID: that differs between Docker's two image stores for the same content.
     """
-    config = {key: inspect["Config"].get(key) for key in ("Env", "Entrypoint", "Cmd", "User", "WorkingDir")}
+    config = {key: inspect["Config"].get(key) for key in STARTS}
     held = {key: inspect[key] for key in ("Os", "Architecture", "RootFS")}
     return hashlib.sha256(json.dumps({**held, "Config": config}, sort_keys=True).encode()).hexdigest()

@@ -95,14 +95,14 @@ def build(connected: Connected, order: Order, tell: Tell) -> dict[str, Built]:
 
 def build_on(member: Member, order: Order, tell: Tell) -> Built:
     """Build on one node. Raises NotReady, BuildFailed or GateRefused. Two at once end alike."""
-    there = member.engine.image(order.tag)
+    there = member.engine.trusted(order.tag)
     if there is not None:
         tell(Event(member.name, f"{order.tag} is there already"))
         return Built(there["Id"], new=False, size_gib=there["Size"] / host.GIB)
     _preflight(member, order)
     tell(Event(member.name, f"building {order.tag}"))
     run_build(member, order, tell)
-    image = member.engine.image(order.candidate) or member.engine.image(order.tag)
+    image = member.engine.image(order.candidate) or member.engine.trusted(order.tag)
     if image is None:
         raise BuildFailed(member.name, f"the build ended well, and {order.candidate} is not there")
     try:
@@ -119,13 +119,24 @@ def _name(member: Member, order: Order, image: Facts, labels: Mapping[str, str])
     """Give the image its tag, and the labels that only its gate could tell. Layers stay as they are."""
     if not labels:
         member.node.run(docker.tag(image["Id"], order.tag))
-        return image
+        return _trust(member, order, image)
     try:
         member.node.run(docker.label(order.candidate, order.tag, labels))
     except CommandFailed:
-        if member.engine.image(order.tag) is None:  # no other build of the same was faster
+        faster = member.engine.trusted(order.tag)
+        if faster is None:  # no other build of the same was faster
             raise
-    return member.engine.image(order.tag) or image
+        return faster
+    named = member.engine.image(order.tag)
+    if named is None or named["RootFS"] != image["RootFS"]:
+        problem = f"{order.tag} is not the image that passed its gate: another program changed the tag"
+        raise GateRefused(member.name, problem, next_step="Run it again.")
+    return _trust(member, order, named)
+
+
+def _trust(member: Member, order: Order, image: Facts) -> Facts:
+    member.node.run(docker.trust(order.tag, image["Id"]))
+    return image
 
 
 def _preflight(member: Member, order: Order) -> None:

@@ -134,6 +134,7 @@ class Delivery:
             if other is not None and other["RepoTags"] == [tag]:
                 with suppress(CommandFailed):
                     target.node.run(docker.remove_image(other["Id"]))
+        target.node.run(docker.trust(tag, image.id))
         self.say(f"{tag} {'has the same content' if self.sent else 'is there already'}")
         return Copied(image.id, self.sent, self.cargo.image.size)
 

@@ -47,7 +47,7 @@ def build_once(connected: Connected, order: Order, tell: Tell) -> tuple[str, dic
 
     Returns the name of the one that it is copied from, and what was done on each. Raises what a build and a copy raise.
     """
-    there = connected.all(lambda member: member.engine.image(order.tag) is not None)
+    there = connected.all(lambda member: member.engine.trusted(order.tag) is not None)
     source = next((name for name, has_it in there.items() if has_it), next(iter(there)))
     one = replace(connected, members={source: connected.members[source]})
     built = one.all(lambda member: build_on(member, order, tell))
@@ -55,10 +55,10 @@ def build_once(connected: Connected, order: Order, tell: Tell) -> tuple[str, dic
 
 
 def _cargo(source: Member, tag: str, tell: Tell) -> Cargo:
-    inspect = source.engine.image(tag)
+    inspect = source.engine.trusted(tag)
     if inspect is None:
         step = f"sparkops build {planning.recipe_of(tag)} --node {source.name}"
-        raise NotReady(source.name, f"it does not have the image {tag}", next_step=step)
+        raise NotReady(source.name, f"it does not have the image {tag}, built or copied by sparkops", next_step=step)
     image = facts.parse(inspect)
     store = facts.store(source.engine.info(), str(source.engine.version.get("Version", "0")))
     guard = source.engine.container(GUARD) if store.graph else None

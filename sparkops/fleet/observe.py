@@ -40,7 +40,7 @@ def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]
 
 def _observe(member: Member, release: Release) -> Observed:
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    image = member.engine.image(release.image)
+    image = member.engine.trusted(release.image)
     seen = Observed(
         config=member.config,
         host=facts,

@@ -43,7 +43,7 @@ def run(
     found = [*preflight.equipment(made, facts)]
     images: dict[str, str] = {}
     if ranks:
-        inspects = {node: connected.members[node].engine.image(ranks.image) for node in made.ranks}
+        inspects = {node: connected.members[node].engine.trusted(ranks.image) for node in made.ranks}
         images = {node: inspect["Id"] for node, inspect in inspects.items() if inspect}
         found += [*preflight.same_driver(made, facts), *meeting.same_image(ranks.image, inspects)]
     broken = _try(connected, [*preflight.paths(made, facts)], tell)

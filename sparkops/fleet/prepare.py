@@ -61,7 +61,7 @@ def plan(member: Member, recipe: Recipe, image: str, *, replace: bool) -> Prepar
 def _problem(member: Member, recipe: Recipe, image: str, lack: planning.Lack | None) -> NotReady | None:
     if lack:
         return NotReady(member.name, lack.problem, next_step=lack.next_step)
-    if member.engine.image(image) is None:
+    if member.engine.trusted(image) is None:
         step = f"sparkops build {recipe.name} --node {member.name}"
         return NotReady(member.name, f"it does not have the image {image}", next_step=step)
     return None

@@ -19,7 +19,7 @@ from sparkops.errors import ConnectionLost, NotReady
 from sparkops.nodes.http import StreamAdapter
 from sparkops.nodes.node import Node
 from sparkops.nodes.trace import trace
-from sparkops.release import LABEL
+from sparkops.release import LABEL, trust_mark
 
 DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
 READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
@@ -105,6 +105,19 @@ class Engine:
             except ImageNotFound:
                 return None
             return facts
+
+    def trusted(self, tag: str) -> Facts | None:
+        """Return the inspect of an image that sparkops gave this tag on this node; None for any other image."""
+        image = self.image(tag)
+        return image if image and self._has_volume(trust_mark(tag, image["Id"])) else None
+
+    def _has_volume(self, name: str) -> bool:
+        with self._asking():
+            try:
+                self._client.inspect_volume(name)
+            except NotFound:
+                return False
+            return True
 
     def images(self, **labels: str) -> list[Facts]:
         """Inspect of every image that carries all of `labels`, with a name or without."""

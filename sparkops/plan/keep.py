@@ -16,7 +16,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.facts.stored import Engine, Stored, StoredImage
 from sparkops.plan.images import recipe_of
 from sparkops.plan.journal import Journal, Placed
-from sparkops.release import SHORT, Release
+from sparkops.release import SHORT, TRUSTED, Release
 
 OURS, CANDIDATE, CACHE = "sparkops/", "sparkops-candidate/", "sparkops-cache-"
 AT_WORK_S = 3600.0
@@ -126,7 +126,10 @@ def newest_images(node: Stored) -> Mapping[str, str]:
 
 def cache(volume: str, images: Sequence[StoredImage], engines: Sequence[Engine]) -> Iterator[str]:
     """Every reason why a volume must stay."""
-    if not volume.startswith(CACHE):
+    if volume.startswith(TRUSTED):
+        if volume.rpartition("-")[2] in {each.id.partition(":")[2] for each in images}:
+            yield "it marks an image as trusted"
+    elif not volume.startswith(CACHE):
         yield "not a cache of sparkops"
     inputs = {each.inputs[:SHORT] for each in images} | {each.container.inputs[:SHORT] for each in engines}
     if volume.removeprefix(CACHE) in inputs:

@@ -107,6 +107,7 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
         (docker.stay_stopped("c"), "docker update --restart=no c", 60.0),
         (docker.tag("sha256:1", "sparkops/q:1"), "docker tag sha256:1 sparkops/q:1", 60.0),
         (docker.remove_image("sparkops/q:1"), "docker rmi sparkops/q:1", 60.0),
+        (docker.trust("sparkops/q:1", "sha256:a"), "docker volume create sparkops-trusted-q-1-a", 60.0),
         (
             docker.build("t", {"sparkops.recipe": "q"}, {"TORCH_BACKEND": ""}),
             "env DOCKER_BUILDKIT=1 BUILDX_BUILDER=default docker build --progress=plain --file=Dockerfile --tag=t"

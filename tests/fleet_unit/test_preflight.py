@@ -35,7 +35,7 @@ class Images:
 
     held: Mapping[str, Any] | None
 
-    def image(self, _: str) -> Mapping[str, Any] | None:
+    def trusted(self, _: str) -> Mapping[str, Any] | None:
         return self.held
 
 

@@ -12,7 +12,7 @@ from sparkops.plan import keep
 from sparkops.plan.journal import Front, Journal, Mode, Placed, Retirement, Swap
 from sparkops.plan.keep import Around, Intended
 from sparkops.plan.prune import Policy, plan
-from sparkops.release import Rank, Release, Slot, image_tag
+from sparkops.release import Rank, Release, Slot, image_tag, trust_mark
 from tests.examples import container, recipe
 
 OLD = "d" * 64
@@ -156,6 +156,13 @@ def test_a_cache_stays_as_long_as_its_image_or_a_container() -> None:
     assert [*keep.cache(cache, [image()], [])] == ["its image is there"]
     assert [*keep.cache(cache, [], [engine()])] == ["its image is there"]
     assert [*keep.cache("mine", [], [])] == ["not a cache of sparkops"]
+
+
+def test_a_mark_of_trust_stays_as_long_as_its_image() -> None:
+    mark = trust_mark(image_tag("q-b", OLD), "sha256:" + "c" * 64)
+
+    assert [*keep.cache(mark, [image(id="sha256:" + "c" * 64)], [])] == ["it marks an image as trusted"]
+    assert [*keep.cache(mark, [image()], [engine()])] == []
 
 
 @pytest.mark.parametrize("rule", [*NAMED, "running", "held"])

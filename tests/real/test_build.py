@@ -123,3 +123,22 @@ def wait_until(true: Callable[[], Any], patience_s: float = 60) -> None:
     while not true():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.1)
+
+
+@pytest.mark.fleet
+def test_an_image_that_only_has_the_tag_is_not_started_and_is_built_over(nodes: RealFleet, sparkops: Cli) -> None:
+    """A tag may have come with any tar that was loaded there."""
+    node, on = nodes.node("node-1"), ("--node", "node-1")
+    assert sparkops("build", "stand-in", *on, timeout=600).code == 0
+    tag = sparkops("build", "stand-in", *on, "--json").json["tag"]
+    right = node.exec("docker", "image", "inspect", "--format", "{{.Id}}", tag).strip()
+    node.exec("docker", "tag", "debian:trixie-slim", tag)
+
+    refused = sparkops("plan", "stand-in", *on)
+    assert refused.code == 5
+    assert f"node-1: it does not have the image {tag}" in refused.err
+    again = sparkops("build", "stand-in", *on, "--json", timeout=600)
+    assert again.json["nodes"]["node-1"]["built"] is True
+    assert node.exec("docker", "image", "inspect", "--format", "{{.RootFS.Layers}}", tag) == node.exec(
+        "docker", "image", "inspect", "--format", "{{.RootFS.Layers}}", right
+    )

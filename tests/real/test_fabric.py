@@ -24,7 +24,7 @@ from sparkops.plan import fabric
 from sparkops.plan.fabric import Fabric, Transport
 from sparkops.plan.finding import Finding
 from sparkops.plan.preflight import Ranks
-from tests import sparks
+from tests import image_layers, sparks
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import client, docker, pipe, run
@@ -218,6 +218,8 @@ def image(nodes: RealFleet, sparkops: Cli) -> Iterator[str]:
     one.exec("docker", "tag", built.json["tag"], tag)
     give = (client(), "exec", one.container, "docker", "save", tag)
     pipe(give, (client(), "exec", "--interactive", two.container, "docker", "load", "--quiet"))
+    for node in (one, two):
+        image_layers.trust(node, tag, node.exec("docker", "image", "inspect", "--format", "{{.Id}}", tag).strip())
     yield tag
     for node in (one, two):
         node.exec("docker", "rmi", tag)
@@ -260,12 +262,16 @@ def test_another_image_under_the_same_tag_is_named(nodes: RealFleet, connected: 
     two = nodes.node("node-2")
     two.exec("docker", "tag", image, f"{image}-kept")
     two.exec("sh", "-c", f"echo 'FROM {image}\nENV OTHER=1' | docker build --quiet --tag={image} -")
+    other = two.exec("docker", "image", "inspect", "--format", "{{.Id}}", image).strip()
     try:
+        untrusted = try_ranks(connected, image)
+        image_layers.trust(two, image, other)
         found = try_ranks(connected, image)
     finally:
         two.exec("docker", "tag", f"{image}-kept", image)
         two.exec("docker", "rmi", f"{image}-kept")
 
+    assert codes(untrusted) == [("NO_IMAGE", "node-2")]
     assert codes(found) == [("IMAGE", "node-2")]
 
 
