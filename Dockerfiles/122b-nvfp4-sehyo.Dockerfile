@@ -26,9 +26,10 @@ ENV TORCH_CUDA_ARCH_LIST=12.1a \
     FLASHINFER_CUDA_ARCH_LIST=12.1a
 RUN --mount=type=bind,source=index,target=/run/sparkops/index \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     python3 -m venv /opt/venv \
-    && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check uv==0.13.8
+    && echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
+    && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
 
 RUN git init --quiet /opt/source \
     && cd /opt/source \
@@ -39,14 +40,14 @@ RUN git init --quiet /opt/source \
 # What the build needs is what its pyproject.toml says, with torch held to the pin: the ABI is that of the runner.
 RUN --mount=type=bind,source=index,target=/run/sparkops/index \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     python -c "import tomllib; print(*tomllib.load(open('/opt/source/pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
        > /opt/sparkops/build.txt \
     && UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" --requirements /opt/sparkops/build.txt
 RUN --mount=type=bind,source=index,target=/run/sparkops/index \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     cd /opt/source \
     && MAX_JOBS="$(awk -v cores="$(nproc)" '/^MemAvailable:/ {jobs = int($2 / 4194304); print (jobs < 1 ? 1 : jobs > cores ? cores : jobs)}' /proc/meminfo)" \
        NVCC_THREADS=1 \
@@ -82,14 +83,15 @@ ENV TORCH_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1
 RUN --mount=type=bind,source=index,target=/run/sparkops/index \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     python3 -m venv /opt/venv \
-    && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check uv==0.13.8
+    && echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
+    && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
 
 RUN --mount=type=bind,from=builder,source=/opt/built,target=/run/sparkops/built \
     --mount=type=bind,source=index,target=/run/sparkops/index \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" /run/sparkops/built/*.whl
 

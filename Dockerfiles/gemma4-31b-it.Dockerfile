@@ -28,7 +28,8 @@ RUN --mount=type=bind,source=index,target=/run/sparkops/index \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-uv,target=/root/.cache \
     python3 -m venv /opt/venv \
-    && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check uv==0.13.8
+    && echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
+    && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
 
 RUN --mount=type=bind,source=index,target=/run/sparkops/index \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \

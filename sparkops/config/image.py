@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated
 
 from sparkops.config.fields import ImageRef, Name, Package, Requirement, Section, Version, matching
@@ -73,6 +74,13 @@ class Image(Section):
         """What a vLLM from `source` calls itself: the version of `vllm`, and where it comes from."""
         version = self.vllm.partition("==")[2] if self.vllm else "0"
         return f"{version}+g{self.source.commit[:9]}" if self.source else version
+
+    @property
+    def cache(self) -> str:
+        """Return the name of the build cache, shared by all images except those from source: one for a repository."""
+        if self.source is None:
+            return "sparkops-uv"
+        return f"sparkops-source-{hashlib.sha256(self.source.url.encode()).hexdigest()[:12]}"
 
     @property
     def source_patches(self) -> list[str]:

@@ -155,7 +155,27 @@ def test_every_installation_follows_the_pin_and_mounts_what_it_needs(wanted: Rec
             assert n > pinned
             assert "--mount=type=bind,source=index,target=/run/sparkops/index" in stage[n]
             assert "--mount=type=bind,source=wheels,target=/run/sparkops/wheels" in stage[n]
-            assert "--mount=type=cache,id=sparkops-uv,target=/root/.cache" in stage[n]
+            assert f"--mount=type=cache,id={wanted.image.cache},target=/root/.cache" in stage[n]
+
+
+def test_an_image_from_source_shares_no_build_cache_with_others() -> None:
+    elsewhere = {**SOURCE.image.model_dump(), "source": {"url": "https://a.b/c", "commit": 40 * "c"}}
+    other = recipe(image=elsewhere).image
+    caches = {GPU.image.cache, SOURCE.image.cache, other.cache}
+
+    assert len(caches) == 3
+    assert {"sparkops-uv"} < caches
+    assert "sparkops-uv" not in render(SOURCE, TEMPLATES)
+
+
+@pytest.mark.parametrize("wanted", [GPU, SOURCE, UPSTREAM], ids=lambda each: each.image.template)
+def test_uv_is_installed_by_its_hash(wanted: Recipe) -> None:
+    lines = [line for stage in stages(render(wanted, TEMPLATES)) for line in stage]
+    installing = [line for line in lines if "uv==0.13.8" in line]
+
+    assert installing
+    assert all(line.count("--hash=sha256:") == 2 for line in installing)
+    assert all(line.endswith("--requirement /opt/sparkops/uv.txt") for line in installing)
 
 
 @pytest.mark.parametrize("wanted", [GPU, SOURCE], ids=lambda each: each.image.template)
