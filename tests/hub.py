@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,8 +41,8 @@ class Hub:
 
 
 @contextmanager
-def hub(models: dict[str, Path], host: str = "127.0.0.1") -> Iterator[Hub]:
-    """Serve these models until the end of the block."""
+def hub(models: dict[str, Path], host: str = "127.0.0.1", certificate: Path | None = None) -> Iterator[Hub]:
+    """Serve these models until the end of the block, over https with a `certificate` that has its key in NAME.key."""
     made = Hub(models)
     made.gate.set()
 
@@ -50,7 +51,11 @@ def hub(models: dict[str, Path], host: str = "127.0.0.1") -> Iterator[Hub]:
 
     server = _Server((host, 0), Answering)
     made.port = server.server_address[1]
-    made.url = f"http://{host}:{made.port}"
+    made.url = f"{'https' if certificate else 'http'}://{host}:{made.port}"
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -49,18 +49,22 @@ def pull(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the hub's token, mode 0600.", envvar="HF_TOKEN_PATH")
     ] = None,
-    image: Annotated[str | None, typer.Option(help="An image with huggingface_hub; left out, the recipe's.")] = None,
     endpoint: Annotated[str, typer.Option(help="URL of a mirror of the hub.", envvar="HF_ENDPOINT")] = "",
     replace: REPLACE = False,
     json: JSON = False,
 ) -> None:
-    """Fetch a recipe's weights from their hub to one node. What was interrupted is gone on with."""
+    """Fetch a recipe's weights from their hub to one node. What was interrupted is gone on with.
+
+    A small image of sparkops fetches them, built on the node first: no code of the recipe's image sees the token.
+    """
+    from sparkops.config import assets
     from sparkops.fleet import hub
 
     settings: Settings = context.obj
     fleet = settings.fleet()
     wanted = settings.recipe(recipe, fleet)
-    source = hub.Hub(image or make_order(wanted, fleet).tag, _token(token_file), endpoint, replace)
+    order = hub.order(assets.load_templates(), assets.load_hub_packages(), assets.load_inputs(fleet))
+    source = hub.Hub(order, _token(token_file), endpoint, replace)
 
     def fetch(member: Member, tell: Tell) -> list[Checkpoint]:
         return [hub.pull(member, each, source, tell) for each in wanted.model.fetched]

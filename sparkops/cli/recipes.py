@@ -51,7 +51,7 @@ def show(
 
 def render(
     recipe: Annotated[list[str] | None, typer.Argument(help="Recipes by file or name.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every recipe, the gateway and the guard.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Every recipe, the gateway, the guard and the hub.")] = False,
     check: Annotated[bool, typer.Option(help="Write nothing; fail if a file differs.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the Dockerfiles.")] = Path("Dockerfiles"),
 ) -> None:
@@ -78,9 +78,9 @@ def render(
 def _dockerfiles(files: Sequence[Path], *, agents: bool) -> dict[str, str]:
     """The text of each Dockerfile by its name: of recipes, and of what runs beside them."""
     from sparkops.config import assets, recipe
-    from sparkops.render import dockerfile, gateway, guard
+    from sparkops.render import dockerfile, gateway, guard, hub
 
     templates = assets.load_templates()
     texts = {loaded.name: dockerfile.render(loaded, templates) for loaded in map(recipe.load, files)}
-    beside = {gateway.NAME: gateway.dockerfile(templates), guard.NAME: guard.dockerfile(templates)}
+    beside = {each.NAME: each.dockerfile(templates) for each in (gateway, guard, hub)}
     return {**(beside if agents else {}), **texts}

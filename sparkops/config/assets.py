@@ -82,6 +82,11 @@ def load_gate() -> bytes:
     return (shipped.directory("templates") / "gate.py").read_bytes()
 
 
+def load_hub_packages() -> bytes:
+    """Return the pinned packages of the image that fetches models, with their hashes."""
+    return (shipped.directory("templates") / "hub/requirements.txt").read_bytes()
+
+
 def load_meeting() -> bytes:
     """The script with which ranks meet before they load a model."""
     return (shipped.directory("templates") / "meet.py").read_bytes()

@@ -25,7 +25,7 @@ WHY: Mapping[str, tuple[str, str]] = {
     "directory": ("the directory cannot be written to", "Give it to the user that sparkops logs in as."),
     "library": (
         "the image has no huggingface_hub",
-        "Name an image that has it with --image; those of vLLM recipes have.",
+        "Remove the image sparkops/hub from the node, and run it again.",
     ),
     "incomplete": ("the hub's own list and what has arrived differ", "Run it again; what has arrived is kept."),
     "unreachable": (

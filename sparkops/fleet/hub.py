@@ -1,34 +1,55 @@
-"""A model from its hub to one node, by the hub's own library, in a container that has it."""
+"""A model from its hub to one node, by the hub's own library, in an image that holds nothing else."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
+from sparkops.commands import docker
 from sparkops.commands import models as commands
 from sparkops.commands.docker import model_dir
 from sparkops.config import programs
+from sparkops.config.assets import BuildInputs
 from sparkops.config.model import Weights
-from sparkops.errors import NodeError, NotReady
+from sparkops.errors import NodeError, UsageError
 from sparkops.facts import hub
 from sparkops.facts.checkpoint import Checkpoint, ModelDirectory
 from sparkops.fleet import models, transfer
+from sparkops.fleet.build import Gate, Order, build_on
 from sparkops.fleet.connected import Member
 from sparkops.fleet.meter import Meter
 from sparkops.fleet.progress import Event, Tell
 from sparkops.plan import models as planning
+from sparkops.render import hub as render
+
+ASK = b"import huggingface_hub; huggingface_hub.HfApi"
+"""What shows that an image can fetch."""
 
 
 @dataclass(frozen=True)
 class Hub:
     """How to fetch: the image that has the hub's library, a token or no text, another hub's URL or no text.
 
-    `replace`: also a whole directory of that name that is known to be another model.
+    `replace`: also a whole directory of that name that is known to be another model. Raises UsageError for a token
+    that would be sent without encryption.
     """
 
-    image: str
+    order: Order
     token: str = field(default="", repr=False)
     endpoint: str = ""
     replace: bool = False
+
+    def __post_init__(self) -> None:
+        if self.token and self.endpoint and urlsplit(self.endpoint).scheme != "https":
+            problem = f"--endpoint: the token would be sent unencrypted to {self.endpoint}, expected https://"
+            raise UsageError(problem, next_step="Use the https:// URL of the mirror, or leave out --token-file.")
+
+
+def order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs) -> Order:
+    """Return what to build for the container that fetches."""
+    context = render.hub_context(templates, requirements, inputs)
+    return Order(render.NAME, context, render.DISK_GIB, Gate(lambda image: docker.ask_image(image, ASK)))
 
 
 def pull(member: Member, weights: Weights, source: Hub, tell: Tell) -> Checkpoint:
@@ -39,19 +60,17 @@ def pull(member: Member, weights: Weights, source: Hub, tell: Tell) -> Checkpoin
         tell(Event(member.name, f"{weights.path} is there already"))
         return own
     models.refuse_to_lose(member, planning.fetched(weights), there, replace=source.replace)
-    if member.engine.image(source.image) is None:
-        step = "Build the recipe's image there, or name another one that has huggingface_hub with --image."
-        raise NotReady(member.name, f"it does not have the image {source.image}", next_step=step)
+    image = build_on(member, source.order, tell).image
     tell(Event(member.name, f"fetching {weights.id}"))
-    _fetch(member, weights, source, there, tell)
+    _fetch(member, image, weights, source, there, tell)
     fetched = models.publish(member, weights.path)
     tell(Event(member.name, f"{weights.path} is complete"))
     return fetched
 
 
-def _fetch(member: Member, weights: Weights, source: Hub, there: ModelDirectory, tell: Tell) -> None:
+def _fetch(member: Member, image: str, weights: Weights, source: Hub, there: ModelDirectory, tell: Tell) -> None:
     where = model_dir(member.config)
-    inside = commands.container(where, source.image, (there.user, there.group), network="host", task="pull")
+    inside = commands.container(where, image, (there.user, there.group), network="host", task="pull")
     command = commands.pull(programs.load(*programs.PULL), inside, weights, source.token, source.endpoint)
     meter: Meter | None = None
     end: hub.Fetched | hub.Failure | None = None

@@ -1,16 +1,18 @@
 """Weights that a node fetches from a hub on this machine, and weights that are made by a recipe's steps.
 
-The hub's own library runs, in the image of the tiny recipe. The directories of these tests are their own.
+The hub's own library runs, in our image for it. The directories of these tests are their own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -60,8 +62,39 @@ def served(nodes: RealFleet, tmp_path: Path) -> Iterator[Hub]:
     (models["org/q"] / "big.bin").write_bytes(os.urandom(MIB))
     (models["org/q"] / "original").mkdir()
     (models["org/q"] / "original/weights.pth").write_bytes(b"x")
-    with hub(models, host) as serving:
+    with hub(models, host, certificate(tmp_path, host)) as serving:
         yield serving
+
+
+def certificate(directory: Path, host: str) -> Path:
+    """A certificate of that address, signed by itself; its key lies beside it."""
+    made = directory / "hub.crt"
+    subject = ("-subj", "/CN=hub", "-addext", f"subjectAltName=IP:{host}", "-days", "2", "-nodes")
+    argv = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        *subject,
+        "-keyout",
+        made.with_suffix(".key"),
+        "-out",
+        made,
+    )
+    subprocess.run(argv, check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def pulling(with_inventory: Callable[..., Cli], served: Hub, tmp_path: Path) -> Cli:
+    """sparkops with an inventory that trusts that hub."""
+    assert served.url.startswith("https://")
+
+    def trust(data: dict[str, Any]) -> None:
+        data.setdefault("build", {}).setdefault("ca_certificates", []).append(str(tmp_path / "hub.crt"))
+
+    return with_inventory(trust)
 
 
 @pytest.fixture
@@ -72,11 +105,11 @@ def asking(variant: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def fetching(asking: Path, served: Hub, sparkops: Cli) -> Fetch:
+def fetching(asking: Path, served: Hub, pulling: Cli) -> Fetch:
     """`models pull` of it to node-1 from that hub."""
 
     def pull(*options: str | Path, endpoint: str = served.url) -> Ran:
-        return sparkops("models", "pull", asking, "--node", "node-1", "--endpoint", endpoint, *options)
+        return pulling("models", "pull", asking, "--node", "node-1", "--endpoint", endpoint, *options)
 
     return pull
 
@@ -109,29 +142,31 @@ def test_a_model_is_fetched_once_and_is_what_the_hub_has(fetching: Fetch, nodes:
 
 @pytest.mark.usefixtures("clean", "built")
 def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
-    asking: Path, sparkops: Cli, nodes: RealFleet, served: Hub, token_file: Path
+    asking: Path, pulling: Cli, nodes: RealFleet, served: Hub, token_file: Path
 ) -> None:
     node = nodes.node("node-1")
     served.only_with_token = True
     served.gate.clear()  # the large file begins, and does not end
     argv = ("models", "pull", asking, "--node", "node-1", "--endpoint", served.url, "--token-file", token_file)
-    with sparkops.start(*argv) as running:
-        assert soon(lambda: any("big.bin" in each for each in served.asked), 60)
+    with pulling.start(*argv) as running:
+        assert soon(lambda: any("big.bin" in each for each in served.asked), 300)  # its image is built before
         seen = node.exec(
             "sh", "-c", "ps axww -o args; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
         )
         inspected = node.exec("sh", "-c", "docker inspect $(docker ps -q --filter label=sparkops.task=pull)")
+        ran_in = json.loads(inspected)[0]["Image"]
+        image = json.loads(node.exec("docker", "image", "inspect", ran_in))[0]
         left = node.exec("sh", "-c", f"grep -rl {TOKEN} /srv/models /tmp /home || true")
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=60)
 
-    assert "sparkops.task" in inspected
+    assert image["Config"]["Labels"]["sparkops.recipe"] == "hub"
     assert TOKEN not in seen + inspected + left
     assert running.returncode == 130
     assert there(node) == [f"{OURS}.partial"]
     served.gate.set()
     served.asked.clear()
-    again = sparkops(*argv)
+    again = pulling(*argv)
     assert again.code == 0, again.err
     fetched = [each for each in served.asked if each.startswith("GET") and "resolve" in each]
     assert [each.rpartition("/")[2] for each in fetched if "original" not in each] == ["big.bin"]
@@ -147,6 +182,9 @@ def test_a_fetch_that_fails_says_why_and_what_to_do(
         assert (ran.code, ran.out) == (1, ""), ran.err
         return str(ran.err)
 
+    plain = fetching("--token-file", token_file, endpoint=served.url.replace("https", "http"))
+    assert plain.code == 2
+    assert "the token would be sent unencrypted to http://" in plain.err
     unreachable = refused(endpoint="http://127.0.0.1:9")
     assert "node-1: org/q: the hub cannot be reached from there" in unreachable
     assert "then: sparkops models copy" in unreachable
@@ -202,7 +240,7 @@ model:
 
 @pytest.mark.usefixtures("clean", "built")
 def test_a_model_is_made_by_its_steps_in_the_recipes_image(
-    sparkops: Cli, variant: Callable[..., Path], nodes: RealFleet, served: Hub, tmp_path: Path
+    sparkops: Cli, pulling: Cli, variant: Callable[..., Path], served: Hub, nodes: RealFleet, tmp_path: Path
 ) -> None:
     plain = yaml.safe_load(RECIPE.read_text())["model"]
     file = variant({f"model:\n  id: {plain['id']}\n  path: {plain['path']}\n": MADE})
@@ -217,7 +255,7 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
     assert early.code == 5
     assert f"{OURS}-base cannot be read: it is not there" in early.err
     assert "next: sparkops models pull tiny-qwen3-cpu --node node-1" in early.err
-    pulled = sparkops("models", "pull", file, *on, "--endpoint", served.url)
+    pulled = pulling("models", "pull", file, *on, "--endpoint", served.url)
     assert pulled.code == 0, pulled.err
     shown = sparkops("models", "prepare", file, *on, "--dry-run")
     assert (shown.code, shown.out.count("$ docker run --rm")) == (0, 2)
