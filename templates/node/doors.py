@@ -7,7 +7,10 @@ import json
 import secrets
 import selectors
 import socket
+import threading
 import time
+from collections import deque
+from queue import SimpleQueue
 
 from pieces import CHUNK, MAC, Broken, Lines, Wire, key_for
 
@@ -15,6 +18,7 @@ APART = 69
 """How a program ends that cannot meet the other end."""
 NONCE = 32
 CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
+MOST_CALLERS = 16
 # A peer that vanished is noticed after a minute, whether bytes are under way or not.
 ALIVE = (
     (socket.TCP_KEEPIDLE, 15),
@@ -49,18 +53,47 @@ def listen(hosts, token):
 
 
 def admit(doors, end, token):
-    """Wait at every door; strangers are sent away."""
-    with selectors.DefaultSelector() as selector:
-        for door in doors:
-            selector.register(door, selectors.EVENT_READ)
-        while time.monotonic() < end:
-            for ready, _ in selector.select(1.0):
-                caller, _ = ready.fileobj.accept()
-                try:
-                    return greeted(caller, token, receiving=True)
-                except (Broken, OSError):
-                    caller.close()
-    raise SystemExit(APART)
+    """Wait at every door until monotonic time `end`; strangers are sent away, and a silent one holds up no other."""
+    admitted, callers = SimpleQueue(), deque()
+    ring, bell = socket.socketpair()
+    with selectors.DefaultSelector() as selector, ring, bell:
+        for source in (*doors, bell):
+            selector.register(source, selectors.EVENT_READ)
+        while admitted.empty() and (left := end - time.monotonic()) > 0:
+            for ready, _ in selector.select(min(left, 1.0)):
+                if ready.fileobj is not bell:
+                    call(ready.fileobj.accept()[0], callers, (token, admitted, ring))
+    if admitted.empty():
+        raise SystemExit(APART)
+    chosen, made = admitted.get()
+    for caller in callers:
+        if caller is not chosen:
+            hang_up(caller)
+    return made
+
+
+def call(caller, callers, told):
+    """Shake hands with one more caller, in a thread. Of too many, the one that has waited longest is sent away."""
+    if len(callers) == MOST_CALLERS:
+        hang_up(callers.popleft())
+    callers.append(caller)
+    threading.Thread(target=shake, args=(caller, *told), daemon=True).start()
+
+
+def shake(caller, token, admitted, ring):
+    try:
+        admitted.put((caller, greeted(caller, token, receiving=True)))
+        ring.send(b"!")
+    except (Broken, OSError):
+        caller.close()
+
+
+def hang_up(caller):
+    """End a connection, also for a thread that waits for it."""
+    try:
+        caller.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it has ended
+        pass
 
 
 def meet(targets):
@@ -90,20 +123,21 @@ def connect(places, token):
 
 def greeted(connected, token, *, receiving):
     """Each end proves that it holds the token, the receiving one first. Returns the file and the key of the pieces."""
+    end = time.monotonic() + HANDSHAKE_S
     connected.settimeout(HANDSHAKE_S)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ALIVE:
         connected.setsockopt(socket.IPPROTO_TCP, option, value)
     mine = secrets.token_bytes(NONCE)
     connected.sendall(mine)
-    theirs = take(connected, NONCE)
+    theirs = take(connected, NONCE, end)
     nonces = (theirs, mine) if receiving else (mine, theirs)
     proofs = [key_for(token, what, *nonces) for what in (b"receiving end", b"sending end")]
     if receiving:
         connected.sendall(proofs[0])
-        prove(take(connected, MAC), proofs[1])
+        prove(take(connected, MAC, end), proofs[1])
     else:
-        prove(take(connected, MAC), proofs[0])
+        prove(take(connected, MAC, end), proofs[0])
         connected.sendall(proofs[1])
     connected.settimeout(None)
     return connected.makefile("rb" if receiving else "wb", buffering=CHUNK), key_for(token, b"pieces", *nonces)
@@ -114,9 +148,11 @@ def prove(shown, right):
         raise Broken("it does not hold the token")
 
 
-def take(connected, size):
+def take(connected, size, end):
+    """Receive `size` bytes until monotonic time `end`, however slowly they come."""
     found = b""
     while len(found) < size:
+        connected.settimeout(max(end - time.monotonic(), 0.001))
         more = connected.recv(size - len(found))
         if not more:
             raise Broken("it hung up")

@@ -8,8 +8,9 @@ import secrets
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -275,6 +276,44 @@ def test_a_stranger_is_sent_away_and_the_right_one_is_still_let_in(tmp_path: Pat
 
     assert stranger.returncode == commands.APART
     assert (tmp_path / "b.partial/deep/w").read_bytes() == content
+
+
+def test_silent_and_slow_callers_hold_up_no_other(tmp_path: Path, content: bytes) -> None:
+    """More of them than are listened to at once, and one that sends a byte now and then."""
+    key, over = Key(secrets.token_bytes(32)), threading.Event()
+    with listening(into(tmp_path), key) as (process, port), ExitStack() as silent:
+        callers = [silent.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)]
+
+        def trickle() -> None:
+            with suppress(OSError):
+                while not over.wait(0.2):
+                    callers[-1].sendall(b"x")
+
+        threading.Thread(target=trickle, daemon=True).start()
+        began = time.monotonic()
+        ended = sent(files(tmp_path), key, port)
+        took_s = time.monotonic() - began
+        over.set()
+        assert process.wait(20) == 0
+
+    assert ended.returncode == 0, ended.stderr
+    assert took_s < 8, "one handshake alone may take 10 s"
+    assert (tmp_path / "b.partial/deep/w").read_bytes() == content
+
+
+def test_a_handshake_has_one_deadline_however_slowly_its_bytes_come(tmp_path: Path, content: bytes) -> None:
+    _ = content
+    with (
+        listening(into(tmp_path), Key(secrets.token_bytes(32))) as (_process, port),
+        socket.create_connection(("127.0.0.1", port), timeout=5) as slow,
+    ):
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() - began < 30:
+                slow.sendall(b"x")
+                time.sleep(1)
+
+    assert 9 < time.monotonic() - began < 20
 
 
 def test_nothing_is_sent_to_a_stranger(tmp_path: Path, content: bytes) -> None:  # noqa: ARG001
