@@ -59,11 +59,13 @@ def pull(
     """
     from sparkops.config import assets
     from sparkops.fleet import hub
+    from sparkops.render import hub as render
 
     settings: Settings = context.obj
     fleet = settings.fleet()
     wanted = settings.recipe(recipe, fleet)
-    order = hub.order(assets.load_templates(), assets.load_hub_packages(), assets.load_inputs(fleet))
+    inputs, parent = assets.load_inputs(fleet), fleet.build.parent(render.IMAGE)
+    order = hub.order(assets.load_templates(), assets.load_hub_packages(), inputs, parent)
     source = hub.Hub(order, _token(token_file), endpoint, replace)
 
     def fetch(member: Member, tell: Tell) -> list[Checkpoint]:

@@ -10,7 +10,20 @@ from pydantic import Field, model_validator
 
 from sparkops.config import source
 from sparkops.config.fabric import Fabric, Ports
-from sparkops.config.fields import AbsolutePath, EnvName, Host, Line, LocalPath, Name, Port, Section, Url, User, Value
+from sparkops.config.fields import (
+    AbsolutePath,
+    EnvName,
+    Host,
+    ImageRef,
+    Line,
+    LocalPath,
+    Name,
+    Port,
+    Section,
+    Url,
+    User,
+    Value,
+)
 from sparkops.config.source import Source
 from sparkops.errors import ConfigError, UsageError
 
@@ -74,6 +87,13 @@ class Build(Section):
     """Directory of wheels, relative to the inventory. All of it is sent to each build, so keep it small."""
     ca_certificates: list[LocalPath] = []
     """PEM files ending in .crt, relative to the inventory, added to what the image trusts."""
+    parent_images: dict[ImageRef, ImageRef] = {}
+    """Images in place of the Debian that gateway, guard and hub are built on, which is pinned by digest: by its name,
+    as in debian:trixie-slim: mirror.lan/debian:trixie-slim. What nodes have under that name is used as it is."""
+
+    def parent(self, pinned: str) -> str:
+        """Return the image to build on in place of `pinned`, NAME@sha256:DIGEST."""
+        return self.parent_images.get(pinned.partition("@")[0], pinned)
 
 
 class Gateway(Section):

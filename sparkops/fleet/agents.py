@@ -54,19 +54,20 @@ class Wanted:
 
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> Wanted:
     """What must run for `services`, read at the door. Raises ConfigError."""
-    guard = guard_order(assets.load_templates(), assets.load_package())
-    return Wanted(guard, _front(fleet.gateway, gateway_door.load_secrets(fleet), services) if fleet.gateway else None)
+    guard = guard_order(assets.load_templates(), assets.load_package(), fleet.build.parent(guard_render.IMAGE))
+    return Wanted(guard, _front(fleet, fleet.gateway, services) if fleet.gateway else None)
 
 
-def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes]) -> Order:
+def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str = guard_render.IMAGE) -> Order:
     """The guard's image from our own source."""
-    made = guard_render.guard_context(templates, package)
+    made = guard_render.guard_context(templates, package, parent)
     return Order(guard_render.NAME, made, guard_render.DISK_GIB, Gate(guard_commands.ask_image))
 
 
-def _front(settings: Gateway, secrets: Secrets, services: Sequence[Service]) -> Front:
-    templates = gateway_door.load_templates()
-    made = gateway_render.gateway_context(templates, gateway_door.load_program())
+def _front(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Front:
+    templates, secrets = gateway_door.load_templates(), gateway_door.load_secrets(fleet)
+    parent = fleet.build.parent(gateway_render.IMAGE)
+    made = gateway_render.gateway_context(templates, gateway_door.load_program(), parent)
     tried = gateway_render.files(services, settings, secrets, templates)
     gate = Gate(lambda image: gateway_commands.ask_image(image, tried))
     order = Order(gateway_render.NAME, made, gateway_render.DISK_GIB, gate)

@@ -46,9 +46,9 @@ class Hub:
             raise UsageError(problem, next_step="Use the https:// URL of the mirror, or leave out --token-file.")
 
 
-def order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs) -> Order:
-    """Return what to build for the container that fetches."""
-    context = render.hub_context(templates, requirements, inputs)
+def order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = render.IMAGE) -> Order:
+    """Return what to build for the container that fetches, on the base `image`."""
+    context = render.hub_context(templates, requirements, inputs, image)
     return Order(render.NAME, context, render.DISK_GIB, Gate(lambda image: docker.ask_image(image, ASK)))
 
 

@@ -16,7 +16,8 @@ NAME = "gateway"
 """What the image and its builds are called, where a recipe's name stands otherwise."""
 DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""
-IMAGE = "debian:bookworm-slim"
+IMAGE = "debian:bookworm-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587"
+"""The image for all architectures."""
 Files = Mapping[str, str | None]
 """The text of each file that the gateway is given, by name. None removes the file."""
 
@@ -65,14 +66,14 @@ def hashed(api_keys: Iterable[str]) -> str:
     return "".join(f"{each}\n" for each in sorted(hashlib.sha256(key.encode()).hexdigest().upper() for key in api_keys))
 
 
-def dockerfile(templates: Mapping[str, str]) -> str:
+def dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
     """The Dockerfile of the gateway's image."""
-    return fill("gateway/Dockerfile.j2", templates, image=IMAGE)
+    return fill("gateway/Dockerfile.j2", templates, image=image)
 
 
-def gateway_context(templates: Mapping[str, str], program: Mapping[str, bytes]) -> Context:
-    """Everything that the build of the gateway's image sees."""
-    sent: dict[str, Content] = {"Dockerfile": dockerfile(templates).encode(), "program/": b""}
+def gateway_context(templates: Mapping[str, str], program: Mapping[str, bytes], image: str = IMAGE) -> Context:
+    """Everything that the build of the gateway's image sees. `image` is the base."""
+    sent: dict[str, Content] = {"Dockerfile": dockerfile(templates, image).encode(), "program/": b""}
     sent |= {f"program/{name}": content for name, content in program.items()}
     ordered = tuple(sorted(sent.items()))
     return Context(ordered, {}, digest(ordered))

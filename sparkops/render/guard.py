@@ -11,7 +11,8 @@ NAME = "guard"
 """What the image and its builds are called, where a recipe's name stands otherwise."""
 DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""
-IMAGE = "debian:trixie-slim"
+IMAGE = "debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f"
+"""The image for all architectures."""
 PACKAGES = (
     "docker-cli",
     "python3",
@@ -29,14 +30,14 @@ NOT_SENT = ("cli/", "__main__.py")
 """The topmost layer: nothing in the guard can import it, and its changes need no other guard."""
 
 
-def dockerfile(templates: Mapping[str, str]) -> str:
+def dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
     """The Dockerfile of the guard's image."""
-    return fill("guard/Dockerfile.j2", templates, image=IMAGE, packages=PACKAGES)
+    return fill("guard/Dockerfile.j2", templates, image=image, packages=PACKAGES)
 
 
-def guard_context(templates: Mapping[str, str], package: Mapping[str, bytes]) -> Context:
-    """Everything that the build of the guard's image sees. `package` is our own source by path."""
+def guard_context(templates: Mapping[str, str], package: Mapping[str, bytes], image: str = IMAGE) -> Context:
+    """Everything that the build of the guard's image sees. `package` is our own source by path, `image` the base."""
     sent = {f"files/sparkops/{path}": content for path, content in package.items() if not path.startswith(NOT_SENT)}
-    files: dict[str, Content] = {"Dockerfile": dockerfile(templates).encode(), **directories(sent), **sent}
+    files: dict[str, Content] = {"Dockerfile": dockerfile(templates, image).encode(), **directories(sent), **sent}
     ordered = tuple(sorted(files.items()))
     return Context(ordered, {}, digest(ordered))

@@ -6,25 +6,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkops.config.assets import BuildInputs
+from sparkops.render import guard
 from sparkops.render.context import Content, Context, digest, places
-from sparkops.render.guard import IMAGE
 from sparkops.render.sandbox import fill
 
+IMAGE = guard.IMAGE
 NAME = "hub"
 """What the image and its builds are called, where a recipe's name stands otherwise."""
 DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""
 
 
-def dockerfile(templates: Mapping[str, str]) -> str:
+def dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
     """Return the Dockerfile of the image."""
-    return fill("hub/Dockerfile.j2", templates, image=IMAGE)
+    return fill("hub/Dockerfile.j2", templates, image=image)
 
 
-def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs) -> Context:
+def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> Context:
     """Return everything that the build sees. The wheels of the inventory are for recipes, and are not sent."""
     files: dict[str, Content] = {
-        "Dockerfile": dockerfile(templates).encode(),
+        "Dockerfile": dockerfile(templates, image).encode(),
         "requirements.txt": requirements,
         **places(replace(inputs, wheels=())),
     }

@@ -37,15 +37,16 @@ def text(nodes: Sequence[FleetNode], known_hosts: str, ssh_key: str) -> str:
         "  gpu: none",
     ]
     build = build_settings(pip_settings())
-    lines += ["build:"] if build else []
+    lines += ["build:"]
     lines += [f"  {key}: {value}" for key, value in build.items()]
     lines += ["nodes:", *(f"  {node.name}: {{address: {node.address}}}" for node in nodes)]
     return "\n".join(lines) + "\n"
 
 
 def build_settings(pip: Mapping[str, str]) -> dict[str, str]:
-    """What a build on this machine needs; a machine that reaches everything needs nothing."""
-    found: dict[str, str] = {}
+    """What a build on this machine needs, and the bases that its nodes hold."""
+    bases = (f"{image.base}: {image.base}" for image in images.recipe_bases())
+    found = {"parent_images": f"{{{', '.join(bases)}}}"}  # those on the nodes may be made here, and have no digest
     if wheels := wheel_folder(pip.get("find-links", "")):
         found["wheels"] = scalar(wheels)
     if index := pip.get("index-url"):

@@ -53,7 +53,7 @@ class Live:
 
     def build(self) -> str:
         """Build the image and give it its tag."""
-        context = render.gateway_context(TEMPLATES, door.load_program())
+        context = render.gateway_context(TEMPLATES, door.load_program(), "debian:bookworm-slim")
         gate = Gate(lambda image: commands.ask_image(image, self.files([CHAT])))
         return build_on(self.member, Order(render.NAME, context, render.DISK_GIB, gate), silent).image
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from sparkops.config import assets
+from sparkops.config.inventory import Build, Fleet, Gateway
+from sparkops.fleet import agents
+from sparkops.render import gateway, guard, hub
 from sparkops.render.guard import PACKAGES, dockerfile, guard_context
+from tests.examples import node as a_node
 
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
 COMMITTED = Path(__file__).parents[2] / "Dockerfiles/guard.Dockerfile"
@@ -108,3 +114,27 @@ def test_the_digest_follows_the_template() -> None:
     other = {**TEMPLATES, "guard/Dockerfile.j2": TEMPLATES["guard/Dockerfile.j2"] + "USER 1\n"}
 
     assert guard_context(other, PACKAGE).digest != guard_context(TEMPLATES, PACKAGE).digest
+
+
+@pytest.mark.parametrize("agent", [gateway, guard, hub], ids=lambda agent: agent.NAME)
+def test_a_base_is_pinned_by_digest_unless_the_inventory_names_another(agent: ModuleType) -> None:
+    name, _, pin = agent.IMAGE.partition("@")
+    build = Build(parent_images={name: "mirror.lan/debian:1"})
+
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", pin)
+    assert f"\nFROM {agent.IMAGE}\n" in agent.dockerfile(TEMPLATES)
+    assert (Build().parent(agent.IMAGE), build.parent(agent.IMAGE)) == (agent.IMAGE, "mirror.lan/debian:1")
+    assert "\nFROM mirror.lan/debian:1\n" in agent.dockerfile(TEMPLATES, "mirror.lan/debian:1")
+
+
+def test_what_runs_on_nodes_is_built_on_the_inventory_s_base() -> None:
+    given = {guard.IMAGE.partition("@")[0]: "mine:1", gateway.IMAGE.partition("@")[0]: "mine:2"}
+    known = Path("known_hosts")
+    nodes = {"n1": a_node()}
+    at = Gateway(node="n1", address="10.0.0.1")
+    fleet = Fleet(file=Path("i"), nodes=nodes, build=Build(parent_images=given), gateway=at, known_hosts=known)
+    wanted = agents.load(fleet)
+
+    assert wanted.front
+    assert b"FROM mine:1\n" in dict(wanted.guard.context.files)["Dockerfile"]  # type: ignore[operator]
+    assert b"FROM mine:2\n" in dict(wanted.front.order.context.files)["Dockerfile"]  # type: ignore[operator]
