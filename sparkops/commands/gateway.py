@@ -13,6 +13,9 @@ from sparkops.render.gateway import NAME, Files
 CONTAINER = "sparkops-gateway"
 VOLUME = "sparkops-gateway"
 USER = 10842  # the image's user, to whom the file system in memory belongs
+STATE = "/var/lib/gateway"
+RIGHTS = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
+MEMORY = (f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",)
 STOP_S = 20  # for streams to end by themselves when the gateway is stopped
 RELOAD_S = 60.0
 
@@ -37,11 +40,10 @@ def run(image: str, inputs: str) -> Command:
         *(f"--label={key}={value}" for key, value in image_labels(NAME, inputs).items()),
         "--network=host",
         "--restart=always",
-        "--cap-drop=ALL",
-        "--security-opt=no-new-privileges",
+        *RIGHTS,
         "--read-only",
-        f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",
-        f"--volume={VOLUME}:/var/lib/gateway",
+        *MEMORY,
+        f"--volume={VOLUME}:{STATE}",
         f"--stop-timeout={STOP_S}",
         *BOUNDED_LOG,
         image,
@@ -50,9 +52,13 @@ def run(image: str, inputs: str) -> Command:
 
 
 def ask_image(image: str, files: Files) -> Command:
-    """Ask an image, in a container of its own and without network, whether its HAProxy takes these files."""
-    options = ("--rm", "--interactive", "--network=none", "--cap-drop=ALL")
-    return docker("run", *options, image, "try", stdin=_text(files), timeout_s=120.0)
+    """Ask an image, in a container of its own and without network, whether its HAProxy takes these files.
+
+    They are in memory only: the private key of the certificate is one of them.
+    """
+    options = ("--rm", "--interactive", "--network=none", "--log-driver=none", "--read-only", *MEMORY, *RIGHTS)
+    memory = f"--tmpfs={STATE}:uid={USER},gid={USER},mode=0700"
+    return docker("run", *options, memory, image, "try", stdin=_text(files), timeout_s=120.0)
 
 
 def configure(files: Files) -> Command:

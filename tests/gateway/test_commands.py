@@ -37,7 +37,9 @@ RELEASE = "chat-0123456789"
         ),
         (
             commands.ask_image("sha256:a", {}),
-            "docker run --rm --interactive --network=none --cap-drop=ALL sha256:a try",
+            "docker run --rm --interactive --network=none --log-driver=none --read-only"
+            " --tmpfs=/run/gateway:uid=10842,gid=10842,mode=0700 --cap-drop=ALL --security-opt=no-new-privileges"
+            " --tmpfs=/var/lib/gateway:uid=10842,gid=10842,mode=0700 sha256:a try",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -35,6 +35,13 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del sys.modules["disk"]
 
 
+def test_only_the_owner_may_read_a_file(disk: Any) -> None:
+    disk.CERTIFICATE.with_name(".tls.pem.new").touch(0o644)  # left by a power cut
+    disk.put(disk.CERTIFICATE, "key")
+
+    assert (disk.CERTIFICATE.read_text(), disk.CERTIFICATE.stat().st_mode & 0o777) == ("key", 0o600)
+
+
 def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
     disk.put_rows(disk.ACTIVE, {"chat": "be_chat_green"})
     disk.remember("be_chat_green", {"release": "chat-1", "servers": ["10.0.0.1:8002", "[fd00::2]:8002"]})

@@ -45,7 +45,9 @@ def put(file: Path, text: str) -> None:
         file.unlink(missing_ok=True)
         return
     new = file.with_name(f".{file.name}.new")
-    with new.open("w") as opened:
+    new.unlink(missing_ok=True)
+    # Only its owner may read it: a restart without the operator needs the certificate's key, so it is on the volume.
+    with open(new, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
         opened.write(text)
         opened.flush()
         os.fsync(opened.fileno())
