@@ -88,7 +88,7 @@ def test_the_committed_dockerfiles_are_as_rendered(sparkops: Sparkops, monkeypat
 
     ran = sparkops("render", "--all", "--check")
 
-    assert (ran.code, ran.err) == (0, f"{len({*NAMES, 'gateway', 'guard'})} Dockerfiles are as rendered\n")
+    assert (ran.code, ran.err) == (0, f"{len({*NAMES, 'gateway', 'guard', 'hub'})} Dockerfiles are as rendered\n")
 
 
 def test_render_writes_what_check_then_accepts(sparkops: Sparkops) -> None:

@@ -23,7 +23,7 @@ from tests.examples import CUDA, recipe
 
 TEMPLATES = assets.load_templates()
 COMMITTED = Path(__file__).parents[2] / "Dockerfiles"
-OWN = {"gateway", "guard"}  # what sparkops runs for itself
+OWN = {"gateway", "guard", "hub"}  # what sparkops runs for itself
 SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
 MODS = ["vllm-cpu-metadata"]
 
