@@ -53,8 +53,10 @@ class Release:
         out: a key that sparkops learns later changes no release that does not use it.
         """
         identity = self.recipe.model_dump(
-            mode="json", include=DECIDING, exclude={"model": NOT_DECIDING}, exclude_defaults=True
+            mode="json", include=DECIDING, exclude={"model": NOT_DECIDING, "serve": {"allow"}}, exclude_defaults=True
         )
+        if not identity.get("serve", True):
+            del identity["serve"]  # `allow` alone
         text = json.dumps({**identity, "inputs": self.inputs}, sort_keys=True)
         return f"{self.recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 

@@ -9,6 +9,12 @@ from typing import Any
 from sparkops.config.engine import ENGINES
 from sparkops.release import Rank
 
+JSON_LISTS = frozenset({"allowed-origins", "allowed-methods", "allowed-headers"})
+"""Flags of vLLM that take a list as JSON; so does each key behind a dot. Every other list is several words: nargs='+'
+(vllm/entrypoints/launchers/cli_args.py and utils/argparse_utils.py of 0.32.0)."""
+REPEATED = frozenset({"middleware"})
+"""Flags of vLLM that are written once for each item (ibid., action='append')."""
+
 
 def serve(rank: Rank, models: str) -> tuple[str, ...]:
     """What follows the engine's program. `models` is where its container sees the node's model directory."""
@@ -29,7 +35,15 @@ def arguments(args: Mapping[str, Any], off: str) -> Iterable[str]:
                 yield off.format(flag=flag)
             case dict():
                 yield f"--{flag}={json.dumps(value)}"
+            case list() if "." in flag or flag in JSON_LISTS:
+                yield f"--{flag}={json.dumps(value)}"
+            case list() if flag in REPEATED:
+                yield from (f"--{flag}={_text(item)}" for item in value)
             case list():
-                yield from (f"--{flag}", *(str(item) for item in value))
+                yield from (f"--{flag}", *(_text(item) for item in value))
             case _:
                 yield f"--{flag}={value}"
+
+
+def _text(item: Any) -> str:
+    return item if isinstance(item, str) else json.dumps(item)

@@ -12,14 +12,19 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from sparkops.redact import MASK
+from sparkops.redact import MASK, names_secret
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 URL, URL_WORDS = re.compile(r"(https?|file)://[^\s\"'\\]+"), "a URL that begins with https://, http:// or file://"
+NEGATIVE = re.compile(r"-[0-9]+")
 EXPANSION = re.compile(r"\$[({A-Za-z_]|`")
 
 
 WHOLE = range(-(2**63), 2**63)  # what JSON parsers and C programs hold
+PUBLIC = (
+    "names a secret, expected none: argv and `docker inspect` show its value; keys of clients belong to "
+    "gateway.api_keys of the inventory, the hub's token to `sparkops models pull --token-file`"
+)
 MOST_LEVELS = 20
 """Lists and mappings inside each other in one argument."""
 
@@ -76,6 +81,13 @@ def literal(text: str) -> str:
             "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing",
         )
     return one_line(text)
+
+
+def public(name: str) -> str:
+    """Refuse the name of a secret: recipes are committed, and argv and `docker inspect` show every value."""
+    if names_secret(name):
+        raise PydanticCustomError("public", PUBLIC)
+    return one_line(name)
 
 
 def relative_path(text: str) -> str:
@@ -146,7 +158,7 @@ def _argument(value: Any, levels: int) -> Any:
         case dict() | list() if not levels:
             raise PydanticCustomError("argument", "expected at most {most} levels", {"most": MOST_LEVELS})
         case dict():
-            return {one_line(key): _argument(child, levels - 1) for key, child in value.items()}
+            return {public(key): _argument(child, levels - 1) for key, child in value.items()}
         case list():
             return [_argument(child, levels - 1) for child in value]
         case int() | float() if problem := out_of_range(value):
@@ -159,6 +171,19 @@ def _argument(value: Any, levels: int) -> Any:
             return value
 
 
+def apart(value: Any) -> Any:
+    """Refuse a list item that an engine would read as a flag.
+
+    argparse knows no form for it: an item is a word of its own (nargs='+'), and of `--flag=a --flag=b` only b counts.
+    Negative whole numbers pass; vLLM's FlexibleArgumentParser (0.32.0) splits other negative numbers at their dot.
+    """
+    for item in value if isinstance(value, list) else ():
+        if str(item).startswith("-") and not NEGATIVE.fullmatch(str(item)):
+            problem = "expected list items that do not begin with a dash, got {item}: the engine would read a flag"
+            raise PydanticCustomError("apart", problem, {"item": repr(item)})
+    return value
+
+
 Name = Annotated[
     str,
     matching(r"[a-z0-9][a-z0-9.-]{0,62}", "a name of at most 63 lower-case letters, digits, dots and dashes"),
@@ -167,10 +192,13 @@ Text = Annotated[str, Field(min_length=1), AfterValidator(str.strip)]
 """Free text for people; may run over several lines."""
 Line = Annotated[str, Field(min_length=1), AfterValidator(one_line)]
 Value = Annotated[str, AfterValidator(literal)]
-EnvName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")]
+EnvName = Annotated[
+    str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable"), AfterValidator(public)
+]
 Flag = Annotated[
     str,
     matching(r"[a-z][a-z0-9-]*(\.[a-z0-9_-]+)*", "an argument of vLLM without its dashes, such as max-model-len"),
+    AfterValidator(public),
 ]
 ImageRef = Annotated[
     str,
@@ -193,3 +221,4 @@ User = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user's name")]
 Url = Annotated[str, AfterValidator(url)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Argument = Annotated[Any, AfterValidator(argument)]
+FlagValue = Annotated[Argument, AfterValidator(apart)]

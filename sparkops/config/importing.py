@@ -5,16 +5,15 @@ Their forms are public: recipes/README.md of eugr/spark-vllm-docker and RECIPES.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sparkops.config import foreign
+from sparkops.config import foreign, opt_in
 from sparkops.config.engine import ENGINES, default_share
-from sparkops.config.fields import Argument, EnvName, Flag, Value, as_name
+from sparkops.config.fields import EnvName, Flag, FlagValue, Value, as_name
 from sparkops.config.source import Location, Source
 
 SHOWN_GIB, HOST_GIB = 121.7, 5.6
@@ -65,7 +64,6 @@ DROPPED = {
     "pipeline-parallel-size": "a replica is split over nodes by tensor_parallel only",
     "api-key": "keys belong to the gateway; see `gateway.api_keys` of the inventory",
 }
-SECRET = re.compile(r"(?i)token|secret|password|api_?key")
 
 
 @dataclass(frozen=True)
@@ -171,7 +169,7 @@ def _why_not(flag: str, value: Any) -> str:
     """Why a flag is not carried over; empty where it is."""
     if flag in DROPPED:
         return DROPPED[flag]
-    if flag in ENGINES["vllm"].taken:
+    if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
         return "sparkops sets it itself"
     if "{" in str(value) and isinstance(value, str):
         return f"its value is not known: {value}"
@@ -179,10 +177,14 @@ def _why_not(flag: str, value: Any) -> str:
         return f"it names a file of their image: {value}"
     try:
         TypeAdapter(Flag).validate_python(flag)
-        TypeAdapter(Argument).validate_python(value)
+        TypeAdapter(FlagValue).validate_python(value)
     except ValidationError as error:
         return error.errors()[0]["msg"]
-    return ""
+    return "; ".join(_opt_in(name, effect) for name, effect in opt_in.of_flag(flag, value))
+
+
+def _opt_in(name: str, effect: str) -> str:
+    return f"{effect}; to keep it, write it yourself, with `allow: [{name}]` in `serve`"
 
 
 def _env(made: Carried, env: Mapping[str, Any]) -> None:
@@ -195,8 +197,8 @@ def _env(made: Carried, env: Mapping[str, Any]) -> None:
         except ValidationError as error:
             made.leave(("env", key), f"env.{key}", error.errors()[0]["msg"])
             continue
-        if SECRET.search(key):
-            made.leave(("env", key), f"env.{key}", "a recipe holds no secrets")
+        if effect := opt_in.of_variable(key, text):
+            made.leave(("env", key), f"env.{key}", _opt_in(key, effect))
         else:
             kept[key] = text
     if kept:

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from sparkops.config import assets, changes, extends, source
+from sparkops.config import assets, changes, extends, opt_in, source
 from sparkops.config import lock as locks
 from sparkops.config.engine import ENGINES
-from sparkops.config.fields import Line, Name, Section, Text, wrong_at
+from sparkops.config.fields import PUBLIC, Line, Name, Section, Text, wrong_at
 from sparkops.config.image import Image
 from sparkops.config.lock import Lock
 from sparkops.config.model import Model
@@ -109,7 +109,9 @@ class Recipe(Section):
     def _fits_its_engine(self) -> Recipe:
         engine = ENGINES[self.engine]
         for flag in self.serve.args:
-            if flag in engine.taken:
+            if opt_in.abbreviated(flag.partition(".")[0], opt_in.SECRETS):
+                raise wrong_at(("serve", "args", flag), PUBLIC)
+            if opt_in.abbreviated(flag.partition(".")[0], engine.taken):
                 raise wrong_at(("serve", "args", flag), "not allowed: sparkops sets it from the recipe's other keys")
         for key in ("torch", "vllm") if engine.python else ():
             if getattr(self.image, key) is None:
@@ -143,20 +145,25 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
     Each KEY=VALUE of `set_` replaces a value for this one time. `parts` requires its template and mods to exist; lint
     has a rule for them. Raises ConfigError or UsageError.
     """
-    recipe = load_unlocked(file, nodes, set_, parts=parts)
+    read, recipe = _read(file, nodes, set_, parts=parts)
     place = locks.file_of(file)
     locked = locks.read(place)
-    if locked is None:
-        return recipe
-    if locked.made_for != locks.fingerprint(recipe.image):
+    if locked is not None and locked.made_for != locks.fingerprint(recipe.image):
         raise locks.stale(place, "made_for", f"`image` of {recipe.name} is not what was locked")
-    return recipe.held_to(locked)
+    held = recipe.held_to(locked) if locked else recipe
+    for where, problem in opt_in.unpinned(held.serve, held.model):
+        raise read.fail(where, problem)
+    return held
 
 
 def load_unlocked(
     file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True
 ) -> Recipe:
     """The recipe as its file says it, whatever its lock says."""
+    return _read(file, nodes, set_, parts=parts)[1]
+
+
+def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, parts: bool) -> tuple[Source, Recipe]:
     read = extends.read(file)
     changes.apply(read, set_)
     recipe = source.validate(read, Recipe)
@@ -168,9 +175,11 @@ def load_unlocked(
     for number, name in enumerate(recipe.nodes):
         if nodes is not None and name not in nodes:
             raise read.fail(("nodes", number), f"the inventory has no node {name!r}, only: {', '.join(nodes)}")
+    for where, problem in opt_in.refusals(recipe.serve):  # not in the model: journals hold recipes of older versions
+        raise read.fail(where, problem)
     if parts:
         _check_parts(read, recipe.image)
-    return recipe
+    return read, recipe
 
 
 def _check_parts(read: Source, image: Image) -> None:

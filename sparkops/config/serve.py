@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from sparkops.config.fields import Argument, EnvName, Flag, Section, Text, Value
+from sparkops.config.fields import EnvName, Flag, FlagValue, Line, Section, Text, Value
 from sparkops.config.smoke import Positive
 
 THREE = (
@@ -30,10 +30,13 @@ class Serve(Section):
 
     port: Annotated[int, Field(ge=1024, le=65000)] = 8000
     """The service's port on the gateway. On its nodes the blue slot has the next one, green the one after."""
-    args: dict[Flag, Argument] = {}
+    args: dict[Flag, FlagValue] = {}
     """Arguments of the engine without dashes: true: a bare flag; false: switched off; a mapping: JSON."""
     env: dict[EnvName, Value] = {}
     """Environment of the container; overrides what sparkops sets, such as MAX_JOBS. Not for secrets."""
+    allow: list[Line] = []
+    """Names from `args` and `env` that run code or open files, such as trust-remote-code; without it they are
+    refused. trust-remote-code also needs a commit in `model.revision`. `plan` prints each with its effect."""
     tensor_parallel: Annotated[Literal[1, 2], BeforeValidator(_one_or_two)] = 1
     """Nodes that hold one replica together, each a part of every layer."""
     executor: Literal["ray", "mp"] = "ray"

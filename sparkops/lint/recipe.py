@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from sparkops.config.assets import BuildInputs
 from sparkops.config.engine import ENGINES
 from sparkops.config.extends import Merged
+from sparkops.config.opt_in import COMMIT
 from sparkops.config.recipe import Recipe
 from sparkops.config.source import Location, Source, dotted
 from sparkops.errors import ConfigError
@@ -21,9 +21,6 @@ from sparkops.lint.rules.table import NAMES
 from sparkops.render.context import context
 from sparkops.render.dockerfile import render
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-NAMED = (("serve", "env"), ("serve", "args"))
-"""Where a key may say that its value is a secret."""
 CAUSES: Mapping[str, Location] = {"latest": ("image", "base"), "torch-pin": ("image", "torch")}
 """The key of the recipe that a finding in its Dockerfile comes from; any other comes from the template."""
 
@@ -79,16 +76,9 @@ def _secrets(where: Location, value: object) -> Iterator[_Found]:
     elif isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _secrets((*where, number), inner)
-    elif isinstance(value, str) and (kind := _kind(where, value)):
-        told = f"{dotted(where)} holds {kind}, and a recipe is read by everybody, expected none"
+    elif isinstance(value, str) and (seen := secret.looks_secret(value)):
+        told = f"{dotted(where)} holds {seen[1]}, and a recipe is read by everybody, expected none"
         yield _Found(where, "secret", told, "give it to the node, in a file that only it reads")
-
-
-def _kind(where: Location, value: str) -> str:
-    if found := secret.looks_secret(value):
-        return found[1]
-    named = where[2:3] if where[:2] in NAMED else ()
-    return "a secret, as its name says" if any(secret.named_secret(str(name), value) for name in named) else ""
 
 
 def _architectures(recipe: Recipe) -> Iterator[_Found]:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from sparkops.command import Command
 from sparkops.commands import docker, pages
+from sparkops.config import opt_in
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
@@ -126,11 +127,9 @@ def deploy(release: Release, observed: Mapping[str, Observed]) -> Plan:
         if not found:
             replicas.append(Replica(rank, tuple(_steps(rank, node))))
             notes.append(_arithmetic(rank, node))
-    if len(problems) == 1:
-        raise problems[0]
     if problems:
-        raise NodesFailed(problems)
-    return Plan(release, tuple(replicas), tuple(notes))
+        raise problems[0] if len(problems) == 1 else NodesFailed(problems)
+    return Plan(release, tuple(replicas), (*opt_in.notes(release.recipe.serve), *notes))
 
 
 def _differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from sparkops.config import opt_in
 from sparkops.config.fabric import Fabric as Rules
 from sparkops.errors import PlanRefused
 from sparkops.plan.deploy import Observed
@@ -55,6 +56,7 @@ class SwapPlan:
 
     def _lines(self) -> Iterator[str]:
         yield f"service {self.release.service}, release {self.release.id}, mode {self.mode}"
+        yield from (f"  {note}" for note in opt_in.notes(self.release.recipe.serve))
         was = f"{self.blue.release} ({self.blue.slot}) on {' and '.join(self.blue.nodes)}" if self.blue else "nothing"
         on = " and ".join(rank.node for rank in self.ranks)
         yield f"  from {was} to {self.rank.slot} on {on}, port {self.rank.port}"

@@ -16,7 +16,7 @@ from tests.examples import INPUTS, RECIPE
 BASE = {
     **RECIPE,
     "name": "base",
-    "serve": {"args": {"max-model-len": 1024, "middleware": ["a", "b"]}, "env": {"A": "1"}, "port": 9000},
+    "serve": {"args": {"max-model-len": 1024, "lora-modules": ["a", "b"]}, "env": {"A": "1"}, "port": 9000},
     "expected": {"tok_s": 20.0, "source": "somebody"},
 }
 OWN = {"name": "q", "extends": "base", "description": "A variant", "verified": "nothing yet"}
@@ -68,7 +68,7 @@ def test_mappings_are_merged_and_other_values_replaced(base: object, own: object
 
 
 def test_a_variant_is_its_base_and_what_it_says_itself() -> None:
-    loaded = load({"serve": {"args": {"max-num-seqs": 2, "middleware": None}, "env": {"B": "2"}}})
+    loaded = load({"serve": {"args": {"max-num-seqs": 2, "lora-modules": None}, "env": {"B": "2"}}})
 
     assert loaded.serve.args == {"max-model-len": 1024, "max-num-seqs": 2}
     assert (loaded.serve.env, loaded.serve.port, loaded.extends) == ({"A": "1", "B": "2"}, 9000, "base")

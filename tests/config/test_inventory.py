@@ -8,6 +8,7 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.config.fabric import Fabric, Port
+from sparkops.config.fields import PUBLIC
 from sparkops.config.inventory import Fleet, Inventory
 from sparkops.errors import ConfigError, UsageError
 
@@ -219,6 +220,7 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
             NODE + "gpu: devices\n    gpu_devices: [/dev/x:/dev/y]\n",
             "5: nodes.a.gpu_devices[0]: expected an absolute path without colon or comma, got '/dev/x:/dev/y'",
         ),
+        (NODE + "env: {WANDB_API_KEY: x}\n", f"4: nodes.a.env.WANDB_API_KEY: {PUBLIC}, got 'WANDB_API_KEY'"),
         (NODE + "env: {A: $HOME}\n", f"4: nodes.a.env.A: {PLAIN}, got '$HOME'"),
         (NODE + "ssh_key: -i\n", f"4: nodes.a.ssh_key: {LOCAL}, got '-i'"),
         ("known_hosts: -x\n" + NODE, f"1: known_hosts: {LOCAL}, got '-x'"),

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sparkops.config import recipe, shipped
+from sparkops.config.fields import PUBLIC
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import THREE
@@ -17,6 +18,7 @@ from sparkops.errors import ConfigError
 from tests import examples
 from tests.examples import RECIPE
 
+APART = "expected list items that do not begin with a dash, got '{}': the engine would read a flag"
 SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
 
 
@@ -64,6 +66,7 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
         "port": 8000,
         "args": {},
         "env": {},
+        "allow": [],
         "tensor_parallel": 1,
         "executor": "ray",
         "shm_gib": 16.0,
@@ -181,6 +184,13 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("serve.args", {"x": ["$HOME"]}, f"serve.args.x: {PLAIN}"),
         ("serve.env", {"A": 1}, "serve.env.A: expected a valid string, got 1"),
         ("serve.env", {"A-B": "1"}, "serve.env.A-B: expected the name of an environment variable, got 'A-B'"),
+        ("serve.env", {"HF_TOKEN": "hunter2"}, f"serve.env.HF_TOKEN: {PUBLIC}, got 'HF_TOKEN'"),
+        ("serve.args", {"api-key": ["hunter2"]}, f"serve.args.api-key: {PUBLIC}, got 'api-key'"),
+        ("serve.args", {"api-k": "hunter2"}, f"serve.args.api-k: {PUBLIC}"),
+        ("serve.args", {"x": {"y": [{"password": "hunter2"}]}}, f"serve.args.x: {PUBLIC}"),
+        ("serve.args", {"x": ["*", "--port=9999"]}, f"serve.args.x: {APART.format('--port=9999')}"),
+        ("serve.args", {"x": ["-O3"]}, f"serve.args.x: {APART.format('-O3')}"),
+        ("serve.args", {"x": ["-0.5"]}, f"serve.args.x: {APART.format('-0.5')}"),
         ("serve.tensor_parallel", 3, f"serve.tensor_parallel: expected 1 or 2, got 3: {THREE}"),
         ("serve.tensor_parallel", 4, "serve.tensor_parallel: expected 1 or 2, got 4"),
         ("serve.tensor_parallel", "2", "serve.tensor_parallel: expected 1 or 2, got '2'"),
@@ -251,7 +261,7 @@ def test_a_mistake_names_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", ["host", "port", "model", "served-model-name", "tensor-parallel-size", "nnodes", "headless"]
+    "flag", ["host", "port", "hos", "model", "served-model-name", "tensor-parallel-size", "nnodes", "headless"]
 )
 def test_an_argument_that_sparkops_sets_is_refused(flag: str) -> None:
     told = f"serve.args.{flag}: not allowed: sparkops sets it from the recipe's other keys"
@@ -265,6 +275,12 @@ def test_each_engine_has_arguments_of_its_own_that_sparkops_sets(flag: str) -> N
 
     assert mistake({**atlas, "serve.args": {flag: "x"}}).startswith(f"serve.args.{flag}: not allowed: ")
     assert load(serve__args={flag: "x"}).serve.args == {flag: "x"}
+
+
+def test_values_with_a_dash_that_no_engine_reads_as_flags_are_accepted() -> None:
+    args = {"x": "--port=9999", "y": [-1], "z": {"a": ["-b"]}, "long-prefill-token-threshold": 1}
+
+    assert load(serve__args=args).serve.args == args
 
 
 def test_only_vllm_is_started_on_two_nodes() -> None:

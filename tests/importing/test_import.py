@@ -187,3 +187,58 @@ def test_a_rejected_tensor_parallel_size_has_the_line_of_its_flag(tmp_path: Path
 
 def test_doubled_braces_are_braces() -> None:
     assert foreign.filled("{{{a}}} {b}", {"a": 1}) == ("{1} {b}", ["b"])
+
+
+DANGEROUS = {
+    "--trust-remote-code": "trust-remote-code: runs Python code of the model repository",
+    "--trust_remote_code": "trust-remote-code: runs Python code of the model repository",
+    "--middleware a.B": "middleware: imports Python code",
+    "--worker-extension-cls a.B": "worker-extension-cls: imports Python code",
+    "--tool-parser-plugin /models/a.py": "tool-parser-plugin: imports Python code",
+    "--allowed-local-media-path=/": "allowed-local-media-path: lets clients read files",
+    '--kv-transfer-config \'{"kv_connector_module_path": "a"}\'': "kv-transfer-config: imports Python code",
+    "--hf-token hf_abc": "hf-token: names a secret",
+    '--allowed-origins \'["*", "--port=9999"]\'': "allowed-origins: expected list items that do not begin with a dash",
+}
+
+
+@pytest.mark.parametrize(("flag", "told"), DANGEROUS.items())
+def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str, told: str) -> None:
+    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag}\n")
+
+    assert [left for left in made.left if f"{left.key}: {left.why}".startswith(told)]
+    assert made.data["serve"]["args"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("LD_PRELOAD", "/x.so", "loads shared libraries"),
+        ("PYTHONPATH", "/x", "changes which Python code runs"),
+        ("HF_HUB_OFFLINE", 0, "lets the engine download"),
+        ("VLLM_ALLOW_INSECURE_SERIALIZATION", 1, "unpickles what the engine receives"),
+        ("HF_TOKEN", "hf_abc", "names a secret"),
+        ("OPENAI_API_KEY", "abc", "names a secret"),
+    ],
+)
+def test_a_variable_that_runs_code_or_names_a_secret_is_listed_and_left_out(
+    tmp_path: Path, name: str, value: object, told: str
+) -> None:
+    made = of(tmp_path, f"model: a/b\nenv:\n  {name}: {value}\n")
+
+    assert [(left.line, left.key) for left in made.left] == [(3, f"env.{name}")]
+    assert made.left[0].why.startswith(told)
+    assert "env" not in made.data["serve"]
+
+
+def test_a_figure_about_tokens_is_no_secret(tmp_path: Path) -> None:
+    made = of(tmp_path, "model: a/b\nenv: {TOKENIZERS_PARALLELISM: false}\n")
+
+    assert made.data["serve"]["env"] == {"TOKENIZERS_PARALLELISM": "false"}
+
+
+def test_json_names_what_needs_an_opt_in(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("model: a/b\ncommand: vllm serve a/b --trust-remote-code\n")
+    ran = CliRunner().invoke(app, ["import", str(tmp_path / "a.yaml"), "--json"])
+
+    assert "`allow: [trust-remote-code]`" in json.loads(ran.stdout)["not_carried_over"][0]["why"]

@@ -114,6 +114,15 @@ def test_a_plan_shows_its_arithmetic_and_exactly_what_runs() -> None:
     assert plan(observed()).notes == ("n1: 100.0 GiB available - 10 GiB claimed = 90.0 GiB left",)
 
 
+def test_a_plan_names_what_runs_code() -> None:
+    serve = {"args": {"middleware": ["a.B"]}, "env": {"LD_PRELOAD": "/x.so"}, "allow": ["middleware", "LD_PRELOAD"]}
+
+    assert planning.deploy(release(serve=serve), {"n1": observed()}).notes[:2] == (
+        "allowed: middleware (imports Python code that its value names)",
+        "allowed: LD_PRELOAD (loads shared libraries into every program)",
+    )
+
+
 OTHER = container(rank(model={"revision": "old"}))
 PORT_OWNER = container(rank(service="other"))
 

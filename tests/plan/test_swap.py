@@ -41,6 +41,12 @@ def test_where_nothing_serves_green_goes_to_the_freest_node_at_once() -> None:
     )
 
 
+def test_the_plan_of_a_swap_names_what_runs_code() -> None:
+    made = plan(of=release(serve={"args": {"middleware": ["a.B"]}, "allow": ["middleware"]}), n1=on(100), n2=on(100))
+
+    assert str(made).splitlines()[1] == "  allowed: middleware (imports Python code that its value names)"
+
+
 def test_another_node_goes_before_blue_s_own_because_blue_is_left_alone() -> None:
     made = plan(n1=on(100, BLUE_RUNS), n2=on(41), n3=on(45))
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from sparkops.lint.dockerfile import Instruction
 from sparkops.lint.finding import Found
 from sparkops.lint.stages import Build, variables
 from sparkops.lint.words import split
-from sparkops.redact import redacted
+from sparkops.redact import names_secret, redacted
 
 KINDS = {
     "a Hugging Face token": r"hf_[A-Za-z0-9]{16,}",
@@ -25,11 +24,6 @@ KINDS = {
     "a password in a URL": r"[a-z][a-z0-9+.-]*://[^\s/:@$]*:[^\s/:@$]+@",
 }
 KEY = re.compile("|".join(f"(?<![A-Za-z0-9])({pattern})" for pattern in KINDS.values()))
-NAMED = frozenset({"apikey", "credential", "credentials", "passphrase", "passwd", "password", "secret", "token"})
-KEYS = frozenset({"access", "account", "api", "auth", "encryption", "openai", "private", "secret", "signing", "ssh"})
-"""What makes a secret of the word `key` behind it."""
-NO_SECRET = frozenset({"dir", "directory", "file", "id", "length", "limit", "name", "path", "type", "url"})
-"""Last words of names that only tell where a secret is, or how long."""
 HARMLESS = re.compile(r"[0-9.]*|true|false|/\S*|<\S*>", re.IGNORECASE)
 FIX = "RUN --mount=type=secret,id=NAME,env=NAME for a build; for a server, a key that its node keeps"
 
@@ -43,10 +37,7 @@ def check(build: Build) -> Iterator[Found]:
 
 def named_secret(name: str, value: str | None) -> bool:
     """Whether the name says that its value is a secret. None: the value is given at build time."""
-    words = re.split(r"[_.-]+", name.lower())
-    keyed = any(first in KEYS and second == "key" for first, second in pairwise(words))
-    secret = (keyed or bool(NAMED & set(words))) and words[-1] not in NO_SECRET
-    return secret and (value is None or not HARMLESS.fullmatch(value.strip("\"'")))
+    return names_secret(name) and (value is None or not HARMLESS.fullmatch(value.strip("\"'")))
 
 
 def looks_secret(text: str) -> tuple[int, str] | None:

@@ -1,0 +1,99 @@
+"""Flags and variables that run code need an opt-in of the recipe."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sparkops.config import recipe
+from sparkops.config.recipe import Recipe
+from sparkops.errors import ConfigError
+from sparkops.release import Release
+from tests.examples import INPUTS, RECIPE
+
+COMMIT = "0123456789" * 4
+DANGEROUS = [
+    ("args", "trust-remote-code", True, "trust-remote-code"),
+    ("args", "trust-remote", True, "trust-remote-code"),  # argparse takes the beginning of a flag for the flag
+    ("args", "middleware", ["a.B"], "middleware"),
+    ("args", "worker-extension-cls", "a.B", "worker-extension-cls"),
+    ("args", "tool-parser-plugin", "/models/a.py", "tool-parser-plugin"),
+    ("args", "allowed-local-media-path", "/", "allowed-local-media-path"),
+    ("args", "config", "/models/flags.yaml", "config"),
+    (
+        "args",
+        "kv-transfer-config",
+        {"kv_connector": "A", "kv_connector_module_path": "a.b"},
+        "kv-transfer-config.kv_connector_module_path",
+    ),
+    (
+        "args",
+        "kv-transfer-config.kv_connector_module_path",
+        "a.b",
+        "kv-transfer-config.kv_connector_module_path",
+    ),
+    ("args", "compilation-config", {"backend": "a.b"}, "compilation-config.backend"),
+    ("args", "speculative-config", {"model": "a.Proposer"}, "speculative-config.model"),
+    ("env", "LD_PRELOAD", "/models/x.so", "LD_PRELOAD"),
+    ("env", "PYTHONPATH", "/models", "PYTHONPATH"),
+    ("env", "HF_HUB_OFFLINE", "0", "HF_HUB_OFFLINE"),
+    ("env", "TRANSFORMERS_OFFLINE", "False", "TRANSFORMERS_OFFLINE"),
+    ("env", "VLLM_ALLOW_INSECURE_SERIALIZATION", "1", "VLLM_ALLOW_INSECURE_SERIALIZATION"),
+    ("env", "VLLM_PLUGINS", "x", "VLLM_PLUGINS"),
+    ("env", "NCCL_NET_PLUGIN", "/models/x.so", "NCCL_NET_PLUGIN"),
+]
+HARMLESS = [
+    ("args", "trust-remote-code", False),
+    ("args", "reasoning-parser", "qwen3"),
+    ("args", "speculative-config", {"method": "mtp", "model": "org/some.model"}),
+    ("args", "compilation-config", {"backend": "inductor", "cudagraph_mode": "NONE"}),
+    ("args", "tokenizer-mode", "auto"),
+    ("env", "HF_HUB_OFFLINE", "1"),
+    ("env", "PYTHONUNBUFFERED", "1"),
+    ("env", "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+    ("env", "TOKENIZERS_PARALLELISM", "false"),
+]
+
+
+def load(directory: Path, serve: dict[str, Any], **changes: Any) -> Recipe:
+    file = directory / "q.yaml"
+    model = {**RECIPE["model"], "revision": COMMIT}
+    file.write_text(yaml.safe_dump({**RECIPE, "model": model, "serve": serve, **changes}, sort_keys=False))
+    return recipe.load(file)
+
+
+@pytest.mark.parametrize(("section", "key", "value", "name"), DANGEROUS, ids=lambda value: str(value)[:40])
+def test_code_needs_an_opt_in_by_name(tmp_path: Path, section: str, key: str, value: Any, name: str) -> None:
+    expected = rf":\d+: serve\.{section}\.{re.escape(key)}: .*, expected `allow: \[{re.escape(name)}\]`$"
+    with pytest.raises(ConfigError, match=expected):
+        load(tmp_path, {section: {key: value}, "allow": ["something-else"]})
+
+    assert load(tmp_path, {section: {key: value}, "allow": [name]}).serve.allow == [name]
+
+
+@pytest.mark.parametrize(("section", "key", "value"), HARMLESS, ids=lambda value: str(value)[:40])
+def test_other_keys_need_none(tmp_path: Path, section: str, key: str, value: Any) -> None:
+    assert getattr(load(tmp_path, {section: {key: value}}).serve, section) == {key: value}
+
+
+@pytest.mark.parametrize("revision", [None, "main"])
+def test_code_of_a_repository_needs_its_commit(tmp_path: Path, revision: str | None) -> None:
+    serve = {"args": {"trust-remote-code": True}, "allow": ["trust-remote-code"]}
+    model = {**RECIPE["model"], **({"revision": revision} if revision else {})}
+    got = repr(revision) if revision else "none"
+
+    with pytest.raises(ConfigError, match=rf": model\.revision: .*, expected a commit of 40 hex digits, got {got}$"):
+        load(tmp_path, serve, model=model)
+    source, step = {"id": "a", "path": "a"}, {"script": "s", "inputs": {"in": "a"}, "output": "q", "disk_gb": 1}
+    with pytest.raises(ConfigError, match=r": model\.sources\[0\]\.revision: .*, got none$"):
+        load(tmp_path, serve, model={**RECIPE["model"], "sources": [source], "steps": [step]})
+
+
+def test_an_opt_in_makes_no_other_release(tmp_path: Path) -> None:
+    plain, allowed = load(tmp_path, {}), load(tmp_path, {"allow": ["middleware"]})
+
+    assert Release(plain, INPUTS).id == Release(allowed, INPUTS).id
