@@ -1,9 +1,10 @@
-"""What a person sees: messages and progress on stderr, data on stdout, without credentials of URLs."""
+"""Messages and progress on stderr, data on stdout: without credentials of URLs, safe for a terminal."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +22,23 @@ if TYPE_CHECKING:
     from sparkops.fleet.progress import Event, Tell
 
 
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that command a terminal or reorder text, and lone surrogates. Tab and newline are none."""
+
+
+def visible(text: str) -> str:
+    """Return a text for a terminal: without credentials of URLs and colors, control characters as \\x1b or \\u202e.
+
+    Remote output, foreign recipes and errors that quote them could otherwise move the cursor or hide a line.
+    """
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), COLOR.sub("", redacted(text)))
+
+
 def say(text: str, *, fg: str | None = None, bold: bool = False) -> None:
     """A message."""
     color = False if os.environ.get("NO_COLOR") else None
-    typer.secho(redacted(text), fg=fg, bold=bold, err=True, color=color)
+    typer.secho(visible(text), fg=fg, bold=bold, err=True, color=color)
 
 
 def show_commands() -> Callable[[], None]:
@@ -49,8 +63,8 @@ def show_commands() -> Callable[[], None]:
 
 
 def data(text: str) -> None:
-    """Something to be piped."""
-    typer.echo(redacted(text))
+    """Print data: with its control characters into a pipe, without them on a terminal."""
+    typer.echo(visible(text) if sys.stdout.isatty() else redacted(text))
 
 
 def data_json(value: Any) -> None:
@@ -87,7 +101,7 @@ def confirm(question: str, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         say(f"{question} Nobody is there to answer: give --yes.", fg="yellow")
         return False
-    return typer.confirm(redacted(question), err=True)
+    return typer.confirm(visible(question), err=True)
 
 
 @contextmanager
@@ -95,7 +109,7 @@ def progress() -> Iterator[Tell]:
     """Show events as they come: a live line for each node on a terminal, plain lines elsewhere."""
     if sys.stderr.isatty():
         with _live() as tell:
-            yield lambda event: tell(replace(event, text=redacted(event.text)))
+            yield lambda event: tell(replace(event, text=visible(event.text)))
     else:
         began = time.monotonic()
         yield lambda event: _plain(event, time.monotonic() - began)

@@ -13,6 +13,7 @@ from sparkops.commands import docker
 from sparkops.commands.guard import CONTAINER
 from sparkops.errors import SparkopsError
 from sparkops.facts import docker as docker_facts
+from sparkops.fleet import private
 from sparkops.fleet.connected import Member
 from sparkops.fleet.guarded import linked
 from sparkops.redact import redacted
@@ -77,8 +78,7 @@ def _write(directory: Path, files: Mapping[str, str]) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         (directory / name).unlink(missing_ok=True)
-    for name, text in files.items():
-        (directory / name).write_text(text)
+    private.write(directory, files)
     return directory
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from sparkops.commands.places import CONTAINER, STATE
 from sparkops.errors import Busy, NeedsPerson, SparkopsError
+from sparkops.fleet import private
 from sparkops.plan.journal import SCHEMA, Journal
 from sparkops.plan.lock import NEXT_STEP, Clock, Refusal, holder_of, renew
 
@@ -149,8 +150,7 @@ class Store:
         if wrong := [name for name in files if not FILE.fullmatch(name)]:
             raise SparkopsError(f"{wrong[0]!r} is not the name of a file")
         directory = self.failure(service, release)
-        for name, text in files.items():
-            (directory / name).write_text(text)
+        private.write(directory, files)
         return directory
 
     def _file(self, service: str, kind: str) -> Path:

@@ -146,6 +146,8 @@ def test_a_failure_is_saved_here_and_on_its_node(make: Make, mood: str, files: s
     [there] = shelf(world)
     for directory in (here, there):
         assert {each.name for each in directory.iterdir()} == {"log.txt", "inspect.json", "memory.csv", *files}
+        assert {oct(each.stat().st_mode & 0o777) for each in directory.iterdir()} == {"0o600"}
+        assert directory.stat().st_mode & 0o777 == 0o700
         log = (directory / "log.txt").read_text()
         assert (LOADING in log, "proxy http://***@proxy.lan:3128" in log) == (True, True)
         assert json.loads((directory / "inspect.json").read_text())["Name"] == f"/{release.id}-blue-r0"

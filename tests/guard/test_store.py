@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 import threading
@@ -320,6 +321,12 @@ def test_a_torn_start_is_left_out(shelf: Shelf) -> None:
         file.write('{"number": 2')
 
     assert list(shelf.store.starts("chat")) == [{"number": 1}]
+
+
+def test_saved_evidence_is_for_its_owner_alone(shelf: Shelf) -> None:
+    kept = shelf.store.keep("chat", "q-1", {"log.txt": "x"})
+
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (kept, kept / "log.txt")] == [0o700, 0o600]
 
 
 @pytest.mark.parametrize(
