@@ -19,21 +19,35 @@ MOST_DIGITS = 4300
 """Python reads no longer ones."""
 OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "2>&1"})
 SERVE = ["vllm", "serve"]
+MOST_CHARACTERS = 64 * 1024
+"""Of a command with its slots filled: a long value may stand in many slots. Real commands have about 1000."""
+TOO_LARGE = f"larger than {MOST_CHARACTERS} characters with its slots filled"
 
 
 def filled(text: str, values: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """A command with its {slots} filled, and the names of those that have no value. {{ and }} are braces."""
-    unknown: list[str] = []
+    """Return a command with its {slots} filled, and the names of slots without a value. {{ and }} are braces.
+
+    Raises ValueError for a command that is larger than MOST_CHARACTERS, before it is put together.
+    """
+    unknown: dict[str, None] = {}
+    size = len(text)
 
     def one(found: re.Match[str]) -> str:
+        nonlocal size
         if found[1] is None:
             return found[0][0]
         if found[1] not in values:
-            unknown.append(found[1])
+            unknown[found[1]] = None
             return found[0]
-        return str(values[found[1]])
+        value = str(values[found[1]])
+        size += len(value)
+        if size > MOST_CHARACTERS:
+            raise ValueError(TOO_LARGE)
+        return value
 
-    return SLOT.sub(one, text), unknown
+    if size > MOST_CHARACTERS:
+        raise ValueError(TOO_LARGE)
+    return SLOT.sub(one, text), [*unknown]
 
 
 def words(command: str) -> list[str]:

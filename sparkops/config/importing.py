@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -45,9 +46,7 @@ WHY: Mapping[str, str] = {
     "post_exec": SHELL,
     "post_commands": SHELL,
     "stop_after_post": SHELL,
-    "builder": BUILT,
-    "builder_config": BUILT,
-    "runtime_version": BUILT,
+    **dict.fromkeys(("builder", "builder_config", "runtime_version"), BUILT),
     "runtime_config": "its keys are of that program",
     "executor": RIGHTS,
     "executor_config": RIGHTS,
@@ -62,8 +61,10 @@ DROPPED = {
     "served-model-name": "clients call `service`",
     "data-parallel-size": "the gateway shares requests out over replicas",
     "pipeline-parallel-size": "a replica is split over nodes by tensor_parallel only",
-    "api-key": "keys belong to the gateway; see `gateway.api_keys` of the inventory",
 }
+
+FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
+ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,15 @@ class Carried:
     left: list[Left] = field(default_factory=list)
     guessed: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def written(self) -> list[str]:
+        """The lines of the file."""
+        return self.text.splitlines()
+
     def leave(self, where: Location, key: str, why: str, word: str = "") -> None:
         """Note what was not carried over. `word` is looked for from the line of `where` on."""
         first = self.source.lines.get(self.source.nearest(where), 1)
-        lines = self.text.splitlines()
-        found = (n for n in range(first, len(lines) + 1) if word and word in lines[n - 1])
+        found = (n for n in range(first, len(self.written) + 1) if word and word in self.written[n - 1])
         self.left.append(Left(next(found, first), key, why))
 
 
@@ -126,14 +131,14 @@ def _asked(made: Carried, theirs: Mapping[str, Any]) -> tuple[str, dict[str, Any
     if not isinstance(command, str):
         given = {DEFAULTS.get(key, foreign.normal(key)): value for key, value in values.items() if key != "model"}
         return model, given
-    text, unknown = foreign.filled(command, values)
-    for slot in unknown:
-        made.leave(("command",), f"{{{slot}}}", "`defaults` has no value for it", f"{{{slot}}}")
     try:
+        text, unknown = foreign.filled(command, values)
         before, argv, after = foreign.serve(foreign.words(text))
         flags = dict(foreign.flags(argv))
     except ValueError as error:
         raise made.source.fail(("command",), f"cannot be read: {error}") from None
+    for slot in unknown:
+        made.leave(("command",), f"{{{slot}}}", "`defaults` has no value for it", f"{{{slot}}}")
     if not argv:
         raise made.source.fail(("command",), "expected `vllm serve MODEL` in it")
     for some in filter(None, (before, after)):
@@ -176,8 +181,8 @@ def _why_not(flag: str, value: Any) -> str:
     if "/workspace" in str(value):
         return f"it names a file of their image: {value}"
     try:
-        TypeAdapter(Flag).validate_python(flag)
-        TypeAdapter(FlagValue).validate_python(value)
+        FLAG.validate_python(flag)
+        FLAG_VALUE.validate_python(value)
     except ValidationError as error:
         return error.errors()[0]["msg"]
     return "; ".join(_opt_in(name, effect) for name, effect in opt_in.of_flag(flag, value))
@@ -192,8 +197,8 @@ def _env(made: Carried, env: Mapping[str, Any]) -> None:
     for key, given in env.items():
         text = str(given).lower() if isinstance(given, bool) else str(given)
         try:
-            TypeAdapter(EnvName).validate_python(key)
-            TypeAdapter(Value).validate_python(text)
+            ENV_NAME.validate_python(key)
+            ENV_VALUE.validate_python(text)
         except ValidationError as error:
             made.leave(("env", key), f"env.{key}", error.errors()[0]["msg"])
             continue

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import IO, cast
 
 from sparkops.command import Command, Completed
-from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NotReady
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady
 from sparkops.nodes.again import until_begun
 from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
-from sparkops.nodes.output import Output
+from sparkops.nodes.output import Output, TooLong
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
@@ -40,11 +40,14 @@ class LocalNode:
     def _run(self, command: Command, stdin: Iterable[bytes], on_line: OnLine | None) -> Completed:
         process = self._start(command)
         to, out, err = (cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout, process.stderr))
-        outputs = {out: Output(on_line), err: Output(on_line)}
+        outputs = {out: Output(on_line, answer=on_line is None), err: Output(on_line)}
         with out, err:
             feeding = feed(command.stdin, stdin, to.write, to.close)
             try:
                 self._read(command, process, outputs, feeding)
+            except TooLong as error:
+                _stop(process)
+                raise NodeError(self.name, f"`{command}` {error}") from None
             except BaseException:
                 _stop(process)
                 raise

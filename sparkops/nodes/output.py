@@ -9,13 +9,22 @@ from dataclasses import dataclass, field
 from sparkops.nodes.node import OnLine
 
 KEEP = 4 * 1024 * 1024  # characters kept of one output; a build log or a long line must not fill memory
+PIECES = 1024  # joined when there are more: a string of one character takes 50 bytes
+
+
+class TooLong(Exception):
+    """An answer of more than KEEP characters."""
 
 
 @dataclass
 class Output:
-    """One output of a command. Invalid bytes become U+FFFD; only the last 4 Mi characters are kept."""
+    """One output of a command. Invalid bytes become U+FFFD.
+
+    Only the last KEEP characters are kept. Of an `answer`, which is parsed as a whole, `feed` raises TooLong for more.
+    """
 
     on_line: OnLine | None = None
+    answer: bool = False
     parts: deque[str] = field(default_factory=deque)
     size: int = 0
     pending: str = ""
@@ -44,5 +53,9 @@ class Output:
     def _keep(self, new: str) -> None:
         self.parts.append(new)
         self.size += len(new)
+        if self.answer and self.size > KEEP:
+            raise TooLong(f"printed more than {KEEP} characters; stopped")
         while self.size - len(self.parts[0]) >= KEEP:
             self.size -= len(self.parts.popleft())
+        if len(self.parts) > PIECES:
+            self.parts = deque(["".join(self.parts)])

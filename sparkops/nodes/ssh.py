@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import paramiko
 
 from sparkops.command import Command, Completed, quote
-from sparkops.errors import CommandFailed, ConnectionLost, Interrupted
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError
 from sparkops.nodes.again import until_begun
 from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
-from sparkops.nodes.output import Output
+from sparkops.nodes.output import Output, TooLong
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
@@ -24,6 +24,7 @@ GONE = (OSError, EOFError, paramiko.SSHException)
 """What paramiko raises where the connection is gone; EOFError is no OSError."""
 OPEN_TIMEOUT_S = 15.0
 STOP_PATIENCE_S = 10.0
+PID_BYTES = 10
 
 # Closing a channel does not end the program behind it, so a long one says its process number first.
 ANNOUNCED = ("sh", "-c", 'echo "$$" >&2; exec "$@"', "sparkops")
@@ -46,9 +47,12 @@ class SshNode:
         try:
             channel = self._open(command, ANNOUNCED if long else ())
             feeding = feed(command.stdin, stdin, channel.sendall, channel.shutdown_write, GONE)
-            running = _Running(command, channel, feeding, Output(on_line), Output(on_line), announced=long)
+            out = Output(on_line, answer=not long)
+            running = _Running(command, channel, feeding, out, Output(on_line), announced=long)
             self._wait(running)
             exit_code = channel.recv_exit_status()
+        except TooLong as error:
+            raise NodeError(self.name, f"`{command}` {error}") from None
         except GONE as error:
             raise self._lost(command, error) from error
         if exit_code == -1:
@@ -141,11 +145,11 @@ class _Running:
     early: bytes = b""
 
     def read(self) -> bool:
-        """Take what is there. False when both outputs have ended."""
+        """Take a chunk of each output: more would keep the deadline waiting. False when both have ended."""
         channel = self.channel
-        while channel.recv_ready():
+        if channel.recv_ready():
             self.out.feed(channel.recv(CHUNK))
-        while channel.recv_stderr_ready():
+        if channel.recv_stderr_ready():
             self._feed_err(channel.recv_stderr(CHUNK))
         if not (channel.eof_received or channel.closed) or channel.recv_ready() or channel.recv_stderr_ready():
             return True
@@ -157,7 +161,10 @@ class _Running:
         if self.announced and self.pid is None:
             self.early += data
             head, newline, data = self.early.partition(b"\n")
-            if not newline:
+            if len(head) > PID_BYTES or (newline and not head.isdigit()):  # what a login shell prints
+                self.announced, data = False, self.early
+            elif newline:
+                self.pid = head.decode()
+            else:
                 return
-            self.pid = head.decode()
         self.err.feed(data)

@@ -135,7 +135,7 @@ def test_a_directory_is_not_a_file() -> None:
 
 
 def test_a_file_of_more_than_a_mebibyte_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^f\.yaml:1: 1048577 bytes, expected at most 1048576$"):
+    with pytest.raises(ConfigError, match=r"^f\.yaml:1: larger than 1048576 bytes$"):
         read("a: " + "x" * (source.MAX_BYTES - 2))
 
 
@@ -190,3 +190,16 @@ def test_an_error_points_to_the_nearest_line_that_was_written() -> None:
     error = source.read(file).fail(("b", "missing", 0), "expected more")
 
     assert str(error) == "f.yaml:2: b.missing[0]: expected more"
+
+
+@pytest.mark.parametrize(
+    "text", ["[" + "a," * 500_000 + "a]", "a: [" + "{b: c}," * 100_000 + "]"], ids=["list", "keys"]
+)
+def test_many_values_are_refused_before_all_are_read(text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^f\.yaml:1: larger than {source.MAX_NODES} keys and values$"):
+        read(text)
+
+
+def test_an_endless_file_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^/dev/zero:1: larger than 1048576 bytes$"):
+        source.read(Path("/dev/zero"))

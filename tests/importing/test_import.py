@@ -161,7 +161,7 @@ def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, 
 
 @pytest.mark.parametrize(
     ("value", "why"),
-    [("[" * 100_000, "JSON is nested too deep"), ("9" * 5000, "a number of 5000 digits is too long")],
+    [("[" * 60_000, "JSON is nested too deep"), ("9" * 5000, "a number of 5000 digits is too long")],
     ids=["deep", "long"],
 )
 def test_a_value_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, value: str, why: str) -> None:
@@ -242,3 +242,27 @@ def test_json_names_what_needs_an_opt_in(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["import", str(tmp_path / "a.yaml"), "--json"])
 
     assert "`allow: [trust-remote-code]`" in json.loads(ran.stdout)["not_carried_over"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults:\n  a: " + "x" * 300_000 + "\nmodel: a/b\ncommand: vllm serve a/b " + "{a}" * 100_000 + "\n",
+        "defaults:\n  a: " + "x" * 40_000 + "\nmodel: a/b\ncommand: vllm serve a/b {a} {a}\n",
+        "model: a/b\n\ncommand: vllm serve a/b " + "x" * 70_000 + "\n",
+    ],
+    ids=["37 GiB", "two", "long"],
+)
+def test_a_command_that_is_too_large_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"a\.yaml:\d: command: .*larger than 65536 characters with its slots filled$"
+    ):
+        of(tmp_path, text)
+
+
+def test_many_slots_without_a_value_are_each_told_once(tmp_path: Path) -> None:
+    slots = [f"{{s{number}}}" for number in range(2000)]
+    made = of(tmp_path, f"model: a/b\ncommand: vllm serve a/b {' '.join([*slots, *slots])}\n")
+
+    assert [left.key for left in made.left][:2000] == slots
+    assert len([left for left in made.left if left.key in slots]) == 2000

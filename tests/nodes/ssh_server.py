@@ -20,7 +20,7 @@ class SshServer:
     """Lets in the user ops with `client_key`, after it has hung up on the first `hang_ups` connections.
 
     `lines` are the command lines that it was given. Where it `breaks`, a connection ends when
-    a channel is asked for.
+    a channel is asked for. `greeting` is what its login shell prints on stderr first.
     """
 
     host_key: paramiko.PKey
@@ -28,6 +28,7 @@ class SshServer:
     listener: socket.socket
     hang_ups: int = 0
     breaks: bool = False
+    greeting: bytes = b""
     lines: list[str] = field(default_factory=list)
     transports: list[paramiko.Transport] = field(default_factory=list)
 
@@ -81,7 +82,7 @@ class Visit(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.server.lines.append(command.decode())
-        in_thread(run, channel, command.decode())
+        in_thread(run, channel, command.decode(), self.server.greeting)
         return True
 
     def check_channel_direct_tcpip_request(
@@ -106,7 +107,9 @@ def join(channel: paramiko.Channel, connected: socket.socket) -> None:
         back.join()
 
 
-def run(channel: paramiko.Channel, line: str) -> None:
+def run(channel: paramiko.Channel, line: str, greeting: bytes) -> None:
+    if greeting:
+        channel.sendall_stderr(greeting)
     pipe = subprocess.PIPE
     with subprocess.Popen(["sh", "-c", line], stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
         to, out, err = process.stdin, process.stdout, process.stderr

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from sparkops.command import Command, Completed
-from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NotReady, SparkopsError
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady, SparkopsError
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.output import KEEP
 
 NODE = LocalNode("here")
 BIG = 20_000_000
+
+FORGET = deque[str](maxlen=0).append
 
 
 def sh(script: str, *argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
@@ -99,10 +102,17 @@ def test_a_program_killed_by_a_signal_has_failed() -> None:
 def test_20_mb_on_both_outputs_at_once_do_not_block_each_other() -> None:
     script = f"yes 0123456789 | head -c {BIG} & yes abcdefghij | head -c {BIG} >&2; wait"
 
-    done = NODE.run(sh(script))
+    done = NODE.run(sh(script), on_line=FORGET)
 
     assert (len(done.stdout), len(done.stderr)) == (KEEP, KEEP)
     assert (done.stdout[-10:], done.stderr[-10:]) == ("\n012345678", "\nabcdefghi")
+
+
+def test_a_program_that_prints_without_end_is_stopped_at_the_bound() -> None:
+    began = time.monotonic()
+    with pytest.raises(NodeError, match=rf"`yes` printed more than {KEEP} characters; stopped$"):
+        NODE.run(Command(("yes",), timeout_s=60.0))
+    assert time.monotonic() - began < 30
 
 
 def test_stdin_is_the_command_s_own_and_then_the_stream() -> None:

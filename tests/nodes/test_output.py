@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkops.nodes.output import KEEP, Output
+from sparkops.nodes.output import KEEP, PIECES, Output, TooLong
 
 
 def read(*chunks: bytes) -> tuple[str, list[str]]:
@@ -55,3 +55,20 @@ def test_output_that_nobody_reads_by_line_is_kept_as_text() -> None:
     output.feed(b"", final=True)
 
     assert output.text == "a\nb"
+
+
+def test_an_answer_that_is_too_long_is_refused_not_cut() -> None:
+    output = Output(answer=True)
+    output.feed(b"x" * KEEP)
+
+    with pytest.raises(TooLong, match=rf"^printed more than {KEEP} characters; stopped$"):
+        output.feed(b"x")
+
+
+def test_an_output_that_comes_in_single_characters_is_held_in_few_pieces() -> None:
+    output = Output()
+    for number in range(10 * PIECES):
+        output.feed(b"%d" % (number % 10))
+
+    assert len(output.parts) <= PIECES + 1
+    assert output.text == "0123456789" * PIECES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from sparkops.command import Command
-from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, SparkopsError
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, SparkopsError
 from sparkops.nodes.node import Node
 from tests.nodes.ssh_server import SshServer
+
+FORGET = deque[str](maxlen=0).append
 
 
 def sh(script: str, timeout_s: float = 60.0) -> Command:
@@ -46,7 +49,8 @@ def test_a_program_that_docker_could_not_begin_is_begun_again(node: Node, tmp_pa
 
 
 def test_5_mb_on_both_outputs_and_on_stdin_do_not_block_each_other(node: Node) -> None:
-    done = node.run(sh("tee /dev/stderr | cat"), stdin=(b"x" * 100_000 for _ in range(50)))
+    chunks = (b"x" * 99_999 + b"\n" for _ in range(50))
+    done = node.run(sh("tee /dev/stderr | cat"), stdin=chunks, on_line=FORGET)
 
     assert (len(done.stdout), len(done.stderr)) == (4 * 1024 * 1024, 4 * 1024 * 1024)
 
@@ -57,6 +61,27 @@ def test_lines_come_without_the_process_number_that_is_announced(node: Node) -> 
     done = node.run(sh("echo out; echo err >&2"), on_line=lines.append)
 
     assert (sorted(lines), done.stderr) == (["err", "out"], "err\n")
+
+
+def test_a_program_that_prints_without_end_is_stopped_at_the_bound(node: Node) -> None:
+    with pytest.raises(NodeError, match=r"^n1: `yes` printed more than 4194304 characters; stopped$"):
+        node.run(Command(("yes",), timeout_s=60.0))
+
+
+def test_the_deadline_ends_a_program_that_never_stops_printing(node: Node) -> None:
+    with pytest.raises(ConnectionLost, match="did not end within 1 s"):
+        node.run(sh("exec yes >&2", timeout_s=1.0), on_line=FORGET)
+
+
+@pytest.mark.parametrize("printed", ["bash: warning: setlocale\n", "x" * 100_000, "-1\n"])
+def test_a_login_shell_that_prints_first_is_not_taken_for_a_process_number(
+    node: Node, server: SshServer, printed: str
+) -> None:
+    server.greeting = printed.encode()
+    lines: list[str] = []
+
+    assert node.run(sh("echo out"), on_line=lines.append).stderr.startswith(printed)
+    assert printed.rstrip("\n") in "\n".join(lines)
 
 
 def test_an_error_of_the_stream_ends_the_program(node: Node) -> None:
