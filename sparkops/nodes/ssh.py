@@ -158,13 +158,16 @@ class _Running:
         return False
 
     def _feed_err(self, data: bytes) -> None:
-        if self.announced and self.pid is None:
-            self.early += data
-            head, newline, data = self.early.partition(b"\n")
-            if len(head) > PID_BYTES or (newline and not head.isdigit()):  # what a login shell prints
-                self.announced, data = False, self.early
-            elif newline:
-                self.pid = head.decode()
+        """Take the process number out: the first line of digits. A login shell may print lines before it."""
+        self.early += data
+        while self.announced and self.pid is None and b"\n" in self.early:
+            line, _, self.early = self.early.partition(b"\n")
+            if line.isdigit():
+                self.pid = line.decode()
             else:
-                return
-        self.err.feed(data)
+                self.err.feed(line + b"\n")
+        if self.pid is None and len(self.early) > PID_BYTES:
+            self.announced = False  # no number: it would stand in a line of its own
+        if self.pid is not None or not self.announced:
+            self.err.feed(self.early)
+            self.early = b""

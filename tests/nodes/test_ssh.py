@@ -75,9 +75,9 @@ def test_the_deadline_ends_a_program_that_never_stops_printing(node: Node) -> No
 
 @pytest.mark.parametrize("printed", ["bash: warning: setlocale\n", "x" * 100_000, "-1\n"])
 def test_a_login_shell_that_prints_first_is_not_taken_for_a_process_number(
-    node: Node, server: SshServer, printed: str
+    node: Node, server: SshServer, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
-    server.greeting = printed.encode()
+    monkeypatch.setattr(server, "greeting", printed.encode())
     lines: list[str] = []
 
     assert node.run(sh("echo out"), on_line=lines.append).stderr.startswith(printed)
@@ -102,7 +102,11 @@ def test_a_deadline_ends_the_command_and_says_that_its_outcome_is_unknown(node: 
     assert caught.value.next_step == "Nobody knows how it ended: `sparkops status` shows what is there now."
 
 
-def test_cancel_interrupts_the_program_on_the_node(node: Node, tmp_path: Path) -> None:
+@pytest.mark.parametrize("greeting", [b"", b"bash: warning: setlocale\n"])
+def test_cancel_interrupts_the_program_on_the_node(
+    node: Node, server: SshServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, greeting: bytes
+) -> None:
+    monkeypatch.setattr(server, "greeting", greeting)
     trap = f"trap 'echo interrupted > {tmp_path}/said; exit' INT; touch {tmp_path}/runs; while :; do sleep 0.05; done"
 
     def cancel_when_it_runs() -> None:
