@@ -18,6 +18,7 @@ RIGHTS = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
 MEMORY = (f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",)
 STOP_S = 20  # for streams to end by themselves when the gateway is stopped
 RELOAD_S = 60.0
+MEMORY_MIB = 1536  # two buffers of 128 KiB for each of 4100 connections, and some room (templates/gateway)
 
 TOKEN = Command(("docker", "exec", CONTAINER, "gateway", "token"), timeout_s=30.0)
 """Asks for the token that lets one request go to a slot without traffic: headers x-sparkops-preview, x-sparkops-slot.
@@ -42,6 +43,8 @@ def run(image: str, inputs: str) -> Command:
         "--restart=always",
         *RIGHTS,
         "--read-only",
+        f"--memory={MEMORY_MIB}m",
+        f"--memory-swap={MEMORY_MIB}m",
         *MEMORY,
         f"--volume={VOLUME}:{STATE}",
         f"--stop-timeout={STOP_S}",

@@ -109,6 +109,13 @@ class Gateway(Section):
     """PEM file with certificate chain and private key, relative to the inventory. With it, services speak https."""
     metrics_port: Annotated[int, Field(ge=1024, le=65535)] = 8405
     """Port of the metrics for Prometheus, on 127.0.0.1 of the gateway's node."""
+    max_body_mib: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Largest request body with a Content-Length, in MiB; larger ones get 413. Without one the limit is 96 KiB."""
+    client_connections: Annotated[int, Field(ge=1, le=1000)] = 256
+    """Connections that one client address may have to one service at once; further ones are closed. Raise it where
+    many users come through one proxy; a service has 1000 in all."""
+    client_requests: Annotated[int, Field(ge=10, le=1000000)] = 10000
+    """Requests that one client address may send to one service within 10 s; further ones get 429."""
 
     def url(self, port: int) -> str:
         """Base URL for OpenAI clients of the service on `port`."""

@@ -18,6 +18,7 @@ DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""
 IMAGE = "debian:bookworm-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587"
 """The image for all architectures."""
+MIB = 2**20
 Files = Mapping[str, str | None]
 """The text of each file that the gateway is given, by name. None removes the file."""
 
@@ -58,6 +59,10 @@ def _service(service: Service, gateway: Gateway, templates: Mapping[str, str]) -
         ipv6=":" in (gateway.address or ""),
         guarded=bool(gateway.api_keys),
         encrypted=gateway.tls_certificate is not None,
+        connections=str(gateway.client_connections),
+        requests=str(gateway.client_requests),
+        body=str(gateway.max_body_mib * MIB),
+        body_mib=str(gateway.max_body_mib),
     )
 
 

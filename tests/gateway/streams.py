@@ -15,7 +15,7 @@ class Stream:
 
     def __init__(self, live: Live, parts: int) -> None:
         self.connection = live.connect()
-        self.connection.request("POST", "/", json.dumps({"stream": True, "max_tokens": parts}))
+        self.connection.request("POST", "/v1/completions", json.dumps({"stream": True, "max_tokens": parts}))
         self.response = self.connection.getresponse()
         self.lines: list[bytes] = []
         self.thread = threading.Thread(target=self._read)

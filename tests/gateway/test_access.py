@@ -37,7 +37,7 @@ def test_without_a_key_nobody_is_served_and_no_key_is_seen_anywhere(live: Live) 
         assert answer.json["error"]["code"] == "invalid_api_key"
     for key in (CANARY, "another-key-0123456789"):
         assert live.ask(authorization=f"Bearer {key}").served_by == SERVED_BY[BLUE]
-    assert "authorization" not in live.ask("/seen", authorization=f"bearer {CANARY}").json["headers"]
+    assert "authorization" not in live.ask("/v1/models/seen", authorization=f"bearer {CANARY}").json["headers"]
     assert live.ask(x_sparkops_preview=live.run(commands.TOKEN), x_sparkops_slot="green").served_by == SERVED_BY[GREEN]
     assert_unseen(live, CANARY)
 
@@ -61,7 +61,7 @@ def test_with_a_certificate_a_service_speaks_https(live: Live) -> None:
 
     trust = ssl.create_default_context(cadata=pem[pem.index(BEGIN) :])
     connection = HTTPSConnection(live.machine.address, PORT, timeout=30, context=trust)
-    connection.request("GET", "/")
+    connection.request("GET", "/v1/models")
     assert Answer.of(connection.getresponse()).served_by == SERVED_BY[BLUE]
     connection.close()
     assert "PRIVATE KEY" not in json.dumps(live.facts.files)

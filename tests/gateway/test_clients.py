@@ -72,7 +72,7 @@ def test_a_kept_connection_follows_the_switch_and_does_not_count_as_a_session(li
     try:
         for slot in (BLUE, GREEN, BLUE):
             live.switch(slot)
-            connection.request("GET", "/")
+            connection.request("GET", "/v1/models")
             assert Answer.of(connection.getresponse()).served_by == SERVED_BY[slot]
             assert live.slot(slot).sessions == 0
     finally:
@@ -81,10 +81,10 @@ def test_a_kept_connection_follows_the_switch_and_does_not_count_as_a_session(li
 
 def test_a_client_that_leaves_ends_its_request_at_the_engine(live: Live) -> None:
     def left() -> int:
-        return int(live.ask("/seen").json["left"])
+        return int(live.ask("/v1/models/seen").json["left"])
 
     before, connection = left(), live.connect()
-    connection.request("POST", "/", json.dumps({"wait_s": 20}))
+    connection.request("POST", "/v1/completions", json.dumps({"wait_s": 20}))
     wait_for("under way", lambda: live.slot(BLUE).sessions == 1)
     connection.close()
 
@@ -98,7 +98,7 @@ def test_a_preview_goes_to_the_slot_that_it_names_and_only_with_the_token(live: 
     assert live.ask(x_sparkops_preview=token).served_by == SERVED_BY[BLUE]
     assert live.ask(x_sparkops_preview="x" * 48, x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
     assert live.ask(x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
-    seen = live.ask("/seen", x_sparkops_preview=token, x_sparkops_slot="green").json["headers"]
+    seen = live.ask("/v1/models/seen", x_sparkops_preview=token, x_sparkops_slot="green").json["headers"]
     assert not [name for name in seen if name.startswith("x-sparkops")]
 
 

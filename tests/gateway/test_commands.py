@@ -62,6 +62,8 @@ def test_the_container_runs_with_no_rights() -> None:
         "--cap-drop=ALL",
         "--security-opt=no-new-privileges",
         "--read-only",
+        "--memory=1536m",
+        "--memory-swap=1536m",
         "--tmpfs=/run/gateway:uid=10842,gid=10842,mode=0700",
         "--volume=sparkops-gateway:/var/lib/gateway",
         "--stop-timeout=20",
