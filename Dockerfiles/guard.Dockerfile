@@ -4,6 +4,7 @@ FROM debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
        docker-cli \
+       nftables \
        python3 \
        python3-docker \
        python3-jinja2 \

@@ -124,6 +124,8 @@ class Rank:
     node: str
     index: int = 0
     generation: str = ""
+    callers: tuple[str, ...] | None = None
+    """IP addresses that may connect to the HTTP port from other nodes. None: every address; empty: loopback only."""
 
     @property
     def size(self) -> int:
@@ -148,6 +150,7 @@ class Rank:
     @property
     def labels(self) -> dict[str, str]:
         """What the container is. Never what it is for: who has traffic is not a label."""
+        callers = {} if self.callers is None else {f"{LABEL}callers": ",".join(self.callers)}
         several = {f"{LABEL}ranks": str(self.size), f"{LABEL}generation": self.generation}
         return {
             f"{LABEL}service": self.release.service,
@@ -160,4 +163,5 @@ class Rank:
             f"{LABEL}inputs": self.release.inputs,
             f"{LABEL}version": __version__,
             **(several if self.size > 1 else {}),
+            **callers,
         }

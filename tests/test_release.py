@@ -163,6 +163,11 @@ def test_a_container_says_what_it_is_and_not_what_it_is_for() -> None:
     }
 
 
+@pytest.mark.parametrize(("callers", "label"), [((), ""), (("10.0.0.1", "fd00::1"), "10.0.0.1,fd00::1")])
+def test_a_container_behind_the_gateway_says_who_may_call_it(callers: tuple[str, ...], label: str) -> None:
+    assert Rank(release(), Slot.GREEN, "n1", callers=callers).labels["sparkops.callers"] == label
+
+
 def test_an_image_says_what_is_installed() -> None:
     labels = content_labels("2.11.0+cu130", "13.0", "ab" * 32)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparkops.config.engine import ENGINES
+from sparkops.config.inventory import LOOPBACK
 from sparkops.release import Rank
 
 JSON_LISTS = frozenset({"allowed-origins", "allowed-methods", "allowed-headers"})
@@ -20,7 +21,8 @@ def serve(rank: Rank, models: str) -> tuple[str, ...]:
     """What follows the engine's program. `models` is where its container sees the node's model directory."""
     recipe = rank.release.recipe
     engine = ENGINES[recipe.engine]
-    known = {"model": f"{models}/{recipe.model.path}", "port": rank.port, "service": recipe.service}
+    host = LOOPBACK if rank.callers == () else "0.0.0.0"  # noqa: S104 - the guard filters, or there is no gateway
+    known = {"model": f"{models}/{recipe.model.path}", "host": host, "port": rank.port, "service": recipe.service}
     own = (argument.format(**known) for argument in engine.arguments)
     return (*own, *arguments(recipe.serve.args, engine.off))
 

@@ -24,6 +24,8 @@ SERVE = Command(("docker", "exec", "--interactive", CONTAINER, *ANSWER), timeout
 """A stream of questions and answers."""
 DOCKER = Command(("docker", "version", "--format={{.Server.Version}}"), timeout_s=10.0)
 """Whether Docker answers; asked by the guard itself."""
+FILTER = Command(("docker", "exec", CONTAINER, "python3", "-m", "sparkops.guard.filter"), timeout_s=30.0, changes=True)
+"""Closes the ports of engines behind the gateway to everyone else, as the labels of their containers require."""
 REACHES = Command(("docker", "exec", CONTAINER, *DOCKER.argv), timeout_s=30.0)
 """Whether the guard reaches Docker. It has lost the socket when Docker was restarted and the containers were not."""
 PROVE = ("sh", "-c", f"{' '.join(ANSWER)} </dev/null && python3 -c 'import sparkops.guard.daemon' && {DOCKER}")
@@ -34,9 +36,10 @@ Not --interactive: an end of stdin that comes while the container is just starti
 """
 
 # Root in the container owns the socket, so it needs no capability to use it. The socket alone is as good as root
-# on the node, which is what whoever may use Docker there has anyway.
+# on the node, which is what whoever may use Docker there has anyway. NET_ADMIN is for nftables.
 RIGHTS = (
     "--cap-drop=ALL",
+    "--cap-add=NET_ADMIN",
     "--security-opt=no-new-privileges",
     "--read-only",
     "--tmpfs=/tmp",

@@ -14,7 +14,8 @@ class Engine:
     program: str
     """What the container runs."""
     arguments: tuple[str, ...]
-    """What it is told before the arguments of the recipe: {model} is a directory, {service} the name for clients."""
+    """What it is told before the arguments of the recipe: {model} is a directory, {service} the name for clients,
+    {host} the address to listen on."""
     off: str
     """How a flag that is false is written."""
     taken: frozenset[str]
@@ -33,7 +34,7 @@ OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are there, and a hub that throt
 NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
 VLLM = Engine(
     program="vllm",
-    arguments=("serve", "{model}", "--host=0.0.0.0", "--port={port}", "--served-model-name={service}"),
+    arguments=("serve", "{model}", "--host={host}", "--port={port}", "--served-model-name={service}"),
     off="--no-{flag}",
     taken=frozenset({"host", "port", "served-model-name", "model", "headless", *NODES}),
     env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
@@ -47,7 +48,7 @@ ENGINES: Mapping[str, Engine] = {
         arguments=(
             "serve",
             "--model-from-path={model}",
-            "--bind=0.0.0.0",
+            "--bind={host}",
             "--port={port}",
             "--model-name={service}",
         ),

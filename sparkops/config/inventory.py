@@ -28,6 +28,7 @@ from sparkops.config.source import Source
 from sparkops.errors import ConfigError, UsageError
 
 Gpu = Literal["none", "runtime", "cdi", "devices"]
+LOOPBACK = "127.0.0.1"
 DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
 """What a node says beside `gpu: devices` only."""
 
@@ -160,6 +161,14 @@ class Fleet(Section):
             known = ", ".join(self.nodes)
             raise UsageError(f"{self.file}: there is no node '{name}'", next_step=f"Name one of: {known}")
         return self.nodes[name]
+
+    def engine_address(self, name: str) -> str:
+        """Return the address at which the gateway reaches engines of a node: loopback on the gateway's own node.
+
+        Raises UsageError for an unknown node.
+        """
+        address = self.node(name).address
+        return LOOPBACK if self.gateway and self.gateway.node == name else address
 
     def resolve(self, path: str) -> Path:
         """A path of the inventory, seen from the inventory's directory."""

@@ -34,6 +34,8 @@ class Container:
     claim_gib: float = 0.0
     ranks: int = 1
     generation: str = ""
+    callers: tuple[str, ...] | None = None
+    """IP addresses that may connect to its port from other nodes. None: every address; empty: loopback only."""
 
     @property
     def running(self) -> bool:
@@ -65,6 +67,7 @@ def parse(node: str, inspect: Mapping[str, Any]) -> Container:
         claim_gib=float(labels.get("claim-gib") or 0.0),
         ranks=_number(labels.get("ranks", "1")),
         generation=labels.get("generation", ""),
+        callers=tuple(filter(None, labels["callers"].split(","))) if "callers" in labels else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from sparkops.command import Command
 
@@ -41,6 +42,8 @@ awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp 
 MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
 FREE = Command(("sh", "-c", QUERY_SCRIPT + GPU_SCRIPT), timeout_s=15.0)
 """Memory with that of the GPUs; in the guard's container, which has no nvidia-smi, without it."""
+ADDRESSES = Command(("hostname", "-I"), timeout_s=15.0)
+"""IP addresses of all interfaces, without loopback and IPv6 link-local ones."""
 PREFLIGHT = Command(("sh", "-c", PREFLIGHT_SCRIPT), timeout_s=30.0)
 """Everything that a build or deploy wants to know of the machine first, in one round trip."""
 
@@ -87,6 +90,14 @@ class HostFacts:
     def gpu(self) -> GpuMemory | None:
         """Memory of the discrete GPU with the least free: an engine uses one GPU of a node, and which is not known."""
         return min((gpu for gpu in self.gpus if gpu), key=lambda gpu: gpu.free_gib, default=None)
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """Read the output of ADDRESSES, sorted. Raises ValueError for anything else, or for none."""
+    addresses = tuple(sorted(str(ip_address(word)) for word in text.split()))
+    if not addresses:
+        raise ValueError("hostname -I: no address: expected at least one")
+    return addresses
 
 
 def available_gib(meminfo: str) -> float:

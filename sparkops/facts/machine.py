@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -19,6 +19,7 @@ for process in "$1"/proc/[0-9]*; do
   case $name in sshd | dockerd) echo "oom $name $(cat "$process/oom_score_adj")" ;; esac
 done 2>/dev/null
 cat "$1/proc/net/tcp" "$1/proc/net/tcp6" 2>/dev/null | awk '$4 == "0A" && $2 ~ /:0947$/ {print "docker-tcp", $2}'
+cat "$1/proc/net/tcp" "$1/proc/net/tcp6" 2>/dev/null | awk '$4 == "0A" {print "listen", $2}'
 if command -v nvidia-ctk >/dev/null || command -v nvidia-container-cli >/dev/null; then echo "toolkit yes"; fi
 for spec in "$1"/etc/cdi/*.json "$1"/etc/cdi/*.yaml "$1"/var/run/cdi/*.json "$1"/var/run/cdi/*.yaml; do
   if [ -f "$spec" ]; then
@@ -49,6 +50,8 @@ class MachineFacts:
     toolkit: bool
     gpu: str
     gpu_error: str
+    open_ports: frozenset[int] = frozenset()
+    """TCP ports on which something listens beyond loopback."""
     cdi: tuple[str, ...] = ()
     """CDI specs that offer nvidia.com/gpu to Docker, and those that may: their content cannot be read."""
 
@@ -72,6 +75,7 @@ def parse(text: str) -> MachineFacts:
         toolkit="toolkit" in said,
         gpu=said.get("gpu", ""),
         gpu_error=said.get("gpu-error", ""),
+        open_ports=frozenset(_open_ports(value for key, value in lines if key == "listen")),
         cdi=tuple(value for key, value in lines if key == "cdi"),
     )
 
@@ -82,6 +86,12 @@ def _scores(said: Iterable[list[str]]) -> dict[str, int]:
     for name, score in said:
         found[name] = min(int(score), found.get(name, int(score)))
     return found
+
+
+def _open_ports(listening: Iterable[str]) -> Iterator[int]:
+    for socket in listening:
+        if not _address(socket).is_loopback:
+            yield int(socket.partition(":")[2], 16)
 
 
 def _address(said: str) -> IPv4Address | IPv6Address:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sparkops.commands import docker, runtime
+from sparkops.commands import docker, guard, runtime
 from sparkops.commands.ranks import Seat
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
@@ -78,6 +78,8 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
         image, where = node.image or rank.release.image, seat(made.network, rank.node)
         hand.run(docker.create(new, node.config, image, jobs, where))
     for rank in reversed(made.ranks):
+        if rank.callers:
+            hand_of(rank.node).run(guard.FILTER)
         hand_of(rank.node).run(docker.start(rank.container))
 
 

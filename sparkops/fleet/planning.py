@@ -17,6 +17,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import BeingEnded, Busy, PlanRefused, UsageError
 from sparkops.facts import docker as docker_facts
 from sparkops.facts import gateway as gateway_facts
+from sparkops.facts import host
 from sparkops.facts.docker import Container
 from sparkops.fleet import observe
 from sparkops.fleet.connected import Connected
@@ -132,7 +133,7 @@ def _placed(order: Order, found: Container, workers: Sequence[Container], recipe
         release=found.release,
         slot=found.slot,
         node=found.node,
-        address=order.connected.fleet.node(found.node).address,
+        address=order.connected.fleet.engine_address(found.node),
         port=found.port,
         container=found.name,
         workers=tuple(Place(node=each.node, container=each.name) for each in workers),
@@ -154,11 +155,21 @@ def make_plan(order: Order, release: Release, wish: Wish, journal: Journal) -> P
     observed = observe.before_deploy(order.connected, release)
     rules = order.connected.fleet.fabric
     if journal.swap:
-        return Planned(resumed(release, journal.swap, observed, rules), observed, journal.swap.phase)
+        left = resumed(release, journal.swap, observed, rules)
+        return Planned(_restricted(order, left), observed, journal.swap.phase)
     now = current(order, release, journal)
     if now.blue and now.blue.release == release.id:
         return Planned(None, observed)
-    return Planned(announced(order.connected, plan(release, observed, now, wish, rules)), observed)
+    made = announced(order.connected, plan(release, observed, now, wish, rules))
+    return Planned(_restricted(order, made), observed)
+
+
+def _restricted(order: Order, made: SwapPlan) -> SwapPlan:
+    """Return the plan with the HTTP port of green open to the gateway only."""
+    callers: tuple[str, ...] = ()
+    if made.rank.node != order.gateway:
+        callers = host.parse_addresses(order.connected.members[order.gateway].node.run(host.ADDRESSES).stdout)
+    return replace(made, ranks=(replace(made.rank, callers=callers), *made.ranks[1:]))
 
 
 def resumed(release: Release, swap: Swap, observed: Mapping[str, Observed], rules: Rules) -> SwapPlan:

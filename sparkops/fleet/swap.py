@@ -164,7 +164,7 @@ def placed(plan: SwapPlan, connected: Connected) -> Placed:
         release=plan.release.id,
         slot=plan.rank.slot.value,
         node=plan.rank.node,
-        address=connected.fleet.node(plan.rank.node).address,
+        address=connected.fleet.engine_address(plan.rank.node),
         port=plan.rank.port,
         container=plan.rank.container,
         workers=tuple(Place(node=rank.node, container=rank.container) for rank in plan.ranks[1:]),

@@ -18,6 +18,7 @@ from sparkops.commands import guard as commands
 from sparkops.errors import Busy, CommandFailed, ConnectionLost, SparkopsError
 from sparkops.fleet import hands
 from sparkops.guard import word
+from sparkops.guard.filter import Filter
 from sparkops.guard.relief import Relief
 from sparkops.guard.store import Store
 from sparkops.guard.work import Post, Work
@@ -125,7 +126,7 @@ class Guard:
         may = may_retire(journal, told)
         if may is False:
             self.store.change(service, lambda j, _: j.model_copy(update={"retirement": None}))
-        return Duty.RETIRE if may and self._is_spare(service, journal) else None
+        return Duty.RETIRE if may else None
 
     def _is_spare(self, service: str, journal: Journal) -> bool:
         """Whether a warm release may stop: not while it answers, and the one that has the traffic does not rightly."""
@@ -191,8 +192,10 @@ def watch(store: Store, node: Node, sleep: Callable[[float], object] = time.slee
     """
     log(f"guarding {node.name}")
     guard, relief, looking, misses = Guard(store, node), Relief(store, node, log), dict[str, threading.Thread](), 0
+    ports = Filter(node, log)
     with word.tell(store):
         while misses < DOCKER_MISSES:
+            ports.look()
             for _ in range(DOCKER_LOOKS):
                 _look_at_all(guard, looking)
                 relief.look()

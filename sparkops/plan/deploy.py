@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sparkops.command import Command
-from sparkops.commands import docker, pages
+from sparkops.commands import docker, guard, pages
 from sparkops.config import opt_in
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
@@ -225,6 +225,8 @@ def start_steps(rank: Rank, node: Observed) -> Iterator[Step]:
             yield Step("remove the container of an earlier start", command=docker.remove(name))
         image, jobs = node.image or rank.release.image, limit(rank, node.host, node.containers)
         yield Step("create the container", command=docker.create(rank, node.config, image, jobs))
+        if rank.callers:
+            yield Step(f"close port {rank.port} to all but the gateway", command=guard.FILTER)
         yield Step("start it", command=docker.start(name))
 
 

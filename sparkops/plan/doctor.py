@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from sparkops.config.image import Image
 from sparkops.config.inventory import NodeConfig
 from sparkops.errors import NodeError, SparkopsError
+from sparkops.facts.docker import Container
 from sparkops.facts.fabric import Device, NodeFabric
 from sparkops.facts.host import HostFacts
 from sparkops.facts.machine import MachineFacts
-from sparkops.plan import pairs
+from sparkops.plan import exposure, pairs
 from sparkops.plan.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
 from sparkops.plan.finding import Finding, Same, Severity, problems
 from sparkops.plan.links import Link
@@ -31,7 +32,11 @@ SAME = (
 
 @dataclass(frozen=True)
 class Examined:
-    """All that one node said. `skew_s` is how far its clock is ahead of ours, in seconds."""
+    """All that one node said. `skew_s` is how far its clock is ahead of ours, in seconds.
+
+    `containers` are engines of a fleet with a gateway, `filtered` the ports that only the gateway reaches; None where
+    the guard did not report them.
+    """
 
     name: str
     config: NodeConfig
@@ -40,6 +45,8 @@ class Examined:
     fabric: NodeFabric
     docker: str
     skew_s: float
+    containers: tuple[Container, ...] = ()
+    filtered: frozenset[int] | None = None
 
 
 def skew(before_s: float, said_s: float, after_s: float) -> float:
@@ -52,6 +59,7 @@ def examine(node: Examined) -> Iterator[Finding]:
     yield from _docker(node)
     yield from _gpu(node)
     yield from _resources(node)
+    yield from exposure.findings(node.name, node.containers, node.machine.open_ports, node.filtered)
     for daemon, score in sorted(node.machine.oom_score.items()):
         if score >= 0:
             unit = {"sshd": "ssh"}.get(daemon, "docker")

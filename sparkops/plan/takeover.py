@@ -47,6 +47,8 @@ class Word(BaseModel):
     """Where the release is that the last swap ended with: node/container."""
     held: bool = False
     """Whether somebody holds the lock there."""
+    warm: str | None = None
+    """The warm release that the guard beside the gateway has not retired yet: node/container."""
 
 
 class Part(StrEnum):
@@ -105,13 +107,14 @@ def cause(journal: Journal) -> dict[str, str]:
 
 def word(journal: Journal, clock: Clock) -> Word:
     """What is told about a service."""
-    swap, active = journal.swap, journal.active
+    swap, active, retirement = journal.swap, journal.active, journal.retirement
     return Word(
         deploy=swap.deploy if swap else None,
         verdict=swap.verdict if swap else None,
         traffic_moved=bool(swap and swap.traffic_moved),
         active=active.where if active else None,
         held=lease_left(journal, clock) > 0,
+        warm=retirement.placed.where if retirement else None,
     )
 
 
@@ -127,10 +130,15 @@ def part(swap: Swap, told: Word) -> Part:
 
 
 def may_retire(journal: Journal, told: Word) -> bool | None:
-    """Whether another node's guard may stop the warm release; None while that is open."""
-    if told.held or told.deploy:
+    """Return whether another node's guard may stop the warm release; None while that is open.
+
+    The guard beside the gateway retires first: only it reaches every engine, so only it knows that the active one
+    answers.
+    """
+    warm = journal.retirement.placed.where if journal.retirement else None
+    if told.held or told.deploy or (warm and told.warm == warm):
         return None
-    return journal.retirement is not None and told.active != journal.retirement.placed.where
+    return warm is not None and told.active != warm
 
 
 def blue_was_stopped(swap: Swap) -> bool:

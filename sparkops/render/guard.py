@@ -15,6 +15,7 @@ IMAGE = "debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2ba
 """The image for all architectures."""
 PACKAGES = (
     "docker-cli",
+    "nftables",
     "python3",
     "python3-docker",
     "python3-jinja2",

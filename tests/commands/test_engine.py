@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,3 +64,14 @@ def test_a_container_runs_the_program_of_its_engine() -> None:
     assert "--entrypoint=spark" in argv
     assert "--env=ATLAS_NO_TUI=1" in argv
     assert "--env=VLLM_NO_USAGE_STATS=1" not in argv
+
+
+@pytest.mark.parametrize("name", ["vllm", "stand-in", "atlas"])
+def test_an_engine_beside_its_gateway_listens_on_loopback_only(name: str) -> None:
+    found = rank(engine=name)
+    hosts = [
+        next(word for word in engine.serve(replace(found, callers=callers), "/models") if word[2:6] in ("host", "bind"))
+        for callers in ((), ("10.0.0.1",), None)
+    ]
+
+    assert [host.partition("=")[2] for host in hosts] == ["127.0.0.1", "0.0.0.0", "0.0.0.0"]

@@ -7,7 +7,7 @@ from sparkops.commands import guard
 from tests.examples import IMAGE_ID, INPUTS
 
 RIGHTS = (
-    "--cap-drop=ALL --security-opt=no-new-privileges --read-only --tmpfs=/tmp"
+    "--cap-drop=ALL --cap-add=NET_ADMIN --security-opt=no-new-privileges --read-only --tmpfs=/tmp"
     " --mount=type=bind,source=/var/run/docker.sock,target=/var/run/docker.sock"
 )
 

@@ -285,3 +285,11 @@ def test_a_mistake_names_its_line_and_field(text: str, error: str) -> None:
         load(text)
 
     assert str(caught.value) == f"inventory.yaml:{error}"
+
+
+def test_the_gateway_calls_engines_of_its_own_node_on_loopback() -> None:
+    fleet = load("nodes:\n  a: {address: 10.0.0.1}\n  b: {address: 10.0.0.2}\ngateway: {node: a}\n")
+
+    assert [fleet.engine_address(name) for name in ("a", "b")] == ["127.0.0.1", "10.0.0.2"]
+    without = load("nodes:\n  a: {address: 10.0.0.1}\n")
+    assert without.engine_address("a") == "10.0.0.1"

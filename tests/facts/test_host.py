@@ -95,6 +95,16 @@ def test_this_machine_answers_the_query() -> None:
     assert facts.memory_total_gib > facts.memory_available_gib > 0
 
 
+def test_addresses_are_sorted_and_every_one_is_read() -> None:
+    assert host.parse_addresses("192.168.1.11 10.0.0.1 fd00::1 \n") == ("10.0.0.1", "192.168.1.11", "fd00::1")
+
+
+@pytest.mark.parametrize("text", ["", " \n", "hostname: invalid option -- 'I'"])
+def test_addresses_that_a_node_does_not_report_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no address|does not appear to be an IPv4 or IPv6 address"):
+        host.parse_addresses(text)
+
+
 def test_this_machine_counts_its_cores() -> None:
     assert host.parse(LocalNode("here").run(host.PREFLIGHT).stdout).cores == len(os.sched_getaffinity(0))
 

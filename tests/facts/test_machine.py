@@ -76,6 +76,16 @@ def test_docker_without_tls_is_seen_where_others_can_reach_it(
     assert read(tree).docker_tcp == seen
 
 
+def test_ports_are_open_where_something_listens_beyond_loopback(tree: Path) -> None:
+    rows = ("0100007F:1F41", "00000000:1F42", "0A01A8C0:1F43", "0A01A8C0:1F44")
+    states = ("0A", "0A", "0A", "01")
+    text = "".join(f"   0: {row} 00000000:0000 {state} 0\n" for row, state in zip(rows, states, strict=True))
+    put(tree, "proc/net/tcp", f"{HEAD}{text}")
+    put(tree, "proc/net/tcp6", f"{HEAD}   0: {'0' * 32}:1F45 {'0' * 32}:0000 0A 0\n")
+
+    assert read(tree).open_ports == {8002, 8003, 8005}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "seen"),
     [

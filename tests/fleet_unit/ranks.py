@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from sparkops.commands import guard
 from sparkops.facts import fabric
 
 SAID = """\
@@ -38,8 +39,10 @@ def network(address: str) -> str:
 
 
 def answer(address: str, argv: tuple[str, ...]) -> tuple[int, str] | None:
-    """Exit code and what is printed, of what only pairs ask."""
+    """Exit code and what is printed, of what only swaps on other nodes ask, and pairs."""
     match argv:
+        case ("hostname", "-I") | guard.FILTER.argv:
+            return 0, f"{address}\n"
         case ("sh", "-c", script, *_) if script == fabric.QUERY_SCRIPT:
             return 0, network(address)
         case ("ping", *_):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkops.commands.guard import FILTER
 from sparkops.errors import (
     InPlaceFailed,
     NeedsPerson,
@@ -212,3 +213,33 @@ def test_a_first_release_whose_switch_fails_leaves_the_service_offline(make: Mak
     assert " switch chat blue " in str(error)
     assert (world.serving(), list(machine.up), machine.armed()) == ("nobody has the traffic", [], [])
     assert free(world)
+
+
+def test_beside_the_gateway_an_engine_is_called_on_loopback_and_elsewhere_its_port_is_closed_first(make: Make) -> None:
+    world = make(2)
+    deploy(world, "1", Wish(nodes=("n1",)), claim_gib=60.0)
+    here = next(line for line in world.machines["n1"].ran if line.startswith("docker create"))
+    assert " --host=127.0.0.1 " in here
+    assert "--label=sparkops.callers= " in here
+    assert world.gate.active
+    assert world.gate.active[1][0].startswith("127.0.0.1:")
+    assert str(FILTER) not in world.machines["n1"].ran
+
+    deploy(world, "2", Wish(nodes=("n2",)), claim_gib=60.0)
+    ran = world.machines["n2"].ran
+    there = next(line for line in ran if line.startswith("docker create"))
+    assert f"--label=sparkops.callers={world.machines['n1'].address} " in there
+    assert " --host=0.0.0.0 " in there
+    starts = next(number for number, line in enumerate(ran) if line.startswith("docker start"))
+    assert ran.index(there) < ran.index(str(FILTER)) < starts
+
+
+def test_a_port_that_cannot_be_closed_starts_no_engine(make: Make) -> None:
+    world = make(2)
+    deploy(world, "1", Wish(nodes=("n1",)), claim_gib=60.0)
+    world.machines["n2"].fails = lambda line: int(line == str(FILTER))
+
+    problem(world, "2", Wish(nodes=("n2",)), claim_gib=60.0)
+
+    assert not [line for line in world.machines["n2"].ran if line.startswith("docker start")]
+    assert world.serving() == world.release("1", claim_gib=60.0).id

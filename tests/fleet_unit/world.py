@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config.fabric import Fabric as Rules
-from sparkops.config.inventory import Build, Fleet, Gateway, NodeConfig
+from sparkops.config.inventory import LOOPBACK, Build, Fleet, Gateway, NodeConfig
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.fleet.connected import Connected, Member
 from sparkops.fleet.keep import Keep
@@ -146,6 +146,7 @@ class World:
     def listening(self, server: str) -> list[tuple[Machine, str]]:
         """The machine and the container that listen at an address and port."""
         address, _, port = server.partition(":")
+        address = self.machines["n1"].address if address == LOOPBACK else address
         found = [(machine, name) for machine in self.machines.values() for name in machine.up]
         labels = [machine.containers[name]["Config"]["Labels"] for machine, name in found]
         return [

@@ -156,6 +156,8 @@ def test_a_warm_release_that_has_the_traffic_again_is_not_retired_elsewhere() ->
 
     assert may_retire(journal, Word(active=other.where)) is True
     assert may_retire(journal, Word(active=warm.where)) is False
+    assert may_retire(journal, Word(active=other.where, warm=warm.where)) is None
+    assert may_retire(journal, Word(active=other.where, warm="n1/another")) is True
     assert may_retire(journal, Word(active=other.where, held=True)) is None
     assert may_retire(journal, Word(active=other.where, deploy="d2")) is None
 
@@ -168,6 +170,8 @@ def test_what_is_told_is_what_the_journal_says() -> None:
 
     assert word(journal, Clock(NOW_S, BOOT)) == expected
     assert word(Journal(service="chat"), Clock(NOW_S, BOOT)) == Word()
+    retirement = Retirement(placed=placed("old", "blue"), gateway=GATEWAY)
+    assert word(Journal(service="chat", retirement=retirement), Clock(NOW_S, BOOT)) == Word(warm="n1/old-blue-r0")
 
 
 @pytest.mark.parametrize(("age_s", "held"), [(LEASE_S - 0.5, True), (LEASE_S, False)])

@@ -32,7 +32,7 @@ DEBIAN = {
     "urllib3": "python3-requests",
     "yaml": "python3-yaml",
 }
-NOT_PYTHON = {"docker-cli", "python3", "tini"}
+NOT_PYTHON = {"docker-cli", "nftables", "python3", "tini"}
 
 
 def imported(path: str) -> Iterator[str]:

@@ -1,0 +1,46 @@
+"""Which ports of engines are open to whom, and which of them are open to more than they should be. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from sparkops.facts.docker import Container
+from sparkops.plan.finding import Finding, Severity
+
+
+def restricted(containers: Iterable[Container]) -> Mapping[int, tuple[str, ...]]:
+    """Return the addresses that may connect to each port which is not open to all.
+
+    A port belongs to the container that runs, else to the first one: Docker lists the newest first.
+    """
+    owners: dict[int, Container] = {}
+    for container in sorted(containers, key=lambda container: not container.running):
+        if container.rank == 0 and container.port:
+            owners.setdefault(container.port, container)
+    return {port: owner.callers for port, owner in owners.items() if owner.callers is not None}
+
+
+def findings(
+    node: str, containers: Iterable[Container], open_ports: Collection[int], filtered: Collection[int] | None
+) -> Iterator[Finding]:
+    """Yield the engines of a fleet with a gateway that answer others than the gateway.
+
+    `open_ports` listen beyond loopback, `filtered` have a rule of nftables; None where the guard reported no rules.
+    """
+    for container in containers:
+        if not container.running or container.rank or container.port not in open_ports:
+            continue
+        if not container.callers:
+            problem = f"{container.name} answers every address on port {container.port}, without keys or TLS"
+            step = f"Deploy {container.service} behind the gateway: sparkops deploy RECIPE --blue-green"
+            yield _warning("ENGINE_OPEN", node, problem, step)
+        elif filtered is None:
+            problem = f"port {container.port} of {container.name} may be open: the guard does not report its rules"
+            yield _warning("FILTER_UNKNOWN", node, problem, "sparkops deploy RECIPE --blue-green renews the guard.")
+        elif container.port not in filtered:
+            problem = f"port {container.port} of {container.name} is open: nftables has no rule of sparkops for it"
+            yield _warning("FILTER_MISSING", node, problem, "docker logs sparkops-guard shows why.")
+
+
+def _warning(code: str, node: str, problem: str, step: str) -> Finding:
+    return Finding(code=code, node=node, problem=problem, next_step=step, severity=Severity.WARNING)

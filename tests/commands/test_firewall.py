@@ -1,0 +1,47 @@
+"""The rules of nftables, as text. tests/facts/captured/nft-1.1.3-ruleset-inet.txt is what nft made of such rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkops.commands import firewall
+
+
+def test_the_rules_are_this_text() -> None:
+    assert firewall.rules({8002: ("fd00::1", "10.0.0.1", "10.0.0.1"), 8001: ("172.17.0.1",)}) == (
+        "table inet sparkops {}\n"
+        "delete table inet sparkops\n"
+        "table inet sparkops {\n"
+        "  chain input {\n"
+        "    type filter hook input priority filter - 10; policy accept;\n"
+        '    iifname "lo" accept\n'
+        "    tcp dport 8001 ip saddr { 172.17.0.1 } accept\n"
+        "    tcp dport 8001 reject with tcp reset\n"
+        "    tcp dport 8002 ip saddr { 10.0.0.1 } accept\n"
+        "    tcp dport 8002 ip6 saddr { fd00::1 } accept\n"
+        "    tcp dport 8002 reject with tcp reset\n"
+        "  }\n"
+        "}\n"
+    )
+
+
+def test_without_ports_the_table_goes() -> None:
+    assert firewall.rules({}) == "table inet sparkops {}\ndelete table inet sparkops\n"
+
+
+def test_a_port_of_loopback_engines_is_closed_to_every_other_node() -> None:
+    assert "    tcp dport 8001 reject with tcp reset\n" in firewall.rules({8001: ()})
+    assert "saddr" not in firewall.rules({8001: ()})
+
+
+@pytest.mark.parametrize("caller", ["", "n1", "10.0.0.1 } accept; drop", "10.0.0.0/8"])
+def test_only_addresses_reach_the_rules(caller: str) -> None:
+    with pytest.raises(ValueError, match="does not appear to be an IPv4 or IPv6 address"):
+        firewall.apply({8001: (caller,)})
+
+
+def test_the_rules_go_by_stdin() -> None:
+    command = firewall.apply({})
+
+    assert (str(command), command.changes) == ("nft -f -", True)
+    assert command.stdin == firewall.CLEARED.encode()

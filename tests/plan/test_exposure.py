@@ -1,0 +1,66 @@
+"""Which ports of engines only the gateway reaches, and what doctor finds open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from sparkops.facts.docker import Container
+from sparkops.plan import exposure
+from sparkops.plan.finding import Severity
+from tests.examples import container, rank
+
+GATEWAY = ("10.0.0.1",)
+
+
+def engine(**changes: Any) -> Container:
+    return container(rank(), **changes)
+
+
+def test_only_ports_with_a_label_are_closed() -> None:
+    assert exposure.restricted([engine()]) == {}
+    assert exposure.restricted([engine(callers=GATEWAY)]) == {8001: GATEWAY}
+    assert exposure.restricted([engine(callers=())]) == {8001: ()}
+
+
+def test_a_rank_that_answers_no_requests_has_no_port() -> None:
+    assert exposure.restricted([engine(callers=GATEWAY, rank=1)]) == {}
+
+
+def test_a_port_belongs_to_the_container_that_runs_else_to_the_newest() -> None:
+    stopped = {"state": "exited", "restart_policy": "no"}
+
+    assert exposure.restricted([engine(callers=GATEWAY, **stopped), engine()]) == {}
+    assert exposure.restricted([engine(**stopped), engine(callers=GATEWAY)]) == {8001: GATEWAY}
+    newest_first = [engine(callers=GATEWAY, state="created"), engine(**stopped)]
+    assert exposure.restricted(newest_first) == {8001: GATEWAY}
+
+
+@pytest.mark.parametrize(
+    ("changes", "filtered", "code"),
+    [
+        ({}, None, "ENGINE_OPEN"),
+        ({"callers": ()}, None, "ENGINE_OPEN"),
+        ({"callers": GATEWAY}, None, "FILTER_UNKNOWN"),
+        ({"callers": GATEWAY}, (), "FILTER_MISSING"),
+        ({"callers": GATEWAY}, (8002,), "FILTER_MISSING"),
+    ],
+)
+def test_an_engine_that_others_may_reach_is_a_warning(
+    changes: dict[str, Any], filtered: Collection[int] | None, code: str
+) -> None:
+    (finding,) = exposure.findings("n1", [engine(**changes)], {8001}, filtered)
+
+    assert (finding.code, finding.node, finding.severity) == (code, "n1", Severity.WARNING)
+    assert "8001" in finding.problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "open_ports"),
+    [({"callers": GATEWAY}, {8001}), ({}, {22}), ({"state": "exited"}, {8001}), ({"rank": 1}, {8001})],
+    ids=["closed by a rule", "on loopback", "stopped", "no port of its own"],
+)
+def test_what_only_the_gateway_reaches_is_no_finding(changes: dict[str, Any], open_ports: set[int]) -> None:
+    assert [*exposure.findings("n1", [engine(**changes)], open_ports, {8001})] == []
