@@ -76,6 +76,7 @@ def main() -> None:
     said: dict[str, object] = {
         "vllm": installed("vllm"),
         "torch": installed("torch"),
+        "ray": installed("ray"),
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         "rdma": sorted(file.name for file in Path("/dev/infiniband").glob("*")),
         "taken": taken(wanted["ports"]),

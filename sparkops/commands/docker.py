@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 
 from sparkops.command import Command
 from sparkops.commands import runtime
@@ -88,6 +91,16 @@ def gpu(node: NodeConfig) -> tuple[str, ...]:
             return (*devices, *mounts)
         case "none" | None:
             return ()
+
+
+def put(container: str, path: str, content: bytes) -> Command:
+    """Write `content` to `path` in a container that was created: owned by root, mode 0400, and removed with it."""
+    file, archive = PurePosixPath(path), io.BytesIO()
+    member = tarfile.TarInfo(file.name)
+    member.size, member.mode = len(content), 0o400
+    with tarfile.open(fileobj=archive, mode="w") as packed:
+        packed.addfile(member, io.BytesIO(content))
+    return docker("cp", "-", f"{container}:{file.parent}", stdin=archive.getvalue())
 
 
 def start(container: str) -> Command:

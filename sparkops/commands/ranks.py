@@ -11,14 +11,28 @@ from sparkops.config.engine import ENGINES
 from sparkops.release import Rank
 
 JOIN_S = 120  # Ray's ranks find each other within seconds, or not at all (facts of sparkrun: 30 tries of 2 s)
+TOKEN = "/run/sparkops-ray-token"  # noqa: S105 - a path
+"""File in a container that holds the token of its Ray cluster."""
+# `ray start` refuses port 0 for the Ray Client server (2.60), and starts that server wherever gRPC for Python can be
+# imported: without gRPC there is none, and the agents serve less. Ports that Ray picks come from the kernel's ephemeral
+# range, which commands/firewall.py filters: its default for workers, 10002 to 19999, holds other services' ports.
+START = """import sys
+from importlib.metadata import version
+ray = version("ray")
+if tuple(map(int, ray.split(".")[:2])) < (2, 52):
+    sys.exit(f"sparkops: ray: no token authentication: expected version 2.52 or newer, measured {ray}")
+sys.modules["grpc"] = None
+from ray.scripts.scripts import main
+main()"""
+PORTS = "--min-worker-port=0 --max-worker-port=0 --dashboard-agent-listen-port=0"
 # A start must not depend on who is quicker, so a worker waits for the head and the head for its workers. What differs
 # between nodes must not go with the driver's environment to its workers: vLLM reads the names from this file.
 HEAD = """set -eu
-address=$1 port=$2 ranks=$3 own=$4 patience=$5; shift 5
+address=$1 port=$2 ranks=$3 own=$4 patience=$5 start=$6 ports=$7; shift 7
 config=${VLLM_CONFIG_ROOT:-$HOME/.config/vllm}
 mkdir -p "$config"
 printf '%s' "$own" >"$config/ray_non_carry_over_env_vars.json"
-ray start --head --node-ip-address="$address" --port="$port" --num-gpus=1 --num-cpus=2 \
+python3 -c "$start" start --head --node-ip-address="$address" --port="$port" $ports --num-gpus=1 --num-cpus=2 \
     --object-store-memory=1073741824 --include-dashboard=false --disable-usage-stats
 end=$(($(date +%s) + patience))
 until ray status 2>/dev/null | grep -q "/$ranks\\.0 GPU"; do
@@ -33,7 +47,7 @@ echo "sparkops: all $ranks ranks have joined the Ray cluster at $address:$port"
 exec "$@"
 """
 WORKER = """set -eu
-address=$1 port=$2 head=$3 patience=$4
+address=$1 port=$2 head=$3 patience=$4 start=$5 ports=$6
 end=$(($(date +%s) + patience))
 until python3 -c "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)" \
     "$head" "$port" 2>/dev/null; do
@@ -44,7 +58,8 @@ until python3 -c "import socket, sys; socket.create_connection((sys.argv[1], int
     sleep 1
 done
 echo "sparkops: $address joins the Ray cluster at $head:$port"
-exec ray start --block --address="$head:$port" --node-ip-address="$address" --num-gpus=1 --num-cpus=2 \
+exec python3 -c "$start" start --block --address="$head:$port" --node-ip-address="$address" $ports \
+    --num-gpus=1 --num-cpus=2 \
     --object-store-memory=1073741824 --disable-usage-stats
 """
 
@@ -91,6 +106,8 @@ def program(rank: Rank, models: str, seat: Seat | None = None) -> Program:
 def _ray(rank: Rank, seat: Seat, engine: tuple[str, ...]) -> Program:
     """Ray leaves children behind that somebody must collect: Docker's own init does."""
     port = str(rank.meeting_port)
-    head = (HEAD, "sparkops", seat.address, port, str(rank.size), json.dumps(seat.own), str(JOIN_S), *engine)
-    worker = (WORKER, "sparkops", seat.address, port, seat.head, str(JOIN_S))
-    return Program("sh", ("-c", *(worker if rank.index else head)), seat.env, ("--init", *seat.options))
+    common = (str(JOIN_S), START, PORTS)
+    head = (HEAD, "sparkops", seat.address, port, str(rank.size), json.dumps(seat.own), *common, *engine)
+    worker = (WORKER, "sparkops", seat.address, port, seat.head, *common)
+    env = {**seat.env, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": TOKEN}
+    return Program("sh", ("-c", *(worker if rank.index else head)), env, ("--init", *seat.options))

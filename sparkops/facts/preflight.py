@@ -22,6 +22,7 @@ class Met:
 
     vllm: str
     torch: str
+    ray: str
     memlock_bytes: int
     rdma: tuple[str, ...]
     taken: tuple[int, ...]
@@ -50,6 +51,7 @@ def met(printed: str) -> Met:
         return Met(
             vllm=said["vllm"],
             torch=said["torch"],
+            ray=said["ray"],
             memlock_bytes=said["memlock"],
             rdma=tuple(said["rdma"]),
             taken=tuple(said["taken"]),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sparkops.commands import docker, guard, runtime
-from sparkops.commands.ranks import Seat
+from sparkops.commands.ranks import TOKEN, Seat
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.facts import docker as docker_facts
 from sparkops.facts import nccl
@@ -37,7 +38,8 @@ def try_network(connected: Connected, made: SwapPlan, observed: Mapping[str, Obs
     """
     facts = {rank.node: seen for rank in made.ranks if (seen := observed[rank.node].fabric)}
     if made.network and not running(made, observed):
-        ranks = Ranks(made.release.image, made.rank.meeting_port)
+        ray = made.release.recipe.serve.executor == "ray"
+        ranks = Ranks(made.release.image, made.rank.meeting_port, ray=ray)
         require(preflight.run(connected, made.network, facts, ranks, tell))
 
 
@@ -69,6 +71,7 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
             hand.run(docker.remove(container.name))
     if made.network is None:
         raise SparkopsError(f"the network of {made.release.id} is not known")
+    token = secrets.token_hex(32).encode()
     for rank in made.ranks:
         room.take(hand_of(rank.node), memory_steps(rank, observed[rank.node]), made.release.recipe)
         node, new = observed[rank.node], replace(rank, generation=generation)
@@ -77,6 +80,8 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
         jobs = limit(rank, node.host, containers(hand.member))
         image, where = node.image or rank.release.image, seat(made.network, rank.node)
         hand.run(docker.create(new, node.config, image, jobs, where))
+        if rank.release.recipe.serve.executor == "ray":
+            hand.run(docker.put(rank.container, TOKEN, token))
     for rank in reversed(made.ranks):
         if rank.callers:
             hand_of(rank.node).run(guard.FILTER)

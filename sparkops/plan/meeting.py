@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,8 @@ from sparkops.plan.finding import Finding, Same
 from sparkops.plan.images import recipe_of
 from sparkops.plan.preflight import Check, Outcome, Ranks, why
 
+RAY_TOKENS = (2, 52)
+"""The first release of Ray with token authentication (RAY_AUTH_MODE=token)."""
 COPY = "Run one image on all: `sparkops images copy` brings it from one node to the others."
 
 
@@ -42,15 +45,15 @@ def checks(made: Fabric, ranks: Ranks, images: Mapping[str, str], script: bytes)
             node=node,
             title=f"rank {number} meets the others from inside {ranks.image}",
             commands=(commands.meet(images[node], rank.options, meeting, script),),
-            judge=partial(_judge_meeting, made.transport, number, rank, head, ranks.port),
+            judge=partial(_judge_meeting, made.transport, number, rank, head, ranks),
             meets=True,
         )
 
 
 def _judge_meeting(
-    transport: Transport, number: int, rank: RankNetwork, head: RankNetwork, port: int, outcomes: Sequence[Outcome]
+    transport: Transport, number: int, rank: RankNetwork, head: RankNetwork, ranks: Ranks, outcomes: Sequence[Outcome]
 ) -> Iterator[Finding]:
-    met = read(outcomes[0])
+    met, port = read(outcomes[0]), ranks.port
     if isinstance(met, SparkopsError):
         step = "Try it by hand: docker run --rm --network=host IMAGE python --version"
         problem = f"a container of the image could not be tried: {why(met)}"
@@ -66,8 +69,20 @@ def _judge_meeting(
         )
         step = f"Is a firewall in the way? On {head.node}: sudo ufw status; sudo ss -ltnp 'sport = :{port}'"
         yield Finding(code="NO_MEETING", node=rank.node, problem=problem, next_step=step)
+    if ranks.ray:
+        yield from _judge_ray(rank.node, met)
     if transport is Transport.ROCE:
         yield from _judge_rights(rank.node, met)
+
+
+def _judge_ray(node: str, met: Met) -> Iterator[Finding]:
+    """Ray before 2.52 ignores RAY_AUTH_MODE: each client runs code as root. An absent Ray is reported by its start."""
+    release = re.match(r"(\d+)\.(\d+)", met.ray)
+    if release and (int(release[1]), int(release[2])) < RAY_TOKENS:
+        expected = ".".join(map(str, RAY_TOKENS))
+        problem = f"Ray {met.ray} in the image has no token authentication, expected {expected} or newer"
+        step = f"Set image.packages: [ray>={expected}] or serve.executor: mp in the recipe, then build it again."
+        yield Finding(code="RAY_OLD", node=node, problem=problem, next_step=step)
 
 
 def _judge_rights(node: str, met: Met) -> Iterator[Finding]:

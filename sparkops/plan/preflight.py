@@ -49,11 +49,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Ranks:
-    """What the ranks will run. `port` is that of the first handshake, at rank 0; `ports` are others that each needs."""
+    """What the ranks will run. `port` is that of the first handshake, at rank 0; `ports` are others that each needs.
+
+    With `ray` the image must hold a Ray that authenticates its clients.
+    """
 
     image: str
     port: int
     ports: tuple[int, ...] = ()
+    ray: bool = False
 
 
 def same_driver(made: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from typing import Any
 
 import pytest
@@ -144,6 +146,17 @@ def test_reading_logs_changes_nothing(*, follow: bool, tail: int | None, line: s
     command = docker.logs("c", follow=follow, tail=tail)
 
     assert (str(command), command.timeout_s, command.changes) == (line, timeout_s, False)
+
+
+def test_a_file_is_put_into_a_container_for_its_owner_alone() -> None:
+    command = docker.put("c", "/run/token", b"secret")
+
+    with tarfile.open(fileobj=io.BytesIO(command.stdin)) as packed:
+        [member] = packed.getmembers()
+        content = packed.extractfile(member)
+        assert content is not None
+        assert (member.name, member.mode, member.uid, content.read()) == ("token", 0o400, 0, b"secret")
+    assert (str(command), command.changes) == ("docker cp - c:/run", True)
 
 
 def test_a_script_and_a_dockerfile_go_through_stdin() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,55 @@ def test_with_mp_both_ranks_run_the_same_vllm_and_only_the_first_answers() -> No
 def test_with_ray_the_head_serves_and_the_worker_joins() -> None:
     head, worker = program(0), program(1)
 
-    assert head.arguments[3:8] == ("10.0.0.1", "9104", "2", '["VLLM_HOST_IP"]', "120")
-    assert head.arguments[8:10] == ("vllm", "serve")
+    assert head.arguments[3:10] == ("10.0.0.1", "9104", "2", '["VLLM_HOST_IP"]', "120", ranks.START, ranks.PORTS)
+    assert head.arguments[10:12] == ("vllm", "serve")
     assert head.arguments[-2:] == ("--tensor-parallel-size=2", "--distributed-executor-backend=ray")
-    assert worker.arguments[3:] == ("10.0.0.2", "9104", "10.0.0.1", "120")
+    assert worker.arguments[3:] == ("10.0.0.2", "9104", "10.0.0.1", "120", ranks.START, ranks.PORTS)
     assert head.options == worker.options == ("--init", "--device=/dev/infiniband")
-    assert (head.env, worker.env) == ({"VLLM_HOST_IP": "10.0.0.1"}, {"VLLM_HOST_IP": "10.0.0.2"})
+    assert (head.env["VLLM_HOST_IP"], worker.env["VLLM_HOST_IP"]) == ("10.0.0.1", "10.0.0.2")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_each_ray_process_reads_the_token_of_its_cluster(index: int) -> None:
+    env = program(index).env
+
+    assert (env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"]) == ("token", "/run/sparkops-ray-token")
+    assert "RAY_AUTH_MODE" not in program(index, "mp").env
+
+
+def test_ray_picks_its_ports_outside_those_of_services() -> None:
+    assert ranks.PORTS.split() == ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
+
+
+def start_ray(home: Path, version: str) -> subprocess.CompletedProcess[str]:
+    """Run START with a Ray of `version` whose program reports whether it can import gRPC."""
+    main = """import sys
+def main():
+    try:
+        import grpc
+    except ImportError:
+        print('no client', sys.argv[1:])
+"""
+    files = {"ray/scripts/scripts.py": main, "grpc/__init__.py": ""}
+    files[f"ray-{version}.dist-info/METADATA"] = f"Name: ray\nVersion: {version}\n"
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    argv = (sys.executable, "-c", ranks.START, "start", "--head")
+    return subprocess.run(argv, env={"PYTHONPATH": str(home)}, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_ray_starts_without_its_client_server(tmp_path: Path) -> None:
+    started = start_ray(tmp_path, "2.52.0")
+
+    assert (started.returncode, started.stdout) == (0, "no client ['start', '--head']\n"), started.stderr
+
+
+def test_a_ray_without_token_authentication_is_not_started(tmp_path: Path) -> None:
+    refused = start_ray(tmp_path, "2.51.2")
+
+    expected = "sparkops: ray: no token authentication: expected version 2.52 or newer, measured 2.51.2\n"
+    assert (refused.returncode, refused.stdout, refused.stderr) == (1, "", expected)
 
 
 def test_the_labels_say_how_many_ranks_and_which_attempt() -> None:
@@ -88,7 +132,8 @@ def run(bin_: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[s
 
 
 def head_words(*program: str, patience: int = 5) -> tuple[str, ...]:
-    return ("-c", ranks.HEAD, "sparkops", "10.0.0.1", "9104", "2", json.dumps(OWN), str(patience), *program)
+    common = (json.dumps(OWN), str(patience), 'import os, sys; os.execvp("ray", ["ray", *sys.argv[1:]])', ranks.PORTS)
+    return ("-c", ranks.HEAD, "sparkops", "10.0.0.1", "9104", "2", *common, *program)
 
 
 def test_the_head_serves_when_ray_shows_every_gpu(bin_: Path, tmp_path: Path) -> None:
@@ -97,7 +142,8 @@ def test_the_head_serves_when_ray_shows_every_gpu(bin_: Path, tmp_path: Path) ->
     done = run(bin_, head_words("echo", "serving", "a b"))
 
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "serving a b")
-    assert "start --head --node-ip-address=10.0.0.1 --port=9104 --num-gpus=1" in (tmp_path / "ray.log").read_text()
+    told = f"start --head --node-ip-address=10.0.0.1 --port=9104 {ranks.PORTS} --num-gpus=1"
+    assert told in (tmp_path / "ray.log").read_text()
     kept = tmp_path / ".config/vllm/ray_non_carry_over_env_vars.json"
     assert json.loads(kept.read_text()) == ["VLLM_HOST_IP"]
 
@@ -115,7 +161,7 @@ def test_the_head_says_so_when_a_rank_does_not_join(bin_: Path, tmp_path: Path) 
 def test_a_worker_that_cannot_reach_the_head_says_so(bin_: Path, tmp_path: Path) -> None:
     port = str(free_port())
 
-    done = run(bin_, ("-c", ranks.WORKER, "sparkops", "10.0.0.2", port, "127.0.0.1", "0"))
+    done = run(bin_, ("-c", ranks.WORKER, "sparkops", "10.0.0.2", port, "127.0.0.1", "0", ranks.START, ""))
 
     assert (done.returncode, done.stdout) == (
         1,

@@ -71,6 +71,8 @@ class Machine:
     complaint: str = ""
     """What a command that fails prints after its own line."""
     up: dict[str, Listener] = field(default_factory=dict)
+    token: bytes = b""
+    """The archive that was last put into one of its containers."""
     dark: bool = False
     """Whether it is without power."""
     streams: list[socket.socket] = field(default_factory=list)
@@ -96,6 +98,8 @@ class Machine:
         if command.argv[0] == "docker" and "show" not in command.argv:
             self.ran.append(line)
         code, said = self.fails(line), ""
+        if command.argv[:3] == ("docker", "cp", "-"):
+            self.token = command.stdin
         if not code:
             code, said = ranks.answer(self.address, command.argv) or self._done(command.argv)
         return Completed(self.name, command, code, said, f"{line} failed\n{self.complaint}" if code else "")

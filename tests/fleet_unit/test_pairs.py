@@ -71,6 +71,19 @@ def test_each_rank_may_run_the_compilers_that_fit_on_its_own_node(make: Make) ->
     assert compilers(world) == {"n1": ["4", "4"], "n2": ["2", "2"]}
 
 
+def test_ranks_of_one_start_share_a_token_that_no_command_line_shows(make: Make) -> None:
+    world = make(2)
+
+    deploy(world, "1", ONE, pair=True, serve={"executor": "ray"})
+
+    lines = {name: [line for line in machine.ran if "docker cp" in line] for name, machine in world.machines.items()}
+    release = f"{world.release('1', pair=True, serve={'executor': 'ray'}).id}-blue"
+    assert lines == {f"n{number + 1}": [f"docker cp - {release}-r{number}:/run"] for number in (0, 1)}
+    tokens = [machine.token for machine in world.machines.values()]
+    assert tokens[0] == tokens[1]
+    assert len(tokens[0]) > 1024  # a tar with the token
+
+
 def test_ray_does_not_carry_the_compilers_of_rank_0_to_the_other_node(make: Make) -> None:
     world = make(2)
 

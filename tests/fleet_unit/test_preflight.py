@@ -24,7 +24,16 @@ from tests.facts.test_preflight import WRITE_BW
 from tests.sparks import spark
 
 RANKS = Ranks("x:1", 29501)
-MET = {"vllm": "0.24.0", "torch": "2.11.0", "memlock": -1, "rdma": ["uverbs0"], "taken": [], "met": [0], "problem": ""}
+MET = {
+    "vllm": "0.24.0",
+    "torch": "2.11.0",
+    "ray": "2.60.0",
+    "memlock": -1,
+    "rdma": ["uverbs0"],
+    "taken": [],
+    "met": [0],
+    "problem": "",
+}
 WELL = {"docker": json.dumps(MET), "timeout": WRITE_BW}
 IMAGE = {"Id": "sha256:1", "Os": "linux", "Architecture": "arm64", "RootFS": {"Layers": ["a"]}, "Config": {}}
 

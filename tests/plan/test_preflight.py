@@ -166,8 +166,8 @@ def test_an_image_that_is_not_there_is_named() -> None:
     assert (found.code, found.node, found.problem) == ("NO_IMAGE", "b", "it does not have the image x:1")
 
 
-def meetings(pair: Pair) -> list[Check]:
-    return [*meeting.checks(pair[0], Ranks("x:1", 29501, (6379,)), {"a": "sha256:1", "b": "sha256:2"}, b"")]
+def meetings(pair: Pair, *, ray: bool = True) -> list[Check]:
+    return [*meeting.checks(pair[0], Ranks("x:1", 29501, (6379,), ray), {"a": "sha256:1", "b": "sha256:2"}, b"")]
 
 
 def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
@@ -184,7 +184,7 @@ def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
     assert "--device=/dev/infiniband" in checks[1].commands[0].argv
 
 
-MET = {"vllm": "0.24.0", "torch": "2.11.0+cu130", "memlock": -1, "rdma": ["rdma_cm", "uverbs0"]}
+MET = {"vllm": "0.24.0", "torch": "2.11.0+cu130", "ray": "2.60.0", "memlock": -1, "rdma": ["rdma_cm", "uverbs0"]}
 
 
 def answer(**changes: Any) -> str:
@@ -212,6 +212,12 @@ def test_a_rank_that_met_the_others_is_well(pair: Pair) -> None:
             "rank 1 cannot reach 192.168.100.10:29501, rank 0 on a, from 192.168.100.11: timed out",
         ),
         (1, {"memlock": 8388608}, "MEMLOCK", "a container may lock 8388608 bytes of memory, and RDMA needs no limit"),
+        (
+            0,
+            {"ray": "2.51.2"},
+            "RAY_OLD",
+            "Ray 2.51.2 in the image has no token authentication, expected 2.52 or newer",
+        ),
         (1, {"rdma": ["rdma_cm"]}, "NO_UVERBS", "a container sees no /dev/infiniband/uverbs*"),
     ],
 )
@@ -219,6 +225,10 @@ def test_what_a_rank_lacks_is_named(pair: Pair, rank: int, said: dict[str, Any],
     check = meetings(pair)[rank]
 
     assert judge(check, answer(**said)) == [(code, "ab"[rank], problem)]
+
+
+def test_an_old_ray_does_not_matter_where_vllm_joins_the_ranks(pair: Pair) -> None:
+    assert judge(meetings(pair, ray=False)[0], answer(ray="2.51.2")) == []
 
 
 def test_over_plain_tcp_a_rank_needs_no_rights(tmp_path: Path) -> None:
