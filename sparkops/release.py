@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -106,6 +106,11 @@ def content_labels(torch: str, cuda: str | None, packages: str) -> dict[str, str
     return {f"{LABEL}torch": said, f"{LABEL}packages": packages} if torch else {f"{LABEL}packages": packages}
 
 
+def peer_labels(peers: Sequence[str], ssh_port: int) -> dict[str, str]:
+    """Labels for the firewall of a rank of several nodes: the addresses of all, and the port of SSH on its own."""
+    return {f"{LABEL}peers": ",".join(peers), f"{LABEL}ssh-port": str(ssh_port)} if peers else {}
+
+
 def installed(labels: Mapping[str, str]) -> str:
     """What those labels of an image say; nothing for one that has none."""
     torch, packages = labels.get(f"{LABEL}torch"), labels.get(f"{LABEL}packages", "")
@@ -151,7 +156,11 @@ class Rank:
     def labels(self) -> dict[str, str]:
         """What the container is. Never what it is for: who has traffic is not a label."""
         callers = {} if self.callers is None else {f"{LABEL}callers": ",".join(self.callers)}
-        several = {f"{LABEL}ranks": str(self.size), f"{LABEL}generation": self.generation}
+        several = {
+            f"{LABEL}ranks": str(self.size),
+            f"{LABEL}generation": self.generation,
+            f"{LABEL}meeting-port": str(self.meeting_port),
+        }
         return {
             f"{LABEL}service": self.release.service,
             f"{LABEL}release": self.release.id,

@@ -12,7 +12,7 @@ from sparkops.commands import runtime
 from sparkops.commands.ranks import Seat, program
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
-from sparkops.release import SHORT, Rank, trust_mark
+from sparkops.release import SHORT, Rank, peer_labels, trust_mark
 
 BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark, FlashInfer 40 min
 MODELS = "/models"  # where a container sees the node's model_dir
@@ -49,7 +49,7 @@ def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | Non
     return docker(
         "create",
         f"--name={rank.container}",
-        *_labels(rank.labels),
+        *_labels({**rank.labels, **peer_labels(seat.peers if seat else (), node.port or 22)}),
         "--network=host",
         "--restart=no",
         "--security-opt=no-new-privileges",

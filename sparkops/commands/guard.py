@@ -25,7 +25,7 @@ SERVE = Command(("docker", "exec", "--interactive", CONTAINER, *ANSWER), timeout
 DOCKER = Command(("docker", "version", "--format={{.Server.Version}}"), timeout_s=10.0)
 """Whether Docker answers; asked by the guard itself."""
 FILTER = Command(("docker", "exec", CONTAINER, "python3", "-m", "sparkops.guard.filter"), timeout_s=30.0, changes=True)
-"""Closes the ports of engines behind the gateway to everyone else, as the labels of their containers require."""
+"""Closes the ports of engines and ranks to all but the gateway and the other ranks, as labels of containers require."""
 REACHES = Command(("docker", "exec", CONTAINER, *DOCKER.argv), timeout_s=30.0)
 """Whether the guard reaches Docker. It has lost the socket when Docker was restarted and the containers were not."""
 PROVE = ("sh", "-c", f"{' '.join(ANSWER)} </dev/null && python3 -c 'import sparkops.guard.daemon' && {DOCKER}")

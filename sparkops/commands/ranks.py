@@ -76,6 +76,8 @@ class Seat:
     """Options of `docker create` for the network's devices."""
     own: tuple[str, ...] = ()
     """Names in `env` whose values are this node's alone."""
+    peers: tuple[str, ...] = ()
+    """Addresses of all ranks, which alone may connect to this one."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ def program(rank: Rank, models: str, seat: Seat | None = None) -> Program:
 def _ray(rank: Rank, seat: Seat, engine: tuple[str, ...]) -> Program:
     """Ray leaves children behind that somebody must collect: Docker's own init does."""
     port = str(rank.meeting_port)
-    common = (str(JOIN_S), START, PORTS)
-    head = (HEAD, "sparkops", seat.address, port, str(rank.size), json.dumps(seat.own), *common, *engine)
-    worker = (WORKER, "sparkops", seat.address, port, seat.head, *common)
+    begin = (str(JOIN_S), START, PORTS)
+    head = (HEAD, "sparkops", seat.address, port, str(rank.size), json.dumps(seat.own), *begin, *engine)
+    worker = (WORKER, "sparkops", seat.address, port, seat.head, *begin)
     env = {**seat.env, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": TOKEN}
     return Program("sh", ("-c", *(worker if rank.index else head)), env, ("--init", *seat.options))

@@ -83,8 +83,7 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
         if rank.release.recipe.serve.executor == "ray":
             hand.run(docker.put(rank.container, TOKEN, token))
     for rank in reversed(made.ranks):
-        if rank.callers:
-            hand_of(rank.node).run(guard.FILTER)
+        hand_of(rank.node).run(guard.FILTER)
         hand_of(rank.node).run(docker.start(rank.container))
 
 
@@ -92,7 +91,8 @@ def seat(network: Fabric, node: str) -> Seat:
     """Where a node's rank sits."""
     own, (head, *_) = network.ranks[node], network.ranks.values()
     per_node = tuple(name for name in own.env if name in PER_NODE)
-    return Seat(own.address, head.address, own.env, own.options, (*per_node, *runtime.LIMITS))
+    peers = tuple(rank.address for rank in network.ranks.values())
+    return Seat(own.address, head.address, own.env, own.options, (*per_node, *runtime.LIMITS), peers)
 
 
 def require_promised_network(green: Placed, hand_of: HandOf) -> None:

@@ -1,4 +1,4 @@
-"""The guard closes the ports of engines to all but the gateway. `python -m sparkops.guard.filter` does it at once.
+"""The guard keeps the firewall of its node. `python -m sparkops.guard.filter` sets it at once.
 
 The rules follow the labels of this node's containers, so they return after a reboot and go with the containers.
 """
@@ -25,7 +25,8 @@ def enforce(node: Node) -> None:
         containers = [docker_facts.parse(node.name, inspect) for inspect in engine.containers()]
     finally:
         engine.close()
-    node.run(firewall.apply(exposure.restricted(containers)))
+    ephemeral = node.run(firewall.EPHEMERAL).stdout
+    node.run(firewall.apply(exposure.firewall(containers), ephemeral))
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Filter:
             enforce(self.node)
             trouble = ""
         except (SparkopsError, OSError, ValueError) as error:
-            trouble = f"ports of engines are not closed to others: {error}"
+            trouble = f"ports of engines and ranks are not closed to others: {error}"
         if trouble and trouble != self.trouble:
             self.log(trouble)
         self.trouble = trouble
@@ -54,7 +55,7 @@ def main() -> None:
     try:
         enforce(here.node())
     except (SparkopsError, OSError, ValueError) as error:
-        sys.exit(f"ports of engines cannot be closed to others: {error}\nnext: sudo modprobe nf_tables")
+        sys.exit(f"ports of engines and ranks cannot be closed to others: {error}\nnext: sudo modprobe nf_tables")
 
 
 if __name__ == "__main__":

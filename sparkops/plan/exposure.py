@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from sparkops.commands.firewall import Firewall
 from sparkops.facts.docker import Container
 from sparkops.plan.finding import Finding, Severity
+from sparkops.release import Slot
 
 
 def restricted(containers: Iterable[Container]) -> Mapping[int, tuple[str, ...]]:
@@ -18,6 +20,25 @@ def restricted(containers: Iterable[Container]) -> Mapping[int, tuple[str, ...]]
         if container.rank == 0 and container.port:
             owners.setdefault(container.port, container)
     return {port: owner.callers for port, owner in owners.items() if owner.callers is not None}
+
+
+def firewall(containers: Collection[Container]) -> Firewall:
+    """Return the firewall for the containers of a node, running or not: the next start must find it closed."""
+    ranks = [container for container in containers if container.peers]
+    http = (port for container in containers for port in _http_ports(container))
+    return Firewall(
+        callers=restricted(containers),
+        peers=frozenset(peer for rank in ranks for peer in rank.peers),
+        meeting_ports=frozenset(rank.meeting_port for rank in ranks if rank.meeting_port),
+        open_ports=frozenset(port for port in (*http, *(rank.ssh_port for rank in ranks)) if port > 0),
+    )
+
+
+def _http_ports(container: Container) -> Iterator[int]:
+    """Yield the port of an engine, and of its service on the gateway: one below that of blue, two below of green."""
+    if container.port:
+        yield container.port
+        yield container.port - (1 if container.slot == Slot.BLUE else 2)
 
 
 def findings(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkops.commands import guard
 from sparkops.errors import InPlaceFailed, PlanRefused, SparkopsError, StartFailed
 from sparkops.fleet import blue_green
 from sparkops.plan.journal import Mode
@@ -82,6 +83,23 @@ def test_ranks_of_one_start_share_a_token_that_no_command_line_shows(make: Make)
     tokens = [machine.token for machine in world.machines.values()]
     assert tokens[0] == tokens[1]
     assert len(tokens[0]) > 1024  # a tar with the token
+
+
+def test_the_firewall_is_closed_on_each_node_before_its_rank_starts(make: Make) -> None:
+    world = make(2)
+
+    deploy(world, "1", ONE, pair=True)
+
+    for machine in world.machines.values():
+        order = ["filter" if str(guard.FILTER) == line else "start" for line in machine.ran if is_start_or_filter(line)]
+        assert order == ["filter", "start"]
+        container = next(each for each in machine.containers.values() if "sparkops.peers" in each["Config"]["Labels"])
+        peers = sorted(f"10.0.0.{other.address.rpartition('.')[2]}" for other in world.machines.values())
+        assert container["Config"]["Labels"]["sparkops.peers"].split(",") == peers
+
+
+def is_start_or_filter(line: str) -> bool:
+    return line == str(guard.FILTER) or line.startswith("docker start ")
 
 
 def test_ray_does_not_carry_the_compilers_of_rank_0_to_the_other_node(make: Make) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.commands import docker, firewall
+from sparkops.commands.firewall import Firewall
 from sparkops.config.inventory import NodeConfig
 from sparkops.guard.filter import Filter, enforce
 from sparkops.guard.store import Store
@@ -18,7 +19,7 @@ from tests import examples
 from tests.fleet_unit.machine import Machine
 from tests.fleet_unit.nodes import MachineNode
 
-CALLERS = ("10.0.0.1",)
+CALLERS, RANGE = ("10.0.0.1",), "32768\t60999\n"
 
 
 @dataclass
@@ -29,6 +30,8 @@ class NftNode(MachineNode):
     broken: bool = False
 
     def run(self, command: Command, **options: Any) -> Completed:
+        if command == firewall.EPHEMERAL:
+            return Completed(self.name, command, 0, RANGE, "")
         if command.argv[0] != "nft" or self.broken:
             return super().run(command, **options)
         self.sent.append(command.stdin.decode())
@@ -45,7 +48,7 @@ def node(tmp_path: Path) -> NftNode:
 
 def test_the_rules_follow_the_containers(node: NftNode) -> None:
     enforce(node)
-    assert node.sent == [firewall.rules({8001: CALLERS})]
+    assert node.sent == [firewall.rules(Firewall({8001: CALLERS}), RANGE)]
 
     node.machine.containers.clear()
     enforce(node)
@@ -69,5 +72,5 @@ def test_what_fails_is_logged_once_until_it_works_again(node: NftNode) -> None:
         ports.look()
 
     assert len(lines) == 2
-    assert lines[0].startswith("ports of engines are not closed to others: ")
+    assert lines[0].startswith("ports of engines and ranks are not closed to others: ")
     assert "nft -f -" in lines[0]

@@ -38,6 +38,17 @@ def test_a_port_belongs_to_the_container_that_runs_else_to_the_newest() -> None:
     assert exposure.restricted(newest_first) == {8001: GATEWAY}
 
 
+def test_the_firewall_follows_every_rank_that_is_there_running_or_not() -> None:
+    pair = {"peers": ("10.0.0.1", "10.0.0.2"), "meeting_port": 8003, "ssh_port": 22, "state": "exited"}
+
+    wall = exposure.firewall([engine(**pair), engine(slot="green", port=9002)])
+
+    assert wall.peers == {"10.0.0.1", "10.0.0.2"}
+    assert wall.meeting_ports == {8003}
+    assert wall.open_ports == {22, 8000, 8001, 9000, 9002}
+    assert exposure.firewall([engine()]).peers == frozenset()
+
+
 @pytest.mark.parametrize(
     ("changes", "filtered", "code"),
     [
