@@ -117,6 +117,11 @@ def installed(labels: Mapping[str, str]) -> str:
     return ", ".join([*([f"torch {torch}"] if torch else []), f"packages {packages[:SHORT]}"]) if packages else ""
 
 
+def cache_volume(release: Release) -> str:
+    """Name of the volume that holds what a recipe's engine compiles with one image."""
+    return f"sparkops-cache-{release.recipe.name}-{release.inputs[:SHORT]}"
+
+
 @dataclass(frozen=True)
 class Rank:
     """One container of a replica. Rank 0 answers requests.

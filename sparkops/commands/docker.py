@@ -12,7 +12,7 @@ from sparkops.commands import runtime
 from sparkops.commands.ranks import Seat, program
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
-from sparkops.release import SHORT, Rank, peer_labels, trust_mark
+from sparkops.release import Rank, cache_volume, peer_labels, trust_mark
 
 BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark, FlashInfer 40 min
 MODELS = "/models"  # where a container sees the node's model_dir
@@ -21,6 +21,12 @@ LOG_FILES = "5"
 BOUNDED_LOG = ("--log-driver=json-file", f"--log-opt=max-size={LOG_FILE_SIZE}", f"--log-opt=max-file={LOG_FILES}")
 
 
+PIDS = 8192
+"""Processes and threads of one container: far above an engine with its compilers, far below a node's 4 million."""
+RIGHTS = ("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={PIDS}")
+"""Rights of a container that runs an image's own programs: root in it, without a capability. RDMA adds IPC_LOCK."""
+GATE_MEMORY = ("--memory=16g", "--memory-swap=16g")
+"""Memory of a container that imports torch and vLLM to ask what they are: 2 to 4 GiB."""
 BUILDKIT = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
 
 
@@ -29,12 +35,14 @@ def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
     return Command(("docker", *argv), stdin=stdin, timeout_s=timeout_s, changes=True)
 
 
-def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | None = None) -> Command:
+def create(
+    rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | None = None, memory_gib: float | None = None
+) -> Command:
     """Create the container of `rank` from `image` (an image ID, so that a moved tag changes nothing).
 
     The engine gets SIGTERM, and runs at most `jobs` compilers at once unless its recipe says otherwise. The restart
     policy is `no` until the release has proven itself. A rank of several has a `seat`. The environment of the node
-    replaces that of the recipe, and the seat's replaces both.
+    replaces that of the recipe, and the seat's replaces both. `memory_gib` limits its memory in GiB, without swap.
     """
     recipe = rank.release.recipe
     runs = program(rank, MODELS, seat)
@@ -52,13 +60,14 @@ def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | Non
         *_labels({**rank.labels, **peer_labels(seat.peers if seat else (), node.port or 22)}),
         "--network=host",
         "--restart=no",
-        "--security-opt=no-new-privileges",
+        *RIGHTS,
+        *_memory(memory_gib),
         f"--shm-size={int(recipe.serve.shm_gib * 1024)}m",
         f"--stop-timeout={recipe.serve.stop_grace_s}",
         *BOUNDED_LOG,
         f"--volume={model_dir(node)}:{MODELS}:ro",
-        # Compiled kernels belong to one image: another image must not find them.
-        f"--volume=sparkops-cache-{rank.release.inputs[:SHORT]}:{runtime.CACHE}",
+        # Compiled kernels are code: neither another image nor another recipe must find them.
+        f"--volume={cache_volume(rank.release)}:{runtime.CACHE}",
         *gpu(node),
         *runs.options,
         *(f"--env={name}={value}" for name, value in env.items()),
@@ -67,6 +76,13 @@ def create(rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | Non
         *runs.arguments,
         timeout_s=120.0,
     )
+
+
+def _memory(limit_gib: float | None) -> tuple[str, ...]:
+    if limit_gib is None:
+        return ()
+    limit = f"{int(limit_gib * 1024)}m"
+    return (f"--memory={limit}", f"--memory-swap={limit}")
 
 
 def _labels(labels: Mapping[str, str]) -> Iterable[str]:
@@ -183,10 +199,10 @@ def remove_image(name: str) -> Command:
 
 def ask_image(image: str, script: bytes) -> Command:
     """Run a Python script inside an image, without network, and remove the container."""
-    options = ("--rm", "--interactive", "--network=none", "--entrypoint=python")
+    options = ("--rm", "--interactive", "--network=none", *RIGHTS, *GATE_MEMORY, "--entrypoint=python")
     return docker("run", *options, image, "-", timeout_s=600.0, stdin=script)
 
 
 def read_file(image: str, path: str) -> Command:
     """Print a file of an image, and remove the container."""
-    return docker("run", "--rm", "--network=none", "--entrypoint=cat", image, path)
+    return docker("run", "--rm", "--network=none", *RIGHTS, "--entrypoint=cat", image, path)

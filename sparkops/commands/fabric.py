@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from sparkops.command import Command
+from sparkops.commands.docker import RIGHTS
 
 RDMA_OPTIONS = ("--device=/dev/infiniband", "--cap-add=IPC_LOCK", "--ulimit=memlock=-1:-1")
 """What a container needs for RDMA, and no more: never --privileged."""
@@ -79,7 +80,7 @@ def meet(image: str, options: Sequence[str], meeting: Meeting, script: bytes) ->
     """
     return Command(
         (
-            *("docker", "run", "--rm", "--interactive", "--network=host", "--security-opt=no-new-privileges"),
+            *("docker", "run", "--rm", "--interactive", "--network=host", *RIGHTS),
             *options,
             *("--entrypoint=python", image, "-", json.dumps(asdict(meeting))),
         ),

@@ -18,7 +18,7 @@ from sparkops.fleet.hands import Hand
 from sparkops.fleet.observe import containers
 from sparkops.fleet.progress import Tell
 from sparkops.fleet.revert import HandOf
-from sparkops.plan.compilers import limit
+from sparkops.plan.compilers import limit, memory_gib
 from sparkops.plan.deploy import Observed, memory_steps
 from sparkops.plan.environment import PER_NODE
 from sparkops.plan.fabric import Fabric
@@ -79,7 +79,7 @@ def start(made: SwapPlan, observed: Mapping[str, Observed], hand_of: HandOf, gen
         hand.say(f"creating rank {rank.index}")
         jobs = limit(rank, node.host, containers(hand.member))
         image, where = node.image or rank.release.image, seat(made.network, rank.node)
-        hand.run(docker.create(new, node.config, image, jobs, where))
+        hand.run(docker.create(new, node.config, image, jobs, where, memory_gib(rank, node.host, jobs)))
         if rank.release.recipe.serve.executor == "ray":
             hand.run(docker.put(rank.container, TOKEN, token))
     for rank in reversed(made.ranks):

@@ -21,6 +21,14 @@ def fitting(free_gib: float, cores: int | None, job_gib: float = NVCC_GIB) -> in
     return min(jobs, cores) if cores else jobs
 
 
+def memory_gib(rank: Rank, host: HostFacts, jobs: int) -> float | None:
+    """Return the memory limit of a rank's container in GiB: its claim, `jobs` compilers, and FLOOR_GIB as margin.
+
+    None beside a discrete GPU, whose memory is claimed. Page cache counts too, but the kernel reclaims it first.
+    """
+    return None if host.gpu_is_discrete else rank.release.recipe.memory.claim_gib + jobs * NVCC_GIB + FLOOR_GIB
+
+
 def limit(rank: Rank, host: HostFacts, containers: Iterable[Container]) -> int:
     """Return how many compilers `rank` may run at once beside the running `containers` of its node.
 

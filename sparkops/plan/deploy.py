@@ -17,7 +17,7 @@ from sparkops.facts.checkpoint import Checkpoint
 from sparkops.facts.docker import Container
 from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.host import HostFacts
-from sparkops.plan.compilers import limit
+from sparkops.plan.compilers import limit, memory_gib
 from sparkops.plan.models import in_words, refused
 from sparkops.plan.pools import counts_page_cache, pools, too_large
 from sparkops.plan.steps import engine_reads, remedy
@@ -217,25 +217,24 @@ def memory_steps(rank: Rank, node: Observed) -> Iterator[Step]:
 
 def start_steps(rank: Rank, node: Observed) -> Iterator[Step]:
     """Create and start. Look, then act: what runs already is left alone."""
-    name = rank.container
-    here = next((each for each in node.containers if each.name == name), None)
+    here = next((other for other in node.containers if other.name == rank.container), None)
     if here is None or not here.running:
         yield from memory_steps(rank, node)
         if here is not None:
-            yield Step("remove the container of an earlier start", command=docker.remove(name))
+            yield Step("remove the container of an earlier start", command=docker.remove(rank.container))
         image, jobs = node.image or rank.release.image, limit(rank, node.host, node.containers)
-        yield Step("create the container", command=docker.create(rank, node.config, image, jobs))
+        command = docker.create(rank, node.config, image, jobs, memory_gib=memory_gib(rank, node.host, jobs))
+        yield Step("create the container", command=command)
         if rank.callers:
             yield Step(f"close port {rank.port} to all but the gateway", command=guard.FILTER)
-        yield Step("start it", command=docker.start(name))
+        yield Step("start it", command=docker.start(rank.container))
 
 
 def _steps(rank: Rank, node: Observed) -> Iterator[Step]:
     """The start, and how it proves itself."""
-    name = rank.container
-    here = next((each for each in node.containers if each.name == name), None)
+    here = own(rank, node)
     yield from start_steps(rank, node)
     yield Step(Act.WATCH.value, Act.WATCH)
     yield Step(f"{Act.PROBE.value}: {rank.release.recipe.probe.passes} passes in a row", Act.PROBE)
     if here is None or not here.running or here.restart_policy == "no":
-        yield Step("let Docker keep it running", command=docker.keep_running(name))
+        yield Step("let Docker keep it running", command=docker.keep_running(rank.container))

@@ -132,5 +132,5 @@ def cache(volume: str, images: Sequence[StoredImage], engines: Sequence[Engine])
     elif not volume.startswith(CACHE):
         yield "not a cache of sparkops"
     inputs = {each.inputs[:SHORT] for each in images} | {each.container.inputs[:SHORT] for each in engines}
-    if volume.removeprefix(CACHE) in inputs:
+    if volume.rpartition("-")[2] in inputs:
         yield "its image is there"

@@ -12,7 +12,8 @@ from sparkops import __version__
 from sparkops.command import Command
 from sparkops.commands import docker, runtime
 from sparkops.commands.ranks import Seat
-from tests.examples import IMAGE_ID, INPUTS, node, rank
+from sparkops.release import Release, cache_volume
+from tests.examples import IMAGE_ID, INPUTS, node, rank, recipe
 
 
 def test_create() -> None:
@@ -26,9 +27,10 @@ def test_create() -> None:
         f" --label=sparkops.service=chat --label=sparkops.release={created.release.id} --label=sparkops.recipe=q"
         f" --label=sparkops.slot=blue --label=sparkops.rank=0 --label=sparkops.port=8001 --label=sparkops.claim-gib=10"
         f" --label=sparkops.inputs={INPUTS} --label=sparkops.version={__version__}"
-        " --network=host --restart=no --security-opt=no-new-privileges --shm-size=16384m --stop-timeout=60"
+        " --network=host --restart=no --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=8192"
+        " --shm-size=16384m --stop-timeout=60"
         " --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5"
-        " '--volume=/srv/my models:/models:ro' --volume=sparkops-cache-0123456789ab:/root/.cache"
+        " '--volume=/srv/my models:/models:ro' --volume=sparkops-cache-q-0123456789ab:/root/.cache"
         " --env=HF_HUB_OFFLINE=1 --env=VLLM_NO_USAGE_STATS=1"
         " --env=XDG_CACHE_HOME=/root/.cache --env=VLLM_CACHE_ROOT=/root/.cache/vllm"
         " --env=FLASHINFER_WORKSPACE_BASE=/root --env=TRITON_CACHE_DIR=/root/.cache/triton"
@@ -50,6 +52,18 @@ def test_the_recipe_may_change_what_sparkops_sets_in_the_environment() -> None:
     assert (line.count("HF_HUB_OFFLINE"), line.count("MAX_JOBS")) == (1, 1)
     assert "--env=HF_HUB_OFFLINE=0" in line
     assert "--env=MAX_JOBS=7" in line
+
+
+def test_a_memory_limit_leaves_no_swap() -> None:
+    argv = docker.create(rank(), node(), IMAGE_ID, jobs=1, memory_gib=20.5).argv
+
+    assert [word for word in argv if word.startswith("--memory")] == ["--memory=20992m", "--memory-swap=20992m"]
+
+
+def test_recipes_of_one_image_share_no_cache() -> None:
+    names = [cache_volume(Release(recipe(name=name), INPUTS)) for name in ("q", "r-2")]
+
+    assert names == ["sparkops-cache-q-0123456789ab", "sparkops-cache-r-2-0123456789ab"]
 
 
 def test_every_cache_is_in_the_volume() -> None:
@@ -124,8 +138,15 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
         ),
         (
             docker.ask_image("t", b"print()"),
-            "docker run --rm --interactive --network=none --entrypoint=python t -",
+            "docker run --rm --interactive --network=none --cap-drop=ALL --security-opt=no-new-privileges"
+            " --pids-limit=8192 --memory=16g --memory-swap=16g --entrypoint=python t -",
             600.0,
+        ),
+        (
+            docker.read_file("t", "/a"),
+            "docker run --rm --network=none --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=8192"
+            " --entrypoint=cat t /a",
+            60.0,
         ),
     ],
     ids=str,

@@ -39,7 +39,8 @@ def test_a_meeting_has_the_engine_s_network_and_rights_and_no_more() -> None:
         '"ports": [6379], "patience_s": 7.0}'
     )
     assert str(command) == (
-        "docker run --rm --interactive --network=host --security-opt=no-new-privileges "
+        "docker run --rm --interactive --network=host --cap-drop=ALL --security-opt=no-new-privileges "
+        "--pids-limit=8192 "
         "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit=memlock=-1:-1 "
         f"--entrypoint=python sha256:1 - '{told}'"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -34,6 +35,23 @@ def other(claim_gib: float, state: str = "running") -> Container:
 )
 def test_each_compiler_has_its_peak_and_one_always_runs(free_gib: float, cores: int | None, jobs: int) -> None:
     assert compilers.fitting(free_gib, cores) == jobs
+
+
+def test_a_memory_limit_has_room_for_the_claim_the_compilers_and_a_margin() -> None:
+    assert compilers.memory_gib(rank(memory={"claim_gib": 80.0}), SPARK, 4) == 80 + 4 * 8 + 4
+
+
+def test_beside_a_discrete_gpu_a_claim_limits_no_memory_of_the_node() -> None:
+    host = replace(SPARK, gpus=(GpuMemory(80.0, 80.0),))
+
+    assert compilers.memory_gib(rank(), host, 4) is None
+
+
+def test_the_container_of_a_deploy_has_the_memory_limit() -> None:
+    steps = start_steps(rank(), Observed(node(), SPARK, image=IMAGE_ID))
+
+    [limits] = [re.findall(r"--memory=(\d+)m", str(step.command)) for step in steps if "create" in str(step.command)]
+    assert limits == [str((10 + 13 * 8 + 4) * 1024)]
 
 
 def test_smaller_jobs_fit_more_often() -> None:

@@ -155,6 +155,7 @@ def test_a_cache_stays_as_long_as_its_image_or_a_container() -> None:
 
     assert [*keep.cache(cache, [image()], [])] == ["its image is there"]
     assert [*keep.cache(cache, [], [engine()])] == ["its image is there"]
+    assert [*keep.cache(f"sparkops-cache-r-2-{OLD[:12]}", [image()], [])] == ["its image is there"]
     assert [*keep.cache("mine", [], [])] == ["not a cache of sparkops"]
 
 
