@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkops.release import Slot
-from sparkops.swap.follower import reconcile
+from sparkops.swap.effects import ProveEngine
+from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
 from sparkops.swap.intents import Deploy, rebuilt
-from sparkops.swap.model import Mode, Phase
-from sparkops.swap.orders import Order
+from sparkops.swap.model import Mode, Phase, RankSpec
+from sparkops.swap.orders import Order, RankOrder, Want, order
 from tests.simulation.scenarios import ask, deployment, serving
 from tests.simulation.story import Story
 from tests.simulation.transitions import deliver
-from tests.simulation.world import EARLIER, Gateway, Health, Leader, Machine
+from tests.simulation.world import BOOT, EARLIER, Gateway, Health, Leader, Machine
 
 
 def ordered(story: Story, node: str) -> tuple[Machine, Order]:
@@ -95,3 +96,42 @@ def test_an_engine_that_somebody_started_is_gone_before_its_successor_starts() -
         assert story.step()
 
     assert story.running == ["b-r0"]
+
+
+def test_a_new_leader_is_followed_although_its_revision_is_lower() -> None:
+    story = Story.of("across").until(Phase.LOAD).fault("loss of n1").rebuild()
+    new = order(story.journal, "n3", BOOT)
+    machine = story.world.machine("n3")
+    copy = replace(machine.record.copy or story.journal, revision=new.journal.revision + 5, term=1)
+    ahead = replace(machine, record=replace(machine.record, copy=copy, term=1), order=None)
+
+    assert deliver(story.world.with_machine(ahead), ahead, new).machine("n3").order == new
+
+
+def test_a_container_that_was_pruned_is_not_created_to_be_stopped() -> None:
+    journal = Story.of("in-place").settle().journal
+    gone = RankSpec("n2", "old-r0", 1.0, "old good")
+    told = replace(order(journal, "n2", BOOT), ranks=(RankOrder(gone, Want.STOPPED), RankOrder(gone, Want.AS_IS)))
+
+    assert reconcile(told, Local(BOOT, Record(copy=journal, armed=told.armed.rank if told.armed else None))) is None
+
+
+def test_an_engine_that_loads_is_not_asked_to_prove_itself() -> None:
+    story = Story.of("in-place").until(Phase.VERIFY)
+    while not any(rank.prove for rank in ordered(story, "n2")[1].ranks):
+        assert story.step()
+    story.become("b-r0", Health.LOADING)
+    machine, told = ordered(story, "n2")
+
+    assert not isinstance(reconcile(told, machine.local()), ProveEngine)
+
+
+def test_an_engine_that_ends_again_and_again_waits_for_an_operator() -> None:
+    story = Story.of("in-place").settle()
+    for _ in range(BOOT_RESTARTS):
+        story.fault("b-r0 is stopped").settle()
+        assert story.running == ["b-r0"]
+
+    story.fault("b-r0 is stopped").settle()
+
+    assert (story.running, story.journal.trouble) == ([], "b does not answer")
