@@ -21,15 +21,18 @@ def broken(world: World, *wrongs: str) -> World:
 def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
     """What a leader may not do."""
     wrongs: list[str] = []
+    journal = leader.journal
+    if not (set(journal.peers) <= journal.without or leader.met & set(journal.peers)):
+        wrongs.append("4: a leader acts before a peer has confirmed it")
     match effect:
         case act.SwitchTraffic(deployment=to):
-            wrongs = list(_switching(world, leader, to))
+            wrongs += _switching(world, leader, to)
         case act.PointSlot(deployment=deployment):
             current = dict(world.gateway.slots).get(deployment.slot)
             if current is not None and current == world.gateway.traffic:
-                wrongs = [f"2: the slot of {current} is changed while it has the traffic"]
-        case act.WriteJournal(journal=journal):
-            wrongs = list(_writing(world, leader, journal))
+                wrongs.append(f"2: the slot of {current} is changed while it has the traffic")
+        case act.WriteJournal(journal=new):
+            wrongs += _writing(world, leader, new)
         case _:
             pass
     return broken(world, *wrongs) if wrongs else world
