@@ -58,7 +58,7 @@ def load(fleet: Fleet, services: Sequence[Service] = ()) -> Wanted:
     return Wanted(guard, _front(fleet, fleet.gateway, services) if fleet.gateway else None)
 
 
-def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str = guard_render.IMAGE) -> Order:
+def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> Order:
     """The guard's image from our own source."""
     made = guard_render.guard_context(templates, package, parent)
     return Order(guard_render.NAME, made, guard_render.DISK_GIB, Gate(guard_commands.ask_image))

@@ -18,6 +18,7 @@ from sparkops.fleet.connected import Member
 from sparkops.fleet.progress import Event
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import OnLine
+from sparkops.render import guard as guard_render
 
 NOT_BEGUN = (
     "runc run failed: unable to start container process: "
@@ -50,7 +51,7 @@ def test_a_build_goes_on_where_docker_could_not_begin_a_step(
     tmp_path: Path, said: str, well_at: int, builds: int
 ) -> None:
     sent, told = tmp_path / "sent", list[Event]()
-    order = guard_order(assets.load_templates(), assets.load_package())
+    order = guard_order(assets.load_templates(), assets.load_package(), guard_render.IMAGE)
     node = ScriptNode("n1", argv=(str(sent), str(well_at), said))
     member = Member("n1", None, node, None)  # type: ignore[arg-type]  # neither is looked at
 

@@ -27,6 +27,7 @@ from sparkops.fleet.guarded import Link
 from sparkops.fleet.progress import Event
 from sparkops.nodes.node import Node
 from sparkops.render import gateway as gateway_render
+from sparkops.render import guard as guard_render
 from sparkops.render.gateway import Service
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.fleet
 
 FRONT, OTHER = f"front-{os.getpid()}", f"other-{os.getpid()}"
 CHAT = Service("chat", 9300)
+NET_ADMIN = 12  # the number of the capability, in linux/capability.h
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
 GUARD, GATEWAY = guard_commands.CONTAINER, gateway_commands.CONTAINER
 
@@ -70,10 +72,11 @@ class Pair:
             return answer.status
 
 
-def other_guard(wanted: Wanted, **files: bytes) -> Wanted:
+def other_guard(pair: Pair, **files: bytes) -> Wanted:
     """The guard from another source."""
     changed = {path.replace("__", "/") + ".py": content for path, content in files.items()}
-    return replace(wanted, guard=agents.guard_order(TEMPLATES, {**PACKAGE, **changed}))
+    parent = pair.fleet.build.parent(guard_render.IMAGE)
+    return replace(pair.wanted, guard=agents.guard_order(TEMPLATES, {**PACKAGE, **changed}, parent))
 
 
 def with_front(wanted: Wanted, **changes: Any) -> Wanted:
@@ -138,7 +141,7 @@ def test_the_guard_has_no_right_but_the_socket_and_knows_its_node(bare: Pair) ->
     status = machine.exec("docker", "exec", GUARD, "cat", "/proc/1/status")
     boot = machine.exec("docker", "exec", GUARD, "cat", guard_commands.BOOT_ID)
 
-    assert "CapEff:\t0000000000000000" in status
+    assert f"CapEff:\t{1 << NET_ADMIN:016x}" in status
     assert "NoNewPrivs:\t1" in status
     assert machine.exec("docker", "exec", GUARD, "printenv", "SPARKOPS_NODE") == OTHER
     assert machine.exec("docker", "exec", GUARD, "docker", "ps", "--format", "{{.Names}}") == GUARD
@@ -161,7 +164,7 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
     write = ("docker", "exec", GUARD, "sh", "-c", "echo kept >/var/lib/sparkops/note")
     pair.machines[OTHER].exec(*write)
 
-    done = pair.ensure(other_guard(pair.wanted, plan__more=b"# another version\n"))
+    done = pair.ensure(other_guard(pair, plan__more=b"# another version\n"))
 
     assert done == {FRONT: ("guard",), OTHER: ("guard",)}
     changed = {name for name, container in pair.ids().items() if before[name] != container}
@@ -172,7 +175,7 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
 
 
 def test_another_version_waits_for_a_deploy_that_is_at_work(pair: Pair) -> None:
-    before, other = pair.ids(), other_guard(pair.wanted, plan__more=b"# yet another version\n")
+    before, other = pair.ids(), other_guard(pair, plan__more=b"# yet another version\n")
     with connect(pair.fleet, [OTHER]) as connected:
         link = Link(connected.members[OTHER].node)
         held = link.ask("acquire", "chat", owner="ann@desk", deploy="d-1", loads=False)["journal"]["generation"]
@@ -189,7 +192,9 @@ def test_another_version_waits_for_a_deploy_that_is_at_work(pair: Pair) -> None:
 def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair) -> None:
     before = pair.ids()
     program = {**gateway_door.load_program(), "more.py": b"# another version\n"}
-    made = gateway_render.gateway_context(gateway_door.load_templates(), program)
+    made = gateway_render.gateway_context(
+        gateway_door.load_templates(), program, pair.fleet.build.parent(gateway_render.IMAGE)
+    )
     assert pair.wanted.front
 
     done = pair.ensure(with_front(pair.wanted, order=replace(pair.wanted.front.order, context=made), services=()))
@@ -212,7 +217,7 @@ def test_a_broken_guard_never_replaces_one_that_works(pair: Pair, planted: Any, 
     before = pair.ids(), pair.images(OTHER)
 
     with connect(pair.fleet, [OTHER]) as connected, pytest.raises(error) as refused:
-        agents.ensure(connected, other_guard(pair.wanted, **planted), pair.told.append)
+        agents.ensure(connected, other_guard(pair, **planted), pair.told.append)
 
     assert said in str(refused.value)
     assert (pair.ids(), pair.images(OTHER)) == before
