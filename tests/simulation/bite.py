@@ -70,7 +70,8 @@ def _orders(body: list[ast.stmt]) -> Iterator[Change]:
         documents = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
         alike = isinstance(first, ast.If) and isinstance(second, ast.If) and same(first.body, second.body)
         if isinstance(first, MOVABLE) and isinstance(second, MOVABLE) and not documents and not alike:
-            yield f"after the next: `{ast.unparse(first)[:60]}`", partial(_swap, index=index)
+            text = " ".join(ast.unparse(first).split())
+            yield f"after the next: `{text[:60]}`", partial(_swap, index=index)
 
 
 def same(first: list[ast.stmt], second: list[ast.stmt]) -> bool:

@@ -62,5 +62,21 @@ HANDWRITTEN = (
           "yield from _stop(rank, local)", "yield from _start(rank, local)\n            yield from _stop(rank, local)"),
 )  # fmt: skip
 
-EQUIVALENT: Mapping[str, str] = {}
+EXCLUSIVE = "the two conditions exclude each other"
+EQUIVALENT: Mapping[str, str] = {
+    "follower._effects: after the next: `if order is not None: yield from _copy(order, local) yield f`": (
+        "the boot record may act before the first order of a boot arrives, so the machine bears both orders"
+    ),
+    "leader.step: after the next: `if (unset := _unset(journal, seen.gateway)): return unset`": (
+        "while a service stops, its slots make no difference"
+    ),
+    "leader._continue: after the next: `if not isinstance(reached, Answer): return reached`": EXCLUSIVE,
+    "leader._idle: after the next: `if gone: return WriteJournal(journal.confirmed_stopped(gone)`": (
+        "two changes of the journal that do not depend on each other"
+    ),
+    "leader._idle: after the next: `if (back := {node for node in journal.without if node in see`": (
+        "a returned node is noted once HAProxy answers"
+    ),
+    "leader._serve: after the next: `if answer is Answer.NO: return _repair(journal, active, seen)`": EXCLUSIVE,
+}
 """By change: why no run of the machine can tell it from the original."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 from sparkops.release import Slot
 from sparkops.swap.effects import ProveEngine
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
-from sparkops.swap.intents import Deploy, rebuilt
-from sparkops.swap.model import Mode, Phase, RankSpec
+from sparkops.swap.intents import Configure, Deploy, rebuilt
+from sparkops.swap.leader import needs_operator
+from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Order, RankOrder, Want, order
 from tests.simulation.scenarios import ask, deployment, serving
 from tests.simulation.story import Story
@@ -58,6 +59,7 @@ def test_a_leader_that_restarts_decides_nothing_before_a_peer_confirms_it() -> N
 
     while story.world.cut == {"n2", "n3"}:
         assert story.journal == before
+        assert "no other guard confirms" in needs_operator(before, story.world.seen(story.world.leader))
         assert story.step()
 
     assert story.settle().journal.swap is None
@@ -136,3 +138,31 @@ def test_an_engine_that_ends_again_and_again_waits_for_an_operator() -> None:
     story.fault("b-r0 is stopped").settle()
 
     assert (story.running, story.journal.trouble) == ([], "b does not answer")
+
+
+def test_agents_that_cannot_be_seen_are_configured_later() -> None:
+    story = Story.of("in-place").settle()
+    assert story.ask(lambda name, revision: Configure(name, revision, "new"))
+    story.fault("HAProxy stalls")
+
+    assert story.settle().world.gateway.agents == "new"
+
+
+def test_a_node_that_was_given_up_and_returns_takes_part_again() -> None:
+    story = Story.of("across").until(Phase.BAKE).fault("loss of n2").settle()
+    assert story.deploy(Mode.IN_PLACE, "n3", without=frozenset({"n2"}))
+    assert story.settle().journal.without == {"n2"}
+
+    story.fault("return of n2").settle()
+
+    assert (story.journal.without, story.running) == (frozenset(), ["c-r0"])
+
+
+def test_a_release_that_hangs_after_its_checks_is_refused_at_once() -> None:
+    story = Story.of("across").until(Phase.VERIFY)
+    while not any(proof[2] is Answer.YES for proof in story.world.machine("n3").proofs):
+        assert story.step()
+    story.become("b-r0", Health.HUNG).settle()
+
+    outcome = story.journal.outcomes[-1]
+    assert (outcome.result, outcome.why) == ("reverted", "b does not answer through the gateway")
