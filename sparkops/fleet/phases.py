@@ -79,16 +79,18 @@ def _fits_without_blue(this: Round) -> None:
     """Refuse what would fail for page cache, while blue still serves. Raises NotReady."""
     claim_gib = Recipe.model_validate(this.blue.recipe).memory.claim_gib
     for rank in this.plan.ranks:
-        if counts_page_cache(this.recipe, this.observed[rank.node].host):
-            _drop_blue(this, rank)
+        if _drop_blue(this, rank):
             room.drop(this.hand_of(rank.node), pages.drop(this.recipe, this.observed[rank.node].config))
             room.require(this.hand_of(rank.node), this.recipe, claim_gib if this.blue.on(rank.node) else 0.0)
 
 
-def _drop_blue(this: Round, rank: Rank) -> None:
-    if counts_page_cache(this.recipe, this.observed[rank.node].host):
-        blue = Recipe.model_validate(this.blue.recipe)
-        room.drop(this.hand_of(rank.node), pages.drop(blue, this.observed[rank.node].config))
+def _drop_blue(this: Round, rank: Rank) -> bool:
+    """Drop the page cache of blue's files and return True, where the page cache counts."""
+    if not counts_page_cache(this.recipe, this.observed[rank.node].host):
+        return False
+    blue = Recipe.model_validate(this.blue.recipe)
+    room.drop(this.hand_of(rank.node), pages.drop(blue, this.observed[rank.node].config))
+    return True
 
 
 def quiesce(this: Round) -> int:
