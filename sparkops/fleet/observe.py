@@ -12,8 +12,8 @@ from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Startup
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.facts import docker as docker_facts
+from sparkops.facts import fabric, host, metrics
 from sparkops.facts import gateway as gateway_facts
-from sparkops.facts import host, metrics
 from sparkops.facts.docker import Container
 from sparkops.facts.gateway import GatewayFacts
 from sparkops.facts.metrics import Load
@@ -49,7 +49,7 @@ def _observe(member: Member, release: Release) -> Observed:
         installed=installed(image["Config"].get("Labels") or {}) if image else "",
     )
     if release.recipe.serve.tensor_parallel > 1:
-        seen = replace(seen, fabric=preflight.facts_of(member))
+        seen = _with_fabric(member, seen)
     if not ENGINES[release.recipe.engine].weights:
         return seen
     path = release.recipe.model.path
@@ -57,6 +57,16 @@ def _observe(member: Member, release: Release) -> Observed:
         return replace(seen, weights=models.look(member, [path]).checkpoints.get(path))
     except NodeError as error:  # it may be that this node is not even meant
         return replace(seen, unseen=error)
+
+
+def _with_fabric(member: Member, seen: Observed) -> Observed:
+    """Add the node's network, or why it is unknown: the plan may not need this node."""
+    try:
+        return replace(seen, fabric=preflight.facts_of(member))
+    except NodeError as error:
+        return replace(seen, fabric_unknown=error.problem.replace(f"`{fabric.query()}`", "the query"))
+    except ValueError as error:
+        return replace(seen, fabric_unknown=f"its answer cannot be read: {error}")
 
 
 def containers(member: Member, **labels: str) -> tuple[Container, ...]:

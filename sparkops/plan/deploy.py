@@ -50,9 +50,8 @@ class Step:
 class Observed:
     """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
 
-    `weights` is what lies in the model's directory, if anything; `unseen` is why nobody could look. `fabric` is what it
-    says about its network, read where several nodes are to be one replica. `installed` says which torch and packages
-    the image holds, as its gate noted it.
+    `weights` is what lies in the model's directory; `unseen` is why it is unknown. `fabric` is its network, read for a
+    replica on several nodes; `fabric_unknown` is why not. `installed`: torch and packages as the gate noted them.
     """
 
     config: NodeConfig
@@ -62,6 +61,7 @@ class Observed:
     weights: Checkpoint | None = None
     unseen: NodeError | None = None
     fabric: NodeFabric | None = None
+    fabric_unknown: str = ""
     installed: str = ""
 
 

@@ -11,6 +11,7 @@ from sparkops.plan import fabric
 from sparkops.plan.bound import HOST_GIB
 from sparkops.plan.deploy import Observed, obstacles, own
 from sparkops.plan.fabric import Fabric
+from sparkops.plan.finding import Finding, require
 from sparkops.plan.journal import Mode, Placed
 from sparkops.plan.pools import Pool, pools
 from sparkops.release import Rank, Slot
@@ -39,8 +40,15 @@ def network(ranks: Sequence[Rank], nodes: Sequence[Observed], rules: Rules) -> F
     """The network between the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
     if len(ranks) == 1:
         return None
-    facts = {rank.node: node.fabric for rank, node in zip(ranks, nodes, strict=True) if node.fabric}
-    return fabric.join(facts, {rank.node: node.config for rank, node in zip(ranks, nodes, strict=True)}, rules)
+    by_name = {rank.node: node for rank, node in zip(ranks, nodes, strict=True)}
+    facts = {name: node.fabric for name, node in by_name.items() if node.fabric}
+    require(_unknown(name, node.fabric_unknown) for name, node in by_name.items() if name not in facts)
+    return fabric.join(facts, {name: node.config for name, node in by_name.items()}, rules)
+
+
+def _unknown(node: str, why: str) -> Finding:
+    problem = f"its network is unknown: {why or 'it was not read'}"
+    return Finding(code="NETWORK_UNKNOWN", node=node, problem=problem, next_step="Check `sparkops doctor`.")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,17 @@ def test_a_pair_comes_up_on_both_nodes_and_is_asked_at_rank_0(make: Make) -> Non
     assert free(world)
 
 
+def test_a_pair_is_refused_when_the_network_of_one_node_cannot_be_read(make: Make) -> None:
+    world = make(2)
+    world.machines["n2"].fails = lambda line: 127 * ("ip -j addr" in line)
+
+    refused = problem(world, "1", ONE, pair=True)
+
+    assert isinstance(refused, PlanRefused)
+    assert "  first on n1 and n2: n2: its network is unknown: the query ended with code 127: " in str(refused)
+    assert up(world) == []
+
+
 def compilers(world: World) -> dict[str, list[str]]:
     """The value of MAX_JOBS in every `docker create`, by node."""
     words = {name: " ".join(machine.ran).split() for name, machine in world.machines.items()}

@@ -56,6 +56,7 @@ def joined(number: int, free: float, *containers: Container, **host: Any) -> Obs
     return replace(on(free, *containers, **host), fabric=net(f"10.0.0.{number}/24"))
 
 
+UNREAD = "ip ended with code 127"
 BLUE = ranks(OLD, Slot.BLUE, "n1", "n2")
 SERVING = Current(at(OLD, Slot.BLUE, "n1", "n2"), Slot.BLUE)
 
@@ -77,5 +78,5 @@ def plan(
     for name, gib in free.items():
         here = [runs(replace(own[places[name]], node=name))] if name in places else []
         made = joined(int(name[1:]), gib, *here)
-        nodes[name] = replace(made, fabric=None) if name in without else made
+        nodes[name] = replace(made, fabric=None, fabric_unknown=UNREAD) if name in without else made
     return swap.plan(of, nodes, current, wish or Wish(), rules)

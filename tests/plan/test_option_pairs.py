@@ -13,7 +13,7 @@ from sparkops.plan.fabric import Transport
 from sparkops.plan.journal import Mode
 from sparkops.plan.option import Current, Wish
 from sparkops.release import Rank, Slot
-from tests.plan.pairs import ALONE, BLUE, NEW, OLD, SERVING, TCP, at, joined, net, plan, ranks, runs
+from tests.plan.pairs import ALONE, BLUE, NEW, OLD, SERVING, TCP, UNREAD, at, joined, net, plan, ranks, runs
 from tests.plan.swaps import ACCEPT, DOWNTIME
 
 DOWN = Wish(allow_downtime=True)
@@ -143,10 +143,26 @@ def test_nodes_that_share_no_network_are_refused_and_those_that_do_are_taken() -
     assert reasons(caught.value) == ["  first on n1 and n2: no network joins n1 and n2"]
 
 
-def test_nodes_whose_network_was_not_read_are_refused() -> None:
+def test_a_pair_whose_network_could_not_be_read_is_refused_with_the_reason() -> None:
     error = refusal({"n1": 90, "n2": 90}, current=Current(), without=frozenset({"n1", "n2"}))
 
-    assert reasons(error)[0].startswith("  first on n1 and n2: no network joins ")
+    assert reasons(error) == [
+        "  first on n1 and n2: n1: its network is unknown: ip ended with code 127",
+        "n2: its network is unknown: ip ended with code 127",
+    ]
+    assert error.next_step == "Check `sparkops doctor`."
+
+
+def test_a_node_whose_network_could_not_be_read_is_passed_over_for_others() -> None:
+    made = plan({"n1": 99, "n2": 90, "n3": 60}, Current(), without=frozenset({"n1"}))
+
+    assert where(made) == (Mode.FIRST, ("n2", "n3"), Slot.BLUE)
+
+
+def test_a_single_node_needs_no_network() -> None:
+    unread = replace(joined(1, 90), fabric=None, fabric_unknown=UNREAD)
+
+    assert swap.plan(ALONE, {"n1": unread}, Current(), Wish(), TCP).network is None
 
 
 def test_only_rank_0_needs_its_port() -> None:
