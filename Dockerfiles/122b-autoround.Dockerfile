@@ -15,7 +15,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to index/uv.toml; the pin and the gate hold either way.
+# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.11.0+cu130
@@ -24,14 +24,16 @@ RUN mkdir -p /opt/sparkops \
 
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-uv,target=/root/.cache \
     python3 -m venv /opt/venv \
     && echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
     && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
 
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-uv,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
@@ -52,7 +54,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to index/uv.toml; the pin and the gate hold either way.
+# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.11.0+cu130
@@ -62,7 +64,8 @@ RUN mkdir -p /opt/sparkops \
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1
 COPY --from=builder /opt/venv /opt/venv
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-uv,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \

@@ -15,7 +15,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to index/uv.toml; the pin and the gate hold either way.
+# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.11.0+cu130
@@ -24,7 +24,8 @@ RUN mkdir -p /opt/sparkops \
 
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     FLASHINFER_CUDA_ARCH_LIST=12.1a
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     python3 -m venv /opt/venv \
@@ -38,14 +39,16 @@ RUN git init --quiet /opt/source \
     && git submodule update --quiet --init --recursive --depth 1
 
 # What the build needs is what its pyproject.toml says, with torch held to the pin: the ABI is that of the runner.
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     python -c "import tomllib; print(*tomllib.load(open('/opt/source/pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
        > /opt/sparkops/build.txt \
     && UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" --requirements /opt/sparkops/build.txt
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     cd /opt/source \
@@ -71,7 +74,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to index/uv.toml; the pin and the gate hold either way.
+# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.11.0+cu130
@@ -81,7 +84,8 @@ RUN mkdir -p /opt/sparkops \
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     FLASHINFER_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     python3 -m venv /opt/venv \
@@ -89,7 +93,8 @@ RUN --mount=type=bind,source=index,target=/run/sparkops/index \
     && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
 
 RUN --mount=type=bind,from=builder,source=/opt/built,target=/run/sparkops/built \
-    --mount=type=bind,source=index,target=/run/sparkops/index \
+    --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \

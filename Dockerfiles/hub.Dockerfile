@@ -12,7 +12,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_HTTP_RETRIES=10 \
     PATH=/opt/venv/bin:$PATH
 # Every package by its hash: their code sees the hub's token.
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=bind,source=requirements.txt,target=/run/sparkops/requirements.txt \
     python3 -m venv /opt/venv \
     && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --no-cache-dir --require-hashes --requirement /run/sparkops/requirements.txt

@@ -15,21 +15,23 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to index/uv.toml; the pin and the gate hold either way.
+# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
 ARG TORCH_BACKEND=cpu
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.13.0+cpu
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" 'torchvision; python_version < "3"' 'torchaudio; python_version < "3"' 'torchcodec; python_version < "3"' 'triton; python_version < "3"' 'opencv-python-headless; python_version < "3"' > "$UV_OVERRIDE"
 
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-uv,target=/root/.cache \
     python3 -m venv /opt/venv \
     && echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
     && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
 
-RUN --mount=type=bind,source=index,target=/run/sparkops/index \
+RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
+    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-uv,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \

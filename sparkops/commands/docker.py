@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from sparkops.command import Command
-from sparkops.commands import runtime
+from sparkops.commands import runtime, secrets
 from sparkops.commands.ranks import Seat, program
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
@@ -160,8 +160,10 @@ def logs(container: str, *, follow: bool, tail: int | None) -> Command:
     return Command(("docker", "logs", *options, container), timeout_s=timeout_s)
 
 
-def build(tag: str, labels: Mapping[str, str], build_args: Mapping[str, str]) -> Command:
-    """Build with BuildKit from a tar on stdin.
+def build(
+    tag: str, labels: Mapping[str, str], build_args: Mapping[str, str], hidden: Mapping[str, bytes] | None = None
+) -> Command:
+    """Build with BuildKit from a tar on stdin. `hidden` are secrets by the ID that the Dockerfile mounts.
 
     `docker build` with BuildKit is there with the buildx plugin and, in older clients, without it. The builder is
     named because another one may be the user's default, and it would not see the node's own images.
@@ -172,8 +174,10 @@ def build(tag: str, labels: Mapping[str, str], build_args: Mapping[str, str]) ->
         f"--tag={tag}",
         *_labels(labels),
         *(f"--build-arg={name}={value}" for name, value in build_args.items()),
+        *secrets.options(hidden or {}),
     )
-    return Command((*BUILDKIT, "docker", "build", *options, "-"), timeout_s=BUILD_TIMEOUT_S, changes=True)
+    command = Command((*BUILDKIT, "docker", "build", *options, "-"), timeout_s=BUILD_TIMEOUT_S, changes=True)
+    return secrets.hold(command, hidden or {})
 
 
 def label(image: str, name: str, labels: Mapping[str, str]) -> Command:

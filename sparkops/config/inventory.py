@@ -80,10 +80,10 @@ class Build(Section):
     """Where the packages of an image come from when the usual places cannot be reached."""
 
     package_index: Url | None = None
-    """Replaces the default Python package index. Reaches the build as a mounted file, never as a layer.
+    """Replaces the default Python package index. Reaches the build as a secret in the node's memory: no disk keeps it.
     With http:// it is trusted without encryption."""
     torch_index: Url | None = None
-    """Replaces the PyTorch index."""
+    """Replaces the PyTorch index. Reaches the build as `package_index` does."""
     wheels: LocalPath | None = None
     """Directory of wheels, relative to the inventory. All of it is sent to each build, so keep it small."""
     ca_certificates: list[LocalPath] = []

@@ -161,7 +161,7 @@ def run_build(member: Member, order: Order, tell: Tell) -> None:
 
 def _run_build(member: Member, order: Order, tell: Tell) -> None:
     labels = image_labels(order.name, order.context.digest)
-    command = docker.build(order.candidate, labels, order.context.build_args)
+    command = docker.build(order.candidate, labels, order.context.build_args, order.context.secrets)
     progress = buildkit.Progress()
 
     def on_line(line: str) -> None:

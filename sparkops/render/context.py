@@ -26,13 +26,15 @@ class Context:
     """What is sent to a build.
 
     `files` is sorted by path; a path that ends in a slash is a directory and has no content. `digest` is over
-    everything that goes into the image. index/ and the arguments only say where the same pinned packages come
+    everything that goes into the image. The arguments and `secrets` only say where the same pinned packages come
     from, so they are not part of it.
     """
 
-    files: tuple[tuple[str, Content], ...] = field(repr=False)  # index/ may hold a URL with credentials
+    files: tuple[tuple[str, Content], ...] = field(repr=False)
     build_args: Mapping[str, str]
     digest: str
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Files by secret ID that a build may read and nothing may keep: BuildKit keeps the context on the node's disk."""
 
 
 def context(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, bytes], inputs: BuildInputs) -> Context:
@@ -46,16 +48,18 @@ def context(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, byt
         **{f"mods/{name}": content for name, content in wanted_mods(recipe, mods).items()},
     }
     ordered = tuple(sorted(files.items()))
-    return Context(ordered, build_args(recipe, inputs), digest(ordered))
+    return Context(ordered, build_args(recipe, inputs), digest(ordered), index(inputs))
+
+
+def index(inputs: BuildInputs) -> dict[str, bytes]:
+    """Return the settings of pip and uv by secret ID: their URLs may hold credentials."""
+    return {"pip.conf": _pip_conf(inputs).encode(), "uv.toml": _uv_toml(inputs).encode()}
 
 
 def places(inputs: BuildInputs) -> dict[str, Content]:
-    """Where a build finds packages, and whom it trusts."""
+    """Where a build finds wheels, and whom it trusts."""
     return {
         "ca/": b"",
-        "index/": b"",
-        "index/pip.conf": _pip_conf(inputs).encode(),
-        "index/uv.toml": _uv_toml(inputs).encode(),
         "wheels/": b"",
         **{f"ca/{name}": content for name, content in inputs.ca_certificates},
         **{f"wheels/{wheel.name}": wheel for wheel in inputs.wheels},
@@ -151,7 +155,6 @@ def digest(files: tuple[tuple[str, Content], ...]) -> str:
     """SHA-256 over all that goes into an image."""
     whole = hashlib.sha256()
     for path, content in files:
-        if not path.startswith("index/"):
-            known = content.sha256 if isinstance(content, WheelFile) else hashlib.sha256(content).hexdigest()
-            whole.update(f"{path}\0{known}\n".encode())
+        known = content.sha256 if isinstance(content, WheelFile) else hashlib.sha256(content).hexdigest()
+        whole.update(f"{path}\0{known}\n".encode())
     return whole.hexdigest()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sparkops.config.assets import BuildInputs
 from sparkops.render import guard
-from sparkops.render.context import Content, Context, digest, places
+from sparkops.render.context import Content, Context, digest, index, places
 from sparkops.render.sandbox import fill
 
 IMAGE = guard.IMAGE
@@ -30,4 +30,4 @@ def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: Build
         **places(replace(inputs, wheels=())),
     }
     ordered = tuple(sorted(files.items()))
-    return Context(ordered, {}, digest(ordered))
+    return Context(ordered, {}, digest(ordered), index(inputs))

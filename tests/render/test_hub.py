@@ -36,7 +36,7 @@ def test_the_build_sees_the_index_and_no_wheels_of_recipes() -> None:
     made = hub_context(TEMPLATES, PACKAGES, INPUTS)
     files = dict(made.files)
 
-    assert b"https://user:secret@index/simple" in files["index/pip.conf"]  # type: ignore[operator]
+    assert b"https://user:secret@index/simple" in made.secrets["pip.conf"]
     assert not [name for name in files if name.endswith(".whl")]
     assert made.digest == hub_context(TEMPLATES, PACKAGES, BuildInputs()).digest
 
