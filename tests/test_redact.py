@@ -13,7 +13,7 @@ from sparkops.command import Command
 from sparkops.errors import NodeError, SparkopsError, UsageError
 from sparkops.fleet.progress import Event
 from sparkops.guard import daemon
-from sparkops.redact import redacted
+from sparkops.redact import redacted, shell
 
 URL = "https://user:s3cret@mirror.lan/simple"
 SHOWN = "https://***@mirror.lan/simple"
@@ -87,3 +87,29 @@ def test_what_is_printed_holds_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"n1: build: {SHOWN}\n" in err
     assert out.startswith(f"{SHOWN}\n")
     assert json.loads(out.partition("\n")[2]) == {"a": [SHOWN, {"b": SHOWN}], "c": 1, SHOWN: None}
+
+
+HF = "hf_" + "a1" * 10
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["export", "ACME_TOKEN=two words", "&&"], "export ACME_TOKEN=*** &&"),
+        (["acme", "login", "--api-key", "k1", "--port", "80"], "acme login --api-key *** --port 80"),
+        (["acme", "--password=k1", "-p", "x"], "acme --password=*** -p x"),
+        (["hf", "auth", "login", HF], "hf auth login ***"),
+        (["curl", "-u", "me:k1", "https://me:k1@h/x"], "curl -u *** https://***@h/x"),
+        (["curl", "-H", "Authorization: Bearer k1", "h"], "curl -H Authorization: *** h"),
+        (["curl", "-H", "X-Api-Key: k1", "h"], "curl -H X-Api-Key: *** h"),
+        (["sh", "-c", "acme --token k1 && B_SECRET='k 1' run"], "sh -c acme --token *** && B_SECRET=*** run"),
+        (["sh", "-c", "A=1 TOKEN=k1 run"], "sh -c A=1 TOKEN=*** run"),
+        (["mkdir", "-p", "/tmp/x", "&&"], "mkdir -p /tmp/x &&"),
+        (["x", "--max-tokens", "5", "--tokenizer-path", "a"], "x --max-tokens 5 --tokenizer-path a"),
+        (["--token"], "--token"),
+        ([], ""),
+    ],
+    ids=str,
+)
+def test_secrets_among_the_words_of_a_shell_are_hidden(words: list[str], shown: str) -> None:
+    assert shell(words) == shown

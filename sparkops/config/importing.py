@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from sparkops import redact
 from sparkops.config import foreign, opt_in
 from sparkops.config.engine import ENGINES, default_share
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value, as_name
@@ -142,15 +143,14 @@ def _asked(made: Carried, theirs: Mapping[str, Any]) -> tuple[str, dict[str, Any
     if not argv:
         raise made.source.fail(("command",), "expected `vllm serve MODEL` in it")
     for some in filter(None, (before, after)):
-        made.leave(("command",), " ".join(some), SHELL, some[0])
+        made.leave(("command",), redact.shell(some), SHELL, some[0])
     positional = flags.pop("", None)
     return model or str(positional or flags.pop("model", "")), flags
 
 
 def _args(made: Carried, flags: dict[str, Any], executor: str) -> None:
-    serve: dict[str, Any] = {}
-    if isinstance(port := flags.pop("port", None), int):
-        serve["port"] = port
+    port = flags.pop("port", None)
+    serve: dict[str, Any] = {"port": port} if isinstance(port, int) else {}
     ranks = flags.pop("tensor-parallel-size", 1)
     executor = flags.pop("distributed-executor-backend", executor)
     if ranks == 2:

@@ -266,3 +266,16 @@ def test_many_slots_without_a_value_are_each_told_once(tmp_path: Path) -> None:
 
     assert [left.key for left in made.left][:2000] == slots
     assert len([left for left in made.left if left.key in slots]) == 2000
+
+
+@pytest.mark.parametrize("json_", [False, True])
+def test_a_secret_beside_vllm_serve_is_not_printed(tmp_path: Path, json_: bool) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("model: a/b\ncommand: ACME_TOKEN=canary-1 run && vllm serve a/b && acme --api-key canary-2 --x\n")
+
+    ran = CliRunner().invoke(app, ["import", str(file), *(["--json"] if json_ else [])])
+
+    assert ran.exit_code == 0, ran.output
+    assert "ACME_TOKEN=*** run &&" in ran.output
+    assert "&& acme --api-key *** --x" in ran.output
+    assert "canary" not in ran.output

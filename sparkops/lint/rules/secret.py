@@ -9,21 +9,8 @@ from sparkops.lint.dockerfile import Instruction
 from sparkops.lint.finding import Found
 from sparkops.lint.stages import Build, variables
 from sparkops.lint.words import split
-from sparkops.redact import names_secret, redacted
+from sparkops.redact import KEY, KINDS, names_secret, redacted
 
-KINDS = {
-    "a Hugging Face token": r"hf_[A-Za-z0-9]{16,}",
-    "an API key": r"sk-[A-Za-z0-9_-]{16,}",
-    "an NVIDIA API key": r"nvapi-[A-Za-z0-9_-]{16,}",
-    "a GitHub token": r"gh[opusr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
-    "a GitLab token": r"glpat-[A-Za-z0-9_-]{16,}",
-    "an AWS key": r"A(?:KIA|SIA)[A-Z0-9]{16}",
-    "a Google API key": r"AIza[A-Za-z0-9_-]{30,}",
-    "a Slack token": r"xox[abprs]-[A-Za-z0-9-]{10,}",
-    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
-    "a password in a URL": r"[a-z][a-z0-9+.-]*://[^\s/:@$]*:[^\s/:@$]+@",
-}
-KEY = re.compile("|".join(f"(?<![A-Za-z0-9])({pattern})" for pattern in KINDS.values()))
 HARMLESS = re.compile(r"[0-9.]*|true|false|/\S*|<\S*>", re.IGNORECASE)
 FIX = "RUN --mount=type=secret,id=NAME,env=NAME for a build; for a server, a key that its node keeps"
 
