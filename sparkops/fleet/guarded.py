@@ -14,9 +14,13 @@ from sparkops.errors import Busy, ConnectionLost, NodeError, SparkopsError
 from sparkops.fleet.connected import Member
 from sparkops.nodes.again import until_begun
 from sparkops.nodes.node import Node
+from sparkops.nodes.output import KEEP
 from sparkops.plan.journal import Journal
 
 ANSWER_S = 900.0  # beside what a command itself may take: others may have to end theirs first
+
+MOST = 16 * KEEP
+"""Characters of an answer: it may hold both outputs of a command, KEEP each, and JSON writes some characters as six."""
 
 
 @dataclass
@@ -59,9 +63,14 @@ class Link:
             self.stream.settimeout(timeout_s)
             with suppress(OSError):  # where it has ended, its last words may still be read
                 self.stream.sendall(question.encode())
-            line = self.lines.readline()
+            line = self.lines.readline(MOST + 1)
         except OSError as error:
             raise ConnectionLost(self.node.name, f"the guard did not answer `{op}`: {error}") from error
+        if len(line) > MOST:
+            self.in_vain = True
+            self.close()
+            problem = f"the guard answered `{op}` with more than {MOST} characters; stopped"
+            raise NodeError(self.node.name, problem, next_step=f"docker logs {CONTAINER}, on {self.node.name}")
         self.in_vain = bool(line) and not line.startswith("{")
         if self.in_vain:
             self.close()

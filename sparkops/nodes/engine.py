@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
 from sparkops.command import Command
-from sparkops.errors import ConnectionLost, NotReady
+from sparkops.errors import ConnectionLost, NodeError, NotReady
 from sparkops.nodes.http import StreamAdapter
 from sparkops.nodes.node import Node
 from sparkops.nodes.trace import trace
@@ -26,8 +27,35 @@ READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
 
 VERSION = re.compile(r"^/v[0-9.]+(?=/)")
 
+MOST_BYTES, MOST_LOG_BYTES = 16 * 1024 * 1024, 128 * 1024 * 1024
+"""Of one answer. Inspects and lists take some KiB; Docker keeps up to 100 MB of a log for us (commands/docker.py)."""
+
 Facts = dict[str, Any]
 """What Docker says, as its own JSON."""
+
+
+@dataclass(frozen=True)
+class _Bounded:
+    """The body of an answer. Reading more than `most` bytes of it raises NodeError."""
+
+    body: Any
+    most: int
+    node: str
+    request: str
+
+    def stream(self, *args: Any, **options: Any) -> Iterator[bytes]:
+        """Yield the pieces; requests reads every body with this."""
+        size = 0
+        for piece in self.body.stream(*args, **options):
+            size += len(piece)
+            if size > self.most:
+                self.body.close()
+                problem = f"docker API {self.request}: the answer has more than {self.most} bytes; stopped"
+                raise NodeError(self.node, problem, next_step="Check `sparkops doctor`.")
+            yield piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.body, name)
 
 
 class _ApiAdapter(StreamAdapter):
@@ -38,10 +66,13 @@ class _ApiAdapter(StreamAdapter):
         self.node = node.name
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Log the request, then send it."""
+        """Log the request, then send it. Reading more of the answer than fits raises NodeError."""
         path = VERSION.sub("", urlsplit(request.url or "").path)
         trace(self.node, f"docker API {request.method} {path}")
-        return super().send(request, *args, **options)
+        response = super().send(request, *args, **options)
+        most = MOST_LOG_BYTES if path.endswith("/logs") else MOST_BYTES
+        response.raw = _Bounded(response.raw, most, self.node, f"{request.method} {path}")
+        return response
 
 
 class Engine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from sparkops.commands.guard import SERVE
 from sparkops.errors import (
     CommandFailed,
     ConnectionLost,
+    NodeError,
 )
 from sparkops.fleet import held as locks
 from sparkops.fleet.connected import Connected, Member
+from sparkops.fleet.guarded import MOST, Link
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Stream
+from sparkops.nodes.output import KEEP
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.locks import ANN, CUT, hold, left, problem
 
@@ -126,3 +130,14 @@ def test_a_guard_that_ends_is_a_lost_connection(connected: Connected, tmp_path: 
         locks.hold(with_node(connected, dying), ["n1"], ANN),
     ):
         pytest.fail("the lock was taken")
+
+
+def test_an_answer_without_end_is_refused(tmp_path: Path) -> None:
+    endless = f"import sys; sys.stdin.readline()\nfor _ in range({2 * MOST // KEEP}): print('x' * {KEEP}, end='')"
+    node = ProcessNode(tmp_path / "state", argv=(sys.executable, "-c", endless))
+
+    with closing(Link(node)) as link, pytest.raises(NodeError) as caught:  # type: ignore[arg-type]
+        link.ask("read", "chat")
+
+    assert str(caught.value) == f"n1: the guard answered `read` with more than {MOST} characters; stopped"
+    assert caught.value.next_step == "docker logs sparkops-guard, on n1"
