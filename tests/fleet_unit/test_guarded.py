@@ -136,7 +136,7 @@ def test_an_answer_without_end_is_refused(tmp_path: Path) -> None:
     endless = f"import sys; sys.stdin.readline()\nfor _ in range({2 * MOST // KEEP}): print('x' * {KEEP}, end='')"
     node = ProcessNode(tmp_path / "state", argv=(sys.executable, "-c", endless))
 
-    with closing(Link(node)) as link, pytest.raises(NodeError) as caught:  # type: ignore[arg-type]
+    with closing(Link(node)) as link, closing(link.lines), pytest.raises(NodeError) as caught:  # type: ignore[arg-type]
         link.ask("read", "chat")
 
     assert str(caught.value) == f"n1: the guard answered `read` with more than {MOST} characters; stopped"
