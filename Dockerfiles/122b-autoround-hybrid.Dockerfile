@@ -74,5 +74,7 @@ RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required
 RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops/mods/transformers5-rope-keys.py
 RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops/mods/vllm-inc-fp8-dense.py
 
+RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+    && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=122b-autoround-hybrid
 ENTRYPOINT []

@@ -103,5 +103,7 @@ RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops
 RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops/mods/vllm-inc-fp8-dense.py
 RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops/mods/vllm-int8-lm-head.py
 
+RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+    && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=122b-autoround-v2
 ENTRYPOINT []

@@ -8,5 +8,7 @@ RUN apt-get update \
     && ln -sf python3 /usr/bin/python \
     && command -v spark
 
+RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+    && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=122b-heretic-atlas
 ENTRYPOINT []

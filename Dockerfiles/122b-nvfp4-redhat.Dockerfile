@@ -100,5 +100,7 @@ RUN --mount=type=bind,from=builder,source=/opt/built,target=/run/sparkops/built 
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" /run/sparkops/built/*.whl
 
+RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+    && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=122b-nvfp4-redhat
 ENTRYPOINT []

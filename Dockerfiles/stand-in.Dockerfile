@@ -11,5 +11,7 @@ RUN chmod 755 /opt/stand-in/vllm.py \
     && ln -s /opt/stand-in/vllm.py /usr/local/bin/vllm \
     && python3 -m compileall -q /opt/stand-in
 
+RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+    && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=stand-in
 ENTRYPOINT []

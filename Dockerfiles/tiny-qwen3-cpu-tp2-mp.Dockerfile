@@ -43,5 +43,7 @@ RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops
 
 # Python compiles what a server imports, once here instead of at every start of a container.
 RUN vllm serve --help > /dev/null
+RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+    && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=tiny-qwen3-cpu-tp2-mp
 ENTRYPOINT []

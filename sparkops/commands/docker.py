@@ -23,8 +23,13 @@ BOUNDED_LOG = ("--log-driver=json-file", f"--log-opt=max-size={LOG_FILE_SIZE}", 
 
 PIDS = 8192
 """Processes and threads of one container: far above an engine with its compilers, far below a node's 4 million."""
-RIGHTS = ("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={PIDS}")
-"""Rights of a container that runs an image's own programs: root in it, without a capability. RDMA adds IPC_LOCK."""
+RIGHTS = (
+    f"--user={runtime.USER}:{runtime.USER}",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    f"--pids-limit={PIDS}",
+)
+"""Rights of a container that runs an image's own programs: an unprivileged user without a capability."""
 GATE_MEMORY = ("--memory=16g", "--memory-swap=16g")
 """Memory of a container that imports torch and vLLM to ask what they are: 2 to 4 GiB."""
 BUILDKIT = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
@@ -48,6 +53,7 @@ def create(
     runs = program(rank, MODELS, seat)
     env = {
         **ENGINES[recipe.engine].env,
+        "HOME": runtime.HOME,
         **runtime.CACHES,
         **runtime.compilers(jobs),
         **recipe.serve.env,
@@ -110,10 +116,11 @@ def gpu(node: NodeConfig) -> tuple[str, ...]:
 
 
 def put(container: str, path: str, content: bytes) -> Command:
-    """Write `content` to `path` in a container that was created: owned by root, mode 0400, and removed with it."""
+    """Write `content` to `path` in a created container: owned by the engine's user, mode 0400, removed with it."""
     file, archive = PurePosixPath(path), io.BytesIO()
     member = tarfile.TarInfo(file.name)
     member.size, member.mode = len(content), 0o400
+    member.uid = member.gid = runtime.USER
     with tarfile.open(fileobj=archive, mode="w") as packed:
         packed.addfile(member, io.BytesIO(content))
     return docker("cp", "-", f"{container}:{file.parent}", stdin=archive.getvalue())
@@ -202,9 +209,9 @@ def remove_image(name: str) -> Command:
 
 
 def ask_image(image: str, script: bytes) -> Command:
-    """Run a Python script inside an image, without network, and remove the container."""
-    options = ("--rm", "--interactive", "--network=none", *RIGHTS, *GATE_MEMORY, "--entrypoint=python")
-    return docker("run", *options, image, "-", timeout_s=600.0, stdin=script)
+    """Run a Python script inside an image as the engine's user, without network, and remove the container."""
+    options = ("--rm", "--interactive", "--network=none", *RIGHTS, *GATE_MEMORY, f"--env=HOME={runtime.HOME}")
+    return docker("run", *options, "--entrypoint=python", image, "-", timeout_s=600.0, stdin=script)
 
 
 def read_file(image: str, path: str) -> Command:

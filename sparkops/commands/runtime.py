@@ -1,4 +1,4 @@
-"""The environment of the compilers that an engine starts at run time: how many, and where their results are kept."""
+"""The user that engines run as, and the environment of their compilers: how many, and where results are kept."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ Triton 3.6 compiles inside the engine's processes and reads no such variable. NV
 CMAKE_BUILD_PARALLEL_LEVEL are read by source builds only."""
 SINGLE = {"FLASHINFER_NVCC_THREADS": "1"}
 """Threads of one nvcc, which multiply its memory. FlashInfer's default, given because an image may set another."""
-CACHE = "/root/.cache"
-"""Where a container sees the cache volume of its release. It must end in /.cache, which FlashInfer adds by itself."""
+USER = 10841
+"""User and group ID of engines, without rights on any node: high enough for no distribution to assign it to a person
+or a service. templates/macros.j2 gives it a name and a home in each image, because getpass.getuser() raises KeyError
+for an ID without a name."""
+HOME = "/home/engine"
+"""Home of that user in a container. It belongs to the image: what is written there goes with the container."""
+CACHE = f"{HOME}/.cache"
+"""Where a container sees the cache volume of its release. It must end in /.cache, which FlashInfer adds by itself.
+A new volume takes owner and mode from this directory of the image. The image's inputs, which the volume is named after,
+hold the line that creates the directory, so no volume of an image without it is used."""
 CACHES = {
     "XDG_CACHE_HOME": CACHE,  # torch's extensions and hub, Hugging Face
     "VLLM_CACHE_ROOT": f"{CACHE}/vllm",
-    "FLASHINFER_WORKSPACE_BASE": CACHE.removesuffix("/.cache"),
+    "FLASHINFER_WORKSPACE_BASE": HOME,
     "TRITON_CACHE_DIR": f"{CACHE}/triton",
     "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/torchinductor",
     "TILELANG_CACHE_DIR": f"{CACHE}/tilelang",

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sparkops.commands.runtime import USER
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 
@@ -38,6 +39,10 @@ OTHER_ABI = (
 )
 OTHER_PROCESSOR = "the binary ended the process that loaded it: it is made for another processor"
 NOT_IMPORTED = "vLLM cannot be imported in this image; a dependency is missing, or does not fit"
+NO_CACHE = (
+    "engines run as this user, and would lose what they compile; end the template with `macros.finish`, which creates "
+    "the user and its ~/.cache"
+)
 MOD_MISSING = "the mod left no marker: the image was built without it"
 SPARK = frozenset({"sm_120", "sm_120f", "sm_121", "sm_121a", "sm_121f"})
 """The cubins that a GB10 (compute capability 12.1) runs: its own, and those of 12.0 but for sm_120a, which is only for
@@ -82,6 +87,8 @@ class ImageFacts:
     """Of each binary of vLLM that has any; None where the image has no cuobjdump to tell."""
     packages: tuple[str, ...] = ()
     """What is installed, each as name==version, in order."""
+    cache_error: str = ""
+    """Why the engine's user cannot write to its cache; empty if it can."""
 
     @property
     def packages_digest(self) -> str:
@@ -122,6 +129,7 @@ def parse(stdout: str) -> ImageFacts:
             archs=tuple(said["torch"].get("archs", ())),
             device_code=_device_code(said["device_code"]),
             packages=tuple(said["packages"]),
+            cache_error=str(said["cache_error"]),
         )
     except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
         raise ValueError(f"expected one JSON object on the last line, got {stdout[-500:]!r}") from None
@@ -145,6 +153,7 @@ def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[Verdict, ...]:
         *((_vllm(wanted.vllm, facts.vllm), _binaries(facts)) if wanted.vllm else ()),
         *((_kernels(facts.device_code),) if wanted.vllm and wanted.torch and wanted.torch.cuda else ()),
         *(_mod(name, facts) for name in wanted.mods),
+        _cache(facts.cache_error),
     )
 
 
@@ -221,6 +230,10 @@ def _mod(name: str, facts: ImageFacts) -> Verdict:
     found = facts.mods.get(name, "no marker")
     same = found in ("applied", "already there")
     return Verdict(f"mod {name}", same, found, "applied or already there", "" if same else MOD_MISSING)
+
+
+def _cache(error: str) -> Verdict:
+    return Verdict("cache", not error, error or "writable", f"writable for user {USER}", NO_CACHE if error else "")
 
 
 def _public(version: str) -> str:

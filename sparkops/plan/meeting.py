@@ -76,7 +76,7 @@ def _judge_meeting(
 
 
 def _judge_ray(node: str, met: Met) -> Iterator[Finding]:
-    """Ray before 2.52 ignores RAY_AUTH_MODE: each client runs code as root. An absent Ray is reported by its start."""
+    """Ray before 2.52 ignores RAY_AUTH_MODE: each client runs code there. An absent Ray is reported by its start."""
     release = re.match(r"(\d+)\.(\d+)", met.ray)
     if release and (int(release[1]), int(release[2])) < RAY_TOKENS:
         expected = ".".join(map(str, RAY_TOKENS))

@@ -27,16 +27,18 @@ def test_create() -> None:
         f" --label=sparkops.service=chat --label=sparkops.release={created.release.id} --label=sparkops.recipe=q"
         f" --label=sparkops.slot=blue --label=sparkops.rank=0 --label=sparkops.port=8001 --label=sparkops.claim-gib=10"
         f" --label=sparkops.inputs={INPUTS} --label=sparkops.version={__version__}"
-        " --network=host --restart=no --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=8192"
-        " --shm-size=16384m --stop-timeout=60"
+        " --network=host --restart=no --user=10841:10841 --cap-drop=ALL --security-opt=no-new-privileges"
+        " --pids-limit=8192 --shm-size=16384m --stop-timeout=60"
         " --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5"
-        " '--volume=/srv/my models:/models:ro' --volume=sparkops-cache-q-0123456789ab:/root/.cache"
+        " '--volume=/srv/my models:/models:ro' --volume=sparkops-cache-q-0123456789ab:/home/engine/.cache"
         " --env=HF_HUB_OFFLINE=1 --env=VLLM_NO_USAGE_STATS=1"
-        " --env=XDG_CACHE_HOME=/root/.cache --env=VLLM_CACHE_ROOT=/root/.cache/vllm"
-        " --env=FLASHINFER_WORKSPACE_BASE=/root --env=TRITON_CACHE_DIR=/root/.cache/triton"
-        " --env=TORCHINDUCTOR_CACHE_DIR=/root/.cache/torchinductor --env=TILELANG_CACHE_DIR=/root/.cache/tilelang"
-        " --env=TVM_FFI_CACHE_DIR=/root/.cache/tvm-ffi --env=CUTE_DSL_CACHE_DIR=/root/.cache/cute-dsl"
-        " --env=QUACK_CACHE_DIR=/root/.cache/quack --env=CUDA_CACHE_PATH=/root/.cache/cuda"
+        " --env=HOME=/home/engine --env=XDG_CACHE_HOME=/home/engine/.cache"
+        " --env=VLLM_CACHE_ROOT=/home/engine/.cache/vllm"
+        " --env=FLASHINFER_WORKSPACE_BASE=/home/engine --env=TRITON_CACHE_DIR=/home/engine/.cache/triton"
+        " --env=TORCHINDUCTOR_CACHE_DIR=/home/engine/.cache/torchinductor"
+        " --env=TILELANG_CACHE_DIR=/home/engine/.cache/tilelang"
+        " --env=TVM_FFI_CACHE_DIR=/home/engine/.cache/tvm-ffi --env=CUTE_DSL_CACHE_DIR=/home/engine/.cache/cute-dsl"
+        " --env=QUACK_CACHE_DIR=/home/engine/.cache/quack --env=CUDA_CACHE_PATH=/home/engine/.cache/cuda"
         " --env=MAX_JOBS=3 --env=TORCHINDUCTOR_COMPILE_THREADS=3 --env=TILELANG_AUTO_TUNING_MAX_CPU_COUNT=3"
         " --env=FLASHINFER_NVCC_THREADS=1 --env=OMP_NUM_THREADS=2"
         f" --entrypoint=vllm {IMAGE_ID}"
@@ -109,7 +111,7 @@ def test_what_a_seat_sets_replaces_the_environment_of_the_node() -> None:
 def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[str, Any], options: str) -> None:
     line = str(docker.create(rank(), node(**mode), IMAGE_ID, jobs=1))
 
-    between = line.partition(":/root/.cache ")[2].partition("--env=HF_HUB_OFFLINE")[0]
+    between = line.partition(":/home/engine/.cache ")[2].partition("--env=HF_HUB_OFFLINE")[0]
     assert between.strip() == options
 
 
@@ -138,14 +140,15 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
         ),
         (
             docker.ask_image("t", b"print()"),
-            "docker run --rm --interactive --network=none --cap-drop=ALL --security-opt=no-new-privileges"
-            " --pids-limit=8192 --memory=16g --memory-swap=16g --entrypoint=python t -",
+            "docker run --rm --interactive --network=none --user=10841:10841 --cap-drop=ALL"
+            " --security-opt=no-new-privileges --pids-limit=8192 --memory=16g --memory-swap=16g"
+            " --env=HOME=/home/engine --entrypoint=python t -",
             600.0,
         ),
         (
             docker.read_file("t", "/a"),
-            "docker run --rm --network=none --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=8192"
-            " --entrypoint=cat t /a",
+            "docker run --rm --network=none --user=10841:10841 --cap-drop=ALL --security-opt=no-new-privileges"
+            " --pids-limit=8192 --entrypoint=cat t /a",
             60.0,
         ),
     ],
@@ -169,14 +172,15 @@ def test_reading_logs_changes_nothing(*, follow: bool, tail: int | None, line: s
     assert (str(command), command.timeout_s, command.changes) == (line, timeout_s, False)
 
 
-def test_a_file_is_put_into_a_container_for_its_owner_alone() -> None:
+def test_only_the_user_of_the_engine_may_read_a_file_that_is_put_into_its_container() -> None:
     command = docker.put("c", "/run/token", b"secret")
 
     with tarfile.open(fileobj=io.BytesIO(command.stdin)) as packed:
         [member] = packed.getmembers()
         content = packed.extractfile(member)
         assert content is not None
-        assert (member.name, member.mode, member.uid, content.read()) == ("token", 0o400, 0, b"secret")
+        assert (member.name, member.mode, content.read()) == ("token", 0o400, b"secret")
+        assert (member.uid, member.gid) == (runtime.USER, runtime.USER)
     assert (str(command), command.changes) == ("docker cp - c:/run", True)
 
 

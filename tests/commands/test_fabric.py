@@ -39,9 +39,9 @@ def test_a_meeting_has_the_engine_s_network_and_rights_and_no_more() -> None:
         '"ports": [6379], "patience_s": 7.0}'
     )
     assert str(command) == (
-        "docker run --rm --interactive --network=host --cap-drop=ALL --security-opt=no-new-privileges "
-        "--pids-limit=8192 "
-        "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit=memlock=-1:-1 "
+        "docker run --rm --interactive --network=host --user=10841:10841 --cap-drop=ALL "
+        "--security-opt=no-new-privileges --pids-limit=8192 "
+        "--device=/dev/infiniband --ulimit=memlock=-1:-1 "
         f"--entrypoint=python sha256:1 - '{told}'"
     )
     assert (command.stdin, command.timeout_s) == (b"print()", 10.0)

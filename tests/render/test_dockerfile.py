@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment, nodes
 
+from sparkops.commands import runtime
 from sparkops.config import assets, shipped
 from sparkops.config import recipe as recipes
 from sparkops.config.recipe import Recipe
@@ -47,6 +48,7 @@ SOURCE = recipe(
 )
 UPSTREAM = recipe(image={**GPU.image.model_dump(), "template": "vllm-upstream"})
 ATLAS = recipe(engine="atlas", image={"template": "atlas", "torch": None, "vllm": None, "apt": ["curl"], "mods": MODS})
+STAND_IN = recipe(engine="stand-in", image={"template": "stand-in", "torch": None, "vllm": None})
 VLLM = [CPU, GPU, SOURCE, UPSTREAM]
 KINDS = pytest.mark.parametrize("wanted", VLLM, ids=lambda each: each.image.template)
 ALL = pytest.mark.parametrize("wanted", [*VLLM, ATLAS], ids=lambda each: each.image.template)
@@ -193,6 +195,17 @@ def test_the_image_runs_what_it_is_told(wanted: Recipe) -> None:
 
     assert last[-2:] == ["LABEL sparkops.recipe=q", "ENTRYPOINT []"]
     assert environment(last).get("PATH", "/opt/venv/bin:$PATH") == "/opt/venv/bin:$PATH"
+
+
+@pytest.mark.parametrize("wanted", [*VLLM, ATLAS, STAND_IN], ids=lambda each: each.image.template)
+def test_the_user_of_engines_has_a_name_and_owns_its_cache_in_the_last_stage(wanted: Recipe) -> None:
+    [line] = [line for line in stages(render(wanted, TEMPLATES))[-1] if "useradd" in line]
+    words = shlex.split(line)
+    created, directories = words[1 : words.index("&&")], words[words.index("&&") + 1 :]
+
+    assert (created[:3], created[-1]) == (["useradd", "--uid", str(runtime.USER)], "engine")
+    assert {"--user-group", runtime.HOME} < set(created)
+    assert directories == shlex.split(f"install -d -o engine -g engine -m 0700 {runtime.HOME} {runtime.CACHE}")
 
 
 @KINDS
