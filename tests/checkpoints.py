@@ -26,6 +26,8 @@ def make(fleet: Fleet, node: str, image: str, cache: Path, *options: str) -> Pat
         packed = _binary(fleet, node, Command((*run, *options), stdin=script))
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(made, filter="data")
+    for file in made.iterdir():
+        file.chmod(0o644)  # safetensors writes 0600
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 GB = 10**9
@@ -78,6 +78,8 @@ class Checkpoint:
     noted: Mapping[str, int] | None = None
     commit: str | None = None
     identity: str | None = None
+    closed: Mapping[str, int] = field(default_factory=dict)
+    """Modes of files and directories that only their owner or group can read, by path in the model directory."""
 
     @property
     def size(self) -> int:
@@ -131,6 +133,7 @@ def _checkpoint(said: Mapping[str, Any]) -> Checkpoint:
         noted=marker.get("files"),
         commit=marker.get("commit") or said["revision"],
         identity=said["identity"],
+        closed=said["closed"],
     )
 
 

@@ -18,7 +18,7 @@ from sparkops.facts.docker import Container
 from sparkops.facts.fabric import NodeFabric
 from sparkops.facts.host import HostFacts
 from sparkops.plan.compilers import limit, memory_gib
-from sparkops.plan.models import in_words, refused
+from sparkops.plan.models import in_words, refused, unreadable
 from sparkops.plan.pools import counts_page_cache, pools, too_large
 from sparkops.plan.steps import engine_reads, remedy
 from sparkops.release import Rank, Release, Slot
@@ -185,12 +185,12 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
 
 def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
     """Weights that are not there, not whole, or not those of the recipe: found out before anything is stopped."""
-    recipe = rank.release.recipe
+    recipe, name, root = rank.release.recipe, rank.node, docker.model_dir(node.config)
     if node.unseen:
         yield node.unseen
     elif reasons := in_words(refused(engine_reads(recipe), node.weights)):
-        where = f"{docker.model_dir(node.config)}/{recipe.model.path}"
-        yield NotReady(rank.node, f"the weights in {where}: {reasons}", next_step=remedy(recipe, rank.node))
+        yield NotReady(name, f"the weights in {root}/{recipe.model.path}: {reasons}", next_step=remedy(recipe, name))
+    yield from unreadable(name, root, node.weights)
 
 
 def _conflicts(rank: Rank, node: Observed) -> Iterator[PlanRefused]:

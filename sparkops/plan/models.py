@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from sparkops.command import quote
+from sparkops.commands.runtime import USER
 from sparkops.config.model import Weights
+from sparkops.errors import NotReady
 from sparkops.facts.checkpoint import GB, MARKER, Checkpoint, problems
 
 PARTIAL = ".partial"
@@ -40,6 +43,17 @@ def refused(wanted: Wanted, found: Checkpoint | None) -> Iterator[str]:
     yield from problems(found)
     if stranger := another(wanted, found):
         yield stranger
+
+
+def unreadable(node: str, model_dir: str, found: Checkpoint | None) -> Iterator[NotReady]:
+    """Yield the refusal of weights that the engine's user cannot read: some programs save weights with mode 0600."""
+    if found is None or not found.closed:
+        return
+    (first, mode), more = next(iter(found.closed.items())), len(found.closed) - 1
+    what = f"{model_dir}/{first}" + (f" and {more} more" if more else "")
+    problem = f"engines cannot read {what}: measured mode {mode:04o}, expected access for user {USER}"
+    paths = quote("chmod", "a+rX", *(f"{model_dir}/{path}" for path in found.closed))
+    yield NotReady(node, problem, next_step=f"On {node}: sudo {paths}")
 
 
 def another(wanted: Wanted, found: Checkpoint) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 import time
 
@@ -25,7 +26,7 @@ def look(root, paths):
     there = os.path.isdir(root)
     if paths is None:
         paths = list(models(root)) if there else []
-    found = [{"path": path, **examined(os.path.join(root, path))} for path in paths if inside(root, path)]
+    found = [{"path": path, **examined(root, path)} for path in paths if inside(root, path)]
     return {"root": told(root, there), "models": found}
 
 
@@ -45,9 +46,28 @@ def told(root, there):
     }
 
 
-def examined(directory):
-    """One directory, and what was begun in it."""
-    return {**checkpoint.examine(directory), "identity": partial.noted(directory)}
+def examined(root, path):
+    """Return the content of one directory, what was begun in it, and what other users cannot read of it."""
+    directory = os.path.join(root, path)
+    found = checkpoint.examine(directory)
+    return {**found, "identity": partial.noted(directory), "closed": closed(root, path, found["files"])}
+
+
+def closed(root, path, files):
+    """Return the mode of each file and directory from `root` down that only its owner or group can read."""
+    places = {os.path.join(path, name) for name in files}
+    for place in list(places):
+        while place:
+            place = os.path.dirname(place)
+            places.add(place)
+    modes = {place or ".": os.stat(os.path.join(root, place)).st_mode for place in sorted(places)}
+    return {place: stat.S_IMODE(mode) for place, mode in modes.items() if not readable(mode)}
+
+
+def readable(mode):
+    """Return whether every user may read a file, or list and enter a directory, of this mode."""
+    needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & needed == needed
 
 
 def models(root):

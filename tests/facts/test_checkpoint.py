@@ -20,6 +20,7 @@ WHOLE: dict[str, Any] = {
     "marker": None,
     "revision": None,
     "identity": None,
+    "closed": {},
 }
 
 

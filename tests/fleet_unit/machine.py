@@ -40,6 +40,7 @@ MODELS = json.dumps(
                 "marker": None,
                 "revision": None,
                 "identity": None,
+                "closed": {},
             }
         ],
     }

@@ -125,6 +125,19 @@ def test_files_are_seen_through_links_and_what_a_hub_keeps_is_passed(tmp_path: P
     assert seen.commit == "abc123"
 
 
+def test_what_other_users_cannot_read_is_told_with_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    directory = two_shards(tmp_path / "org/q")
+    assert look(tmp_path, "org/q").closed == {}
+
+    (directory / FIRST).chmod(0o640)
+    (tmp_path / "org").chmod(0o750)
+    assert look(tmp_path, "org/q").closed == {"org": 0o750, f"org/q/{FIRST}": 0o640}
+
+    tmp_path.chmod(0o711)
+    assert look(tmp_path, "org/q").closed["."] == 0o711
+
+
 def test_every_model_is_listed_wherever_it_lies(tmp_path: Path) -> None:
     for path in ("a", "org/b", "deep/er/c", "far/too/deep/d"):
         two_shards(tmp_path / path)

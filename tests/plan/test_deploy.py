@@ -219,6 +219,22 @@ def test_weights_that_could_not_be_read_are_refused_with_the_reason() -> None:
     assert problem(replace(without_model(), unseen=unseen)) is unseen
 
 
+@pytest.mark.parametrize(
+    ("closed", "what", "paths"),
+    [
+        ({"q/w.safetensors": 0o600}, "q/w.safetensors", "/srv/models/q/w.safetensors"),
+        ({".": 0o600, "q": 0o600}, ". and 1 more", "/srv/models/. /srv/models/q"),
+    ],
+)
+def test_weights_that_the_user_of_engines_cannot_read_are_refused(
+    closed: dict[str, int], what: str, paths: str
+) -> None:
+    error = problem(replace(observed(), weights=replace(CHECKPOINT, closed=closed)))
+
+    expected = f"n1: engines cannot read /srv/models/{what}: measured mode 0600, expected access for user 10841"
+    assert (str(error), error.next_step) == (expected, f"On n1: sudo chmod a+rX {paths}")
+
+
 def test_a_replica_of_two_nodes_is_refused_before_anything_else() -> None:
     error = problem(without_model(), serve={"tensor_parallel": 2})
 
