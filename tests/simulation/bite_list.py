@@ -70,6 +70,7 @@ EQUIVALENT: Mapping[str, str] = {
     "leader.step: after the next: `if (unset := _unset(journal, seen.gateway)): return unset`": (
         "while a service stops, its slots make no difference"
     ),
+    "leader._unset: without `serving`": "without a release nothing answers, so nothing is switched",
     "leader._continue: after the next: `if not isinstance(reached, Answer): return reached`": EXCLUSIVE,
     "leader._idle: after the next: `if gone: return WriteJournal(journal.confirmed_stopped(gone)`": (
         "two changes of the journal that do not depend on each other"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sparkops.release import Slot
-from sparkops.swap.effects import ProveEngine
+from sparkops.swap.effects import ProveEngine, SwitchTraffic
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
 from sparkops.swap.intents import Configure, Deploy, rebuilt
-from sparkops.swap.leader import needs_operator
+from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Order, RankOrder, Want, order
+from sparkops.swap.seen import EngineState
 from tests.simulation.scenarios import ask, deployment, serving
 from tests.simulation.story import Story
 from tests.simulation.transitions import deliver
-from tests.simulation.world import BOOT, EARLIER, Gateway, Health, Leader, Machine
+from tests.simulation.world import BOOT, EARLIER, LONG, Gateway, Health, Leader, Machine
 
 
 def ordered(story: Story, node: str) -> tuple[Machine, Order]:
@@ -166,3 +169,23 @@ def test_a_release_that_hangs_after_its_checks_is_refused_at_once() -> None:
 
     outcome = story.journal.outcomes[-1]
     assert (outcome.result, outcome.why) == ("reverted", "b does not answer through the gateway")
+
+
+@pytest.mark.parametrize("mode", ["in-place", "across"])
+def test_the_traffic_moves_only_after_another_guard_has_the_journal(mode: str) -> None:
+    story = Story.of(mode).until(Phase.SWITCH)
+    leader = story.world.leader
+    copies = [machine.record.copy for machine in story.world.machines]
+    assert leader.journal not in copies
+
+    assert not isinstance(step(leader.journal, story.world.seen(leader)), SwitchTraffic)
+
+
+def test_a_load_has_no_bound_while_its_guard_watches_it() -> None:
+    story = Story.of("in-place").until(Phase.LOAD)
+    while story.world.seen(story.world.leader).reports["n2"].adopted < story.journal.revision:
+        assert story.step()
+    assert story.world.seen(story.world.leader).reports["n2"].engine("b-r0").state is EngineState.LOADING
+    seen = replace(story.world.seen(story.world.leader), waited_s=LONG)
+
+    assert step(story.journal, seen) is None
