@@ -39,10 +39,15 @@ def clean(nodes: RealFleet) -> Iterator[None]:
     sweep(nodes)
 
 
+def here(nodes: RealFleet) -> str:
+    """The address of this machine, as nodes reach it."""
+    return str(next(ip_network(f"{nodes.node('node-1').address}/24", strict=False).hosts()))
+
+
 @pytest.fixture
-def served(nodes: RealFleet, tmp_path: Path) -> Iterator[Hub]:
+def served(nodes: RealFleet, authority: Path, tmp_path: Path) -> Iterator[Hub]:
     """A hub on this machine that the nodes reach, with three models."""
-    host = str(next(ip_network(f"{nodes.node('node-1').address}/24", strict=False).hosts()))
+    host = here(nodes)
     base = {
         "model-1.safetensors": {"layers.1.up.weight": tensor("BF16", [4, 8]), "layers.1.q": tensor("I32", [4])},
         "model-2.safetensors": {"layers.2.q": ("I32", [MIB], os.urandom(4 * MIB))},
@@ -62,13 +67,14 @@ def served(nodes: RealFleet, tmp_path: Path) -> Iterator[Hub]:
     (models["org/q"] / "big.bin").write_bytes(os.urandom(MIB))
     (models["org/q"] / "original").mkdir()
     (models["org/q"] / "original/weights.pth").write_bytes(b"x")
-    with hub(models, host, certificate(tmp_path, host)) as serving:
+    with hub(models, host, authority) as serving:
         yield serving
 
 
-def certificate(directory: Path, host: str) -> Path:
-    """A certificate of that address, signed by itself; its key lies beside it."""
-    made = directory / "hub.crt"
+@pytest.fixture(scope="module")
+def authority(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of this machine's address, signed by itself; its key lies beside it. One, so one image for it."""
+    host, made = here(nodes), tmp_path_factory.mktemp("authority") / "hub.crt"
     subject = ("-subj", "/CN=hub", "-addext", f"subjectAltName=IP:{host}", "-days", "2", "-nodes")
     argv = (
         "openssl",
@@ -87,12 +93,12 @@ def certificate(directory: Path, host: str) -> Path:
 
 
 @pytest.fixture
-def pulling(with_inventory: Callable[..., Cli], served: Hub, tmp_path: Path) -> Cli:
+def pulling(with_inventory: Callable[..., Cli], served: Hub, authority: Path) -> Cli:
     """sparkops with an inventory that trusts that hub."""
     assert served.url.startswith("https://")
 
     def trust(data: dict[str, Any]) -> None:
-        data.setdefault("build", {}).setdefault("ca_certificates", []).append(str(tmp_path / "hub.crt"))
+        data.setdefault("build", {}).setdefault("ca_certificates", []).append(str(authority))
 
     return with_inventory(trust)
 
