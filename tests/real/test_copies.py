@@ -104,7 +104,7 @@ def test_a_tar_that_names_an_image_is_not_loaded(fleet: Fleet, pair: tuple[Fleet
     with connect(fleet, ["node-1", "node-2"]) as connected:
         source, target = (connected.members[name] for name in ("node-1", "node-2"))
         places = addresses(models.host(source), models.host(target))
-        with pytest.raises(NodeError, match=f"the image was refused: expected an image without tags, got {TAG}"):
+        with pytest.raises(NodeError, match=f"the image was refused: expected an image without tags, got .*{TAG}"):
             transfer.send(Ends(source, by_name, target, commands.load(checking), places), lambda _: None, lambda: None)
     assert image_of(two) == ""
     assert image not in two.exec("docker", "images", "--all", "--quiet", "--no-trunc")
