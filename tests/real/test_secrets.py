@@ -35,9 +35,9 @@ pytestmark = pytest.mark.fleet
 
 KEY = "sk-canary-5f0d3c1b9a7e24680"
 ASK = {"model": "stand-in", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
-# What is on a node but for the layers of images, which `docker save` shows: configuration and logs of containers,
-# volumes, BuildKit's records, memory, daemons' logs; and of what Docker unpacks, contexts and layers of builds, all
-# that was written in the last 10 min. The secret comes on stdin: as an argument it would itself be seen.
+# What is on a node: configuration and logs of containers, volumes, BuildKit's records, memory, daemons' logs and the
+# histories of images; and of contexts and layers that Docker unpacks, all that was written in the last 10 min. The
+# secret comes on stdin: as an argument it would itself be seen.
 FIND = """
 import pathlib, subprocess, sys, time
 secret = sys.stdin.buffer.read()
@@ -54,9 +54,8 @@ for store in pathlib.Path("/var/lib/docker/overlay2").glob("*/diff"):
         if new and file.stat().st_size < 64 * 1024 * 1024 and secret in file.read_bytes():
             print(file)
 for image in set(said("docker", "images", "--quiet", "sparkops/*").decode().split()):
-    name, size = said("docker", "inspect", "--format", "{{index .RepoTags 0}} {{.Size}}", image).decode().split()
-    if int(size) < 1e9 and secret in said("docker", "history", "--no-trunc", image) + said("docker", "save", image):
-        print(name)
+    if secret in said("docker", "history", "--no-trunc", image):
+        print(said("docker", "inspect", "--format", "{{index .RepoTags 0}}", image).decode().strip())
 for container in said("docker", "ps", "--all", "--quiet").decode().split():
     if secret in said("docker", "inspect", container):
         print(container)
