@@ -23,6 +23,7 @@ def test_across_and_beside_lose_no_request_and_rollback_is_one_switch(service: S
         beside = service.deploy("--node", "node-1", "--mode", "beside", name="third", **LOGGED)
         live = service.status()["live"]
         back = [service.cli("rollback", "stand-in", "--json") for _ in range(3)]
+        looks = [service.cli("status", "--json") for _ in range(3)]
         slowness = service.slowness()
     assert (across.code, across.json["mode"], across.json["cut"]) == (0, "across", 0), across.err
     assert (beside.code, beside.json["mode"], beside.json["cut"]) == (0, "beside", 0), beside.err
@@ -33,10 +34,12 @@ def test_across_and_beside_lose_no_request_and_rollback_is_one_switch(service: S
     assert {"first", "second", "third"} <= set(load.report().stand_ins)
     to_green_s = {mode.json["mode"]: switched_within(service, load, mode.json["green"]) for mode in (across, beside)}
     print(f"from the last probe to green's first answer: {to_green_s}; rollbacks: {[each.took_s for each in back]}")
+    print(f"status: {[each.took_s for each in looks]}")
     print(f"the machine is {slowness:.1f} times slower than a calm one")
     # A delay that is built in shows in both swaps, a busy host in one.
     assert min(to_green_s.values()) <= 0.5 * slowness
-    assert min(each.took_s for each in back) <= 2 * slowness
+    # Measured beside `status`, which imports, connects and starts programs as a rollback does: 0.84 times on a busy host.
+    assert min(each.took_s for each in back) <= 1.5 * min(each.took_s for each in looks)
 
 
 def switched_within(service: Service, load: Load, green: dict[str, str]) -> float:
