@@ -38,7 +38,7 @@ def test_across_and_beside_lose_no_request_and_rollback_is_one_switch(service: S
     print(f"the machine is {slowness:.1f} times slower than a calm one")
     # A delay that is built in shows in both swaps, a busy host in one.
     assert min(to_green_s.values()) <= 0.5 * slowness
-    # Measured beside `status`, which imports, connects and starts programs as a rollback does: 0.84 times on a busy host.
+    # Beside `status`, which imports, connects and starts programs as a rollback does: 0.84 times on a busy host.
     assert min(each.took_s for each in back) <= 1.5 * min(each.took_s for each in looks)
 
 
