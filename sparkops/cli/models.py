@@ -53,7 +53,7 @@ def pull(
     replace: REPLACE = False,
     json: JSON = False,
 ) -> None:
-    """Fetch a recipe's weights from their hub to one node. What was interrupted is gone on with.
+    """Fetch a recipe's weights from their hub to one node. An interrupted fetch continues where it stopped.
 
     A small image of sparkops fetches them, built on the node first: no code of the recipe's image sees the token.
     """
