@@ -38,11 +38,11 @@ STREAM = Streamed("one, two", STEADY, tokens=20, done=True, problem="", took_s=2
             "got 5 pieces within 0.04 s after 4.00 s",
         ),
         ({"arrivals": (0.2, 0.21, 0.22, 0.23, 0.24)}, "5 pieces, the first after 0.20 s"),
-        ({"arrivals": (0.96, 0.97, 0.98, 0.99, 1.0)}, "5 pieces, the first after 0.96 s"),
+        ({"arrivals": (1.96, 1.97, 1.98, 1.99, 2.0)}, "5 pieces, the first after 1.96 s"),
         (
-            {"arrivals": (1.0, 1.01, 1.02, 1.03, 1.04)},
+            {"arrivals": (2.0, 2.01, 2.02, 2.03, 2.04)},
             "something holds the stream back until it is whole; expected pieces over time; "
-            "got 5 pieces within 0.04 s after 1.00 s",
+            "got 5 pieces within 0.04 s after 2.00 s",
         ),
         (
             {"arrivals": tuple(each + 11 for each in range(9))},

@@ -69,9 +69,15 @@ def _ending(world: World, old: Journal, new: Journal) -> Iterator[str]:
     running = {engine.container for machine, engine in world.engines() if engine.running and not machine.lost}
     if before.phase is Phase.PREPARE and any(rank.container not in exists for rank in before.target.ranks):
         yield "12: the old release loses its traffic before every container of the new one exists"
-    gone = before.source.ranks if before.phase is Phase.FREE and before.source else ()
-    if any(rank.container in running for rank in gone):
+    if before.phase is Phase.FREE and before.source and _names(before.source) & running - _restarted(world):
         yield "12: the old release runs, and the new one may start"
+
+
+def _restarted(world: World) -> set[str]:
+    """What a boot record started again, perhaps after the report that it was gone. Its guard stops it first."""
+    return {
+        machine.record.armed.container for machine in world.machines if machine.record.restarts and machine.record.armed
+    }
 
 
 def _starting_beside(world: World, machine: Machine, container: str) -> Iterator[str]:
