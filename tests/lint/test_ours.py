@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ IMAGES: dict[str, dict[str, Any]] = {
     "stand-in": {"torch": None, "vllm": None},
 }
 MANY = 100
+TURNS, TURNS_S = 5_000_000, 0.16
+"""Turns of a loop, and the CPU seconds that they take on a machine on which the limit is one second."""
 
 
 def found(text: str, file: str = "Dockerfile") -> list[Finding]:
@@ -85,15 +88,19 @@ def test_a_line_that_is_missing_from_one_stage_of_ours_is_found_there(line: str,
 
 
 def test_a_hundred_dockerfiles_take_less_than_a_second() -> None:
-    """CPU time of this process: other work on the machine does not count."""
-    texts = [file.read_text() for file in COMMITTED]
-    longest = max(texts, key=len)
-    took_s = []
+    """CPU time, beside that of a loop in the same run: a busy or slow machine slows both."""
+    longest = max((file.read_text() for file in COMMITTED), key=len)
+    ratios = []
 
-    for attempt in range(3):  # the best of three: a busy machine also slows the CPU itself
-        began = time.process_time()
-        for number in range(MANY):
-            found(longest + f"# {attempt}.{number}\n")
-        took_s.append(time.process_time() - began)
+    for attempt in range(3):
+        loop_s = cpu_s(lambda: sum(1 for _ in range(TURNS)))
+        texts = [longest + f"# {attempt}.{number}\n" for number in range(MANY)]
+        ratios.append(cpu_s(lambda texts=texts: [found(text) for text in texts]) / loop_s)  # type: ignore[misc]
 
-    assert min(took_s) < 1
+    assert min(ratios) < 1 / TURNS_S
+
+
+def cpu_s(act: Callable[[], object]) -> float:
+    began_s = time.process_time()
+    act()
+    return time.process_time() - began_s
