@@ -6,11 +6,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sparkops.swap.effects import StartEngine, StopEngine
 from tests.simulation import laws
-from tests.simulation.faults import faults
+from tests.simulation.faults import distinct, faults
+from tests.simulation.guards import acts
 from tests.simulation.scenarios import operators, rebuild
-from tests.simulation.transitions import Transition, following
-from tests.simulation.world import World, canonical, identity
+from tests.simulation.states import canonical, identity
+from tests.simulation.transitions import following
+from tests.simulation.world import Transition, World
 
 
 class Violation(AssertionError):
@@ -22,7 +25,8 @@ class Result:
     """How much was explored."""
 
     states: int
-    ends: int
+    ends: tuple[World, ...]
+    """Where fair runs have settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +87,25 @@ class Visited:
             ended.update(path)
 
 
-def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000) -> Result:
-    """Visit every state. Raises Violation with the trace that leads to it."""
+def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000, reduced: bool = True) -> Result:
+    """Visit every state. Raises Violation with the trace that leads to it.
+
+    `reduced`: leave out faults and intents that commute with the next transition, see `distinct` and `_asks`.
+    """
     begin = _state(start, faults_, intents)
     visited = Visited()
     visited.add(begin, None, "start")
     waiting = deque([begin])
-    ends = 0
+    ends: list[World] = []
     while waiting:
         state = waiting.popleft()
         after = following(state.world) or rebuild(state.world)
         wrongs = [*state.world.wrongs, *laws.standing(state.world), *(laws.settled(state.world) if not after else ())]
         if wrongs:
             raise Violation("\n".join([*visited.trace(state.key), *wrongs]))
-        ends += after is None
-        for label, reached in _branches(state, after):
+        if after is None:
+            ends.append(state.world)
+        for label, reached in _branches(state, after, reduced):
             if after is not None:
                 visited.fair.setdefault(state.place, reached.place)  # the first branch is that of the fair schedule
             if visited.add(reached, state.key, label):
@@ -105,7 +113,17 @@ def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000
         if len(visited.parents) > limit:
             raise Violation(f"more than {limit} states")
     visited.must_end()
-    return Result(len(visited.parents), ends)
+    return Result(len(visited.parents), tuple(ends))
+
+
+def _asks(world: World) -> bool:
+    """Whether an intent now may differ from one after the next transition.
+
+    An intent is decided from the journal, the leader's reports and what clients get. An effect of a guard changes none
+    of them unless it starts or stops an engine, and no intent changes what that guard does next.
+    """
+    _, effect = acts(world)
+    return effect is None or isinstance(effect, StartEngine | StopEngine)
 
 
 def _state(world: World, faults_: int, intents: int) -> State:
@@ -113,14 +131,14 @@ def _state(world: World, faults_: int, intents: int) -> State:
     return State(world, hash(identity(world)), faults_, intents)
 
 
-def _branches(state: State, after: Transition | None) -> Iterator[tuple[str, State]]:
+def _branches(state: State, after: Transition | None, reduced: bool) -> Iterator[tuple[str, State]]:
     world, left, intents = state.world, state.faults, state.intents
     if after is not None:
         yield after[0], _state(after[1], left, intents)
     if left:
-        for label, hurt in faults(world):
+        for label, hurt in distinct(world) if reduced else faults(world):
             if hurt is not world:
                 yield f"FAULT {label}", _state(hurt, left - 1, intents)
-    if intents:
+    if intents and (not reduced or _asks(world)):
         for label, asked in operators(world):
             yield label, _state(asked, left, intents - 1)

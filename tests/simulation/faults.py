@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from tests.simulation.transitions import Transition, deliver
-from tests.simulation.world import EARLIER, Engine, Gateway, Health, Leader, Machine, World
+from sparkops.swap.effects import CreateEngine
+from tests.simulation.guards import acts
+from tests.simulation.messages import deliver
+from tests.simulation.sharing import by_identity, replace, shared
+from tests.simulation.states import one_leader, one_machine
+from tests.simulation.world import EARLIER, Engine, Gateway, Health, Leader, Machine, Transition, World
 
 
 def faults(world: World) -> Iterator[Transition]:
     """Every fault that changes this state."""
     for machine in world.machines:
-        if machine.lost:  # its operator may have given it up meanwhile
-            yield f"return of {machine.name}", _booted(world, replace(machine, lost=False))
-        else:
-            yield f"crash of the guard on {machine.name}", _guard(world, machine)
-            yield f"reboot of {machine.name}", _reboot(world, machine)
-            yield f"loss of {machine.name}", _lose(world, machine)
-            yield from _engines(world, machine)
-            if not machine.full:
-                yield f"full disk on {machine.name}", world.with_machine(replace(machine, full=True))
-            if machine.late is not None and machine.late != machine.order:
-                yield f"a late order to {machine.name}", deliver(world, machine, machine.late)
+        yield from _node(world, machine)
+        yield from _disk(world, machine)
+    yield from _paths(world)
+
+
+def distinct(world: World) -> Iterator[Transition]:
+    """The faults that do not commute with the next transition; the others are taken after it, and lead to the same.
+
+    While a guard acts, only a fault of its own node can come between two of its effects: each effect reads and changes
+    one node, so a fault elsewhere leaves it the next one and finds the same world after it. Links and HAProxy are read
+    by leaders and by what passes between them and guards. A full disk is read where a container is created.
+    `test_levels` compares this with `faults`.
+    """
+    acting, effect = acts(world)
+    if acting is None:
+        for machine in world.machines:
+            yield from _node(world, machine)
+        yield from _paths(world)
+        return
+    yield from _node(world, acting)
+    if isinstance(effect, CreateEngine):
+        yield from _disk(world, acting)
+
+
+def _node(world: World, machine: Machine) -> Iterator[Transition]:
+    if machine.lost:  # its operator may have given it up meanwhile
+        yield f"return of {machine.name}", _booted(world, machine)
+        return
+    yield f"crash of the guard on {machine.name}", _guard(world, machine)
+    yield f"reboot of {machine.name}", _reboot(world, machine)
+    yield f"loss of {machine.name}", _lose(world, machine)
+    yield from _engines(world, machine)
+    if machine.late is not None and machine.late != machine.order:
+        yield f"a late order to {machine.name}", deliver(world, machine, machine.late)
+
+
+def _disk(world: World, machine: Machine) -> Iterator[Transition]:
+    if not machine.lost and not machine.full:
+        yield f"full disk on {machine.name}", world.with_machine(_filled(machine))
+
+
+def _paths(world: World) -> Iterator[Transition]:
+    for machine in world.machines:
         if machine.name != world.gateway.node and machine.name not in world.cut and not machine.lost:
             cut = replace(world, cut=world.cut | {machine.name})
             yield f"cut link to {machine.name}", _touched(cut, machine)
@@ -30,9 +65,34 @@ def faults(world: World) -> Iterator[Transition]:
         yield "HAProxy stalls", replace(world, gateway=replace(world.gateway, stalled=True))
 
 
+@by_identity
 def _fresh(machine: Machine) -> Machine:
     """What a guard's process forgets."""
-    return replace(machine, order=None, late=None, pending="", proofs=(), problems=())
+    return one_machine(replace(machine, order=None, late=None, pending="", proofs=(), problems=()))
+
+
+@by_identity
+def _filled(machine: Machine) -> Machine:
+    return one_machine(replace(machine, full=True))
+
+
+@by_identity
+def _ended(machine: Machine) -> Machine:
+    """What is left once no engine runs any more."""
+    engines = tuple(replace(engine, health=Health.STOPPED) for engine in machine.engines)
+    return one_machine(replace(_fresh(machine), engines=engines))
+
+
+@by_identity
+def _gone(machine: Machine) -> Machine:
+    return one_machine(replace(_ended(machine), lost=True))
+
+
+@by_identity
+def _later(machine: Machine) -> Machine:
+    """Its next boot. What was noted in the last one belongs to an earlier boot, however many there were."""
+    record = replace(machine.record, boot=EARLIER)
+    return one_machine(replace(machine, record=record, halted=frozenset(), lost=False))
 
 
 def _guard(world: World, machine: Machine) -> World:
@@ -41,8 +101,13 @@ def _guard(world: World, machine: Machine) -> World:
 
 def _forget(world: World, name: str) -> World:
     """The leader's process on this node forgets what it has seen, and keeps its journal."""
-    leaders = tuple(Leader(leader.journal) if leader.journal.leader == name else leader for leader in world.leaders)
+    leaders = tuple(_restarted(leader) if leader.journal.leader == name else leader for leader in world.leaders)
     return replace(world, leaders=leaders)
+
+
+@by_identity
+def _restarted(leader: Leader) -> Leader:
+    return one_leader(Leader(leader.journal))
 
 
 def _touched(world: World, machine: Machine) -> World:
@@ -56,33 +121,28 @@ def _touched(world: World, machine: Machine) -> World:
 
 
 def _reboot(world: World, machine: Machine) -> World:
-    engines = tuple(replace(engine, health=Health.STOPPED) for engine in machine.engines)
-    booted = replace(_fresh(machine), engines=engines)
-    after = _touched(_forget(_booted(world, booted), machine.name), machine)
+    after = _touched(_forget(_booted(world, _ended(machine)), machine.name), machine)
     if machine.name == world.gateway.node:
         after = replace(after, gateway=replace(after.gateway, open=(), stalled=False))
     return replace(after, gateway=_without_dead(after))
 
 
 def _booted(world: World, machine: Machine) -> World:
-    """A new boot. What was noted in the last one belongs to an earlier boot, however many there were."""
-    record = replace(machine.record, boot=EARLIER)
-    leaders = tuple(
-        replace(
-            leader,
-            reports=tuple(
-                replace(report, boot=EARLIER) if report.node == machine.name else report for report in leader.reports
-            ),
-        )
-        for leader in world.leaders
+    """A new boot. The leaders' reports are of an earlier one."""
+    leaders = tuple([_outdated(leader, machine.name) for leader in world.leaders])
+    return replace(world.with_machine(_later(machine)), leaders=leaders)
+
+
+@by_identity
+def _outdated(leader: Leader, node: str) -> Leader:
+    reports = tuple(
+        shared(replace(report, boot=EARLIER)) if report.node == node else report for report in leader.reports
     )
-    booted = replace(machine, record=record, halted=frozenset())
-    return replace(world.with_machine(booted), leaders=leaders)
+    return one_leader(replace(leader, reports=reports))
 
 
 def _lose(world: World, machine: Machine) -> World:
-    engines = tuple(replace(engine, health=Health.STOPPED) for engine in machine.engines)
-    gone = _forget(world.with_machine(replace(_fresh(machine), lost=True, engines=engines)), machine.name)
+    gone = _forget(world.with_machine(_gone(machine)), machine.name)
     return replace(_touched(gone, machine), gateway=_without_dead(gone))
 
 
@@ -91,20 +151,23 @@ def _engines(world: World, machine: Machine) -> Iterator[Transition]:
         if not engine.running:
             continue
         for health in (Health.STOPPED, Health.HUNG):
-            if engine.health is Health.LOADING and health is Health.HUNG:
-                hurt = replace(engine, turns=Health.LOADING)
-            else:
-                hurt = replace(engine, health=health)
-            if hurt != engine:
-                yield f"{engine.container} is {health}", _hurt(world, machine, hurt)
+            hurt = _hurt(machine, engine, health)
+            if hurt is not machine:
+                after = _touched(world.with_machine(hurt), machine)
+                yield f"{engine.container} is {health}", replace(after, gateway=_without_dead(after))
 
 
-def _hurt(world: World, machine: Machine, hurt: Engine) -> World:
-    after = _touched(world.with_machine(machine.holding(hurt)), machine)
-    return replace(after, gateway=_without_dead(after))
+@by_identity
+def _hurt(machine: Machine, engine: Engine, health: Health) -> Machine:
+    """An engine ends or hangs; one that loads hangs by never being ready."""
+    never = engine.health is Health.LOADING and health is Health.HUNG
+    hurt = replace(engine, turns=Health.LOADING) if never else replace(engine, health=health)
+    return machine if hurt == engine else one_machine(machine.holding(hurt))
 
 
 def _without_dead(world: World) -> Gateway:
     """Requests in progress in an engine that ended have ended too."""
+    if not world.gateway.open:
+        return world.gateway
     alive = {engine.release for _, engine in world.engines() if engine.running}
     return replace(world.gateway, open=tuple(name for name in world.gateway.open if name in alive))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect
@@ -11,6 +10,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
+from tests.simulation.sharing import by_identity, replace
 from tests.simulation.world import CAPACITY, Health, Leader, Machine, World
 
 
@@ -175,15 +175,20 @@ def _stopping(world: World, machine: Machine, container: str) -> list[str]:
 
 def standing(world: World) -> list[str]:
     """What must hold in every state."""
-    wrongs = [f"9: {machine.name} is short of memory" for machine in world.machines if machine.free < 0]
-    for machine in world.machines:
-        armed = machine.record.armed
-        if armed is not None and armed.claim_gib > CAPACITY:
-            wrongs.append(f"9: {machine.name} cannot start what its boot record names")
+    wrongs = [wrong for machine in world.machines for wrong in _memory(machine)]
     journal, gateway = world.leader.journal, world.gateway
     offline = journal.stopping or journal.active is None or (journal.swap is not None and journal.swap.stops_source)
     if not world.touched and not offline and world.serves(gateway.traffic) is not Answer.YES:
         wrongs.append("3: requests fail and no fault has hit their path")
+    return wrongs
+
+
+@by_identity
+def _memory(machine: Machine) -> list[str]:
+    wrongs = [f"9: {machine.name} is short of memory"] if machine.free < 0 else []
+    armed = machine.record.armed
+    if armed is not None and armed.claim_gib > CAPACITY:
+        wrongs.append(f"9: {machine.name} cannot start what its boot record names")
     return wrongs
 
 

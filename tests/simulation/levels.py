@@ -43,11 +43,11 @@ LEVELS = (
     *(Level(mode, 1, 0, automatic=False) for mode in MODES),
 )
 """A second each."""
-DEEP = (Level("in-place", 2, 0), *(Level(mode, 1, 1) for mode in MAIN))
+DEEP = (*(Level(mode, 2, 0) for mode in ("in-place", "across")), *(Level(mode, 1, 1) for mode in MAIN))
 """What `make test` adds: two faults, or a fault and a second operator. Half a minute each."""
 LONG = (
     *(Level(mode, 1, 1) for mode in MODES if mode not in MAIN),
-    *(Level(mode, 2, 0) for mode in ("across", "pair in-place")),
+    Level("pair in-place", 2, 0),
     *(Level(mode, 2, 1) for mode in MAIN),
     *(Level(mode, 3, 0) for mode in MAIN),
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 from sparkops.release import Slot
-from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Stop, accept, rebuilt
+from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Reply, Stop, accept, rebuilt
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Limits, Mode, RankSpec, Replica
-from tests.simulation.transitions import Transition, following, written
-from tests.simulation.world import NODES, Gateway, Leader, Machine, World
+from sparkops.swap.seen import GatewayView
+from tests.simulation.sharing import by_identity, replace
+from tests.simulation.transitions import following, written
+from tests.simulation.world import NODES, Gateway, Leader, Machine, Transition, World, seen
 
 LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1)
 
@@ -42,12 +43,19 @@ def ask(world: World, make: Callable[[str, int], Intent]) -> World | None:
     leader = world.leader
     if world.machine(leader.journal.leader).lost:
         return None
-    number = sum(outcome.intent.startswith("i") for outcome in leader.journal.outcomes)
-    reply = accept(leader.journal, make(f"i{number}", leader.journal.revision), world.seen(leader))
+    intent = make(_number(leader.journal), leader.journal.revision)
+    return _accepted(world, leader, intent, accept(leader.journal, intent, world.seen(leader)))
+
+
+def _number(journal: Journal) -> str:
+    return f"i{sum(outcome.intent.startswith('i') for outcome in journal.outcomes)}"
+
+
+def _accepted(world: World, leader: Leader, intent: Intent, reply: Reply) -> World | None:
     if not isinstance(reply, Journal):
         return None
     accepted = world.with_leader(written(leader, reply))
-    return replace(accepted, asked=(*world.asked, (f"i{number}", reply.revision)))
+    return replace(accepted, asked=(*world.asked, (intent.id, reply.revision)))
 
 
 def rebuild(world: World) -> Transition | None:
@@ -101,18 +109,29 @@ def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> Worl
 
 def operators(world: World) -> Iterator[Transition]:
     """What a second operator may ask for just now."""
+    leader = world.leader
+    if not world.machine(leader.journal.leader).lost:
+        for name, intent, reply in _asked(leader, world.view(leader)):
+            if after := _accepted(world, leader, intent, reply):
+                yield f"operator: {name}", after
+
+
+@by_identity
+def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, Reply]]:
+    """Each intent that changes the journal, with what it becomes."""
+    journal, found = leader.journal, seen(leader, view)
     requests: tuple[tuple[str, Callable[[str, int], Intent] | None], ...] = (
         ("cancel", Cancel),
         ("promote", Promote),
         ("stop", Stop),
         ("hold", lambda id_, revision: Hold(id_, revision, "exam")),
-        *((f"deploy back ({mode})", _back(world, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),
+        *((f"deploy back ({mode})", _back(journal, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),
     )
-    for name, make in requests:
-        if make is not None and (after := ask(world, make)):
-            yield f"operator: {name}", after
+    intents = [(name, make(_number(journal), journal.revision)) for name, make in requests if make]
+    replies = [(name, intent, accept(journal, intent, found)) for name, intent in intents]
+    return [item for item in replies if isinstance(item[2], Journal)]
 
 
-def _back(world: World, mode: Mode) -> Callable[[str, int], Intent] | None:
-    previous = world.leader.journal.previous
+def _back(journal: Journal, mode: Mode) -> Callable[[str, int], Intent] | None:
+    previous = journal.previous
     return (lambda id_, revision: Deploy(id_, revision, previous, mode)) if previous else None

@@ -12,8 +12,9 @@ from sparkops.swap.model import Mode, Phase
 from tests.simulation import laws
 from tests.simulation.faults import faults
 from tests.simulation.scenarios import ask, deploying, deployment, operators, rebuild
-from tests.simulation.transitions import Transition, following
-from tests.simulation.world import Health, World, canonical
+from tests.simulation.states import canonical
+from tests.simulation.transitions import following
+from tests.simulation.world import Health, Transition, World
 
 C = deployment("c", Slot.BLUE, "n3")
 

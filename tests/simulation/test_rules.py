@@ -14,9 +14,9 @@ from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Order, RankOrder, Want, order
 from sparkops.swap.seen import EngineState
+from tests.simulation.messages import deliver
 from tests.simulation.scenarios import ask, deployment, serving
 from tests.simulation.story import Story
-from tests.simulation.transitions import deliver
 from tests.simulation.world import BOOT, EARLIER, LONG, Gateway, Health, Leader, Machine
 
 

@@ -8,8 +8,8 @@ from tests.simulation import laws
 from tests.simulation.explore import Violation
 from tests.simulation.faults import faults
 from tests.simulation.scenarios import MODES, deploying, operators, rebuild
-from tests.simulation.transitions import Transition, enabled, following
-from tests.simulation.world import World
+from tests.simulation.transitions import enabled, following
+from tests.simulation.world import Transition, World
 
 FAULT, OPERATOR = 0.04, 0.03
 STEPS = 400

@@ -6,11 +6,8 @@ hold. Time has no length here: what takes long is a transition that comes after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from sparkops.release import Slot
 from sparkops.swap.follower import Local, Record
@@ -19,25 +16,13 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import Order
 from sparkops.swap.seen import EngineState, GatewayView, Report, Seen
+from tests.simulation.sharing import by_identity, replace, shared
+from tests.simulation.views import Exposed, Health, answering
 
 NODES = ("n1", "n2", "n3")
 CAPACITY = 2.0  # tokens of memory of a node
 LONG = 1e9
 BOOT, EARLIER = "this boot", "an earlier boot"
-
-
-class Health(StrEnum):
-    """The truth about an engine."""
-
-    STOPPED = "stopped"
-    LOADING = "loading"
-    GOOD = "good"
-    HUNG = "hung"
-    """It runs and answers nothing, /health apart."""
-    BUSY = "busy"
-    """It computes, and answers later than a question waits."""
-    WRONG = "wrong"
-    """It answers nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +74,7 @@ class Machine:
 
     @property
     def free(self) -> float:
+        """Memory that no engine takes, in tokens."""
         return CAPACITY - sum(engine.claim for engine in self.engines if engine.running)
 
     def local(self) -> Local:
@@ -111,38 +97,20 @@ def _shown(engine: Engine) -> EngineState:
     return EngineState.LOADING if engine.health is Health.LOADING else EngineState.HEALTHY
 
 
-Given = TypeVar("Given")
-Result = TypeVar("Result")
-
-
-_REMEMBERED: list[dict[int, Any]] = []
-
-
-def forget() -> None:
-    """Drop every remembered value: millions of them slow down what else runs in this process."""
-    for known in (*_REMEMBERED, _CANONICAL):
-        known.clear()
-    _KNOWN.clear()
-
-
-def by_identity(function: Callable[[Given], Result]) -> Callable[[Given], Result]:
-    """Remember results by the identity of a value: equal machines and journals are one object, see `canonical`."""
-    known: dict[int, tuple[Given, Result]] = {}
-    _REMEMBERED.append(known)
-
-    @wraps(function)
-    def remembered(value: Given) -> Result:
-        found = known.get(id(value))
-        if found is None:
-            found = known[id(value)] = (value, function(value))
-        return found[1]
-
-    return remembered
+@by_identity
+def local(machine: Machine) -> Local:
+    return machine.local()
 
 
 @by_identity
 def reported(machine: Machine) -> Report:
-    return report_of(machine.name, machine.order, machine.local())
+    return shared(report_of(machine.name, machine.order, local(machine)))
+
+
+@by_identity
+def exposed(machine: Machine) -> Exposed:
+    """What requests find on a node: whether it is lost, and its engines."""
+    return shared((machine.lost, tuple((engine.release, engine.health) for engine in machine.engines)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,96 +188,50 @@ class World:
 
     def serves(self, release: str) -> Answer:
         """Whether a release answers through the gateway: every rank runs, and rank 0 answers well."""
-        ranks = [(machine, engine) for machine, engine in self.engines() if engine.release == release]
-        reached = all(self.reaches(self.gateway.node, machine.name) for machine, _ in ranks)
-        good = bool(ranks) and all(engine.health is Health.GOOD for _, engine in ranks)
-        return Answer.YES if reached and good else Answer.NO
+        return self._answers()[0].get(release, Answer.NO)
 
     def answers(self, release: str) -> Answer:
         """What a short question through the gateway finds out: an engine that answers nonsense answers."""
-        ranks = [engine for _, engine in self.engines() if engine.release == release]
-        running = all(engine.running for engine in ranks)
-        if running and any(engine.health is Health.BUSY for engine in ranks):
-            return Answer.UNKNOWN
-        wrong = running and any(engine.health is Health.WRONG for engine in ranks)
-        return Answer.YES if wrong else self.serves(release)
+        return self._answers()[1].get(release, Answer.NO)
+
+    def _answers(self) -> tuple[Mapping[str, Answer], Mapping[str, Answer]]:
+        node = self.gateway.node
+        nodes = [(exposed(machine), self.reaches(node, machine.name)) for machine in self.machines]
+        return answering(*(found for found, _ in nodes), *(reached for _, reached in nodes))
 
     def view(self, leader: Leader) -> GatewayView | None:
         """What the leader sees of the gateway beside it."""
         gateway = self.gateway
         if gateway.stalled or gateway.node != leader.journal.leader:
             return None
-        releases = {engine.release for _, engine in self.engines()}
-        releases |= {deployment.release for deployment in leader.journal.deployments}
-        return GatewayView(
-            traffic=gateway.traffic,
-            slots=dict(gateway.slots),
-            answers={release: self.answers(release) for release in releases},
-            open={release: int(release in gateway.open) for release in releases | {gateway.traffic}},
-            agents=gateway.agents,
-        )
+        return _view(shared(gateway), self._answers()[1], leader.journal)
 
     def seen(self, leader: Leader) -> Seen:
-        return Seen(
-            reports={report.node: report for report in leader.reports},
-            gateway=self.view(leader),
-            met=leader.met,
-            sampled_s=LONG if leader.sampled else 0.0,
-            waited_s=LONG if leader.waited else 0.0,
-        )
+        return seen(leader, self.view(leader))
 
 
-_CANONICAL: dict[Any, Any] = {}
-_KNOWN: set[int] = set()
-
-
-def canonical(world: World) -> World:
-    """The same state of values that are one object where they are equal, so that states compare by identity."""
-    if all(id(value) in _KNOWN for value in (*world.machines, *world.leaders)):
-        return world
-    machines = tuple([_one(machine, _machine_key) for machine in world.machines])
-    leaders = tuple([_one(leader, _leader_key) for leader in world.leaders])
-    return replace(world, machines=machines, leaders=leaders)
-
-
-def identity(world: World) -> int:
-    """A hash that equal states share. `world` is canonical."""
-    values = (
-        world.gateway,
-        world.cut,
-        world.touched,
-        world.asked,
-        world.acknowledged,
-        world.starts,
-        world.wrongs,
+@by_identity
+def _view(gateway: Gateway, answers: Mapping[str, Answer], journal: Journal) -> GatewayView:
+    releases = {*answers, *(deployment.release for deployment in journal.deployments)}
+    return GatewayView(
+        traffic=gateway.traffic,
+        slots=dict(gateway.slots),
+        answers={release: answers.get(release, Answer.NO) for release in releases},
+        open={release: int(release in gateway.open) for release in releases | {gateway.traffic}},
+        agents=gateway.agents,
     )
-    return hash((*map(id, world.machines), *map(id, world.leaders), values))
 
 
-def _one(value: Given, key: Callable[[Given], Any]) -> Given:
-    if id(value) in _KNOWN:
-        return value
-    one: Given = _CANONICAL.setdefault(key(value), value)
-    _KNOWN.add(id(one))
-    return one
+@by_identity
+def seen(leader: Leader, view: GatewayView | None) -> Seen:
+    return Seen(
+        reports={report.node: report for report in leader.reports},
+        gateway=view,
+        met=leader.met,
+        sampled_s=LONG if leader.sampled else 0.0,
+        waited_s=LONG if leader.waited else 0.0,
+    )
 
 
-def _journal(journal: Journal | None) -> int:
-    return id(_one(journal, lambda value: value)) if journal is not None else 0
-
-
-def _order(order: Order | None) -> tuple[int, str]:
-    return (_journal(order.journal), order.boot) if order else (0, "")
-
-
-def _machine_key(machine: Machine) -> Any:
-    record = machine.record
-    return (
-        "machine", machine.name, machine.lost, machine.full, machine.engines, machine.halted,
-        machine.pending, machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
-        _journal(record.copy), record.armed, record.alone, record.started, record.down, record.boot, record.restarts,
-    )  # fmt: skip
-
-
-def _leader_key(leader: Leader) -> Any:
-    return ("leader", _journal(leader.journal), leader.reports, leader.met, leader.sampled, leader.waited)
+Transition = tuple[str, World]
+"""What happens, and the world after it."""

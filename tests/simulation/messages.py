@@ -1,0 +1,102 @@
+"""What passes between leaders and guards: orders and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkops.swap import effects as act
+from sparkops.swap.follower import adopts
+from sparkops.swap.journal import Journal
+from sparkops.swap.orders import Order, order
+from sparkops.swap.seen import Report
+from tests.simulation.guards import follow, reconciled
+from tests.simulation.sharing import by_identity, replace
+from tests.simulation.states import one_leader, one_machine
+from tests.simulation.world import Leader, Machine, Transition, World, local, reported
+
+
+def sending(world: World) -> Iterator[Transition]:
+    """Orders reach every guard that they can reach, and each but the leader's keeps its copy of the journal.
+
+    The two are one transition, since a fault between them leads nowhere new: a guard that crashes or a node that
+    reboots there is in the state of one that did so before the order came, and a fault of another node or of a link
+    does not change whether this guard writes its copy. A guard that does anything else first does it in the open. With
+    one fault, every mode settles in the same ends as with a transition for each copy.
+    """
+    sent = world
+    for leader in world.leaders:
+        journal = leader.journal
+        if not leader.met and journal.peers and not set(journal.peers) <= journal.without:
+            continue
+        if any(report.term > journal.term for report in leader.reports):
+            continue
+        for report in leader.reports:
+            machine = sent.machine(report.node)
+            current = machine.order
+            if current and current.journal == journal and current.boot == report.boot:
+                continue
+            if world.reaches(journal.leader, report.node):
+                sent = deliver(sent, machine, _ordered(journal, report.node, report.boot))
+                sent = _copied(sent, report.node) if report.node != journal.leader else sent
+    if sent is not world:
+        yield "orders", sent
+
+
+@by_identity
+def _ordered(journal: Journal, node: str, boot: str) -> Order:
+    return order(journal, node, boot)
+
+
+def deliver(world: World, machine: Machine, sent: Order) -> World:
+    """A guard receives an order, and follows it unless it knows better. It forgets results that nobody asks for."""
+    received = _received(machine, sent)
+    return world if received is machine else world.with_machine(received)
+
+
+@by_identity
+def _received(machine: Machine, sent: Order) -> Machine:
+    if not adopts(sent, machine.order, local(machine)):
+        return machine
+    asked = {rank.rank.container for rank in sent.ranks if rank.prove}
+    proofs = tuple(item for item in machine.proofs if item[0] in asked)
+    return one_machine(replace(machine, order=sent, late=machine.order, proofs=proofs))
+
+
+def _copied(world: World, node: str) -> World:
+    machine = world.machine(node)
+    effect = reconciled(machine)
+    return follow(world, machine, effect) if isinstance(effect, act.KeepCopy) else world
+
+
+def reporting(world: World) -> Iterator[Transition]:
+    """Reports reach every leader that they can reach."""
+    after = world
+    for leader in world.leaders:
+        name, journal = leader.journal.leader, leader.journal
+        new = [reported(world.machine(node)) for node in (name, *journal.peers) if world.reaches(name, node)]
+        if all(report in leader.reports for report in new):
+            continue
+        after = after.with_leader(_informed(leader, *new))
+    if after is not world:
+        yield "reports", after
+
+
+@by_identity
+def _informed(leader: Leader, *new: Report) -> Leader:
+    fresh = {report.node for report in new}
+    kept = tuple(report for report in leader.reports if report.node not in fresh)
+    met = leader.met | {report.node for report in new if report.term <= leader.journal.term}
+    return one_leader(replace(leader, reports=tuple(sorted((*kept, *new), key=_by_node)), met=met))
+
+
+def _by_node(report: Report) -> str:
+    return report.node
+
+
+def silence(world: World) -> Iterator[Transition]:
+    """A guard that does not report is unknown after a while."""
+    for leader in world.leaders:
+        for report in leader.reports:
+            if not world.reaches(leader.journal.leader, report.node):
+                rest = tuple(other for other in leader.reports if other != report)
+                yield f"{report.node} is silent", world.with_leader(replace(leader, reports=rest))
