@@ -9,7 +9,8 @@ from tests.simulation.guards import acts
 from tests.simulation.messages import deliver
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader, one_machine
-from tests.simulation.world import EARLIER, Engine, Gateway, Health, Leader, Machine, Transition, World
+from tests.simulation.views import Health
+from tests.simulation.world import EARLIER, Engine, Gateway, Leader, Machine, Transition, World
 
 
 def faults(world: World) -> Iterator[Transition]:

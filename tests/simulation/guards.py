@@ -11,7 +11,8 @@ from sparkops.swap.model import Answer, RankSpec
 from tests.simulation import laws
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.states import one_machine
-from tests.simulation.world import BOOT, Engine, Health, Machine, Transition, World, local
+from tests.simulation.views import Health
+from tests.simulation.world import BOOT, Engine, Machine, Transition, World, local
 
 
 def acts(world: World) -> tuple[Machine | None, FollowerEffect | None]:

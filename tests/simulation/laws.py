@@ -11,7 +11,8 @@ from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
 from tests.simulation.sharing import by_identity, replace
-from tests.simulation.world import CAPACITY, Health, Leader, Machine, World
+from tests.simulation.views import Health
+from tests.simulation.world import CAPACITY, Leader, Machine, World
 
 
 def broken(world: World, *wrongs: str) -> World:
@@ -54,30 +55,30 @@ def _writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     old = leader.journal
     if (new.term, new.revision) <= (old.term, old.revision):
         yield "18: a journal went backwards"
-    yield from _ending(world, old, new)
+    yield from _ending(world, leader, new)
     drained = old.swap and old.swap.phase is Phase.DRAIN and (not new.swap or new.swap.phase is not Phase.DRAIN)
     if drained and world.gateway.stalled and not new.stopping:
         yield "16: a drain ended that nothing could see"
 
 
-def _ending(world: World, old: Journal, new: Journal) -> Iterator[str]:
+def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     """A phase that goes forward has done its work."""
-    before, after = old.swap, new.swap
+    before, after = leader.journal.swap, new.swap
     if before is None or after is None or before.key != after.key or after.phase.order <= before.phase.order:
         return
     exists = {engine.container for _, engine in world.engines()}
     running = {engine.container for machine, engine in world.engines() if engine.running and not machine.lost}
     if before.phase is Phase.PREPARE and any(rank.container not in exists for rank in before.target.ranks):
         yield "12: the old release loses its traffic before every container of the new one exists"
-    if before.phase is Phase.FREE and before.source and _names(before.source) & running - _restarted(world):
+    if before.phase is Phase.FREE and before.source and _names(before.source) & running - _restarted(world, leader):
         yield "12: the old release runs, and the new one may start"
 
 
-def _restarted(world: World) -> set[str]:
-    """What a boot record started again, perhaps after the report that it was gone. Its guard stops it first."""
-    return {
-        machine.record.armed.container for machine in world.machines if machine.record.restarts and machine.record.armed
-    }
+def _restarted(world: World, leader: Leader) -> set[str]:
+    """Containers that a boot record started after the report that they are at rest. Their guards stop them first."""
+    resting = {item.container for report in leader.reports for item in report.engines if not item.state.running}
+    records = [machine.record for machine in world.machines]
+    return resting & {record.armed.container for record in records if record.restarts and record.armed}
 
 
 def _starting_beside(world: World, machine: Machine, container: str) -> Iterator[str]:

@@ -14,7 +14,8 @@ from tests.simulation.faults import faults
 from tests.simulation.scenarios import ask, deploying, deployment, operators, rebuild
 from tests.simulation.states import canonical
 from tests.simulation.transitions import following
-from tests.simulation.world import Health, Transition, World
+from tests.simulation.views import Health
+from tests.simulation.world import Transition, World
 
 C = deployment("c", Slot.BLUE, "n3")
 

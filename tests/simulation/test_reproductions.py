@@ -11,7 +11,7 @@ from sparkops.swap.intents import Cancel, Configure, Deploy, Hold, NothingToDo, 
 from sparkops.swap.model import PHASES, Mode, Phase
 from tests.simulation.explore import explore
 from tests.simulation.story import C, Story
-from tests.simulation.world import Health
+from tests.simulation.views import Health
 
 ALONE = [phase for phase in PHASES[Mode.ACROSS][1:] if phase is not Phase.WORKERS]  # single ranks have no workers
 

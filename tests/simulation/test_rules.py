@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkops.release import Slot
-from sparkops.swap.effects import ProveEngine, SwitchTraffic
+from sparkops.swap.effects import ProveEngine, SwitchTraffic, WriteJournal
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
 from sparkops.swap.intents import Configure, Deploy, rebuilt
 from sparkops.swap.leader import needs_operator, step
@@ -17,7 +17,9 @@ from sparkops.swap.seen import EngineState
 from tests.simulation.messages import deliver
 from tests.simulation.scenarios import ask, deployment, serving
 from tests.simulation.story import Story
-from tests.simulation.world import BOOT, EARLIER, LONG, Gateway, Health, Leader, Machine
+from tests.simulation.transitions import lead
+from tests.simulation.views import Health
+from tests.simulation.world import BOOT, EARLIER, LONG, Gateway, Leader, Machine
 
 
 def ordered(story: Story, node: str) -> tuple[Machine, Order]:
@@ -90,6 +92,17 @@ def test_a_pair_whose_rank_ends_serves_again_by_itself() -> None:
 
     assert story.journal.trouble == ""
     assert story.running == ["b-r0", "b-r1"]
+
+
+def test_an_earlier_restart_from_the_boot_record_does_not_excuse_an_engine_that_still_runs() -> None:
+    story = Story.of("in-place").until(Phase.PREPARE).fault("reboot of n2").until(Phase.FREE)
+    leader = story.world.leader
+    assert story.world.machine("n2").record.restarts == 1
+    assert story.running == ["a-r0"]
+
+    after = lead(story.world, leader, WriteJournal(leader.journal.advanced()))
+
+    assert after.wrongs == ("12: the old release runs, and the new one may start",)
 
 
 def test_an_engine_that_somebody_started_is_gone_before_its_successor_starts() -> None:

@@ -15,7 +15,8 @@ from tests.simulation.guards import guarding
 from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader
-from tests.simulation.world import Engine, Health, Leader, Transition, World, seen
+from tests.simulation.views import Health
+from tests.simulation.world import Engine, Leader, Transition, World, seen
 
 
 def enabled(world: World) -> Iterator[Transition]:
