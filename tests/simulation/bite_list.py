@@ -78,6 +78,6 @@ EQUIVALENT: Mapping[str, str] = {
     "leader._idle: after the next: `if (back := {node for node in journal.without if node in see`": (
         "a returned node is noted once HAProxy answers"
     ),
-    "leader._serve: after the next: `if answer is Answer.NO: return _repair(journal, active, seen)`": EXCLUSIVE,
+    "leader._serve: after the next: `if answer is Answer.NO: return _repair(journal, active, seen`": EXCLUSIVE,
 }
 """By change: why no run of the machine can tell it from the original."""
