@@ -28,6 +28,7 @@ LAYERS = {
     "facts": 2,
     "render": 2,
     "lint": 2,
+    "memory": 2,
     "swap": 2,
     "nodes": 3,
     "probes": 3,

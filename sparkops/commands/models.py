@@ -22,6 +22,11 @@ def look(store: Modules, model_dir: str, paths: Sequence[str] | None = None) -> 
     return python(store, {"verb": "look", "root": model_dir, "paths": paths}, timeout_s=LOOK_S)
 
 
+def describe(modules: Modules, directory: str) -> Command:
+    """Describe the checkpoint in a directory by its config.json and headers, for the memory planner."""
+    return python(modules, {"directory": directory}, timeout_s=LOOK_S)
+
+
 def hash_files(store: Modules, model_dir: str, path: str, names: Sequence[str]) -> Command:
     """The sha256 of some files of one directory."""
     return python(store, {"verb": "hash", "root": model_dir, "path": path, "names": names}, timeout_s=DAY_S)

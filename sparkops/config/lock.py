@@ -10,9 +10,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
+from pydantic import Field
 
 from sparkops.config import source
 from sparkops.config.fields import ImageRef, Line, Section, matching
@@ -49,6 +50,21 @@ class Contents(Section):
     """The GPUs that torch has code for."""
 
 
+class Described(Section):
+    """A checkpoint in short, so that `sparkops fit` needs no node that has it."""
+
+    model: Line
+    """`model.id` of the recipe."""
+    commit: Line | None = None
+    """Commit of the model repository; None where the node has no record of it."""
+    config: dict[Line, Any]
+    """The values of its config.json about layers and KV cache."""
+    tensors: dict[Line, Annotated[int, Field(ge=0)]]
+    """Bytes of its tensors by name; numbers of layers and experts are `*`, `+` past the last layer."""
+    largest_bytes: Annotated[int, Field(ge=0)]
+    """Bytes of its largest safetensors file."""
+
+
 class Lock(Section):
     """What a build takes. Written by `sparkops lock`, not by hand."""
 
@@ -68,6 +84,8 @@ class Lock(Section):
     models: dict[Line, Line] = {}
     """The commit of each model that the recipe names."""
     contents: Contents | None = None
+    checkpoint: Described | None = None
+    """What the memory planner needs of the model that the engine reads; None where no node had it."""
 
     @property
     def requirements(self) -> str:

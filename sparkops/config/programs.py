@@ -12,6 +12,7 @@ Modules = Mapping[str, str]
 """The modules of one program by name, each before those that import it; the last one is run."""
 
 STORE = ("checkpoint", "partial", "store")
+DESCRIBE = ("checkpoint", "describe")
 TRANSFER = ("partial", "pieces", "doors", "transfer")
 LAYERS = ("layers",)
 GRAPH = ("graph",)

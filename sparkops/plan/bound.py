@@ -39,7 +39,7 @@ def bound(recipe: Recipe, total_gib: float, host_gib: float = HOST_GIB) -> Bound
         return None
     beside = f" + {host_gib:g} GiB of the host side" if host_gib else ""
     if KV_BYTES in recipe.serve.args:
-        cache_gib = _bytes(recipe.serve.args) / GIB
+        cache_gib = cache_bytes(recipe.serve.args) / GIB
         weights_gib = (recipe.model.size_gb or 0) * 1e9 / GIB / recipe.serve.tensor_parallel
         weights = f" + {weights_gib:.1f} GiB of weights" if weights_gib else ""
         return Bound(cache_gib + weights_gib + host_gib, f"{KV_BYTES} {cache_gib:.1f} GiB{weights}{beside}")
@@ -58,7 +58,8 @@ def _share(recipe: Recipe) -> float:
     return share
 
 
-def _bytes(args: Mapping[str, Any]) -> float:
+def cache_bytes(args: Mapping[str, Any]) -> float:
+    """Return the bytes of kv-cache-memory-bytes. Raises ValueError for a value that is not a size."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", str(args[KV_BYTES]))
     if not found:
         raise ValueError(f"{KV_BYTES}: expected bytes such as 20G, got {args[KV_BYTES]!r}")

@@ -1,0 +1,103 @@
+"""The arguments of a recipe that decide about its memory, with vLLM's defaults. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparkops.config.recipe import Recipe
+from sparkops.memory import overhead
+from sparkops.memory.cache import Serving
+from sparkops.memory.shape import Shape
+from sparkops.plan.bound import UNITS
+
+LARGE_GIB = 70.0
+"""From this much GPU memory on, vLLM takes larger batches: EngineArgs.get_batch_defaults of 0.23.0."""
+CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+OWN_DRAFTS = ("mtp", "deepseek_mtp", "qwen3_next_mtp", "qwen3_5_mtp", "glm4_moe_mtp")
+WITHOUT_MODEL = ("ngram", "suffix")
+RELEASE = re.compile(r"[^=]*==0\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What the engine is asked to take. `requests` is max-num-seqs."""
+
+    serving: Serving
+    requests: int
+    graphs: int
+    """Largest batch of a CUDA graph; 0 without graphs."""
+    graphs_counted: bool
+    """Whether vLLM takes the graphs out of its share: from 0.21 on. Before, they come on top of it."""
+    loader: str
+
+
+def read(recipe: Recipe, shape: Shape, total_gib: float) -> Arguments:
+    """Return the arguments of a recipe on a GPU or node of `total_gib`. Raises ValueError with the one that is wrong.
+
+    Defaults are those of vLLM 0.23.0 for `vllm serve` on one GPU: EngineArgs.get_batch_defaults.
+    """
+    args, cpu = recipe.serve.args, recipe.backend == "cpu"
+    large = total_gib >= LARGE_GIB and not cpu
+    drafts = _draft_tokens(args)
+    requests = _number(args, "max-num-seqs", 1024 if large else 128 if cpu else 256)
+    serving = Serving(
+        window=_number(args, "max-model-len", shape.window),
+        batched_tokens=_number(args, "max-num-batched-tokens", 8192 if large else 2048),
+        ranks=recipe.serve.tensor_parallel,
+        block=_number(args, "block-size", 128 if cpu else 16),
+        model_dtype=_model_dtype(args, shape),
+        dtype=str(args.get("kv-cache-dtype", "auto")),
+        state_dtype=str(args.get("mamba-ssm-cache-dtype", "auto")),
+        prefix_caching=args.get("enable-prefix-caching") is True,
+        draft_tokens=drafts,
+        slides=args.get("disable-hybrid-kv-cache-manager") is not True,
+    )
+    largest = _number(args, "max-cudagraph-capture-size", overhead.captured(requests, drafts))
+    graphs = 0 if cpu or args.get("enforce-eager") is True else largest
+    return Arguments(serving, requests, graphs, _counts_graphs(recipe), str(args.get("load-format", "auto")))
+
+
+def cpu_space_gib(recipe: Recipe) -> float:
+    """Return the KV cache in GiB that a recipe for the CPU sets. Raises ValueError where it sets none."""
+    space = recipe.serve.env.get(CPU_SPACE, "")
+    if not space.isdecimal() or not int(space):
+        raise ValueError(f"serve.env.{CPU_SPACE}: expected GiB of KV cache such as 4, got {space!r}")
+    return float(space)
+
+
+def _model_dtype(args: Mapping[str, Any], shape: Shape) -> str:
+    """Return the dtype that the engine computes in: 16 bits for a checkpoint of float32 (vllm/config/model.py)."""
+    named = str(args.get("dtype", "auto"))
+    own = shape.dtype.removeprefix("torch.")
+    return named if named != "auto" else "float16" if own == "float32" else own
+
+
+def _draft_tokens(args: Mapping[str, Any]) -> int:
+    """Return num_speculative_tokens of the model's own MTP head. Raises ValueError for drafts of another model."""
+    drafts = args.get("speculative-config")
+    if not isinstance(drafts, Mapping):
+        return 0
+    if drafts.get("method") in WITHOUT_MODEL:
+        return _number(drafts, "num_speculative_tokens", 0)
+    if "model" in drafts or drafts.get("method") not in OWN_DRAFTS:
+        named = drafts.get("model") or drafts.get("method")
+        raise ValueError(f"serve.args.speculative-config: {named}: not supported: its config and weights are not read")
+    return _number(drafts, "num_speculative_tokens", 1)
+
+
+def _counts_graphs(recipe: Recipe) -> bool:
+    """Return whether graphs are in the share: VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, on by default from 0.21."""
+    release = RELEASE.match(recipe.image.vllm or "")
+    return release is None or int(release[1]) >= 21
+
+
+def _number(args: Mapping[str, Any], name: str, default: int) -> int:
+    """Return a whole number, also with vLLM's suffixes (128k, 128K)."""
+    given = args.get(name, default)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", str(given))
+    if not found or (float(found[1]) <= 0 and default):
+        raise ValueError(f"serve.args.{name}: expected a number above 0, got {given!r}")
+    return int(float(found[1]) * UNITS.get(found[2], 1))

@@ -1,0 +1,158 @@
+"""Whether a recipe fits a node: weights, KV cache and overhead against its memory, before anything starts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil, floor
+
+from sparkops.config.recipe import Recipe
+from sparkops.memory import arguments, cache, loader, overhead, weights
+from sparkops.memory.arguments import Arguments
+from sparkops.memory.cache import Layout
+from sparkops.memory.description import Description
+from sparkops.memory.loader import Loader
+from sparkops.memory.overhead import Term
+from sparkops.memory.room import Room
+from sparkops.memory.shape import Shape, parse
+from sparkops.plan.bound import KV_BYTES, SHARE, bound, cache_bytes
+
+HEADROOM_GIB = 8.0
+"""GiB that a safe utilization leaves to the node: 8 to 10 by spark-vllm-docker, NVIDIA's playbook and sparkrun."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Memory of one rank on one node in GiB. `share` is None where no utilization decides."""
+
+    room: Room
+    origin: str
+    layers: str
+    layout: Layout
+    weights_gib: float
+    terms: tuple[Term, ...]
+    outside_gib: float
+    """CUDA graphs that vLLM before 0.21 does not take out of its share."""
+    budget_gib: float
+    cache_gib: float
+    share: float | None
+    reserve_gib: float
+    loaders: tuple[Loader, ...]
+
+    @property
+    def overhead_gib(self) -> float:
+        """What is neither weights nor KV cache, inside the budget."""
+        return sum(term.gib for term in self.terms) - self.outside_gib
+
+    @property
+    def taken_gib(self) -> float:
+        """All that the release takes of the node: the engine's budget, graphs outside of it, and the host side."""
+        return self.budget_gib + self.outside_gib + self.room.host_gib
+
+    @property
+    def requests(self) -> float:
+        """Requests of the full context that the KV cache holds at once."""
+        return self.layout.requests(self.cache_gib)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the KV cache holds in requests of the full context."""
+        return self.layout.tokens(self.cache_gib)
+
+    @property
+    def safe_share(self) -> float | None:
+        """The largest utilization that leaves the node its headroom; None where none decides."""
+        room = self.room
+        headroom_gib = HEADROOM_GIB if room.shared else 0.0
+        gib = room.total_gib - room.host_gib - self.outside_gib - headroom_gib
+        return None if self.share is None else max(floor(gib / room.total_gib * 100) / 100, 0.0)
+
+    @property
+    def least_share(self) -> float | None:
+        """The smallest utilization whose KV cache holds one request of the full context."""
+        gib = self.weights_gib + self.overhead_gib + self.layout.request_gib
+        return None if self.share is None else ceil(gib / self.room.total_gib * 100) / 100
+
+    @property
+    def together_gib(self) -> float:
+        """What is left of the node with old and new release and the recipe's reserve; negative: they do not fit."""
+        old_gib = self.room.old_gib or self.taken_gib
+        kept_gib = self.reserve_gib if self.room.shared else 0.0
+        return self.room.total_gib - old_gib - self.taken_gib - kept_gib
+
+    @property
+    def now_gib(self) -> float:
+        """What is left of the memory that is available now."""
+        return self.room.available_gib - self.taken_gib
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the recipe does not fit the node even when nothing else runs there."""
+        return tuple(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.requests < 1:
+            need, window = self.layout.request_gib, self.layout.window
+            yield f"KV cache {self.cache_gib:.1f} GiB, one request of {window} tokens takes {need:.1f} GiB"
+        if (short_gib := self.taken_gib - self.room.total_gib) > 0:
+            yield f"{self.taken_gib:.1f} GiB taken, {self.room.total_gib:.1f} GiB in total: {short_gib:.1f} GiB short"
+        if self.loaders[0].safe is False:
+            yield f"load-format {self.loaders[0]}"
+
+
+def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
+    """Return the memory of one rank on a node. Raises ValueError for a model or argument without a rule."""
+    shape = parse(description.config)
+    asked = arguments.read(recipe, shape, room.total_gib)
+    if recipe.backend == "cpu":
+        room = replace(room, host_gib=overhead.CPU_HOST_GIB)
+    ranks, drafts = asked.serving.ranks, asked.serving.draft_tokens > 0
+    weights_gib = weights.rank_gib(description.tensors, ranks, shape.kv_heads, drafts=drafts)
+    terms = _terms(recipe, shape, asked)
+    outside_gib = 0.0 if asked.graphs_counted else sum(term.gib for term in terms if term.name == overhead.GRAPHS)
+    made = cache.layout(shape, asked.serving)
+    inside_gib = weights_gib + sum(term.gib for term in terms) - outside_gib
+    budget_gib, share = _budget(recipe, room, inside_gib)
+    shard_gib = description.largest_bytes / weights.GIB
+    known = loader.loaders(asked.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
+    return Fit(
+        room=room,
+        origin=description.origin,
+        layers=cache.kinds((*shape.layers, *(shape.drafts if drafts else ()))),
+        layout=made,
+        weights_gib=weights_gib,
+        terms=terms,
+        outside_gib=outside_gib,
+        budget_gib=budget_gib,
+        cache_gib=budget_gib - inside_gib,
+        share=share,
+        reserve_gib=recipe.swap.reserve_gib,
+        loaders=tuple(known) if recipe.backend != "cpu" else tuple(known)[:1],
+    )
+
+
+def _terms(recipe: Recipe, shape: Shape, asked: Arguments) -> tuple[Term, ...]:
+    """Return the overhead. On a CPU it is in the host side, which was measured as a whole."""
+    if recipe.backend == "cpu":
+        return ()
+    return overhead.terms(shape, asked.serving, asked.requests, asked.graphs)
+
+
+def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float | None]:
+    """Return what the engine takes for itself in GiB, and the utilization that decides it."""
+    if recipe.backend == "cpu":
+        return inside_gib + arguments.cpu_space_gib(recipe), None
+    most = bound(recipe, room.total_gib, 0.0)
+    if most is None or most.share is None:
+        return inside_gib + cache_bytes(recipe.serve.args) / weights.GIB, None
+    return most.gib, most.share
+
+
+def lower(made: Fit, name: str) -> str:
+    """Return the next step for a recipe that does not fit."""
+    if made.share is None:
+        return f"Lower {KV_BYTES} or max-model-len of {name}, or use a smaller model."
+    safe, least = made.safe_share or 0.0, made.least_share or 1.0
+    if least <= safe:
+        return f"sparkops fit {name} --set args.{SHARE}={safe:g}"
+    return f"Lower max-model-len of {name}, use kv-cache-dtype fp8, more nodes, or a smaller model."

@@ -1,0 +1,81 @@
+"""A fit for people, and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkops.memory.fit import Fit
+from sparkops.memory.overhead import GRAPHS
+from sparkops.plan.bound import SHARE
+
+SHOWN_GIB = 0.05
+"""GiB from which a part is named."""
+
+
+def lines(fit: Fit) -> Iterator[str]:
+    """Yield the memory of one rank on one node, line by line, the verdict first."""
+    room = fit.room
+    yield f"{room.node}: {'; '.join(fit.problems) if fit.problems else 'fits'}"
+    yield from (f"  {name:<14}{text}" for name, text in _rows(fit))
+
+
+def _rows(fit: Fit) -> Iterator[tuple[str, str]]:
+    room, layout = fit.room, fit.layout
+    yield "model", f"{fit.layers} ({fit.origin})"
+    yield "weights", f"{fit.weights_gib:.1f} GiB per rank"
+    inside = [term for term in fit.terms if term.gib >= SHOWN_GIB and not (fit.outside_gib and term.name == GRAPHS)]
+    parts = ", ".join(f"{term.name} {term.gib:.1f}" for term in inside)
+    yield "overhead", f"{fit.overhead_gib:.1f} GiB estimated" + (f" ({parts})" if parts else "")
+    yield "KV cache", f"{fit.cache_gib:.1f} GiB = {fit.tokens:,} tokens"
+    blocks = f"{layout.block_bytes / 2**20:.2f} MiB per block of {layout.block} tokens"
+    yield "", f"{fit.requests:.2f} requests of {layout.window:,} tokens, {layout.request_gib:.2f} GiB each; {blocks}"
+    graphs = f", {GRAPHS} {fit.outside_gib:.1f} GiB" if fit.outside_gib else ""
+    yield "host side", f"{room.host_gib:.1f} GiB{graphs} beside the engine's budget"
+    yield "total", f"{fit.taken_gib:.1f} of {room.total_gib:.1f} GiB"
+    if fit.share is not None:
+        yield "utilization", f"{fit.share:g}; safe up to {fit.safe_share:g}, one request needs {fit.least_share:g}"
+    yield from (("loader" if not number else "", str(loader)) for number, loader in enumerate(fit.loaders))
+    yield "now", f"{room.available_gib:.1f} GiB available: {_left(fit.now_gib)}"
+    yield "old and new", f"{_old(fit)}: {_left(fit.together_gib)}"
+
+
+def _left(gib: float) -> str:
+    return f"fits, {gib:.1f} GiB left" if gib >= 0 else f"does not fit, {-gib:.1f} GiB short"
+
+
+def _old(fit: Fit) -> str:
+    kept = f", {fit.reserve_gib:g} GiB reserve" if fit.room.shared else ""
+    if fit.room.old_gib:
+        return f"{', '.join(fit.room.old)} ({fit.room.old_gib:g} GiB claimed) and this release{kept}"
+    return f"two releases of this size{kept}"
+
+
+def as_json(fit: Fit) -> dict[str, object]:
+    """Return the same as one JSON object. Memory in GiB (2^30 bytes)."""
+    return {
+        "node": fit.room.node,
+        "fits": not fit.problems,
+        "problems": list(fit.problems),
+        "origin": fit.origin,
+        "weights_gib": round(fit.weights_gib, 2),
+        "overhead_gib": {term.name: round(term.gib, 2) for term in fit.terms},
+        "kv_cache": {
+            "gib": round(fit.cache_gib, 2),
+            "tokens": fit.tokens,
+            "requests": round(fit.requests, 2),
+            "request_gib": round(fit.layout.request_gib, 3),
+            "block_tokens": fit.layout.block,
+            "block_bytes": fit.layout.block_bytes,
+        },
+        "host_gib": round(fit.room.host_gib + fit.outside_gib, 2),
+        "taken_gib": round(fit.taken_gib, 2),
+        "total_gib": round(fit.room.total_gib, 2),
+        "available_gib": round(fit.room.available_gib, 2),
+        "left_now_gib": round(fit.now_gib, 2),
+        "left_with_old_gib": round(fit.together_gib, 2),
+        SHARE: {"set": fit.share, "safe": fit.safe_share, "least": fit.least_share},
+        "loaders": [
+            {"load_format": loader.name, "safe": loader.safe, "peak_gib": loader.peak_gib and round(loader.peak_gib, 2)}
+            for loader in fit.loaders
+        ],
+    }

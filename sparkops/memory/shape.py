@@ -1,0 +1,179 @@
+"""The layers of a model as its config.json describes them, with what each keeps for a request. Pure.
+
+The keys are those of the configuration classes of Transformers 5.5.3; which cache vLLM 0.23.0 builds for them is in
+vllm/model_executor/models/config.py and vllm/v1/kv_cache_interface.py of that release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+from sparkops.memory.keys import first, optional, required, text_config
+
+UNSUPPORTED = ("compress_ratios", "index_topk", "indexer_head_dim", "attention_chunk_size", "is_encoder_decoder")
+"""Keys of models whose cache has more parts than attention and state: DeepSeek 3.2 and 4, Llama 4, encoders."""
+PATTERN = {"M": "mamba", "*": "full_attention", "-": "none", "E": "none"}
+"""Letters of `hybrid_override_pattern` (Nemotron-H): a Mamba layer, attention, and layers without a cache."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention layer. `elements` are those of key and value together, per KV head and token.
+
+    `window`: tokens that a sliding window keeps, 0 for all. `latent`: MLA, one head that every rank holds whole.
+    """
+
+    heads: int
+    elements: int
+    window: int = 0
+    latent: bool = False
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """State of a GDN or Mamba layer: a convolution of `channels` x (`kernel` - 1), and `elements` of the recurrence.
+
+    `dtype`: of the recurrence, empty for the dtype of the model. `chunk`: tokens between cached states with prefix
+    caching in vLLM's mode `all`; 0 for a layer that only has the mode `align`.
+    """
+
+    channels: int
+    kernel: int
+    elements: int
+    dtype: str = ""
+    chunk: int = 0
+
+
+Layer = Attention | Recurrent
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Model as the planner sees it. `layers` are those with a cache; `drafts` those of the model's own MTP head."""
+
+    layers: tuple[Layer, ...]
+    drafts: tuple[Attention, ...]
+    kv_heads: int
+    hidden: int
+    vocabulary: int
+    experts_per_token: int
+    intermediate: int
+    """Width of one expert that a token goes through; without experts, of the feed-forward layer."""
+    vision: bool
+    window: int
+    """Tokens that the model was made for: `max_position_embeddings`."""
+    dtype: str
+    cache_dtype: str
+    """KV cache dtype that the checkpoint's quantization asks for; `auto` where it asks for none."""
+
+
+def parse(config: Mapping[str, Any]) -> Shape:
+    """Return the shape of a model. Raises ValueError with the field that is missing or not supported."""
+    text = text_config(config)
+    for key in UNSUPPORTED:
+        if text.get(key) or config.get(key):
+            raise ValueError(f"config.json: {key}: not supported: sparkops has no rule for the cache of such a model")
+    layers = tuple(_layers(text))
+    attention = [layer for layer in layers if isinstance(layer, Attention)]
+    if not attention:
+        raise ValueError("config.json: layer_types: no attention layer, expected at least one")
+    drafts = optional(text, "mtp_num_hidden_layers", "num_nextn_predict_layers")
+    return Shape(
+        layers=layers,
+        drafts=(_attention(text, "full_attention"),) * drafts,
+        kv_heads=attention[0].heads,
+        hidden=required(text, "hidden_size"),
+        vocabulary=required(text, "vocab_size"),
+        experts_per_token=optional(text, "num_experts_per_tok", "top_k_experts", default=1),
+        intermediate=required(text, "moe_intermediate_size", "intermediate_size"),
+        vision="vision_config" in config,
+        window=required(text, "max_position_embeddings"),
+        dtype=str(first(text, "dtype", "torch_dtype") or first(config, "dtype", "torch_dtype") or "bfloat16"),
+        cache_dtype=_cache_dtype(config.get("quantization_config") or {}),
+    )
+
+
+def _layers(text: Mapping[str, Any]) -> list[Layer]:
+    count, kinds = required(text, "num_hidden_layers"), _kinds(text)
+    if len(kinds) != count:
+        raise ValueError(f"config.json: layer_types: {len(kinds)} layers, expected num_hidden_layers {count}")
+    shared = optional(text, "num_kv_shared_layers")  # the last ones read the cache of earlier layers
+    return [_layer(text, kind) for kind in kinds[: count - shared] if kind != "none"]
+
+
+def _kinds(text: Mapping[str, Any]) -> list[str]:
+    """Return the kind of each layer, by name. Models name them, give a pattern, or an interval."""
+    numbers = range(1, required(text, "num_hidden_layers") + 1)
+    if types := first(text, "layer_types", "layers_block_type"):
+        return [str(kind) for kind in types]
+    if pattern := text.get("hybrid_override_pattern"):
+        return [PATTERN.get(letter, letter) for letter in pattern]
+    if interval := optional(text, "full_attention_interval"):
+        return ["linear_attention" if number % interval else "full_attention" for number in numbers]
+    if interval := optional(text, "sliding_window_pattern"):
+        return ["sliding_attention" if number % interval else "full_attention" for number in numbers]
+    slides = text.get("sliding_window") and text.get("use_sliding_window") is not False
+    return ["sliding_attention" if slides else "full_attention" for _ in numbers]
+
+
+def _layer(text: Mapping[str, Any], kind: str) -> Layer:
+    if kind in ("full_attention", "attention", "sliding_attention"):
+        return _attention(text, kind)
+    if kind == "linear_attention" and "linear_num_value_heads" in text:
+        return _gated_delta_net(text)
+    if kind in ("mamba", "mamba2"):
+        return _mamba(text)
+    raise ValueError(f"config.json: layer_types: {kind!r} is not supported: sparkops has no rule for its cache")
+
+
+def _attention(text: Mapping[str, Any], kind: str) -> Attention:
+    window = required(text, "sliding_window") if kind == "sliding_attention" else 0
+    if optional(text, "kv_lora_rank"):
+        elements = required(text, "kv_lora_rank") + required(text, "qk_rope_head_dim")
+        return Attention(1, elements, window, latent=True)
+    queries = required(text, "num_attention_heads")
+    heads = optional(text, "num_key_value_heads", default=queries)
+    width = optional(text, "head_dim", default=required(text, "hidden_size") // queries)
+    if not window:  # Gemma 4 has other heads in the layers without a window
+        heads = optional(text, "num_global_key_value_heads", default=heads)
+        width = optional(text, "global_head_dim", default=width)
+    return Attention(heads, 2 * width, window)
+
+
+def _gated_delta_net(text: Mapping[str, Any]) -> Recurrent:
+    """Return the state of a GDN layer: MambaStateShapeCalculator.gated_delta_net_state_shape of vLLM 0.23.0."""
+    keys = required(text, "linear_num_key_heads") * required(text, "linear_key_head_dim")
+    values = required(text, "linear_num_value_heads") * required(text, "linear_value_head_dim")
+    return Recurrent(
+        channels=2 * keys + values,
+        kernel=required(text, "linear_conv_kernel_dim"),
+        elements=values * required(text, "linear_key_head_dim"),
+        dtype=str(text.get("mamba_ssm_dtype") or ""),
+    )
+
+
+def _mamba(text: Mapping[str, Any]) -> Recurrent:
+    """Return the state of a Mamba-2 layer: MambaStateShapeCalculator.mamba2_state_shape of vLLM 0.23.0."""
+    inner = required(text, "mamba_num_heads", "mamba_n_heads") * required(text, "mamba_head_dim", "mamba_d_head")
+    size = required(text, "ssm_state_size", "mamba_d_state")
+    groups = required(text, "n_groups", "mamba_n_groups")
+    nemotron = "hybrid_override_pattern" in text  # NemotronHForCausalLMConfig: float32 unless the config says so
+    return Recurrent(
+        channels=inner + 2 * groups * size,
+        kernel=required(text, "conv_kernel", "mamba_d_conv"),
+        elements=inner * size,
+        dtype=str(text.get("mamba_ssm_cache_dtype") or ("float32" if nemotron else "")),
+        chunk=lcm(required(text, "chunk_size", "mamba_chunk_size"), 16),
+    )
+
+
+def _cache_dtype(quantization: Mapping[str, Any]) -> str:
+    """Return the dtype that stands for `auto`: resolve_kv_cache_dtype_string and Attention of vLLM 0.23.0."""
+    inner = quantization.get("quantization") or quantization
+    scheme = inner.get("kv_cache_scheme") or quantization.get("kv_cache_scheme") or inner.get("kv_cache_quant_algo")
+    if isinstance(scheme, Mapping):
+        return {8: "fp8", 4: "nvfp4"}.get(scheme.get("num_bits", 0), "auto")
+    return str(scheme).lower() if str(scheme).lower() in ("fp8", "nvfp4") else "auto"

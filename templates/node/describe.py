@@ -1,0 +1,87 @@
+"""Describe a checkpoint by its config.json and the headers of its shards. Runs on the node; reads no tensor.
+
+The second line of stdin names the directory, as JSON; the last line of stdout is the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import checkpoint
+
+CONFIG = "config.json"
+MODELOPT = "hf_quant_config.json"  # older exports of ModelOpt keep the quantization beside the config
+
+
+def describe(directory):
+    """Return config, bytes of tensors by name, and bytes of the largest file; None without a config."""
+    if not os.path.isfile(os.path.join(directory, CONFIG)):
+        return None
+    config = read(directory, CONFIG)
+    if "quantization_config" not in config and os.path.isfile(os.path.join(directory, MODELOPT)):
+        config["quantization_config"] = {"quant_method": "modelopt", **read(directory, MODELOPT)}
+    names = shards(directory)
+    if not names:
+        raise ValueError("it holds no safetensors file")
+    layers = (config.get("text_config") or config).get("num_hidden_layers") or 0
+    tensors = {}
+    for name in names:
+        found, _ = checkpoint.header(os.path.join(directory, name))
+        for tensor, entry in found.items():
+            first, last = entry["data_offsets"]
+            short = shortened(tensor, layers)
+            tensors[short] = tensors.get(short, 0) + last - first
+    largest = max(os.path.getsize(os.path.join(directory, name)) for name in names)
+    return {"config": config, "tensors": tensors, "largest": largest}
+
+
+def read(directory, name):
+    """Return a JSON file of the checkpoint. Raises ValueError with its name."""
+    try:
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
+            found = json.load(file)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{name}: expected a JSON object")
+    return found
+
+
+def shards(directory):
+    """Return the files that an engine reads: those that the index names, else all of the directory itself."""
+    names = sorted(name for name in os.listdir(directory) if name.endswith(checkpoint.SHARD))
+    index = next((name for name in sorted(os.listdir(directory)) if name.endswith(checkpoint.INDEX)), None)
+    if index is None:
+        return names
+    named = set(checkpoint.weight_map(os.path.join(directory, index)).values())
+    missing = sorted(named - set(names))
+    if missing:
+        raise ValueError(f"{missing[0]} is missing: {index} names it")
+    return sorted(named)
+
+
+def shortened(tensor, layers):
+    """Return a tensor's name with its numbers as `*`; the first one as `+` where it is past the last layer."""
+    parts, seen = tensor.split("."), False
+    for place, part in enumerate(parts):
+        if part.isdigit():
+            parts[place] = "+" if not seen and layers and int(part) >= layers else "*"
+            seen = True
+    return ".".join(parts)
+
+
+def main():
+    """Answer about the directory that was named."""
+    directory = json.loads(sys.stdin.buffer.readline())["directory"]
+    try:
+        answer = describe(directory)
+    except ValueError as error:
+        answer = {"error": str(error)}
+    except OSError as error:
+        sys.exit(f"{error.filename or directory}: {error.strerror}")
+    print(json.dumps(answer))
+
+
+main()

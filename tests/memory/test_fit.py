@@ -1,0 +1,181 @@
+"""Whether a recipe fits a node, and what is printed about it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.facts.host import GpuMemory
+from sparkops.memory.description import Description
+from sparkops.memory.fit import Fit, fit, lower
+from sparkops.memory.loader import loaders
+from sparkops.memory.report import as_json, lines
+from sparkops.memory.room import Room, room
+from tests.examples import CUDA, HOST, container, rank, recipe
+from tests.memory.cases import SPARK, autoround, predicted, sehyo, shipped
+from tests.memory.configs import MID, TINY
+
+GIB = 2**30
+WEIGHTS = {"model.layers.*.mlp.up_proj.weight": 20 * GIB}
+
+
+def of(share: float = 0.5, weights_gib: float = 20.0, space: Room = SPARK, **args: Any) -> Fit:
+    flags = {"gpu-memory-utilization": share, **{name.replace("_", "-"): value for name, value in args.items()}}
+    made = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": flags})
+    found = {name: int(size * weights_gib / 20) for name, size in WEIGHTS.items()}
+    return fit(made, Description(MID, found, 5 * GIB, "q.lock"), space)
+
+
+def test_the_parts_add_up() -> None:
+    made = of()
+
+    assert made.problems == ()
+    assert made.budget_gib == pytest.approx(0.5 * 121.7)
+    assert made.weights_gib + made.overhead_gib + made.cache_gib == pytest.approx(made.budget_gib)
+    assert made.taken_gib == pytest.approx(made.budget_gib + 5.0)
+    assert made.now_gib == pytest.approx(121.7 - made.taken_gib)
+
+
+def test_graphs_of_an_older_vllm_come_on_top() -> None:
+    made = sehyo()
+
+    assert made.outside_gib == pytest.approx(0.27, abs=0.01)
+    assert made.taken_gib == pytest.approx(made.budget_gib + 5.0 + made.outside_gib)
+
+
+def test_a_request_of_the_full_context_must_fit() -> None:
+    made = of(share=0.35)
+
+    assert made.problems == (f"KV cache {made.cache_gib:.1f} GiB, one request of 262144 tokens takes 28.0 GiB",)
+    assert lower(made, "q") == f"sparkops fit q --set args.gpu-memory-utilization={made.safe_share:g}"
+    assert of(share=made.least_share or 0).problems == ()
+    assert of(share=(made.least_share or 0) - 0.02).problems != ()
+
+
+def test_a_node_must_hold_the_budget_and_the_host_side() -> None:
+    made = of(share=0.97)
+
+    assert made.problems == ("123.0 GiB taken, 121.7 GiB in total: 1.3 GiB short",)
+    assert made.safe_share == 0.89
+    assert of(share=made.safe_share).taken_gib <= 121.7 - 8.0
+
+
+def test_weights_that_leave_no_cache_do_not_fit_at_any_safe_share() -> None:
+    made = of(share=0.9, weights_gib=110.0)
+
+    assert made.cache_gib < 0
+    assert made.requests == 0
+    assert lower(made, "q").startswith("Lower max-model-len of q")
+
+
+def test_a_fixed_cache_decides_instead_of_the_share() -> None:
+    made = of(kv_cache_memory_bytes="40G")
+
+    assert made.cache_gib == 40.0
+    assert (made.share, made.safe_share, made.least_share) == (None, None, None)
+    assert not any("utilization" in line for line in lines(made))
+
+
+def test_a_gpu_with_its_own_memory_has_no_host_side() -> None:
+    gpu = Room("n1", 80.0, 79.0, 0.0, shared=False)
+    made = of(share=0.92, space=gpu)
+
+    assert made.taken_gib == pytest.approx(made.budget_gib)
+    assert made.safe_share == 1.0
+
+
+def test_a_cpu_takes_what_the_environment_says() -> None:
+    made = recipe(serve={"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}})
+    got = fit(made, Description(TINY, {"w": 600_000}, 600_000, "q.lock"), SPARK)
+
+    assert (got.cache_gib, got.requests, got.terms, got.share) == (1.0, 2048.0, (), None)
+    assert got.taken_gib == pytest.approx(3.4, abs=0.01)  # the shipped recipe claims 3.5, which was measured
+
+
+def test_old_and_new_release_fit_together_only_with_the_reserve() -> None:
+    alone, beside = of(share=0.35, max_model_len=1024), of(share=0.6)
+    with_old = of(share=0.35, max_model_len=1024, space=replace(SPARK, old_gib=60.0, old=("chat-blue",)))
+
+    assert alone.together_gib == pytest.approx(121.7 - 15 - 2 * alone.taken_gib)
+    assert beside.together_gib < 0
+    assert with_old.together_gib == pytest.approx(121.7 - 15 - 60.0 - with_old.taken_gib)
+    assert "chat-blue (60 GiB claimed) and this release, 15 GiB reserve: does not fit" in "\n".join(lines(with_old))
+
+
+@pytest.mark.parametrize(
+    ("weights_gib", "shard_gib", "safe"),
+    [(62.65, 4.8, True), (72.6, 36.3, False)],
+    ids=["67 GB in 14 files loaded", "78 GB in 2 files froze the host"],
+)
+def test_fastsafetensors_is_safe_where_it_was_seen_to_be(weights_gib: float, shard_gib: float, safe: bool) -> None:
+    named, default, instant = loaders("fastsafetensors", weights_gib, shard_gib, 5.0, 121.7, shared=True)
+
+    assert (named.name, named.safe) == ("fastsafetensors", safe)
+    assert (default.name, default.safe, instant.safe) == ("safetensors", True, True)
+
+
+def test_a_loader_without_a_rule_is_unknown_and_refuses_nothing() -> None:
+    made = of(load_format="runai_streamer")
+
+    assert made.loaders[0].safe is None
+    assert made.problems == ()
+    assert "runai_streamer: unknown: no rule for this load-format" in "\n".join(lines(made))
+
+
+def test_a_loader_that_is_not_safe_does_not_fit() -> None:
+    made = recipe(
+        image={"torch": CUDA, "vllm": "vllm==0.23.0"},
+        serve={"args": {"gpu-memory-utilization": 0.85, "load-format": "fastsafetensors", "max-model-len": 1024}},
+    )
+    got = fit(made, Description(MID, {"w": 72 * GIB}, 36 * GIB, "q.lock"), SPARK)
+
+    assert got.problems == (
+        "load-format fastsafetensors: weights 72.0 + largest file 36.0 twice + host side 5 = 149.0 GiB, "
+        "NOT SAFE: above 117.7 GiB",
+    )
+
+
+def test_two_ranks_share_the_weights() -> None:
+    one, two = predicted(shipped("122b-autoround"), autoround()), predicted(shipped("122b-autoround-tp2"), autoround())
+
+    assert two.weights_gib == pytest.approx(one.weights_gib / 2, rel=0.01)
+
+
+def test_the_report_begins_with_the_verdict() -> None:
+    told = list(lines(sehyo()))
+
+    assert told[0] == "spark: fits"
+    assert "  weights       76.0 GiB per rank" in told
+    assert "  utilization   0.9; safe up to 0.89, one request needs 0.67" in told
+
+
+def test_json_has_the_same_figures() -> None:
+    told = json.loads(json.dumps(as_json(sehyo())))
+
+    assert (told["fits"], told["problems"], told["weights_gib"]) == (True, [], 76.02)
+    assert told["kv_cache"]["block_tokens"] == 4224
+    assert told["gpu-memory-utilization"] == {"set": 0.9, "safe": 0.89, "least": 0.67}
+    assert [loader["safe"] for loader in told["loaders"]] == [True, True, True]
+
+
+def test_the_room_of_a_node_names_what_runs_there() -> None:
+    runs = replace(container(rank()), claim_gib=30.0)
+    made = room("n1", recipe(image={"torch": CUDA}), HOST, [runs, replace(runs, state="exited")])
+
+    assert (made.total_gib, made.available_gib, made.host_gib, made.shared) == (119.67, 100.0, 5.0, True)
+    assert (made.old_gib, made.old) == (30.0, (runs.name,))
+
+
+def test_the_room_of_a_gpu_is_its_own_memory() -> None:
+    host = replace(HOST, gpu_model="NVIDIA H100 80GB HBM3", gpus=(GpuMemory(79.2, 70.0),))
+    made = room("n1", recipe(image={"torch": CUDA}), host, [])
+
+    assert (made.total_gib, made.available_gib, made.host_gib, made.shared) == (79.2, 70.0, 0.0, False)
+
+
+def test_a_gpu_that_cannot_be_read_has_no_room() -> None:
+    with pytest.raises(ValueError, match="no reading of NVIDIA H100"):
+        room("n1", recipe(image={"torch": CUDA}), replace(HOST, gpu_model="NVIDIA H100 80GB HBM3"), [])

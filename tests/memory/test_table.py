@@ -1,0 +1,41 @@
+"""docs/memory.md shows what the planner predicts now, and every prediction that is off names what is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.memory import table
+from tests.memory.cases import FITTED, ROOT, Case, caches, starts, weights
+
+CASES = [*weights(), *caches(), *starts()]
+GOAL = 0.10
+
+
+def test_the_page_is_what_the_planner_predicts() -> None:
+    """If not: python -m tests.memory.table > docs/memory.md."""
+    assert (ROOT / "docs/memory.md").read_text() == table.text()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_a_prediction_is_near_or_names_the_missing_input(case: Case) -> None:
+    near = case.error is not None and abs(case.error) < GOAL
+
+    assert near or case.missing not in ("", FITTED)
+
+
+def test_most_predictions_are_near() -> None:
+    off = [case.what for case in CASES if case.error is None or abs(case.error) >= GOAL]
+
+    assert off == [
+        "122B NVFP4 txn545, loaded",
+        "Qwen3-30B NVFP4",
+        "122B AutoRound, 44.9 GiB: requests of 262,144",
+        "122B hybrid v2 TurboQuant: tokens",
+    ]
+
+
+def test_whole_starts_are_also_predicted_where_nothing_was_fitted() -> None:
+    free = [case for case in starts() if not case.missing]
+
+    assert len(free) == 5
+    assert all(abs(case.error or 1) < GOAL for case in free)
