@@ -16,6 +16,7 @@ import typer
 from sparkops import __version__
 from sparkops.cli import (
     doctor,
+    fitting,
     images,
     importing,
     linting,
@@ -79,6 +80,7 @@ for family in (
     images,
     locking,
     models,
+    fitting,
     services,
     swapping,
     looking,

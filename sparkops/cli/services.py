@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparkops.cli.fitting import section
 from sparkops.cli.images import make_order
 from sparkops.cli.settings import WAIT, Settings, keep_of
 from sparkops.cli.terminal import data, data_json, progress, say
@@ -88,7 +89,7 @@ def _direct(
     with connect(fleet, node or release.recipe.nodes) as connected:
         made = _make_plan(connected, release, list(node))
         if dry_run:
-            data(str(made))
+            data(f"{made}{section(connected, release.recipe, [replica.rank.node for replica in made.replicas])}")
             return
         say(str(made) if settings.verbose else _headline(made))
         chosen = {replica.rank.node for replica in made.replicas}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sparkops.cli.fitting import section
 from sparkops.cli.settings import WAIT, Settings, keep_of
 from sparkops.cli.terminal import data, data_json, progress, say
 from sparkops.errors import UsageError
@@ -83,7 +84,9 @@ def _plan(order: Order, release: Release, wish: Wish) -> str:
     from sparkops.fleet import planning
 
     made = planning.make_plan(order, release, wish, planning.read_journal(order, release.service)).plan
-    return str(made) if made else f"nothing to do: {release.id} serves {release.service}"
+    if made is None:
+        return f"nothing to do: {release.id} serves {release.service}"
+    return f"{made}{section(order.connected, release.recipe, [rank.node for rank in made.ranks])}"
 
 
 def _told(service: str, done: dict[str, Any]) -> None:

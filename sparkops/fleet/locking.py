@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 from sparkops.commands import docker
 from sparkops.config.assets import BuildInputs
-from sparkops.config.lock import Contents, Lock, Parent, fingerprint
+from sparkops.config.engine import ENGINES
+from sparkops.config.lock import Contents, Described, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.facts import gate, host, resolved
 from sparkops.fleet import models
 from sparkops.fleet.build import Gate, Order, run_build
 from sparkops.fleet.connected import Member
+from sparkops.fleet.fitting import describe
 from sparkops.fleet.progress import Event, Tell
+from sparkops.memory.description import keep
 from sparkops.render import context, resolving
 
 PULL_TIMEOUT_S = 3600.0
@@ -50,6 +53,7 @@ def lock_on(member: Member, recipe: Recipe, shelf: Shelf, before: Lock | None, a
         whole=resolving.whole(recipe, shelf.templates),
         mods=context.hashes(context.wanted_mods(recipe, shelf.mods)),
         models=_models(member, recipe),
+        checkpoint=_checkpoint(member, recipe, tell),
     )
     if not resolving.wanted(recipe, shelf.templates):
         return locked
@@ -89,6 +93,22 @@ def _models(member: Member, recipe: Recipe) -> dict[str, str]:
         if commit:
             found[each.id] = commit
     return found
+
+
+def _checkpoint(member: Member, recipe: Recipe, tell: Tell) -> Described | None:
+    """Return what the memory planner needs of the model; None, with a report, where the node does not have it whole."""
+    path = recipe.model.path
+    if not ENGINES[recipe.engine].weights:
+        return None
+    try:
+        found = describe(member, path)
+    except NodeError as error:
+        tell(Event(member.name, f"checkpoint not described: {error.problem}"))
+        return None
+    if found is None:
+        return None
+    there = models.look(member, [path]).checkpoints.get(path)
+    return keep(found, recipe.model.id, there.commit if there else None)
 
 
 def _packages(
