@@ -35,7 +35,12 @@ def test_a_cpu_has_other_defaults_and_no_graphs() -> None:
 
 
 def test_arguments_of_the_recipe_count() -> None:
-    args = {"max_model_len": "128k", "max_num_seqs": 4, "kv_cache_dtype": "fp8", "enable_prefix_caching": True}
+    args: dict[str, Any] = {
+        "max_model_len": "128k",
+        "max_num_seqs": 4,
+        "kv_cache_dtype": "fp8",
+        "enable_prefix_caching": True,
+    }
     got = read(of(**args, speculative_config={"method": "mtp", "num_speculative_tokens": 2}), SHAPE, 121.7)
 
     assert (got.serving.window, got.requests, got.serving.dtype) == (128_000, 4, "fp8")
