@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +12,50 @@ import yaml
 
 from sparkops.config import lock
 from sparkops.config.lock import Described, Lock, Parent
-from tests.cli.here import Here, install
+from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE, recipe
 from tests.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor
 
 pytestmark = pytest.mark.local
 SERVE = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
+DOCKER = """#!{python} -IS
+# Docker's API on stdin, as far as it is asked: its version, and that it has no containers.
+import socket
+stream, rest = socket.socket(fileno=0), b""
+while piece := stream.recv(65536):
+    rest += piece
+    while b"\\r\\n\\r\\n" in rest:
+        asked, _, rest = rest.partition(b"\\r\\n\\r\\n")
+        body = b'{{"ApiVersion": "1.43"}}' if b"/version" in asked.split(b"\\r\\n")[0] else b"[]"
+        stream.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (len(body), body))
+"""
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Here:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """This machine with the recipe q, whose model it does not have."""
-    made = install(tmp_path)
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(DOCKER.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     inventory = f"nodes:\n  here: {{transport: local, model_dir: {tmp_path}/models}}\n"
     (tmp_path / "inventory.yaml").write_text(inventory)
     (tmp_path / "q.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": SERVE}))
     (tmp_path / "models").mkdir()
-    return made
+    return tmp_path
 
 
-def give_model(here: Here, config: dict[str, Any] = TINY) -> None:
+def give_model(root: Path, config: dict[str, Any] = TINY) -> None:
     shards = {"model.safetensors": {"model.layers.0.mlp.up_proj.weight": tensor("BF16", [512, 1024])}}
-    checkpoint(here.directory / "models/q", shards, config)
+    checkpoint(root / "models/q", shards, config)
 
 
-def test_a_recipe_that_fits(here: Here) -> None:
-    give_model(here)
+def test_a_recipe_that_fits(sparkops: Sparkops, root: Path) -> None:
+    give_model(root)
 
-    ran = here("fit", "q.yaml")
+    ran = sparkops("fit", "q.yaml")
 
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("here: fits\n  model         2 full attention (here: ")
@@ -47,10 +64,10 @@ def test_a_recipe_that_fits(here: Here) -> None:
     assert "old and new   two releases of this size, 15 GiB reserve: " in ran.out
 
 
-def test_json_and_a_value_for_this_time(here: Here) -> None:
-    give_model(here)
+def test_json_and_a_value_for_this_time(sparkops: Sparkops, root: Path) -> None:
+    give_model(root)
 
-    ran = here("fit", "q.yaml", "--json", "--set", "args.max-model-len=2048")
+    ran = sparkops("fit", "q.yaml", "--json", "--set", "args.max-model-len=2048")
 
     assert ran.code == 0
     assert ran.json["recipe"] == "q"
@@ -58,27 +75,27 @@ def test_json_and_a_value_for_this_time(here: Here) -> None:
     assert (node["node"], node["fits"], node["kv_cache"]["requests"]) == ("here", True, 1024.0)
 
 
-def test_a_recipe_that_does_not_fit_ends_with_1_and_a_next_step(here: Here) -> None:
-    give_model(here)
+def test_a_recipe_that_does_not_fit_ends_with_1_and_a_next_step(sparkops: Sparkops, root: Path) -> None:
+    give_model(root)
 
-    ran = here("fit", "q.yaml", "--set", "env.VLLM_CPU_KVCACHE_SPACE=900")
+    ran = sparkops("fit", "q.yaml", "--set", "env.VLLM_CPU_KVCACHE_SPACE=900")
 
     assert ran.code == 1
     assert "GiB in total: " in ran.out.splitlines()[0]
     assert ran.err == "  next: Lower kv-cache-memory-bytes or max-model-len of q, or use a smaller model.\n"
 
 
-def test_without_a_model_and_without_a_lock_it_refuses(here: Here) -> None:
-    ran = here("fit", "q.yaml")
+def test_without_a_model_and_without_a_lock_it_refuses(sparkops: Sparkops, root: Path) -> None:
+    ran = sparkops("fit", "q.yaml")
 
-    where = f"{here.directory}/models/q"
+    where = f"{root}/models/q"
     assert (ran.code, ran.out) == (5, "")
     assert f"here: memory unknown: no config.json in {where}, no description of org/q in a lock\n" in ran.err
     assert "next: sparkops models pull q --node here" in ran.err
     assert "next: or, where a node has it: sparkops lock q --node NODE" in ran.err
 
 
-def test_a_lock_stands_in_for_the_model(here: Here) -> None:
+def test_a_lock_stands_in_for_the_model(sparkops: Sparkops, root: Path) -> None:
     described = Described(model="org/q", config=TINY, tensors={"w": 1 << 30}, largest_bytes=1 << 30)
     whole = Lock(
         made_for=lock.fingerprint(recipe().image),
@@ -87,26 +104,10 @@ def test_a_lock_stands_in_for_the_model(here: Here) -> None:
         whole=True,
         checkpoint=described,
     )
-    (here.directory / "q.lock").write_text(lock.text("q", whole))
+    (root / "q.lock").write_text(lock.text("q", whole))
 
-    ran = here("fit", "q.yaml")
+    ran = sparkops("fit", "q.yaml")
 
     assert ran.code == 0
     assert "2 full attention (q.lock)" in ran.out
     assert "weights       1.0 GiB per rank" in ran.out
-
-
-def test_a_model_without_a_rule_is_refused_with_its_field(here: Here) -> None:
-    give_model(here, {**TINY, "compress_ratios": [4]})
-
-    ran = here("fit", "q.yaml")
-
-    assert ran.code == 5
-    assert "here: memory unknown: config.json: compress_ratios: not supported" in ran.err
-
-
-def test_an_engine_without_rules_is_refused(here: Here) -> None:
-    ran = here("fit", "122b-heretic-atlas")
-
-    assert ran.code == 5
-    assert "122b-heretic-atlas: memory unknown: no rules for the engine atlas, only for vllm" in ran.err

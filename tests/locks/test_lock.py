@@ -10,7 +10,7 @@ import pytest
 
 from sparkops.config import assets, lock, recipe
 from sparkops.config.assets import BuildInputs
-from sparkops.config.lock import Contents, Lock, Parent
+from sparkops.config.lock import Contents, Described, Lock, Parent
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.facts import held, resolved
@@ -59,6 +59,13 @@ def write(tmp_path: Path, made: Lock, **image: Any) -> Path:
     (tmp_path / "q.yaml").write_text(yaml.safe_dump(data))
     (tmp_path / "q.lock").write_text(lock.text("q", made))
     return tmp_path / "q.yaml"
+
+
+def test_a_lock_keeps_the_description_of_a_checkpoint(tmp_path: Path) -> None:
+    described = Described(model="org/q", config={"num_hidden_layers": 2}, tensors={"w.*": 8}, largest_bytes=8)
+    whole = locked(checkpoint=described)
+
+    assert recipe.load(write(tmp_path, whole)).lock == whole
 
 
 def test_a_recipe_is_held_to_the_lock_beside_it(tmp_path: Path) -> None:

@@ -161,6 +161,10 @@ def caches() -> Iterator[Case]:
     yield from _logged("h100-start-1.4B-8-shards", configs.MID, 2048, 1)
     yield from _logged("h100-start-cold", configs.TINY, 1024, 1)
     yield from _logged("tp2-ray-rank0", configs.TINY, 1024, 2)
+    cpu = layout(configs.TINY, Serving(1024, 2048, block=128))
+    logged = _found(r"CPU KV cache size: ([\d,]+) tokens", (LOGS / "vllm-0.32.0-cpu-start.log").read_text())
+    source = "vllm-0.32.0-cpu-start"
+    yield Case("tiny-qwen3-cpu, 1 GiB: tokens", "", int(logged.replace(",", "")), source, cpu.tokens(1.0))
     window = layout(configs.MID, Serving(200000, 8192))
     text = (LOGS / "vllm-0.23.0-cuda-window-larger-than-cache.log").read_text()
     needed = float(_found(r"\(([\d.]+) GiB KV cache is needed", text))
