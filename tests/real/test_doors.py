@@ -15,6 +15,7 @@ from tests.real.service import Service, write_inventory
 pytestmark = [pytest.mark.vllm, pytest.mark.matrix]  # it needs a third node
 
 HTTP_PORT, MEETING_PORT = pairs.PORT + 1, pairs.PORT + 3
+ATTACK_S = 90
 LISTENING = (
     'awk \'$4 == "0A" && $2 !~ /0100007F:/ {print substr($2, index($2, ":") + 1)}\' /proc/net/tcp /proc/net/tcp6'
 )
@@ -51,9 +52,13 @@ def image(service: Service) -> str:
 
 
 def attack(service: Service, *argv: str) -> str:
-    """Run Python with `argv` in a container of the pair's image on node-3."""
-    options = ("--rm", "--network=host", "--env=RAY_AUTH_MODE=disabled", "--entrypoint=python")
-    return service.nodes.node("node-3").exec("docker", "run", *options, image(service), *argv)
+    """Run Python with `argv` in a container of the pair's image on node-3, at most ATTACK_S seconds.
+
+    A Ray client that reaches nothing tries for many minutes.
+    """
+    options = ("--rm", "--network=host", "--env=RAY_AUTH_MODE=disabled", "--entrypoint=timeout")
+    words = (f"{ATTACK_S}", "python", *argv)
+    return service.nodes.node("node-3").exec("docker", "run", *options, image(service), *words)
 
 
 @pytest.mark.parametrize("name", pairs.ONE)
