@@ -10,7 +10,7 @@ import typer
 
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.errors import NodesFailed, SparkopsError
+from sparkops.errors import SparkopsError
 
 if TYPE_CHECKING:
     from sparkops.config.recipe import Recipe
@@ -42,6 +42,7 @@ def fit(
     """
     from sparkops.fleet import fitting
     from sparkops.fleet.connected import connect
+    from sparkops.fleet.parallel import all_or_raise
     from sparkops.memory.fit import lower
     from sparkops.memory.report import as_json
 
@@ -51,13 +52,11 @@ def fit(
     with connect(fleet, node or wanted.nodes) as connected:
         outcomes = fitting.fits(connected, wanted)
     known = {name: made for name, made in outcomes.items() if not isinstance(made, SparkopsError)}
-    errors = [made for made in outcomes.values() if isinstance(made, SparkopsError)]
     if json:
         data_json({"recipe": wanted.name, "nodes": [as_json(made) for made in known.values()]})
     elif known:
         data(text(known))
-    if errors:
-        raise errors[0] if len(errors) == 1 else NodesFailed(errors)
+    all_or_raise(outcomes)
     refused = [made for made in known.values() if made.problems]
     for step in dict.fromkeys(lower(made, wanted.name) for made in refused):
         say(f"  next: {step}", bold=True)

@@ -11,7 +11,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.memory import overhead
 from sparkops.memory.cache import Serving
 from sparkops.memory.shape import Shape
-from sparkops.plan.bound import UNITS
+from sparkops.plan.bound import scaled
 
 LARGE_GIB = 70.0
 """From this much GPU memory on, vLLM takes larger batches: EngineArgs.get_batch_defaults of 0.23.0."""
@@ -97,7 +97,7 @@ def _counts_graphs(recipe: Recipe) -> bool:
 def _number(args: Mapping[str, Any], name: str, default: int) -> int:
     """Return a whole number, also with vLLM's suffixes (128k, 128K)."""
     given = args.get(name, default)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", str(given))
-    if not found or (float(found[1]) <= 0 and default):
+    number = scaled(given, "kKmMgG")
+    if number is None or (number <= 0 and default):
         raise ValueError(f"serve.args.{name}: expected a number above 0, got {given!r}")
-    return int(float(found[1]) * UNITS.get(found[2], 1))
+    return int(number)

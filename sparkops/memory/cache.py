@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+from sparkops.facts.host import GIB
 from sparkops.memory.shape import Attention, Layer, Recurrent, Shape
 
 BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
@@ -66,11 +67,11 @@ class Layout:
     @property
     def request_gib(self) -> float:
         """GiB of one request of the full context on one rank."""
-        return self.request_blocks * self.block_bytes / 2**30
+        return self.request_blocks * self.block_bytes / GIB
 
     def blocks(self, cache_gib: float) -> int:
         """Return how many blocks a cache of `cache_gib` has."""
-        return max(int(cache_gib * 2**30) // self.block_bytes, 0)
+        return max(int(cache_gib * GIB) // self.block_bytes, 0)
 
     def requests(self, cache_gib: float) -> float:
         """Return how many requests of the full context fit, which vLLM logs as maximum concurrency."""

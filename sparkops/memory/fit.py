@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 
 from sparkops.config.recipe import Recipe
+from sparkops.facts.host import GIB
 from sparkops.memory import arguments, cache, loader, overhead, weights
 from sparkops.memory.arguments import Arguments
 from sparkops.memory.cache import Layout
@@ -75,14 +76,14 @@ class Fit:
 
     @property
     def together_gib(self) -> float:
-        """What is left of the node with old and new release and the recipe's reserve; negative: they do not fit."""
+        """GiB of the node beside the old release, this one and the recipe's reserve; negative: too little."""
         old_gib = self.room.old_gib or self.taken_gib
         kept_gib = self.reserve_gib if self.room.shared else 0.0
         return self.room.total_gib - old_gib - self.taken_gib - kept_gib
 
     @property
     def now_gib(self) -> float:
-        """What is left of the memory that is available now."""
+        """GiB that remain of the memory available now; negative: too little."""
         return self.room.available_gib - self.taken_gib
 
     @property
@@ -113,7 +114,7 @@ def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
     made = cache.layout(shape, asked.serving)
     inside_gib = weights_gib + sum(term.gib for term in terms) - outside_gib
     budget_gib, share = _budget(recipe, room, inside_gib)
-    shard_gib = description.largest_bytes / weights.GIB
+    shard_gib = description.largest_bytes / GIB
     known = loader.loaders(asked.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
     return Fit(
         room=room,
@@ -144,7 +145,7 @@ def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float
         return inside_gib + arguments.cpu_space_gib(recipe), None
     most = bound(recipe, room.total_gib, 0.0)
     if most is None or most.share is None:
-        return inside_gib + cache_bytes(recipe.serve.args) / weights.GIB, None
+        return inside_gib + cache_bytes(recipe.serve.args) / GIB, None
     return most.gib, most.share
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkops.facts.host import GIB
 from sparkops.memory.cache import Serving
 from sparkops.memory.shape import Shape
 
-GIB = 2**30
 RUNTIME_GIB = 0.4
 VISION_GIB = 1.6
 LOGIT_BYTES = 10

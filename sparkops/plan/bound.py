@@ -11,8 +11,8 @@ from typing import Any
 from sparkops.config.engine import default_share
 from sparkops.config.recipe import Recipe
 from sparkops.errors import PlanRefused
+from sparkops.facts.host import GIB
 
-GIB = 2**30
 HOST_GIB = 5.0
 """GiB that an engine takes beside what it counts itself. Sources state 5 to 5.6; the least, so no sound claim fails."""
 SHARE, KV_BYTES = "gpu-memory-utilization", "kv-cache-memory-bytes"
@@ -60,10 +60,16 @@ def _share(recipe: Recipe) -> float:
 
 def cache_bytes(args: Mapping[str, Any]) -> float:
     """Return the bytes of kv-cache-memory-bytes. Raises ValueError for a value that is not a size."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", str(args[KV_BYTES]))
-    if not found:
+    size = scaled(args[KV_BYTES], "kKmMgGtT")
+    if size is None:
         raise ValueError(f"{KV_BYTES}: expected bytes such as 20G, got {args[KV_BYTES]!r}")
-    return float(found[1]) * UNITS.get(found[2], 1)
+    return size
+
+
+def scaled(value: object, suffixes: str) -> float | None:
+    """Return a number that may end in one of vLLM's suffixes, such as 20G or 128k; None for anything else."""
+    found = re.fullmatch(rf"(\d+(?:\.\d+)?)([{suffixes}]?)", str(value))
+    return float(found[1]) * UNITS.get(found[2], 1) if found else None
 
 
 def refusals(

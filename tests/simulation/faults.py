@@ -79,7 +79,7 @@ def _filled(machine: Machine) -> Machine:
 
 @by_identity
 def _ended(machine: Machine) -> Machine:
-    """What is left once no engine runs any more."""
+    """The node without a running engine."""
     engines = tuple(replace(engine, health=Health.STOPPED) for engine in machine.engines)
     return one_machine(replace(_fresh(machine), engines=engines))
 
