@@ -98,7 +98,7 @@ RUN --mount=type=bind,from=builder,source=/opt/built,target=/run/sparkops/built 
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
     --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
-    uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" /run/sparkops/built/*.whl
+    uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" /run/sparkops/built/*.whl 'fastapi==0.136.1' 'starlette==0.52.1' 'prometheus-fastapi-instrumentator==7.1.0'
 
 RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
     && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache

@@ -18,9 +18,14 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
 # An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
-    TORCH_PIN=torch==2.11.0+cu130
+    TORCH_PIN=torch==2.11.0
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
+
+# uv takes the versions of the lock, and only what has one of its hashes.
+COPY lock/requirements.txt /opt/sparkops/requirements.txt
+ENV UV_CONSTRAINT=/opt/sparkops/requirements.txt \
+    UV_REQUIRE_HASHES=1
 
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1
@@ -57,9 +62,14 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
 # An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
-    TORCH_PIN=torch==2.11.0+cu130
+    TORCH_PIN=torch==2.11.0
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
+
+# uv takes the versions of the lock, and only what has one of its hashes.
+COPY lock/requirements.txt /opt/sparkops/requirements.txt
+ENV UV_CONSTRAINT=/opt/sparkops/requirements.txt \
+    UV_REQUIRE_HASHES=1
 
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1

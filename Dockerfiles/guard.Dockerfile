@@ -7,7 +7,6 @@ RUN apt-get update \
        nftables \
        python3 \
        python3-docker \
-       python3-jinja2 \
        python3-paramiko \
        python3-prometheus-client \
        python3-pydantic \

@@ -8,8 +8,8 @@ RUN update-ca-certificates
 ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
     REQUESTS_CA_BUNDLE=/etc/ssl/certs/ca-certificates.crt \
-    UV_HTTP_TIMEOUT=600 \
-    UV_HTTP_RETRIES=10 \
+    PIP_DEFAULT_TIMEOUT=600 \
+    PIP_RETRIES=10 \
     PATH=/opt/venv/bin:$PATH
 # Every package by its hash: their code sees the hub's token.
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \

@@ -1,3 +1,3 @@
 """Recipes to answering LLM servers on NVIDIA DGX Sparks."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,4 +1,4 @@
-"""The contract between deciding and doing: a Command is decided in commands/ and run by a Node."""
+"""The contract between deciding and doing: a Command is a value, and a Node runs it."""
 
 from __future__ import annotations
 

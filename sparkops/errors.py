@@ -4,7 +4,6 @@ SparkopsError 1 · failed, and what served before still serves
 ├── ConfigError 2 · a YAML file is wrong: file:line: field: problem
 ├── UsageError 2 · a command line is wrong
 ├── Busy 4 · another operator holds the lock
-│   └── BeingEnded 4 · the guards bring an earlier deploy to its end
 ├── PlanRefused 5 · the plan would not be safe; nothing was changed
 ├── NodeError 1 · one node, by name
 │   ├── NotReachable 5 · no connection could be made; nothing was changed
@@ -63,10 +62,6 @@ class Busy(SparkopsError):
     exit_code = 4
 
 
-class BeingEnded(Busy):
-    """The guards bring what a deploy has left to its end; afterwards it can be run again."""
-
-
 class PlanRefused(SparkopsError):
     """A plan would not be safe. Nothing was changed."""
 
@@ -97,12 +92,23 @@ class NotReady(NodeError):
 
     exit_code = 5
 
+    @classmethod
+    def without_docker(cls, node: str, words: str) -> NotReady:
+        """Return the error of a node whose Docker does not answer, from the output of its docker program."""
+        if "not found" in words:
+            return cls(node, "Docker is not installed", next_step="Install Docker Engine 24 or newer.")
+        if "permission denied" in words:
+            step = "Add the user to the group `docker` and log in again."
+            return cls(node, "the user may not use Docker", next_step=step)
+        why = (words.splitlines() or ["no output"])[-1]
+        return cls(node, f"Docker does not answer: {why}", next_step="Start it: sudo systemctl start docker")
+
 
 class ConnectionLost(NodeError):
     """The connection broke, or a deadline passed, while a command ran: its outcome is unknown."""
 
     def __init__(self, node: str, problem: str, *, next_step: str = "") -> None:
-        step = "`sparkops status` shows whether it is back; then run the same again."
+        step = "Check `sparkops status`, then retry."
         super().__init__(node, problem, next_step=next_step or step)
 
 

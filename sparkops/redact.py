@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import Any
 
 # Up to the last @ before the path, as URL parsers read it; or, for a password that should have been percent-encoded,
 # from the user to the next @, unless a port stands where the password would.
@@ -29,6 +30,12 @@ KINDS = {
     "an AWS key": r"A(?:KIA|SIA)[A-Z0-9]{16}",
     "a Google API key": r"AIza[A-Za-z0-9_-]{30,}",
     "a Slack token": r"xox[abprs]-[A-Za-z0-9-]{10,}",
+    "an npm token": r"npm_[A-Za-z0-9]{36}",
+    "a PyPI token": r"pypi-[A-Za-z0-9_-]{50,}",
+    "a Docker Hub token": r"dckr_pat_[A-Za-z0-9_-]{20,}",
+    "a JSON web token": r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    "a Vault token": r"hvs\.[A-Za-z0-9_-]{20,}",
+    "a Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
     "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
     "a password in a URL": r"[a-z][a-z0-9+.-]*://[^\s/:@$]*:[^\s/:@$]+@",
 }
@@ -40,6 +47,11 @@ VALUES = re.compile(
 )
 NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
 AUTHORIZATION = re.compile(r"(?i)(\bauthorization\s*[=:]\s*)[^\"']+|(\bbearer\s+)[^\s\"']+")
+PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+# "name": VALUE and 'name': VALUE, where VALUE is a text or a list.
+QUOTED = re.compile(
+    r"""(?P<head>(?P<quote>["'])(?P<name>[A-Za-z_][\w.-]*)(?P=quote)\s*:\s*)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\[[^\]]*\])"""
+)
 HIDDEN = "***"
 LOGIN = frozenset({"-u", "--user"})
 """Flags of curl and wget whose value is USER:PASSWORD."""
@@ -55,17 +67,52 @@ def shell(words: Iterable[str]) -> str:
 
     These are the values of variables, flags and headers whose name says so, and text that looks like a key.
     """
-    shown, hide = list[str](), False
+    return " ".join(_words(words))
+
+
+def _words(words: Iterable[str]) -> Iterator[str]:
+    hide = False
     for word in words:
         name, equals, _ = word.partition("=")
         if hide:
-            shown.append(HIDDEN)
+            yield HIDDEN
         elif equals and NAME.fullmatch(name) and names_secret(name.lstrip("-")):
-            shown.append(f"{name}={HIDDEN}")
+            yield f"{name}={HIDDEN}"
         else:
-            shown.append(_script(word))
+            yield _script(word)
         hide = word in LOGIN or (word.startswith("-") and not equals and names_secret(word.lstrip("-")))
-    return " ".join(shown)
+
+
+def document(text: str) -> str:
+    """Return a log or another text of many lines with *** in place of what may be a secret.
+
+    Besides what `shell` hides these are private keys to their end, and values of JSON and Python literals.
+    """
+    lines = QUOTED.sub(_quoted, PRIVATE_KEY.sub(HIDDEN, text)).split("\n")
+    return "\n".join(map(_script, lines))
+
+
+def _quoted(pair: re.Match[str]) -> str:
+    return f'{pair["head"]}"{HIDDEN}"' if names_secret(pair["name"]) else pair[0]
+
+
+def hidden(value: Any) -> Any:
+    """Return a value of JSON with *** in place of secrets: by the names of keys, flags and variables, and by form."""
+    match value:
+        case str():
+            return document(value)
+        case dict():
+            return {key: _by_name(str(key), child) for key, child in value.items()}
+        case list() | tuple() if all(isinstance(word, str) for word in value):
+            return [*_words(value)]
+        case list() | tuple():
+            return [hidden(child) for child in value]
+        case _:
+            return value
+
+
+def _by_name(name: str, value: Any) -> Any:
+    return HIDDEN if value and not isinstance(value, dict | bool) and names_secret(name) else hidden(value)
 
 
 def _script(text: str) -> str:

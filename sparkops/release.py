@@ -6,14 +6,29 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from sparkops import __version__
 from sparkops.config.recipe import Recipe
+from sparkops.names import LABEL, Slot
 
-LABEL = "sparkops."
+__all__ = [
+    "LABEL",
+    "Rank",
+    "Release",
+    "Slot",
+    "cache_volume",
+    "candidate_tag",
+    "content_labels",
+    "image_labels",
+    "image_tag",
+    "installed",
+    "mod_labels",
+    "peer_labels",
+    "trust_mark",
+]
+
 TRUSTED = "sparkops-trusted-"
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
 DECIDING = {"service", "engine", "model", "serve"}  # the image is known by its inputs
@@ -24,18 +39,6 @@ NOT_DECIDING: dict[str, Any] = {
     "sources": {"__all__": {"size_gb", "exclude"}},
     "steps": {"__all__": {"disk_gb"}},
 }
-
-
-class Slot(StrEnum):
-    """The two places that releases of one service take in turn."""
-
-    BLUE = "blue"
-    GREEN = "green"
-
-    @property
-    def other(self) -> Slot:
-        """Blue's is green, green's is blue."""
-        return Slot.GREEN if self is Slot.BLUE else Slot.BLUE
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,8 @@ class Rank:
     generation: str = ""
     callers: tuple[str, ...] | None = None
     """IP addresses that may connect to the HTTP port from other nodes. None: every address; empty: loopback only."""
+    direct: bool = False
+    """Whether clients call the engine itself, without a gateway."""
 
     @property
     def size(self) -> int:
@@ -149,13 +154,17 @@ class Rank:
 
     @property
     def port(self) -> int:
-        """HTTP port of the engine: the first after the service's own for blue, the second for green."""
-        return self.release.recipe.serve.port + (1 if self.slot is Slot.BLUE else 2)
+        """HTTP port of the engine: the service's own without a gateway, else one more for blue and two for green."""
+        return self.release.recipe.serve.port + (0 if self.direct else self._place)
 
     @property
     def meeting_port(self) -> int:
         """Where the ranks of a replica meet, at rank 0: behind the HTTP ports of both slots, one for each."""
-        return self.port + 2
+        return self.release.recipe.serve.port + self._place + 2
+
+    @property
+    def _place(self) -> int:
+        return 1 if self.slot is Slot.BLUE else 2
 
     @property
     def labels(self) -> dict[str, str]:
@@ -179,3 +188,8 @@ class Rank:
             **(several if self.size > 1 else {}),
             **callers,
         }
+
+
+def recipe_of(tag: str) -> str:
+    """The recipe that an image's tag names: NAME of sparkops/NAME:DIGEST."""
+    return tag.rpartition(":")[0].rpartition("/")[2]

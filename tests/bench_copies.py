@@ -11,10 +11,10 @@ from pathlib import Path
 
 from sparkops.command import quote
 from sparkops.config.inventory import Fleet
-from sparkops.fleet import distribute
-from sparkops.fleet.connected import connect
-from sparkops.fleet.delivery import Copied
-from sparkops.fleet.progress import silent
+from sparkops.images import distribute
+from sparkops.images.delivery import CopiedImage
+from sparkops.nodes.connected import connect
+from sparkops.nodes.progress import silent
 from tests import image_layers
 from tests.checkpoints import ssh_argv
 from tests.fleet.fleet import Fleet as RealFleet
@@ -41,7 +41,7 @@ def _measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
     image_layers.build(source, TAG, LARGE)
     took: dict[str, list[float]] = {}
 
-    def timed(name: str, act: Callable[[], Mapping[str, Copied]]) -> Mapping[str, Copied]:
+    def timed(name: str, act: Callable[[], Mapping[str, CopiedImage]]) -> Mapping[str, CopiedImage]:
         began = time.perf_counter()
         done = act()
         took.setdefault(name, []).append(time.perf_counter() - began)
@@ -71,12 +71,12 @@ def _measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
     }
 
 
-def _copy(fleet: Fleet, targets: list[str]) -> Mapping[str, Copied]:
+def _copy(fleet: Fleet, targets: list[str]) -> Mapping[str, CopiedImage]:
     with connect(fleet, [SOURCE, *targets]) as connected:
         return distribute.copy(connected, TAG, SOURCE, silent)
 
 
-def _pipe(fleet: Fleet) -> Mapping[str, Copied]:
+def _pipe(fleet: Fleet) -> Mapping[str, CopiedImage]:
     give, take = (quote(*ssh_argv(fleet, name, "ssh")) for name in (SOURCE, TARGETS[0]))
     pipe = f"{give} docker save {TAG} | {take} docker load"
     subprocess.run(("bash", "-o", "pipefail", "-c", pipe), check=True, capture_output=True)

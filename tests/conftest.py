@@ -4,17 +4,61 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 TIMEOUT_S = 60
-LOCAL = {"fleet_unit", "gateway", "guard", "load", "models", "nodes", "probes", "standin"}
-"""Directories whose tests run real programs, sockets and servers on this machine, each for its own seconds."""
+TESTS = Path(__file__).parent
+CAPTURED = TESTS / "captured"
+LOCAL = {
+    "cli/test_recipes.py",
+    "cli/test_setup.py",
+    "cli/test_verbose.py",
+    "cli/test_verbs.py",
+    "config/test_checked.py",
+    "config/test_source.py",
+    "deploy/test_describe.py",
+    "deploy/test_fitting.py",
+    "deploy/test_make_room.py",
+    "doctor/test_machine.py",
+    "engine/test_endpoints.py",
+    "fleet_unit",
+    "gateway",
+    "guard",
+    "guard_client/test_image.py",
+    "guard_client/test_leader.py",
+    "guard_client/test_leases.py",
+    "hub/test_pull.py",
+    "images/test_build.py",
+    "images/test_load.py",
+    "lint/test_ours.py",
+    "lint/test_verb.py",
+    "load",
+    "network/test_preflight.py",
+    "nodes/test_connect.py",
+    "nodes/test_docker_api.py",
+    "nodes/test_host_keys.py",
+    "nodes/test_http.py",
+    "nodes/test_local.py",
+    "nodes/test_output.py",
+    "nodes/test_ssh.py",
+    "nodes/test_trace.py",
+    "packaging",
+    "smoke",
+    "standin",
+    "status/test_read.py",
+    "transfer",
+    "weights/test_copy.py",
+    "weights/test_look.py",
+    "weights/test_scripts.py",
+}
+"""Tests that run real programs, sockets and servers on this machine, or read whole corpora: for seconds."""
 
 settings.register_profile("unit", deadline=None, max_examples=5)
-settings.register_profile("thorough", deadline=None, max_examples=100)
+settings.register_profile("thorough", deadline=None, max_examples=30)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unit"))
 
 
@@ -27,15 +71,34 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `-m unit` what is none is not even imported: the fast loop is to stay fast."""
-    if config.option.markexpr == "unit" and (LOCAL | {"real"}) & set(collection_path.parts):
+    if config.option.markexpr == "unit" and (LOCAL | {"real", "gpu"}) & _below(collection_path):
         return True
     return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("fleet") or item.get_closest_marker("vllm"):
+        if any(item.get_closest_marker(marker) for marker in ("fleet", "vllm", "gpu")):
             continue
-        here = item.get_closest_marker("local") or LOCAL & set(item.path.parts)
+        here = item.get_closest_marker("local") or LOCAL & _below(item.path)
         item.add_marker(pytest.mark.local if here else pytest.mark.unit)
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+def _below(path: Path) -> set[str]:
+    """Return a path and its directories as LOCAL names them: `nodes/test_ssh.py` and `nodes`."""
+    if not path.is_relative_to(TESTS):
+        return set()
+    below = path.relative_to(TESTS)
+    return {below.as_posix(), *(parent.as_posix() for parent in below.parents)}
+
+
+@pytest.fixture(scope="session")
+def captured() -> Callable[[str], str]:
+    """Captured outputs by file name; tests/captured/README.md states where each comes from."""
+
+    def read(name: str) -> str:
+        # read_text() would end a line at each return of a progress bar
+        return (CAPTURED / name).read_bytes().decode()
+
+    return read

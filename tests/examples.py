@@ -7,11 +7,11 @@ from typing import Any
 
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
-from sparkops.facts.checkpoint import Checkpoint, Shard
-from sparkops.facts.docker import Container
-from sparkops.facts.gate import Answer, ImageFacts
-from sparkops.facts.host import HostFacts
+from sparkops.docker.facts import Container
+from sparkops.images.gate import ImageFacts, ImportAnswer
+from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release, Slot
+from sparkops.weights.checkpoint import Checkpoint, Shard
 
 INPUTS = "0123456789ab" + "c" * 52
 IMAGE_ID = "sha256:" + "a" * 64
@@ -32,10 +32,10 @@ RECIPE: dict[str, Any] = {
 IMAGE_FACTS = ImageFacts(
     python="3.11.2",
     machine="x86_64",
-    torch=Answer("2.13.0+cpu"),
+    torch=ImportAnswer("2.13.0+cpu"),
     cuda=None,
-    vllm=Answer("0.32.0"),
-    binaries=Answer(),
+    vllm=ImportAnswer("0.32.0"),
+    binaries=ImportAnswer(),
     stub=False,
     mods={},
     device_code=None,
@@ -70,7 +70,6 @@ def node(**changes: Any) -> NodeConfig:
 
 HOST = HostFacts(
     arch="x86_64",
-    boot_id="b2c4",
     now_s=1000.0,
     memory_total_gib=119.67,
     memory_available_gib=100.0,

@@ -20,12 +20,12 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from sparkops.config.fabric import Fabric as Rules
-from sparkops.facts import fabric
-from sparkops.facts.fabric import NodeFabric
+from sparkops.config.fabric import FabricRules as Rules
+from sparkops.network import facts as fabric
+from sparkops.network import topology as planning
+from sparkops.network.facts import NodeFabric
+from sparkops.network.topology import Fabric
 from sparkops.nodes.local import LocalNode
-from sparkops.plan import fabric as planning
-from sparkops.plan.fabric import Fabric
 from tests.examples import node
 
 UNUSED = "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -89,7 +89,7 @@ def spark(number: int, **changes: Any) -> Spark:
 
 def read(root: Path) -> NodeFabric:
     """What the real query says of a tree. The limit of locked memory is not in it, so it is not this machine's."""
-    said = fabric.parse(LocalNode("here").run(fabric.query(str(root))).stdout)
+    said = fabric.parse_fabric(LocalNode("here").run(fabric.fabric_query(str(root))).stdout)
     return replace(said, memlock_kib=8192)
 
 

@@ -10,15 +10,20 @@ import argparse
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.shell import FleetError
 from tests.load import Load
 from tests.real.program import Cli
-from tests.real.service import QUICK, Service, with_gateway
+from tests.real.service import GATEWAY, QUICK, Service, with_gateway
 
 REST_S = 20.0
+PIN_S = 0.5
 OTHERS = 5
 """Swaps of the service without load."""
 NODES = ("node-1", "node-2")
@@ -34,11 +39,39 @@ def main() -> int:
         try:
             for each in (swapped, other):
                 each.begin(name="r0", node=NODES[-1])
-            with swapped.load(rate=options.rate, streams=options.streams) as load:
+            with (
+                pinned(nodes) if options.pin else nullcontext(),
+                swapped.load(rate=options.rate, streams=options.streams) as load,
+            ):
                 return _measure(swapped, other, load, options.count)
         finally:
             for each in (swapped, other):
                 each.sweep()
+
+
+@contextmanager
+def pinned(nodes: RealFleet) -> Iterator[None]:
+    """Keep the gateway on the first core and engines, those that start as well, on the second one."""
+    nodes.node(GATEWAY).exec("docker", "update", "--cpuset-cpus=0", "sparkops-gateway")
+    ended = threading.Event()
+    thread = threading.Thread(target=_pin, args=(nodes, ended))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _pin(nodes: RealFleet, ended: threading.Event) -> None:
+    done: set[str] = set()
+    while not ended.wait(PIN_S):
+        for node in nodes.nodes:
+            engines = node.exec("docker", "ps", "--quiet", "--filter", "label=sparkops.service").split()
+            for engine in set(engines) - done:
+                with suppress(FleetError):  # it has ended meanwhile
+                    node.exec("docker", "update", "--cpuset-cpus=1", engine)
+                    done.add(engine)
 
 
 def _service(cli: Cli, nodes: RealFleet, name: str, port: int) -> Service:
@@ -81,6 +114,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--rate", type=float, default=220.0, help="short requests per second")
+    parser.add_argument("--pin", action="store_true", help="keep engines away from the gateway's core")
     parser.add_argument("--streams", type=int, default=20)
     return parser.parse_args()
 

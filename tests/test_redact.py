@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkops.cli import terminal
+from sparkops.cli.progress import progress
 from sparkops.command import Command
 from sparkops.errors import NodeError, SparkopsError, UsageError
-from sparkops.fleet.progress import Event
-from sparkops.guard import daemon
-from sparkops.redact import redacted, shell
+from sparkops.guard.log import log
+from sparkops.nodes.progress import Event
+from sparkops.redact import document, hidden, redacted, shell
 
 URL = "https://user:s3cret@mirror.lan/simple"
 SHOWN = "https://***@mirror.lan/simple"
@@ -66,7 +67,7 @@ def test_an_error_holds_none(error: SparkopsError) -> None:
 
 
 def test_the_log_of_a_guard_holds_none(capsys: pytest.CaptureFixture[str]) -> None:
-    daemon.log(f"chat: {URL}")
+    log(f"chat: {URL}")
 
     assert capsys.readouterr().err.endswith(f" chat: {SHOWN}\n")
 
@@ -78,7 +79,7 @@ def test_what_is_printed_holds_none(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.data(URL)
     terminal.data_json({"a": [URL, {"b": URL}], "c": 1, URL: None})
     terminal.confirm(URL, yes=False)
-    with terminal.progress() as tell:
+    with progress() as tell:
         tell(Event("n1", f"build: {URL}"))
 
     out, err = capsys.readouterr()
@@ -113,3 +114,46 @@ HF = "hf_" + "a1" * 10
 )
 def test_secrets_among_the_words_of_a_shell_are_hidden(words: list[str], shown: str) -> None:
     assert shell(words) == shown
+
+
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END OPENSSH PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"before\n{KEY}\nafter", "before\n***\nafter"),
+        ("-----BEGIN PRIVATE KEY-----\nb3Blbn", "***"),
+        ('{"api_key": "k\\"1", "port": "80"}', '{"api_key": "***", "port": "80"}'),
+        (
+            "non-default args: {'api_key': ['k1', 'k2'], 'port': 80}",
+            "non-default args: {'api_key': \"***\", 'port': 80}",
+        ),
+        (f"HF_TOKEN={HF} started", "HF_TOKEN=*** started"),
+        ("{'eos_token': '<|end|>', 'token_id': '5'}", "{'eos_token': '<|end|>', 'token_id': '5'}"),
+    ],
+)
+def test_a_log_shows_no_secret(text: str, shown: str) -> None:
+    assert document(text) == shown
+
+
+def test_a_value_shows_no_secret_in_keys_variables_flags_and_text() -> None:
+    value = {
+        "Env": ["HF_TOKEN=k1", "PORT=80"],
+        "Args": ["serve", "--api-key", "k1"],
+        "auth": {"password": "k1", "user": "me"},
+        "token": ["k1"],
+        "nested": [{"secret": 7}, URL],
+        "empty": {"password": ""},
+        "rank": 1,
+    }
+
+    assert hidden(value) == {
+        "Env": ["HF_TOKEN=***", "PORT=80"],
+        "Args": ["serve", "--api-key", "***"],
+        "auth": {"password": "***", "user": "me"},
+        "token": "***",
+        "nested": [{"secret": "***"}, SHOWN],
+        "empty": {"password": ""},
+        "rank": 1,
+    }

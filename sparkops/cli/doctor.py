@@ -1,39 +1,71 @@
-"""doctor."""
+"""The verb doctor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.models import read_token
+from sparkops.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
+from sparkops.cli.progress import progress
 from sparkops.cli.settings import Settings
-from sparkops.cli.terminal import data, data_json, progress
+from sparkops.cli.terminal import confirm, data, data_json, say
+from sparkops.doctor.bundle import MANIFEST, archive, files
+from sparkops.doctor.collect import collect
+from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, FixRow, NodeHealth, PairRow
+from sparkops.doctor.fixes import fixes
+from sparkops.doctor.hub_login import HubLogin
+from sparkops.doctor.run import Seen, diagnose, fix_all
+from sparkops.errors import UsageError
+from sparkops.hub.pull import require_encrypted
+from sparkops.network.finding import Finding
+from sparkops.nodes.connected import Connected, connect
 
-if TYPE_CHECKING:
-    from sparkops.plan.diagnosis import DeviceRow, Diagnosis, NodeHealth, PairRow
-    from sparkops.plan.finding import Finding
-
-PATIENCE_S = 0.0  # one try: doctor says what is true now
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs of this family."""
-    app.command()(doctor)
+PATIENCE_S = 0.0  # one attempt: doctor reports the present state
 
 
 def doctor(
     context: typer.Context,
-    node: Annotated[list[str] | None, typer.Option("--node", "-n", help="Only these nodes; again for more.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object, as docs/doctor.md describes it.")] = False,
+    node: NODES = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Run the safe fixes, after confirmation")] = False,
+    yes: YES = False,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="FILE", help="Write a redacted tar.gz for a bug report, mode 0600"),
+    ] = None,
+    token_file: TOKEN_FILE = None,
+    endpoint: ENDPOINT = "",
+    json: JSON = False,
 ) -> None:
-    """Look at every node and at the network between them, and say what to mend. Ends with 1 if a problem was found."""
-    from sparkops.fleet import doctor as examining
-    from sparkops.fleet.connected import connect
+    """Check nodes and their network
 
+    Prints each finding with its reason and the next step. Exit code 1 if there is a problem.
+
+    --fix runs only what stops and removes nothing: start a stopped guard or gateway, drop page cache, turn NTP on,
+    write a missing CDI spec.
+
+    --bundle holds versions, findings, status, events and logs of the guards, and the evidence of the last failures.
+
+    Example: sparkops doctor --fix
+    """
     settings: Settings = context.obj
-    with connect(settings.fleet(), node or (), patience_s=PATIENCE_S, required=False) as connected, progress() as tell:
-        found = examining.diagnose(connected, tell)
+    login = HubLogin(read_token(token_file), endpoint)
+    require_encrypted(login.token, endpoint)
+    with connect(load_fleet(settings), node or (), patience_s=PATIENCE_S, required=False) as connected:
+        seen = _diagnose(connected, login)
+        if fix and (done := _fix(connected, seen.diagnosis, yes=yes)):
+            seen = _diagnose(connected, login)
+            seen = replace(seen, diagnosis=seen.diagnosis.model_copy(update={"fixes": done}))
+        if bundle:
+            _write_bundle(bundle, {**collect(connected, seen), "doctor.txt": "\n".join(report(seen.diagnosis))})
+    found = seen.diagnosis
     if json:
         data_json(found.model_dump(mode="json"))
     else:
@@ -42,17 +74,52 @@ def doctor(
         raise typer.Exit(1)
 
 
+def _diagnose(connected: Connected, login: HubLogin) -> Seen:
+    with progress() as tell:
+        return diagnose(connected, tell, login)
+
+
+def _write_bundle(file: Path, parts: Mapping[str, Any]) -> None:
+    """Write a new file with mode 0600 and print its contents list. Raises UsageError."""
+    texts = files(parts)
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(archive(texts, time.time()))
+    except OSError as error:
+        step = "Name a new file, such as --bundle sparkops-bundle.tar.gz"
+        raise UsageError(f"--bundle: {file} cannot be written: {error.strerror}", next_step=step) from None
+    say(f"wrote {file}, mode 0600: it contains node names and addresses: review it before sending it", fg="green")
+    say(texts[MANIFEST].rstrip())
+
+
+def _fix(connected: Connected, found: Diagnosis, *, yes: bool) -> list[FixRow]:
+    """Print the fixes, ask for confirmation and run them. Return the results."""
+    due = [*fixes(found.findings, connected.fleet.nodes)]
+    for one in due:
+        say(f"{one.finding.node}: {one.finding.code}: {one.words}")
+    if not due:
+        say("no finding that --fix can repair")
+    elif confirm(f"Run {len(due)} {'fix' if len(due) == 1 else 'fixes'}?", yes=yes):
+        return fix_all(connected, due)
+    return []
+
+
 def report(found: Diagnosis) -> Iterator[str]:
-    """The diagnosis for people, line by line."""
+    """Yield the diagnosis as lines of text."""
     for node in found.nodes:
         yield from _node(node)
     joined = [pair for pair in found.pairs if pair.transport]
     for pair in joined:
         yield from _pair(pair)
     if found.pairs and not joined:
-        yield "\nno network for ranks joins any two nodes: a replica runs on one node"
+        yield "\nno network for ranks between any two nodes: a replica needs one node"
     for finding in found.findings:
         yield from _finding(finding)
+    if found.fixes:
+        yield ""
+    for row in found.fixes:
+        result = "fixed" if row.done else "not fixed"
+        yield f"{row.node}: {row.code} {result}: {row.command}" + (f": {row.detail}" if row.detail else "")
     yield "\n" + _count(found)
 
 
@@ -88,12 +155,14 @@ def _pair(pair: PairRow) -> Iterator[str]:
 
 def _finding(finding: Finding) -> Iterator[str]:
     yield f"\n{finding.severity} {finding.code} on {finding.node}: {finding.problem}"
+    if finding.reason:
+        yield f"  reason: {finding.reason}"
     yield from (f"  next: {line}" for line in finding.next_step.splitlines())
 
 
 def _count(found: Diagnosis) -> str:
     if not found.findings:
-        return "nothing to mend"
+        return "no problems found"
     kinds = [finding.severity.value for finding in found.findings]
     told = (
         f"{number} {kind}{'' if number == 1 else 's'}"

@@ -1,64 +1,61 @@
-"""build, images copy, and prune of cli/pruning.py."""
+"""The verbs build and images copy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from sparkops.cli.pruning import prune
+from sparkops.cli.inventory import copy_targets, load_fleet
+from sparkops.cli.named import load_recipe
+from sparkops.cli.options import DRY_RUN, JSON, NODES, RECIPE, SOURCE, TARGETS, WAIT, make_family
+from sparkops.cli.progress import progress
 from sparkops.cli.settings import Settings
-from sparkops.cli.terminal import data_json, progress, say
-from sparkops.errors import GateRefused, NodesFailed, UsageError
+from sparkops.cli.terminal import data_json, say
+from sparkops.config import assets
+from sparkops.config.inventory import Fleet
+from sparkops.config.recipe import Recipe
+from sparkops.docker import commands
+from sparkops.errors import GateRefused, NodesFailed
+from sparkops.images import distribute
+from sparkops.images.build import BuildOrder, Built, build_on_all, of_recipe
+from sparkops.images.delivery import CopiedImage
+from sparkops.nodes.connected import connect
+from sparkops.release import image_labels
+from sparkops.render.context import build_context
+from sparkops.render.dockerfile import mounts_wheels, render
 
-if TYPE_CHECKING:
-    from sparkops.config.inventory import Fleet
-    from sparkops.config.recipe import Recipe
-    from sparkops.fleet.build import Built, Order
-    from sparkops.fleet.delivery import Copied
-
-RECIPE = Annotated[str, typer.Argument(help="A recipe's file or name.")]
-JSON = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-
-family = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Images on the nodes: copy them to others.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs of this family."""
-    app.command()(build)
-    app.command()(prune)
-    family.command()(copy)
-    family.callback()(lambda: None)  # one verb alone would be the whole family
-    app.add_typer(family, name="images")
+family = make_family("images", "Manage images on the nodes")
 
 
 def build(
     context: typer.Context,
     recipe: RECIPE,
-    node: Annotated[list[str] | None, typer.Option("--node", "-n", help="Only these nodes; again for more.")] = None,
+    node: NODES = None,
     once: Annotated[
         bool,
-        typer.Option(
-            "--once", help="Build on one node, the first, and copy it to the others: with one --node, to all others."
-        ),
+        typer.Option("--once", help="Build on the first node and copy to the others; with one --node, to all others"),
     ] = False,
-    dry_run: Annotated[bool, typer.Option(help="Show what would run.")] = False,
+    wait: WAIT = 0.0,
+    dry_run: DRY_RUN = False,
     json: JSON = False,
 ) -> None:
-    """Build a recipe's image on every node at once, and ask it what it is. What is there already is left alone.
+    """Build and verify an image on its nodes
 
-    Ranks of one replica must run the same content, and two builds are never the same: for them it is built once.
+    All nodes build at once; an image that exists and matches is kept.
+
+    Ranks of one replica must run the same content, and two builds always differ: their image is built on one node.
+
+    Exit code 4 if an engine loads on a node.
+
+    Example: sparkops build 122b-autoround --node spark-1
     """
-    from sparkops.fleet import build as building
-    from sparkops.fleet import distribute
-    from sparkops.fleet.connected import connect
-
     settings: Settings = context.obj
-    fleet = settings.fleet()
-    wanted = settings.recipe(recipe, fleet)
+    fleet = load_fleet(settings)
+    wanted = load_recipe(recipe, fleet)
     order = make_order(wanted, fleet)
     ranks = wanted.serve.tensor_parallel > 1
     nodes = _nodes(wanted, fleet, node or (), once=once or ranks)
@@ -68,13 +65,13 @@ def build(
     if dry_run:
         _show(order, nodes, once=once)
         return
-    done: Mapping[str, Built | Copied]
+    done: Mapping[str, Built | CopiedImage]
     source = None
     with _refusals(order, json=json), connect(fleet, nodes) as connected, progress() as tell:
         if once:
-            source, done = distribute.build_once(connected, order, tell)
+            source, done = distribute.build_once(connected, order, tell, wait)
         else:
-            done = building.build(connected, order, tell)
+            done = build_on_all(connected, order, tell, wait)
     _tell(order.tag, source, done)
     if json:
         nodes_json = {name: _as_json(each, source) for name, each in done.items()}
@@ -82,8 +79,8 @@ def build(
 
 
 @contextmanager
-def _refusals(order: Order, *, json: bool) -> Iterator[None]:
-    """With --json an image that was refused has its verdicts on stdout as well: the error goes to stderr."""
+def _refusals(order: BuildOrder, *, json: bool) -> Iterator[None]:
+    """With --json, print the verdicts on a rejected image to stdout as well; the error goes to stderr."""
     try:
         yield
     except (GateRefused, NodesFailed) as error:
@@ -95,28 +92,22 @@ def _refusals(order: Order, *, json: bool) -> Iterator[None]:
 
 
 def _nodes(recipe: Recipe, fleet: Fleet, named: Sequence[str], *, once: bool) -> Sequence[str]:
-    """The nodes that get the image, the one that builds it first where one builds for all."""
+    """Return the nodes that get the image; if one builds for all, it comes first."""
     wanted = recipe.nodes or list(fleet.nodes)
     if once and len(named) == 1:
         return [*named, *(name for name in wanted if name != named[0])]
     return named or wanted
 
 
-def _show(order: Order, nodes: Sequence[str], *, once: bool) -> None:
-    from sparkops.commands import docker
-    from sparkops.release import image_labels
-
+def _show(order: BuildOrder, nodes: Sequence[str], *, once: bool) -> None:
     say(f"{order.tag} on {nodes[0] if once else ', '.join(nodes)}")
-    say(
-        f"  $ {docker.build(order.candidate, image_labels(order.name, order.context.digest), order.context.build_args)}"
-    )
+    labels = image_labels(order.name, order.context.digest)
+    say(f"  $ {commands.build(order.candidate, labels, order.context.build_args)}")
     if once:
-        say(f"{order.tag} from {nodes[0]}, or whichever has it already, to the others: only the layers that they lack")
+        say(f"{order.tag} copied to the others from {nodes[0]} or a node that has it: missing layers only")
 
 
-def _tell(tag: str, source: str | None, done: Mapping[str, Built | Copied]) -> None:
-    from sparkops.fleet.build import Built
-
+def _tell(tag: str, source: str | None, done: Mapping[str, Built | CopiedImage]) -> None:
     for name, each in done.items():
         if isinstance(each, Built):
             how = f"{'built' if each.new else 'nothing to do'}: {tag}, {each.size_gib:.2f} GiB"
@@ -125,32 +116,31 @@ def _tell(tag: str, source: str | None, done: Mapping[str, Built | Copied]) -> N
         say(f"{name}: {how}", fg="green")
 
 
-def _as_json(done: Built | Copied, source: str | None) -> dict[str, object]:
-    from sparkops.fleet.build import Built
-
+def _as_json(done: Built | CopiedImage, source: str | None) -> dict[str, object]:
     if isinstance(done, Built):
         gates = [asdict(verdict) for verdict in done.verdicts]
         return {"image": done.image, "built": done.new, "from": None, "sent": 0, "gates": gates}
     return {"image": done.image, "built": False, "from": source, "sent": done.sent, "gates": []}
 
 
+@family.command()
 def copy(
     context: typer.Context,
     recipe: RECIPE,
-    source: Annotated[str, typer.Option("--from", help="The node that has it.")],
-    to: Annotated[list[str] | None, typer.Option("--to", help="Only to these nodes; again for more.")] = None,
+    source: SOURCE,
+    to: TARGETS = None,
     json: JSON = False,
 ) -> None:
-    """Copy a recipe's image from one node to others at once. Only layers that a node lacks are sent."""
-    from sparkops.fleet import distribute
-    from sparkops.fleet.connected import connect
+    """Copy an image from one node to others
 
+    Sends only the layers that a node lacks.
+
+    Example: sparkops images copy 122b-autoround --from spark-1
+    """
     settings: Settings = context.obj
-    fleet = settings.fleet()
-    wanted = settings.recipe(recipe, fleet)
-    targets = [name for name in to or wanted.nodes or fleet.nodes if name != source]
-    if not targets:
-        raise UsageError(f"there is no node to copy to but {source} itself", next_step="Name others with --to.")
+    fleet = load_fleet(settings)
+    wanted = load_recipe(recipe, fleet)
+    targets = copy_targets(fleet, wanted, source, to)
     tag = make_order(wanted, fleet).tag
     with connect(fleet, [source, *targets]) as connected, progress() as tell:
         copied = distribute.copy(connected, tag, source, tell)
@@ -160,11 +150,9 @@ def copy(
         data_json({"tag": tag, "from": source, "nodes": nodes})
 
 
-def make_order(recipe: Recipe, fleet: Fleet) -> Order:
-    """What to build: read at the door, decided in render."""
-    from sparkops.config import assets
-    from sparkops.fleet.build import of_recipe
-    from sparkops.render.context import context
-
-    made = context(recipe, assets.load_templates(), assets.load_mods(), assets.load_inputs(fleet))
+def make_order(recipe: Recipe, fleet: Fleet) -> BuildOrder:
+    """Return the build of a recipe, from its templates, mods and inputs."""
+    templates = assets.load_templates()
+    inputs = assets.load_inputs(fleet, wheels=mounts_wheels(render(recipe, templates)))
+    made = build_context(recipe, templates, assets.load_mods(), inputs)
     return of_recipe(recipe, made, assets.load_gate())

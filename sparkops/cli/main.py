@@ -14,29 +14,18 @@ from typing import Annotated
 import typer
 
 from sparkops import __version__
-from sparkops.cli import (
-    doctor,
-    fitting,
-    images,
-    importing,
-    linting,
-    locking,
-    looking,
-    models,
-    probing,
-    recipes,
-    services,
-    setup,
-    swapping,
-)
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import say, show_commands
+from sparkops.cli.verbs import Verbs
 from sparkops.errors import SparkopsError
 from sparkops.redact import redacted
 
 app = typer.Typer(
     name="sparkops",
-    help="Build, deploy and watch LLM servers on NVIDIA DGX Sparks.",
+    cls=Verbs,
+    help="Build, deploy and update LLM servers on NVIDIA DGX Spark.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 a bug, 4 busy or on hold, 5 refused, "
+    "6 the old release is back, 7 needs an operator, 130 interrupted. docs/operations.md has what each asks of you.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -54,15 +43,15 @@ def _version(wanted: bool) -> None:
 def options(
     context: typer.Context,
     inventory: Annotated[
-        Path, typer.Option("--inventory", "-i", envvar="SPARKOPS_INVENTORY", help="The fleet's YAML file.")
+        Path, typer.Option("--inventory", "-i", envvar="SPARKOPS_INVENTORY", metavar="FILE", help="Inventory file")
     ] = Path("inventory.yaml"),
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every command that runs, on stderr.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print without colors, as with NO_COLOR")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every command that runs on a node")] = False,
     version: Annotated[  # noqa: ARG001 - its callback has answered
-        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+        bool, typer.Option("--version", help="Print the version", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """Build, deploy and watch LLM servers on NVIDIA DGX Sparks."""
+    """Build, deploy and update LLM servers on NVIDIA DGX Spark."""
     if no_color or os.environ.get("NO_COLOR"):
         os.environ["NO_COLOR"] = "1"
         context.color = False
@@ -71,27 +60,9 @@ def options(
     context.obj = Settings(inventory=inventory, verbose=verbose)
 
 
-for family in (
-    setup,
-    doctor,
-    recipes,
-    linting,
-    importing,
-    images,
-    locking,
-    models,
-    fitting,
-    services,
-    swapping,
-    looking,
-    probing,
-):
-    family.register(app)
-
-
 @cache
 def command() -> Callable[[], object]:
-    """Build the command line from its families, once per process."""
+    """Build the command line, once per process."""
     return typer.main.get_command(app)
 
 
@@ -103,12 +74,12 @@ def main() -> None:
         _report(error)
         raise SystemExit(error.exit_code) from None
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # the reader has what it wants: `sparkops status | head`
+        if isinstance(end.__context__, BrokenPipeError):  # the reader closed the pipe: `sparkops status | head`
             raise SystemExit(0) from None
         raise
     except Exception as error:
-        say(f"sparkops: this is a bug: {type(error).__name__}: {error}", fg="red")
-        say(f"  The traceback is in {_save_traceback()}; please send it to us.")
+        say(f"sparkops: internal error: {type(error).__name__}: {error}", fg="red")
+        say(f"  Traceback saved to {_save_traceback()}; please report it.")
         raise SystemExit(3) from error
 
 

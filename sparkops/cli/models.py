@@ -4,72 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from sparkops.cli import weights
 from sparkops.cli.images import make_order
+from sparkops.cli.inventory import copy_targets, load_fleet
+from sparkops.cli.named import load_recipe
+from sparkops.cli.options import (
+    DRY_RUN,
+    ENDPOINT,
+    JSON,
+    RECIPE,
+    SOURCE,
+    TARGETS,
+    TOKEN_FILE,
+    WAIT,
+    make_family,
+)
+from sparkops.cli.progress import progress
 from sparkops.cli.settings import Settings
-from sparkops.cli.terminal import data, data_json, progress, say
+from sparkops.cli.terminal import data, data_json, say
+from sparkops.config import assets
+from sparkops.config.inventory import Fleet
+from sparkops.config.recipe import Recipe
 from sparkops.errors import UsageError
-
-if TYPE_CHECKING:
-    from sparkops.config.inventory import Fleet
-    from sparkops.config.recipe import Recipe
-    from sparkops.facts.checkpoint import Checkpoint
-    from sparkops.fleet.connected import Member
-    from sparkops.fleet.prepare import Preparation
-    from sparkops.fleet.progress import Tell
+from sparkops.hub.image import IMAGE
+from sparkops.hub.pull import Hub, hub_order, pull_model
+from sparkops.nodes.connected import Member, connect
+from sparkops.nodes.progress import Tell
+from sparkops.weights import models
+from sparkops.weights.checkpoint import Checkpoint
+from sparkops.weights.prepare import Preparation, plan_steps, take_steps
+from sparkops.weights.steps import engine_reads
 
 Result = TypeVar("Result")
-OTHERS = 0o077  # what nobody but the owner of a token's file may have
-RECIPE = Annotated[str, typer.Argument(help="A recipe's file or name.")]
-NODE = Annotated[str | None, typer.Option("--node", "-n", help="This node; left out, the recipe's first.")]
-REPLACE = Annotated[bool, typer.Option("--replace", help="Also remove another model, whole, that has the name.")]
-JSON = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+OTHERS = 0o077  # permission bits of group and others: a token's file must not have them
+NODE = Annotated[
+    str | None, typer.Option("--node", "-n", metavar="NODE", help="Node to use; default: the first of the recipe")
+]
+REPLACE = Annotated[bool, typer.Option("--replace", help="Replace another model in the same directory")]
 
-family = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Weights on the nodes: list, fetch, copy, verify and prepare."
-)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs of this family."""
-    family.command("list")(weights.list_)
-    for verb in (pull, copy, weights.verify, prepare):
-        family.command()(verb)
-    app.add_typer(family, name="models")
+family = make_family("models", "Manage model weights on the nodes")
 
 
 def pull(
     context: typer.Context,
     recipe: RECIPE,
     node: NODE = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the hub's token, mode 0600.", envvar="HF_TOKEN_PATH")
-    ] = None,
-    endpoint: Annotated[str, typer.Option(help="URL of a mirror of the hub.", envvar="HF_ENDPOINT")] = "",
+    token_file: TOKEN_FILE = None,
+    endpoint: ENDPOINT = "",
     replace: REPLACE = False,
     json: JSON = False,
 ) -> None:
-    """Fetch a recipe's weights from their hub to one node. An interrupted fetch continues where it stopped.
+    """Download a recipe's weights to one node
 
-    A small image of sparkops fetches them, built on the node first: no code of the recipe's image sees the token.
+    An interrupted download continues where it stopped.
+
+    The download runs in an image of its own, built on the node, so that the recipe's image never sees the token.
+
+    Example: sparkops models pull 122b-autoround --node spark-1
     """
-    from sparkops.config import assets
-    from sparkops.fleet import hub
-    from sparkops.render import hub as render
-
     settings: Settings = context.obj
-    fleet = settings.fleet()
-    wanted = settings.recipe(recipe, fleet)
-    inputs, parent = assets.load_inputs(fleet), fleet.build.parent(render.IMAGE)
-    order = hub.order(assets.load_templates(), assets.load_hub_packages(), inputs, parent)
-    source = hub.Hub(order, _token(token_file), endpoint, replace)
+    fleet = load_fleet(settings)
+    wanted = load_recipe(recipe, fleet)
+    source = make_hub(fleet, token_file, endpoint, replace=replace)
 
     def fetch(member: Member, tell: Tell) -> list[Checkpoint]:
-        return [hub.pull(member, each, source, tell) for each in wanted.model.fetched]
+        return [pull_model(member, each, source, tell) for each in wanted.model.fetched]
 
     name, found = _on_one(fleet, wanted, node, fetch)
     for each in found:
@@ -83,7 +86,15 @@ def pull(
         data_json({"node": name, "models": models})
 
 
-def _token(file: Path | None) -> str:
+def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: bool = False) -> Hub:
+    """Return the settings of a download. Raises UsageError for an unreadable token or one sent unencrypted."""
+    inputs, parent = assets.load_inputs(fleet, wheels=False), fleet.build.parent(IMAGE)
+    order = hub_order(assets.load_templates(), assets.load_hub_packages(), inputs, parent)
+    return Hub(order, read_token(token_file), endpoint, replace)
+
+
+def read_token(file: Path | None) -> str:
+    """Return the token in a file; empty without a file. Raises UsageError for one that others can read."""
     if file is None:
         return ""
     try:
@@ -94,16 +105,14 @@ def _token(file: Path | None) -> str:
     if mode & OTHERS:
         raise UsageError(f"{file} can be read by others", next_step=f"chmod 600 {file}")
     if len(text.split()) != 1:
-        raise UsageError(f"{file} does not hold one token and nothing else")
+        raise UsageError(f"{file}: expected one token")
     return text
 
 
 def _on_one(
     fleet: Fleet, recipe: Recipe, node: str | None, work: Callable[[Member, Tell], Result]
 ) -> tuple[str, Result]:
-    """The node's name, and what `work` has made there. Ctrl-C stops it on the node as well."""
-    from sparkops.fleet.connected import connect
-
+    """Run `work` on one node; return the node and the result. Ctrl-C stops it on the node as well."""
     name = node or (recipe.nodes or list(fleet.nodes))[0]
     with connect(fleet, [name]) as connected, progress() as tell:
         return name, connected.all(lambda member: work(member, tell))[name]
@@ -112,24 +121,23 @@ def _on_one(
 def copy(
     context: typer.Context,
     recipe: RECIPE,
-    source: Annotated[str, typer.Option("--from", help="The node that has them.")],
-    to: Annotated[list[str] | None, typer.Option("--to", help="Only to these nodes; again for more.")] = None,
-    checksum: Annotated[bool, typer.Option(help="Compare files by sha256, not by name and size alone.")] = False,
+    source: SOURCE,
+    to: TARGETS = None,
+    checksum: Annotated[bool, typer.Option("--checksum", help="Compare sha256, not only names and sizes")] = False,
     replace: REPLACE = False,
     json: JSON = False,
 ) -> None:
-    """Copy a recipe's weights from one node to others at once. Only what a node lacks is sent."""
-    from sparkops.fleet import models
-    from sparkops.fleet.connected import connect
-    from sparkops.plan.steps import engine_reads
+    """Copy weights from one node to others
 
+    Sends only the files that a node lacks.
+
+    Example: sparkops models copy 122b-autoround --from spark-1 --to spark-2
+    """
     settings: Settings = context.obj
-    fleet = settings.fleet()
-    wanted = settings.recipe(recipe, fleet)
-    targets = [name for name in to or wanted.nodes or fleet.nodes if name != source]
-    if not targets:
-        raise UsageError(f"there is no node to copy to but {source} itself", next_step="Name others with --to.")
-    options = models.Options(checksum=checksum, replace=replace)
+    fleet = load_fleet(settings)
+    wanted = load_recipe(recipe, fleet)
+    targets = copy_targets(fleet, wanted, source, to)
+    options = models.CopyOptions(checksum=checksum, replace=replace)
     with connect(fleet, [source, *targets]) as connected, progress() as tell:
         copied = models.copy(connected, engine_reads(wanted), source, options, tell)
     for name, each in copied.items():
@@ -144,23 +152,27 @@ def prepare(
     context: typer.Context,
     recipe: RECIPE,
     node: NODE = None,
-    dry_run: Annotated[bool, typer.Option(help="Show what would run.")] = False,
+    wait: WAIT = 0.0,
+    dry_run: DRY_RUN = False,
     replace: REPLACE = False,
 ) -> None:
-    """Take the steps that make a recipe's model out of others, on one node. Only what is due is done."""
-    from sparkops.fleet import prepare as preparing
+    """Build a derived model from its sources
 
+    Runs the steps of the recipe on one node; a finished step is not repeated.
+
+    Example: sparkops models prepare 122b-autoround-hybrid --node spark-1
+    """
     settings: Settings = context.obj
-    fleet = settings.fleet()
-    wanted = settings.recipe(recipe, fleet)
+    fleet = load_fleet(settings)
+    wanted = load_recipe(recipe, fleet)
     if not wanted.model.steps:
-        raise UsageError(f"{wanted.name} has no steps to take", next_step=f"sparkops models pull {recipe}")
+        raise UsageError(f"{wanted.name}: no model.steps to run", next_step=f"sparkops models pull {recipe}")
     image = make_order(wanted, fleet).tag
 
     def work(member: Member, tell: Tell) -> Preparation:
-        made = preparing.plan(member, wanted, image, replace=replace)
+        made = plan_steps(member, wanted, image, replace=replace)
         if not dry_run:
-            preparing.prepare(member, made, tell)
+            take_steps(member, made, tell, wait)
         return made
 
     name, made = _on_one(fleet, wanted, node, work)
@@ -172,3 +184,8 @@ def prepare(
         data("\n".join(f"{name}: {number}. {due}" for number, due in enumerate(made.steps, 1)))
         if made.problem:
             raise made.problem
+
+
+family.command("list")(weights.list_)
+for verb in (pull, copy, weights.verify, prepare):
+    family.command()(verb)

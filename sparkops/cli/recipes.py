@@ -1,4 +1,4 @@
-"""recipes, show, render."""
+"""The verbs recipes, show and render."""
 
 from __future__ import annotations
 
@@ -7,42 +7,48 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
-from sparkops.cli.settings import find_recipe, known_recipes
+from sparkops.cli.named import find_recipe
+from sparkops.cli.options import JSON, RECIPE
 from sparkops.cli.terminal import data, data_json, say, write
+from sparkops.config import assets
+from sparkops.config.recipe import load
+from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
+from sparkops.gateway.image import gateway_dockerfile
+from sparkops.guard_client.image import guard_dockerfile
+from sparkops.hub.image import HUB, hub_dockerfile
+from sparkops.names import GATEWAY, GUARD
+from sparkops.render import dockerfile
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs of this family."""
-    app.command()(recipes)
-    app.command()(show)
-    app.command()(render)
+def recipes(json: JSON = False) -> None:
+    """List available recipes
 
+    Lists the files of ./recipes and the recipes that come with sparkops.
 
-def recipes(json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
-    """List the recipes: those in ./recipes, and those that come with sparkops."""
-    from sparkops.config import recipe
-
-    found = [recipe.load(file) for file in known_recipes().values()]
+    Example: sparkops recipes
+    """
+    found = [load(file) for file in known_recipes().values()]
     if json:
-        data_json({"recipes": [each.model_dump(mode="json") for each in found]})
+        data_json({"recipes": [each.model_dump(mode="json") | {"locked": each.lock is not None} for each in found]})
         return
     for each in found:
         speed = f"{each.expected.tok_s:g} tok/s" if each.expected and each.expected.tok_s else "-"
-        data(f"{each.name:<28} {each.memory.claim_gib:>6g} GiB  {speed:>12}  {each.description}")
+        lock = "locked" if each.lock else "unlocked"
+        data(f"{each.name:<28} {each.memory.claim_gib:>6g} GiB  {speed:>12}  {lock:<8}  {each.description}")
 
 
 def show(
-    recipe: Annotated[str, typer.Argument(help="A recipe's file or name.")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    recipe: RECIPE,
+    json: JSON = False,
 ) -> None:
-    """Show a recipe with all its defaults."""
-    import yaml
+    """Print a recipe with all defaults
 
-    from sparkops.config import recipe as recipes_module
-
-    values = recipes_module.load(find_recipe(recipe)).model_dump(mode="json", exclude_none=True)
+    Example: sparkops show 122b-autoround
+    """
+    values = load(find_recipe(recipe)).model_dump(mode="json", exclude_none=True)
     if json:
         data_json(values)
     else:
@@ -50,12 +56,23 @@ def show(
 
 
 def render(
-    recipe: Annotated[list[str] | None, typer.Argument(help="Recipes by file or name.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every recipe, the gateway, the guard and the hub.")] = False,
-    check: Annotated[bool, typer.Option(help="Write nothing; fail if a file differs.")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the Dockerfiles.")] = Path("Dockerfiles"),
+    recipe: Annotated[list[str] | None, typer.Argument(metavar="RECIPE", help="Files or names of recipes")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Render every recipe, the gateway, the guard and the hub")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file differs")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIRECTORY", help="Where to write")] = Path(
+        "Dockerfiles"
+    ),
 ) -> None:
-    """Render recipes to Dockerfiles/NAME.Dockerfile."""
+    """Render recipes to Dockerfiles
+
+    Writes Dockerfiles/NAME.Dockerfile.
+
+    Exit code 1 if --check finds a difference.
+
+    Example: sparkops render 122b-autoround
+    """
     files = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
     if not files:
         raise UsageError("nothing to render", next_step="Name recipes, or give --all.")
@@ -71,16 +88,14 @@ def render(
             say(f"wrote {target}")
     if check and stale:
         step = "sparkops render --all"
-        raise SparkopsError(f"not as rendered: {', '.join(map(str, stale))}", next_step=step)
-    say(f"{len(texts)} Dockerfiles are as rendered" if not stale else f"{len(stale)} of {len(texts)} written")
+        raise SparkopsError(f"out of date: {', '.join(map(str, stale))}", next_step=step)
+    say(f"{len(texts)} Dockerfiles up to date" if not stale else f"{len(stale)} of {len(texts)} written")
 
 
 def _dockerfiles(files: Sequence[Path], *, agents: bool) -> dict[str, str]:
-    """The text of each Dockerfile by its name: of recipes, and of what runs beside them."""
-    from sparkops.config import assets, recipe
-    from sparkops.render import dockerfile, gateway, guard, hub
-
+    """Return the text of each Dockerfile by name: recipes, and with `agents` gateway, guard and hub."""
     templates = assets.load_templates()
-    texts = {loaded.name: dockerfile.render(loaded, templates) for loaded in map(recipe.load, files)}
-    beside = {each.NAME: each.dockerfile(templates) for each in (gateway, guard, hub)}
-    return {**(beside if agents else {}), **texts}
+    texts = {loaded.name: dockerfile.render(loaded, templates) for loaded in map(load, files)}
+    dockerfiles = {GUARD: guard_dockerfile, GATEWAY: gateway_dockerfile, HUB: hub_dockerfile}
+    beside = {name: render(templates) for name, render in dockerfiles.items()} if agents else {}
+    return {**beside, **texts}

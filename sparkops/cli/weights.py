@@ -1,33 +1,35 @@
-"""models list and models verify: what lies on the nodes, and whether an engine may count on it."""
+"""The verbs models list and models verify: the models on the nodes, and whether they are complete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_recipe
+from sparkops.cli.options import JSON, NODES, RECIPE
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
+from sparkops.config.recipe import Recipe
+from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, NodesFailed, SparkopsError
-
-if TYPE_CHECKING:
-    from sparkops.config.recipe import Recipe
-    from sparkops.facts.checkpoint import Checkpoint, ModelDirectory
-
-RECIPE = Annotated[str, typer.Argument(help="A recipe's file or name.")]
-NODES = Annotated[list[str] | None, typer.Option("--node", "-n", help="Only these nodes; again for more.")]
-JSON = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+from sparkops.nodes.connected import connect
+from sparkops.weights import models
+from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, overlooked, problems
+from sparkops.weights.plan import in_words
+from sparkops.weights.steps import remedy
 
 
 def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> None:
-    """List what lies under model_dir on each node, how large it is, and whether an engine may count on it."""
-    from sparkops.commands.docker import model_dir
-    from sparkops.fleet import models
-    from sparkops.fleet.connected import connect
+    """List models and their state
 
+    Prints the size of each directory under model_dir, and what is missing or wrong.
+
+    Example: sparkops models list --node spark-1
+    """
     settings: Settings = context.obj
-    fleet = settings.fleet()
+    fleet = load_fleet(settings)
     with connect(fleet, node or (), required=False) as connected:
         seen = {**connected.unreachable, **connected.on_each(models.look)}
     errors = {name: each for name, each in seen.items() if isinstance(each, SparkopsError)}
@@ -45,17 +47,12 @@ def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> Non
 
 
 def _state(found: Checkpoint) -> str:
-    from sparkops.facts.checkpoint import overlooked, problems
-    from sparkops.plan.models import in_words
-
     reasons, extra = in_words(problems(found)), overlooked(found)
     said = reasons or "complete" + (f", revision {found.commit[:12]}" if found.commit else "")
-    return said + (f" (in no index, so not read: {', '.join(extra)})" if extra else "")
+    return said + (f" (not in the index, not read: {', '.join(extra)})" if extra else "")
 
 
 def _as_json(found: ModelDirectory) -> dict[str, object]:
-    from sparkops.facts.checkpoint import problems
-
     models = [
         {
             "path": each.path,
@@ -71,13 +68,17 @@ def _as_json(found: ModelDirectory) -> dict[str, object]:
 
 
 def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSON = False) -> None:
-    """Hold a recipe's weights against their names, sizes, headers, index and revision, on each node that has them."""
-    from sparkops.fleet import models
-    from sparkops.fleet.connected import connect
+    """Check weights against the recipe
 
+    Checks names, sizes, headers, index and revision on every node that has them.
+
+    Exit code 1 if weights are missing or wrong.
+
+    Example: sparkops models verify 122b-autoround
+    """
     settings: Settings = context.obj
-    fleet = settings.fleet()
-    wanted = settings.recipe(recipe, fleet)
+    fleet = load_fleet(settings)
+    wanted = load_recipe(recipe, fleet)
     named = node or wanted.nodes
     with connect(fleet, named) as connected:
         said = models.verify(connected, wanted, everywhere=bool(named))
@@ -90,11 +91,9 @@ def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSO
 
 
 def _raise_where_wrong(recipe: Recipe, said: dict[str, str], nodes: Sequence[str]) -> None:
-    from sparkops.plan.steps import remedy
-
     if not said:
         step = remedy(recipe, nodes[0])
-        raise NodeError(", ".join(nodes), f"{recipe.model.path} is on none of them", next_step=step)
+        raise NodeError(", ".join(nodes), f"{recipe.model.path} not found on any of these nodes", next_step=step)
     wrong = [
         NodeError(name, f"{recipe.model.path}: {why}", next_step=remedy(recipe, name))
         for name, why in said.items()

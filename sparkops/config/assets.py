@@ -43,10 +43,10 @@ def load_templates() -> dict[str, str]:
     A template may have a directory of its own name for the programs that it copies: stand-in/vllm.py.
     """
     root = shipped.directory("templates")
-    found = [*root.glob("*.j2"), *root.glob("*/*.j2")]
+    files = [*root.glob("*.j2"), *root.glob("*/*.j2")]
     for template in root.glob(f"*{TEMPLATE}"):
-        found += (root / template.name.removesuffix(TEMPLATE)).rglob("*.py")
-    return {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in sorted(found)}
+        files += (root / template.name.removesuffix(TEMPLATE)).rglob("*.py")
+    return {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in sorted(files)}
 
 
 def load_mods() -> dict[str, bytes]:
@@ -58,23 +58,23 @@ def load_mods() -> dict[str, bytes]:
 
 def template_names() -> list[str]:
     """Return what `image.template` of a recipe may name."""
-    found = shipped.directory("templates").glob(f"*{TEMPLATE}")
-    return sorted(file.name.removesuffix(TEMPLATE) for file in found)
+    templates = shipped.directory("templates").glob(f"*{TEMPLATE}")
+    return sorted(file.name.removesuffix(TEMPLATE) for file in templates)
 
 
 def mod_names() -> list[str]:
     """Return what `image.mods` of a recipe may name; a diff keeps its ending."""
     root = shipped.directory("templates") / "mods"
-    found = [*root.glob("*.py"), *root.glob("*.patch")]
-    return sorted(file.name.removesuffix(".py") for file in found if file.name not in SHARED_MODS)
+    mods = [*root.glob("*.py"), *root.glob("*.patch")]
+    return sorted(file.name.removesuffix(".py") for file in mods if file.name not in SHARED_MODS)
 
 
 def load_package() -> dict[str, bytes]:
-    """The source of this copy of sparkops by path, such as plan/deploy.py, without what is shipped beside it."""
+    """The source of this copy of sparkops by path, such as deploy/plan.py, without what is shipped beside it."""
     root = shipped.PACKAGE
     files = sorted(root.rglob("*.py"))
-    found = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
-    return {path: content for path, content in found.items() if not path.startswith("shipped/")}
+    contents = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
+    return {path: content for path, content in contents.items() if not path.startswith("shipped/")}
 
 
 def load_gate() -> bytes:
@@ -92,12 +92,15 @@ def load_meeting() -> bytes:
     return (shipped.directory("templates") / "meet.py").read_bytes()
 
 
-def load_inputs(fleet: Fleet) -> BuildInputs:
-    """What the inventory's `build` section names. Raises ConfigError for a file that is not there."""
+def load_inputs(fleet: Fleet, *, wheels: bool = True) -> BuildInputs:
+    """Return what the inventory's `build` section names. Raises ConfigError for a file that does not exist.
+
+    `wheels`: whether the build mounts them. To hash them takes about a second per GB.
+    """
     return BuildInputs(
         package_index=fleet.build.package_index,
         torch_index=fleet.build.torch_index,
-        wheels=_wheels(fleet),
+        wheels=_wheels(fleet) if wheels else (),
         ca_certificates=_ca_certificates(fleet),
     )
 
@@ -106,12 +109,12 @@ def _wheels(fleet: Fleet) -> tuple[WheelFile, ...]:
     if fleet.build.wheels is None:
         return ()
     directory = fleet.resolve(fleet.build.wheels)
-    found = sorted(directory.glob("*.whl"))
-    if not found:
+    wheels = sorted(directory.glob("*.whl"))
+    if not wheels:
         what = "holds no .whl file" if directory.is_dir() else "is not a directory"
         raise _fail(fleet, ("build", "wheels"), f"{directory} {what}")
     with ThreadPoolExecutor() as threads:
-        return tuple(threads.map(_wheel, found))
+        return tuple(threads.map(_wheel, wheels))
 
 
 def _wheel(file: Path) -> WheelFile:
@@ -121,13 +124,13 @@ def _wheel(file: Path) -> WheelFile:
 
 
 def _ca_certificates(fleet: Fleet) -> tuple[tuple[str, bytes], ...]:
-    found: dict[str, bytes] = {}
+    certificates: dict[str, bytes] = {}
     for number, named in enumerate(fleet.build.ca_certificates):
         file, where = fleet.resolve(named), ("build", "ca_certificates", number)
-        if file.suffix != ".crt" or file.name in found:
+        if file.suffix != ".crt" or file.name in certificates:
             raise _fail(fleet, where, f"expected a file name of its own that ends in .crt, got {file.name!r}")
-        found[file.name] = _certificate(fleet, where, file)
-    return tuple(sorted(found.items()))
+        certificates[file.name] = _certificate(fleet, where, file)
+    return tuple(sorted(certificates.items()))
 
 
 def _certificate(fleet: Fleet, where: Location, file: Path) -> bytes:

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
-class Engine:
-    """One engine. Everything that differs between engines stands here, and nowhere else."""
+class EngineKind:
+    """How the container of an engine starts. ARCHITECTURE.md names the modules that know more of vLLM."""
 
     program: str
     """What the container runs."""
     arguments: tuple[str, ...]
-    """What it is told before the arguments of the recipe: {model} is a directory, {service} the name for clients,
-    {host} the address to listen on."""
+    """What it is told before the arguments of the recipe: {model} is a directory, {host} the address to listen on."""
+    name_flag: str
+    """The flag with the name for clients."""
     off: str
     """How a flag that is false is written."""
     taken: frozenset[str]
@@ -26,38 +27,42 @@ class Engine:
     """Whether its image must say which torch and which vLLM it holds."""
     backend: str = "cpu"
     """Where it computes if its image names no torch."""
+    aliases: bool = True
+    """Whether it takes several names for clients."""
     weights: bool = True
     """Whether it reads a model, so that the model's config.json must be there."""
 
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are there, and a hub that throttles must not matter
 NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
-VLLM = Engine(
+VLLM = EngineKind(
     program="vllm",
-    arguments=("serve", "{model}", "--host={host}", "--port={port}", "--served-model-name={service}"),
+    arguments=("serve", "{model}", "--host={host}", "--port={port}"),
+    name_flag="served-model-name",
     off="--no-{flag}",
     taken=frozenset({"host", "port", "served-model-name", "model", "headless", *NODES}),
     env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
 )
-ENGINES: Mapping[str, Engine] = {
+ENGINES: Mapping[str, EngineKind] = {
     "vllm": VLLM,
     "stand-in": replace(VLLM, python=False, weights=False),
     # Its own flags, and no Python inside. It listens on 127.0.0.1:8888 unless it is told otherwise.
-    "atlas": Engine(
+    "atlas": EngineKind(
         program="spark",
         arguments=(
             "serve",
             "--model-from-path={model}",
             "--bind={host}",
             "--port={port}",
-            "--model-name={service}",
         ),
+        name_flag="model-name",
         off="--{flag}=false",
         taken=frozenset(
             {"bind", "host", "port", "model-name", "served-model-name", "model-from-path", "rank", "world-size"}
         ),
         env={**OFFLINE, "ATLAS_NO_TUI": "1"},
         python=False,
+        aliases=False,
         backend="cu130",
     ),
 }

@@ -31,47 +31,47 @@ def read(file: Path, below: tuple[Path, ...] = ()) -> Source:
 
     Mappings are merged; any other value replaces the one from below, and null takes a key away.
     """
-    own = source.read(file)
-    name = own.data.get(KEY) if isinstance(own.data, dict) else None
+    child = source.read(file)
+    name = child.data.get(KEY) if isinstance(child.data, dict) else None
     if not isinstance(name, str):
-        return own
-    parent_file = _find(own, name)
+        return child
+    parent_file = _find(child, name)
     chain = (*below, file.resolve())
     if parent_file.resolve() in chain:
-        names = " extends ".join(each.stem for each in (*chain, parent_file))
-        raise own.fail((KEY,), f"a circle: {names}")
-    return _over(own, read(parent_file, chain))
+        names = " extends ".join(ancestor.stem for ancestor in (*chain, parent_file))
+        raise child.fail((KEY,), f"a circle: {names}")
+    return _over(child, read(parent_file, chain))
 
 
-def _find(own: Source, name: str) -> Path:
+def _find(child: Source, name: str) -> Path:
     """Beside the recipe, or among those that come with sparkops."""
-    directories = (own.file.parent, shipped.directory("recipes"))
-    found = (directory / f"{name}.yaml" for directory in directories if Path(name).name == name)
-    file = next((each for each in found if each.is_file()), None)
+    directories = (child.file.parent, shipped.directory("recipes"))
+    candidates = (directory / f"{name}.yaml" for directory in directories if Path(name).name == name)
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
-        raise own.fail((KEY,), f"there is no recipe {name!r} beside this one, nor one that comes with sparkops")
+        raise child.fail((KEY,), f"there is no recipe {name!r} beside this one, nor one that comes with sparkops")
     return file
 
 
-def _over(own: Source, parent: Source) -> Merged:
+def _over(child: Source, parent: Source) -> Merged:
     given = parent.data if isinstance(parent.data, dict) else {}
     kept = {key: value for key, value in given.items() if key not in OWN}
     beneath = {where: line for where, line in parent.lines.items() if where and where[0] in kept}
     files = parent.files if isinstance(parent, Merged) else {}
     return Merged(
-        own.file,
-        merge(kept, own.data),
-        lines=beneath | own.lines,
-        files={where: files.get(where, parent.file) for where in beneath if where not in own.lines},
+        child.file,
+        merge(kept, child.data),
+        lines=beneath | child.lines,
+        files={where: files.get(where, parent.file) for where in beneath if where not in child.lines},
     )
 
 
-def merge(parent: object, own: object) -> object:
-    """`own` over `parent`: mappings key by key, null takes a key away, everything else replaces."""
-    if not isinstance(parent, dict) or not isinstance(own, dict):
-        return own
+def merge(parent: object, child: object) -> object:
+    """Merge `child` over `parent`: mappings key by key; null removes a key; everything else replaces."""
+    if not isinstance(parent, dict) or not isinstance(child, dict):
+        return child
     merged = {**parent}
-    for key, value in own.items():
+    for key, value in child.items():
         if value is None and key in parent:
             del merged[key]
         else:

@@ -45,7 +45,7 @@ Ports = Annotated[
 ]
 
 
-class Fabric(Section):
+class FabricRules(Section):
     """What the network between the nodes of one replica must be."""
 
     allow_tcp: bool = False

@@ -32,7 +32,7 @@ MOST_LEVELS = 20
 class Section(BaseModel):
     """A mapping of a YAML file: immutable, strictly typed, and closed to unknown keys."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
@@ -59,11 +59,11 @@ def _hint(section: type[BaseModel], key: object) -> str:
 
 def one_line(text: str) -> str:
     """Refuse what could add a line or hide a character."""
-    if found := CONTROL.search(text):
+    if control := CONTROL.search(text):
         raise PydanticCustomError(
             "one_line",
             "expected one line of visible text, got the character {code}",
-            {"code": repr(found.group())},
+            {"code": repr(control.group())},
         )
     return text
 
@@ -124,21 +124,24 @@ def _splits(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Matching:
-    """Refuses text that does not match `pattern` from its first to its last character, in `words`."""
+    """Refuses text that does not match `expression` from its first to its last character, in `words`.
 
-    pattern: re.Pattern[str]
+    A regular expression is compiled when a value needs it: a call uses few of them.
+    """
+
+    expression: str
     words: str
 
     def __call__(self, text: str) -> str:
-        if not self.pattern.fullmatch(text):
-            told = {"words": self.words, "text": repr(text)}
-            raise PydanticCustomError("matching", "expected {words}, got {text}", told)
+        if not re.fullmatch(self.expression, text):
+            context = {"words": self.words, "text": repr(text)}
+            raise PydanticCustomError("matching", "expected {words}, got {text}", context)
         return text
 
 
 def matching(expression: str, words: str) -> AfterValidator:
     """The validator for text that matches `expression`."""
-    return AfterValidator(Matching(re.compile(expression), words))
+    return AfterValidator(Matching(expression, words))
 
 
 def out_of_range(value: object) -> str:
@@ -188,6 +191,13 @@ Name = Annotated[
     str,
     matching(r"[a-z0-9][a-z0-9.-]{0,62}", "a name of at most 63 lower-case letters, digits, dots and dashes"),
 ]
+ModelName = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})?",
+        "the name of a model, such as gpt-4o or org/name",
+    ),
+]
 Text = Annotated[str, Field(min_length=1), AfterValidator(str.strip)]
 """Free text for people; may run over several lines."""
 Line = Annotated[str, Field(min_length=1), AfterValidator(one_line)]
@@ -220,5 +230,9 @@ Host = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:%-]*", "a host name or
 User = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user's name")]
 Url = Annotated[str, AfterValidator(url)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+# No deadline of a socket lasts longer than 2^31 ms, and no machine has more of anything.
+MOST = 1_000_000
+Positive = Annotated[float, Field(gt=0, le=MOST)]
+NotNegative = Annotated[float, Field(ge=0, le=MOST)]
 Argument = Annotated[Any, AfterValidator(argument)]
 FlagValue = Annotated[Argument, AfterValidator(apart)]

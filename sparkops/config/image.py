@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated
 
-from sparkops.config.fields import ImageRef, Name, Package, Requirement, Section, Version, matching
-from sparkops.config.smoke import Positive
+from sparkops.config.fields import ImageRef, Name, Package, Positive, Requirement, Section, Version, matching
 
 PATCH = ".patch"
 """What the name of a mod ends in that is a unified diff."""
@@ -20,7 +19,8 @@ class Torch(Section):
     backend: Annotated[str, matching(r"cpu|cu[0-9]{3}", "cpu or a CUDA build such as cu130")]
     """`cpu` or a CUDA build such as `cu130`. The built image is asked for it."""
     local_version: bool = True
-    """Whether the wheels' version names the backend (2.11.0+cu130). The package index's own do not."""
+    """Whether the wheels' version names the backend (2.11.0+cu130). The package index's own do not: false takes torch
+    from there, and not from PyTorch's index."""
 
     @property
     def pin(self) -> str:

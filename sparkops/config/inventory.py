@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from sparkops.config import source
-from sparkops.config.fabric import Fabric, Ports
+from sparkops.config.addresses import gateway_url
+from sparkops.config.fabric import FabricRules, Ports
 from sparkops.config.fields import (
     AbsolutePath,
     EnvName,
@@ -55,8 +56,7 @@ class NodeSettings(Section):
     fabric: Ports | None = None
     """Ports that ranks of one replica use: `auto` (the same if absent) reads them on the node, a list names them."""
     env: dict[EnvName, Value] | None = None
-    """Environment of every engine on this node, in place of the recipe's and of what is derived for ranks of several
-    nodes, such as NCCL_IB_GID_INDEX: "-1"."""
+    """Environment of every engine here, in place of the recipe's and of what ranks get: NCCL_IB_GID_INDEX: "-1"."""
 
 
 class NodeConfig(NodeSettings):
@@ -108,21 +108,22 @@ class Gateway(Section):
     """Files that hold one key each, relative to the inventory, with mode 0600. With any, requests need a key."""
     tls_certificate: LocalPath | None = None
     """PEM file with certificate chain and private key, relative to the inventory. With it, services speak https."""
+    port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """Port of one address for all services: by `model` of a JSON body up to 96 KiB, or by the path /SERVICE/v1/..."""
+    memory_mib: Annotated[int, Field(ge=1536, le=16384)] = 1536
+    """Memory limit of its container in MiB. With more of it, `port` reads larger bodies: docs/security.md."""
     metrics_port: Annotated[int, Field(ge=1024, le=65535)] = 8405
     """Port of the metrics for Prometheus, on 127.0.0.1 of the gateway's node."""
     max_body_mib: Annotated[int, Field(ge=1, le=1024)] = 32
     """Largest request body with a Content-Length, in MiB; larger ones get 413. Without one the limit is 96 KiB."""
     client_connections: Annotated[int, Field(ge=1, le=1000)] = 256
-    """Connections that one client address may have to one service at once; further ones are closed. Raise it where
-    many users come through one proxy; a service has 1000 in all."""
+    """Connections of one client address to one service; further ones are closed. Raise it for a proxy (1000 in all)."""
     client_requests: Annotated[int, Field(ge=10, le=1000000)] = 10000
     """Requests that one client address may send to one service within 10 s; further ones get 429."""
 
     def url(self, port: int) -> str:
         """Base URL for OpenAI clients of the service on `port`."""
-        address = self.address or ""  # load has filled it in
-        host = f"[{address}]" if ":" in address else address
-        return f"{'https' if self.tls_certificate else 'http'}://{host}:{port}/v1"
+        return gateway_url(self.address or "", port, encrypted=bool(self.tls_certificate))  # load has filled it in
 
 
 class Inventory(Section):
@@ -134,8 +135,8 @@ class Inventory(Section):
     """Values for every node that does not say otherwise."""
     build: Build = Build()
     gateway: Gateway | None = None
-    """Without it there is no swap, and clients call the nodes themselves."""
-    fabric: Fabric = Fabric()
+    """Without it clients call the nodes themselves, and a release is replaced in place only."""
+    fabric: FabricRules = FabricRules()
     known_hosts: LocalPath = "known_hosts"
     """File of pinned host keys by node name, relative to the inventory; `sparkops trust` writes it."""
 
@@ -152,7 +153,7 @@ class Fleet(Section):
     """The gateway with its address, if there is one."""
     known_hosts: Path
     """File of pinned host keys."""
-    fabric: Fabric = Fabric()
+    fabric: FabricRules = FabricRules()
     """What the network between nodes must be."""
 
     def node(self, name: str) -> NodeConfig:
@@ -183,13 +184,12 @@ def load(file: Path) -> Fleet:
     for name, node in nodes.items():
         _check_jumps(read, name, nodes)
         _check_devices(read, name, node)
-    known_hosts = (file.parent / Path(inventory.known_hosts).expanduser()).absolute()
     return Fleet(
         file=file,
         nodes=nodes,
         build=inventory.build,
         gateway=_gateway(read, inventory.gateway, nodes),
-        known_hosts=known_hosts,
+        known_hosts=(file.parent / Path(inventory.known_hosts).expanduser()).absolute(),
         fabric=inventory.fabric,
     )
 
@@ -204,13 +204,13 @@ def _gateway(read: Source, gateway: Gateway | None, nodes: Mapping[str, NodeConf
 
 def _with_defaults(name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:
     """What a node says, and the defaults for what it does not say: another `gpu` and a jump to itself say it too."""
-    said = node.model_dump(exclude_none=True, exclude_unset=True)
+    stated = node.model_dump(exclude_none=True, exclude_unset=True)
     given = defaults.model_dump(exclude_none=True)
-    if said.get("gpu", "devices") != "devices":
+    if stated.get("gpu", "devices") != "devices":
         given = {key: value for key, value in given.items() if key not in DEVICE_KEYS}
     if given.get("jump") == name:
         del given["jump"]
-    return NodeConfig(**{**given, **said})
+    return NodeConfig(**{**given, **stated})
 
 
 def _check_devices(read: Source, name: str, node: NodeConfig) -> None:

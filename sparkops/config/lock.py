@@ -91,13 +91,14 @@ class Lock(Section):
     def requirements(self) -> str:
         """The packages as uv and pip read them."""
         lines = (
-            " \\\n    ".join([name, *(f"--hash={each}" for each in hashes)]) for name, hashes in self.packages.items()
+            " \\\n    ".join([name, *(f"--hash={digest}" for digest in hashes)])
+            for name, hashes in self.packages.items()
         )
         return "".join(f"{line}\n" for line in lines)
 
     def pinned(self, model: Model) -> Model:
         """The model with the commits that are locked; what the recipe says itself stays."""
-        sources = [_pinned(each, self.models) for each in model.sources]
+        sources = [_pinned(weights, self.models) for weights in model.sources]
         return _pinned(model, self.models).model_copy(update={"sources": sources})
 
     def based(self, image: Image) -> Image:
@@ -114,17 +115,16 @@ def _pinned(weights: Pinned, commits: Mapping[str, str]) -> Pinned:
 
 def fingerprint(image: Image) -> str:
     """A digest over all that a recipe says about its image, but for the room that it takes."""
-    said = image.model_dump(mode="json", exclude=ROOM_ONLY, exclude_defaults=True)
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    stated = image.model_dump(mode="json", exclude=ROOM_ONLY, exclude_defaults=True)
+    return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()
 
 
 def not_locked(lock: Lock) -> list[str]:
     """What of the inputs may still move, each in a sentence."""
     moving = ["packages of the base's distribution: its archive has only the newest of each"]
     if lock.parent.digest is None and "@" not in lock.parent.name:
-        moving.append(
-            f"the base {lock.parent.name}: no registry gave it; its layers are noted, and the gate compares them"
-        )
+        noted = "its layers are noted, and the gate compares them" if lock.parent.layers else "nor is any layer noted"
+        moving.append(f"the base {lock.parent.name}: no registry gave its digest; {noted}")
     if not lock.whole:
         moving.append("Python packages that the base brings, or that vLLM's own build asks for")
     return moving + (
@@ -132,12 +132,12 @@ def not_locked(lock: Lock) -> list[str]:
     )
 
 
-def file_of(recipe: Path) -> Path:
+def lock_file(recipe: Path) -> Path:
     """Where the lock of a recipe's file is."""
     return recipe.with_suffix(SUFFIX)
 
 
-def read(file: Path) -> Lock | None:
+def read_lock(file: Path) -> Lock | None:
     """The lock in that file; None where there is none. Raises ConfigError."""
     return source.validate(source.read(file), Lock) if file.is_file() else None
 
@@ -147,7 +147,7 @@ def stale(file: Path, key: str, problem: str) -> ConfigError:
     return ConfigError(file, 1, key, f"{problem}; run `sparkops lock {file.stem}`, or --update for new versions")
 
 
-def text(name: str, lock: Lock) -> str:
+def lock_text(name: str, lock: Lock) -> str:
     """The file. The same lock gives the same text."""
     head = f"# Written by `sparkops lock {name}`; `sparkops lock {name} --update` takes what is newest.\n"
     return head + yaml.safe_dump(lock.model_dump(mode="json", exclude_none=True), sort_keys=False, width=120)

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from sparkops.config.fields import Argument, Line, Name, RelativePath, Section
-from sparkops.config.smoke import Positive
+from sparkops.config.fields import Argument, Line, Name, Positive, RelativePath, Section
 
 OPTIONAL = ("exclude", "sources", "steps")
 
@@ -38,8 +37,8 @@ class Weights(Section):
     @model_serializer(mode="wrap")
     def _short(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What a plain model does not say stays unsaid, so a key that is new here gives no release another name."""
-        said: dict[str, Any] = dump(self)
-        return {key: value for key, value in said.items() if value != [] or key not in OPTIONAL}
+        dumped: dict[str, Any] = dump(self)
+        return {key: value for key, value in dumped.items() if value != [] or key not in OPTIONAL}
 
 
 class Step(Section):

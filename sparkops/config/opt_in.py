@@ -61,6 +61,7 @@ VARIABLES: Mapping[str, str] = {
         "loads code or settings that its value names"
     ),
     r"VLLM_ALLOW_RUNTIME_LORA_UPDATING|VLLM_SERVER_DEV_MODE": "opens endpoints that change the engine",
+    r"VLLM_PORT": "moves ports of ranks out of those that the guard closes to others",
     r"VLLM_USE_MODELSCOPE|HF_ENDPOINT": "changes where models come from",
     r"\w*TRUST_REMOTE_CODE": FLAGS[REMOTE_CODE],
     r"(CUDA|NVTX)_INJECTION64_PATH|NCCL_(NET|TUNER|PROFILER|ENV)_PLUGIN|RAY_\w+_HOOK": "loads code that it names",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 from sparkops.config import shipped
 from sparkops.errors import UsageError
@@ -18,6 +19,8 @@ LAYERS = ("layers",)
 GRAPH = ("graph",)
 LOAD = ("load",)
 PULL = ("checkpoint", "partial", "attended", "pull")
+SURVEY = """import json, sys, node_survey
+print(json.dumps(node_survey.survey(json.loads(sys.stdin.buffer.readline()))))"""
 STEP = ("checkpoint", "partial", "attended", "step", "shards")
 """What the scripts of steps share."""
 
@@ -27,6 +30,13 @@ def load(*names: str) -> Modules:
     """Programs of templates/node."""
     root = shipped.directory("templates") / "node"
     return {name: (root / f"{name}.py").read_text(encoding="utf-8") for name in names}
+
+
+@cache
+def load_survey() -> Modules:
+    """The program that reads a node for status: sparkops.status.node_survey, which guards import."""
+    text = (Path(__file__).parents[1] / "status" / "node_survey.py").read_text(encoding="utf-8")
+    return {"node_survey": text, "survey": SURVEY}
 
 
 @cache

@@ -9,26 +9,15 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from sparkops.config import assets, changes, extends, opt_in, source
-from sparkops.config import lock as locks
 from sparkops.config.engine import ENGINES
-from sparkops.config.fields import PUBLIC, Line, Name, Section, Text, wrong_at
+from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Section, Text, wrong_at
 from sparkops.config.image import Image
-from sparkops.config.lock import Lock
+from sparkops.config.lock import Lock, fingerprint, lock_file, read_lock, stale
 from sparkops.config.model import Model
-from sparkops.config.serve import Memory, Serve
-from sparkops.config.smoke import NotNegative, Positive, Smoke
+from sparkops.config.serve import MemorySettings, Serve
+from sparkops.config.smoke import Smoke
 from sparkops.config.source import Source
-
-
-class Startup(Section):
-    """When a start counts as hung. Nothing else ends a start that still moves."""
-
-    stall_s: Positive = 180.0
-    """Seconds without any progress while weights load."""
-    compile_stall_s: Positive = 300.0
-    """Seconds without any progress while the engine compiles, tunes or captures graphs."""
-    ceiling_s: Positive = 1800.0
-    """Seconds after which a start is given up although it moves."""
+from sparkops.config.startup import Startup
 
 
 class Probe(Section):
@@ -51,6 +40,11 @@ class SwapSettings(Section):
     """Seconds without a step of the engine after which a green that owes an answer has failed while it bakes."""
     drain_s: NotNegative = 900.0
     """Seconds that requests under way in blue may still take; what is open then is cut, and counted."""
+    hold_s: Annotated[float, Field(ge=0, le=3000, allow_inf_nan=False)] = 540.0
+    """Seconds that a request may wait in the gateway for a release that starts in place of another one. Where the start
+    is predicted to take longer, or its time is unknown, requests get 503 at once."""
+    hold_max: Annotated[int, Field(ge=0, le=900)] = 500
+    """Requests of the service that may wait at once; further ones get 503."""
     keep_blue_s: NotNegative = 600.0
     """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start.
 
@@ -66,7 +60,7 @@ class SwapSettings(Section):
 
 
 class Expected(Section):
-    """Figures that somebody measured."""
+    """Measured figures."""
 
     tok_s: Positive | None = None
     """Decode speed of one stream in tokens per second."""
@@ -97,10 +91,12 @@ class Recipe(Section):
     image: Image
     model: Model
     serve: Serve = Serve()
-    memory: Memory
+    memory: MemorySettings
     probe: Probe = Probe()
     swap: SwapSettings = SwapSettings()
     expected: Expected | None = None
+    unlocked: Line | None = None
+    """Why no lock ships with this recipe; None where one does, or for a recipe of your own."""
     verified: Text
     """What has been run of this recipe, and where. The truth, also when it is 'nothing yet'."""
     _lock: Lock | None = PrivateAttr(None)
@@ -121,6 +117,15 @@ class Recipe(Section):
             raise wrong_at(("serve", "tensor_parallel"), problem)
         return self
 
+    @model_validator(mode="after")
+    def _has_own_names(self) -> Recipe:
+        names = (self.service, *self.serve.aliases)
+        if len(set(names)) < len(names):
+            raise wrong_at(("serve", "aliases"), f"expected names that differ from each other and from {self.service}")
+        if self.serve.aliases and not ENGINES[self.engine].aliases:
+            raise wrong_at(("serve", "aliases"), f"expected none: the engine {self.engine} takes one name")
+        return self
+
     @property
     def lock(self) -> Lock | None:
         """What its image is made from, where that is locked."""
@@ -129,9 +134,9 @@ class Recipe(Section):
     def held_to(self, locked: Lock) -> Recipe:
         """The same recipe with what is locked: a base that cannot move, and commits of its models."""
         update = {"image": locked.based(self.image), "model": locked.pinned(self.model)}
-        held = self.model_copy(update=update)
-        held._lock = locked
-        return held
+        locked_recipe = self.model_copy(update=update)
+        locked_recipe._lock = locked
+        return locked_recipe
 
     @property
     def backend(self) -> str:
@@ -146,14 +151,14 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
     has a rule for them. Raises ConfigError or UsageError.
     """
     read, recipe = _read(file, nodes, set_, parts=parts)
-    place = locks.file_of(file)
-    locked = locks.read(place)
-    if locked is not None and locked.made_for != locks.fingerprint(recipe.image):
-        raise locks.stale(place, "made_for", f"`image` of {recipe.name} is not what was locked")
-    held = recipe.held_to(locked) if locked else recipe
-    for where, problem in opt_in.unpinned(held.serve, held.model):
+    place = lock_file(file)
+    locked = read_lock(place)
+    if locked is not None and locked.made_for != fingerprint(recipe.image):
+        raise stale(place, "made_for", f"`image` of {recipe.name} is not what was locked")
+    checked = recipe.held_to(locked) if locked else recipe
+    for where, problem in opt_in.unpinned(checked.serve, checked.model):
         raise read.fail(where, problem)
-    return held
+    return checked
 
 
 def load_unlocked(

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from sparkops.config.fields import EnvName, Flag, FlagValue, Line, Section, Text, Value
-from sparkops.config.smoke import Positive
+from sparkops.config.fields import EnvName, Flag, FlagValue, Line, ModelName, Positive, Section, Text, Value
 
 THREE = (
     "three ranks cannot share the attention heads of these models evenly; run one replica on a pair, and another on "
@@ -30,6 +29,8 @@ class Serve(Section):
 
     port: Annotated[int, Field(ge=1024, le=65000)] = 8000
     """The service's port on the gateway. On its nodes the blue slot has the next one, green the one after."""
+    aliases: list[ModelName] = []
+    """Further names of the service: clients may put each into `model`. No other service may have the name."""
     args: dict[Flag, FlagValue] = {}
     """Arguments of the engine without dashes: true: a bare flag; false: switched off; a mapping: JSON."""
     env: dict[EnvName, Value] = {}
@@ -44,10 +45,10 @@ class Serve(Section):
     shm_gib: Positive = 16.0
     """Shared memory of the container in GiB."""
     stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60
-    """Seconds between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL; at most 5 for an engine that has not answered yet."""
 
 
-class Memory(Section):
+class MemorySettings(Section):
     """What one node must have free before the engine starts."""
 
     claim_gib: Positive

@@ -6,12 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from sparkops.config.fields import Argument, Line, Section
+from sparkops.config.fields import Argument, Line, Positive, Section
 
-# No deadline of a socket lasts longer than 2^31 ms, and no machine has more of anything.
-MOST = 1_000_000
-Positive = Annotated[float, Field(gt=0, le=MOST)]
-NotNegative = Annotated[float, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[int, Field(ge=1, le=8192)]
 Count = Annotated[int, Field(ge=0)]
@@ -19,7 +15,7 @@ Count = Annotated[int, Field(ge=0)]
 MOST_AT_ONCE = 7  # connections: a node gets at most 8 channels over one SSH connection
 
 
-class Question(Section):
+class SmokeQuestion(Section):
     """A question whose answer is known."""
 
     ask: Line
@@ -32,42 +28,42 @@ class Question(Section):
     """Further keys of the request body, such as chat_template_kwargs."""
 
 
-def general_questions() -> list[Question]:
+def general_questions() -> list[SmokeQuestion]:
     """What any general chat model knows, one of each kind: a sum, a fact, letters, a search, a form."""
     return [
-        Question(ask="What is 17*23? Answer with the number only.", expect="391"),
-        Question(ask="What is the capital of Hungary? Answer with one word.", expect="Budapest"),
-        Question(ask='Write the word "spark" backwards. Answer with one word.', expect="kraps"),
-        Question(ask="Which prime number comes right after 89? Answer with the number only.", expect="97"),
-        Question(ask='Repeat this JSON exactly and write nothing else: {"a":1}', expect='{"a":1}'),
+        SmokeQuestion(ask="What is 17*23? Answer with the number only.", expect="391"),
+        SmokeQuestion(ask="What is the capital of Hungary? Answer with one word.", expect="Budapest"),
+        SmokeQuestion(ask='Write the word "spark" backwards. Answer with one word.', expect="kraps"),
+        SmokeQuestion(ask="Which prime number comes right after 89? Answer with the number only.", expect="97"),
+        SmokeQuestion(ask='Repeat this JSON exactly and write nothing else: {"a":1}', expect='{"a":1}'),
     ]
 
 
-class Check(Section):
+class SmokeCheck(Section):
     """A check with nothing to tune."""
 
     enabled: bool | None = None
     """`false` switches it off (say why beside it), `true` on; left out, the recipe's other keys decide."""
 
 
-class VersionCheck(Check):
+class VersionCheck(SmokeCheck):
     """/version answers."""
 
     expect: Line | None = None
     """What the version must begin with; left out, any version will do."""
 
 
-class WarmUpCheck(Check):
+class WarmUpCheck(SmokeCheck):
     """One request that may compile for minutes. Nothing of it is judged but the status 200."""
 
     timeout_s: Positive = 300.0
     """Seconds that it may take."""
 
 
-class QuestionsCheck(Check):
+class QuestionsCheck(SmokeCheck):
     """Questions whose answers are known. Fluent nonsense fails here."""
 
-    ask: Annotated[list[Question], Field(min_length=1)] = Field(default_factory=general_questions)
+    ask: Annotated[list[SmokeQuestion], Field(min_length=1)] = Field(default_factory=general_questions)
     """The questions; left out, five that any general chat model can answer."""
     wrong: Count = 1
     """How many may be answered wrongly."""
@@ -79,7 +75,7 @@ class QuestionsCheck(Check):
         return self
 
 
-class TextCheck(Check):
+class TextCheck(SmokeCheck):
     """Statistics of a longer text. Garbage with HTTP 200 fails here: `!!!!`, noise, loops."""
 
     ask: Line = "Write a short story about a lighthouse keeper in one paragraph of about 200 words."
@@ -108,21 +104,21 @@ class TextCheck(Check):
     """What the mean of the logarithms of the tokens' probabilities must be above."""
 
 
-class RepeatCheck(Check):
+class RepeatCheck(SmokeCheck):
     """The questions once more: at temperature 0 the answers are the same. Races and a bad cache fail here."""
 
     differences: Count = 1
     """How many answers may differ."""
 
 
-class NeedleCheck(Check):
+class NeedleCheck(SmokeCheck):
     """A long prompt with one fact in its middle. A fault of prefill or of chunked prefill fails here."""
 
     tokens: Annotated[int, Field(ge=256, le=1_000_000)] = 8192
     """Length of the prompt in tokens, roughly; at most half of the model's window is used."""
 
 
-class ConcurrentCheck(Check):
+class ConcurrentCheck(SmokeCheck):
     """Questions of mixed lengths at once. Kernels that only fail on some batch shapes fail here."""
 
     words: Annotated[list[Count], Field(min_length=2, max_length=MOST_AT_ONCE)] = [0, 0, 60, 250, 600, 1200]
@@ -131,7 +127,7 @@ class ConcurrentCheck(Check):
     """Seconds that the slowest may take."""
 
 
-class StreamingCheck(Check):
+class StreamingCheck(SmokeCheck):
     """An answer in pieces. A proxy that buffers and a stream that is cut fail here."""
 
     ask: Line = "Count from one to forty in words, separated by commas."
@@ -146,21 +142,21 @@ class StreamingCheck(Check):
     """Seconds between two pieces."""
 
 
-class ToolsCheck(Check):
+class ToolsCheck(SmokeCheck):
     """A question that wants a tool. A tool-call parser that does not fit the model fails here."""
 
     max_tokens: Tokens = 256
     """Length of the answer in tokens."""
 
 
-class StructuredCheck(Check):
+class StructuredCheck(SmokeCheck):
     """An answer that is held to a JSON schema."""
 
     max_tokens: Tokens = 256
     """Length of the answer in tokens."""
 
 
-class ReasoningCheck(Check):
+class ReasoningCheck(SmokeCheck):
     """Thoughts and answer come in fields of their own."""
 
     max_tokens: Tokens = 512
@@ -169,7 +165,7 @@ class ReasoningCheck(Check):
     """Keys of the request that make the model think; left out, what serve.args.reasoning-parser implies."""
 
 
-class SpeedCheck(Check):
+class SpeedCheck(SmokeCheck):
     """Decode speed of one stream. A silent fall to a slow kernel fails here."""
 
     floor: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -178,14 +174,14 @@ class SpeedCheck(Check):
     """Length of the measured text in tokens."""
 
 
-class NegativesCheck(Check):
+class NegativesCheck(SmokeCheck):
     """What must be refused is refused: an unknown model, a prompt that is too long, a caller without the key."""
 
     too_long: bool = True
     """Whether a prompt longer than the model's window is sent."""
 
 
-class MetricsCheck(Check):
+class MetricsCheck(SmokeCheck):
     """/metrics counts what was generated, and nothing runs at the end. A hung engine that answers fails here."""
 
     settle_s: Positive = 5.0
@@ -201,9 +197,9 @@ class Smoke(Section):
     """Keys of every chat request; left out, what switches thinking off for serve.args.reasoning-parser."""
     thinking_tokens: Count | None = None
     """Room for thoughts in every answer; left out, 1024 for a model whose thinking cannot be switched off."""
-    health: Check = Check()
+    health: SmokeCheck = SmokeCheck()
     version: VersionCheck = VersionCheck()
-    models: Check = Check()
+    models: SmokeCheck = SmokeCheck()
     warm_up: WarmUpCheck = WarmUpCheck()
     questions: QuestionsCheck = QuestionsCheck()
     text: TextCheck = TextCheck()
@@ -217,4 +213,4 @@ class Smoke(Section):
     speed: SpeedCheck = SpeedCheck()
     negatives: NegativesCheck = NegativesCheck()
     metrics: MetricsCheck = MetricsCheck()
-    restarts: Check = Check()
+    restarts: SmokeCheck = SmokeCheck()

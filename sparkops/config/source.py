@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,6 +59,12 @@ class Source:
     data: object = None
     lines: dict[Location, int] = field(default_factory=dict)
     seen: int = 0
+    strict: Collection[str] | None = None
+    """Top-level keys whose values must be clear; None: all. Below any other key odd values stay text."""
+
+    def loose(self, where: Location) -> bool:
+        """Return whether the value at `where` may be odd."""
+        return self.strict is not None and bool(where) and where[0] not in self.strict
 
     def fail(self, where: Location, problem: str) -> ConfigError:
         """The error for the value at `where`, or for the nearest value around it that has a line."""
@@ -77,9 +83,13 @@ def dotted(where: Location) -> str:
     return text.lstrip(".")
 
 
-def read(file: Path) -> Source:
-    """Read a YAML file. Raises ConfigError: missing, too large, not YAML, a tag, a duplicate key."""
-    source = Source(file)
+def read(file: Path, strict: Collection[str] | None = None) -> Source:
+    """Read a YAML file. Raises ConfigError: missing, too large, not YAML, a tag, a duplicate key.
+
+    With `strict`, tags, ambiguous values and duplicate keys are errors only below these top-level keys; elsewhere
+    the last of two duplicates counts.
+    """
+    source = Source(file, strict=strict)
     node = _compose(source, (), _text(source))
     if node is None:
         raise source.fail((), "the file is empty")
@@ -114,13 +124,13 @@ def _translate(source: Source, error: ValidationError) -> ConfigError:
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", first["msg"])
     problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
     got = first.get("input")
-    told = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
-    return source.fail(where, problem + ("" if "got" in problem else told))
+    received = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
+    return source.fail(where, problem + ("" if "got" in problem else received))
 
 
-def _plain(found: re.Match[str]) -> str:
+def _plain(match: re.Match[str]) -> str:
     """YAML's words for pydantic's."""
-    return "a mapping of keys to values" if found[1] == "a valid dictionary" else ""
+    return "a mapping of keys to values" if match[1] == "a valid dictionary" else ""
 
 
 def _parts(source: Source) -> set[str | int]:
@@ -155,7 +165,7 @@ def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> obje
     source.seen += 1
     if depth > MAX_DEPTH or source.seen > MAX_VALUES:
         raise source.fail(where, f"too much: at most {MAX_DEPTH} levels and {MAX_VALUES} values")
-    if node.tag not in TAGS:
+    if node.tag not in TAGS and not source.loose(where):
         raise source.fail(where, f"the tag '{node.tag}' is not allowed, expected plain values")
     if isinstance(node, yaml.MappingNode):
         return {key: _value(source, (*where, key), child, depth + 1) for key, child in _keys(source, where, node)}
@@ -165,24 +175,36 @@ def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> obje
 
 
 def _keys(source: Source, where: Location, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
-    seen: Mapping[str, int] = {}
+    seen: dict[str, yaml.Node] = {}
     for key, child in node.value:
         line = key.start_mark.line + 1
+        if source.loose(where) and isinstance(key, yaml.ScalarNode):
+            yield str(key.value), child
+            continue
         if key.tag == "tag:yaml.org,2002:merge":
             problem = "merging with << is not allowed; write the values out, or use `defaults`"
             raise ConfigError(source.file, line, dotted(where), problem)
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
             raise ConfigError(source.file, line, dotted(where), "expected a text key; put it in quotes")
-        if key.value in seen:
-            problem = f"written twice, first on line {seen[key.value]}"
-            raise ConfigError(source.file, line, dotted((*where, key.value)), problem)
-        seen = {**seen, key.value: line}
-        source.lines[(*where, key.value)] = line
+        here = (*where, key.value)
+        if key.value in seen and not _may_repeat(source, here, seen[key.value], child):
+            problem = f"written twice, first on line {source.lines[here]}"
+            raise ConfigError(source.file, line, dotted(here), problem)
+        seen[key.value] = child
+        source.lines[here] = line
         yield key.value, child
+
+
+def _may_repeat(source: Source, where: Location, first: yaml.Node, again: yaml.Node) -> bool:
+    """Whether it does not matter which of two values counts."""
+    same = isinstance(first, yaml.ScalarNode) and (first.tag, first.value) == (again.tag, again.value)
+    return source.loose(where) or (source.strict is not None and same)
 
 
 def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
     kind, text = node.tag.rpartition(":")[2], node.value
+    if source.loose(where):
+        return text
     if kind == "bool" and AMBIGUOUS_BOOL.fullmatch(text):
         raise source.fail(where, f"{text} is ambiguous in YAML, expected true, false or '{text}' in quotes")
     if kind == "int" and AMBIGUOUS_INT.fullmatch(text):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkops.guard.daemon import watch
-from sparkops.guard.here import node, store
+from sparkops.guard import here
+from sparkops.guard.daemon import Daemon
 
-watch(store(), node())
+Daemon(here.state(), here.node()).run()

@@ -1,219 +1,168 @@
-"""The guard: on its own node, it brings to an end what a deploy has left.
+"""The guard's process: a follower of its leader on this node, and on the gateway's node the leader itself.
 
-It acts when the lock's lease has run out and plan/takeover.py says what is due: after the deadline, or at once
-after a reboot. While it acts it holds the lock, so a laptop that wakes up is refused.
+Each part runs in a thread of its own: memory relief never waits, and a leader that fails stops no follower.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from sparkops.commands import guard as commands
-from sparkops.errors import Busy, CommandFailed, ConnectionLost, SparkopsError
-from sparkops.fleet import hands
-from sparkops.guard import word
+from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.guard.door import open_door
 from sparkops.guard.filter import Filter
-from sparkops.guard.relief import Relief
-from sparkops.guard.store import Store
-from sparkops.guard.work import Post, Work
-from sparkops.nodes.node import Node
-from sparkops.plan.journal import Front, Journal, Placed, Retirement, Swap
-from sparkops.plan.lock import Clock, Refusal, acquire, release
-from sparkops.plan.takeover import Duty, Part, Word, cause, duty, may_retire, part
-from sparkops.redact import redacted
+from sparkops.guard.follower import Follower
+from sparkops.guard.leading import Leading
+from sparkops.guard.listener import serve
+from sparkops.guard.log import log
+from sparkops.guard.memory_floor import MemoryFloor
+from sparkops.guard.messages import GuardReply, Message, derive
+from sparkops.guard.peers import PeerLink
+from sparkops.guard.reach import GuardLink
+from sparkops.guard.rebuilding import RebuildVerbs
+from sparkops.guard.report_socket import serve_reports
+from sparkops.guard.sampling import Sampler
+from sparkops.guard.shown import ReadVerbs
+from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard.succession import awaited
+from sparkops.guard.verbs import LeaseVerbs
+from sparkops.guard_client.commands import DOCKER, PEER_PORT
+from sparkops.nodes.local import LocalNode
+from sparkops.swap.orders import Order
+from sparkops.swap.seen import Report
 
-LOOK_S = 1.0
-SILENCE_S = 30.0  # a green that waits for promotion may be silent for so long
-TRIES = 3  # in vain, before it is said that a person is needed; the guard goes on trying
-PAUSES_S = (5.0, 15.0, 60.0)
-DOCKER_LOOKS, DOCKER_MISSES = 15, 2  # every so many looks Docker is asked for its version; so often it may miss
-Ask = Callable[[Front, str], Word | None]
+TEND_S, RELIEF_S, SAMPLE_S, LOOK_S = 0.5, 1.0, 2.0, 15.0
+CALM_S = 1.5  # between two reads of the containers while nothing changes: the end of an engine is seen within 2 s
+DOCKER_MISSES = 2  # looks at which Docker gave no answer, before the container starts anew with the present socket
+
+
+def link(leader: str) -> Callable[[str, Peer, Membership], GuardLink]:
+    """How a leader reaches another guard: its messages are signed with that node's key."""
+
+    def to(node: str, peer: Peer, membership: Membership) -> GuardLink:
+        return PeerLink(node, peer.address, peer.port, derive(membership.key, node), leader)
+
+    return to
 
 
 @dataclass
-class Attempts:
-    """What has gone wrong with a service: how often in a row, and when it is tried again."""
+class Daemon:
+    """All parts of one guard."""
 
-    failed: int = 0
-    again_s: float = 0.0
-    silent_since_s: float | None = None
+    state: State
+    node: LocalNode
+    port: int = PEER_PORT
+    log: Callable[[str], None] = log
+    over: threading.Event = field(default_factory=threading.Event)
+    heard_s: float | None = None
+    """When the leader's last message came, in monotonic seconds."""
+    follower: Follower = field(init=False)
+    leading: Leading = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.follower = Follower(self.state, self.node, self.log)
+        self.leading = Leading(self.state, self.node, self.follower, link(self.node.name), self.log)
 
-@dataclass(frozen=True)
-class Guard:
-    """The guard of one node. `ask` asks the guard beside the gateway."""
+    def run(self) -> None:
+        """Work for as long as Docker answers. Then Docker starts the container again, with the socket of now.
 
-    store: Store
-    node: Node
-    ask: Ask = word.ask
-    attempts: dict[str, Attempts] = field(default_factory=dict)
+        Raises OSError where the port for other guards is taken.
+        """
+        self.log(f"guarding {self.node.name}")
+        with ExitStack() as opened:
+            opened.enter_context(self._threads())
+            opened.enter_context(serve("", self.port, self.node.name, self._keys, self.answer))
+            self.leading.start()
+            opened.callback(self.leading.close)
+            rebuilding = RebuildVerbs(self.state, self.node.name, lambda: self.heard_s)
+            given = (self.leading, ReadVerbs(self.leading), LeaseVerbs(self.leading), rebuilding)
+            door = open_door({name: verb for some in given for name, verb in some.verbs().items()})
+            opened.callback(door.shutdown)
+            self._report(opened)
+            self._watch_docker()
+        self.log("Docker does not answer any more")
 
-    def tend(self) -> None:
-        """Look at every service once."""
-        for service in self.store.services():
-            self.look(service)
-
-    def look(self, service: str) -> None:
-        """Look at one service, and do what is due. What fails is tried again, later and later."""
-        tried = self.attempts.setdefault(service, Attempts())
-        if self.store.clock().now_s < tried.again_s:
-            return
+    def _report(self, opened: ExitStack) -> None:
+        """Report this node to `sparkops status`, which without that asks at the door. Its failure ends no guard."""
+        sampler = Sampler(self.node, ReadVerbs(self.leading).verbs())
         try:
-            self._tend(service)
-            tried.failed = 0
-        except Busy:
-            return  # somebody was quicker
-        except (SparkopsError, OSError) as error:
-            self._failed(service, tried, str(error))
-        except Exception:  # noqa: BLE001 - a bug with one service must not cost the others their guard
-            self._failed(service, tried, traceback.format_exc())
-
-    def _failed(self, service: str, tried: Attempts, why: str) -> None:
-        log(f"{service}: {why}")
-        tried.failed += 1
-        tried.again_s = self.store.clock().now_s + PAUSES_S[min(tried.failed, len(PAUSES_S)) - 1]
-        if tried.failed >= TRIES:
-            trouble = f"the guard of {self.node.name} has tried {tried.failed} times: {why.splitlines()[-1]}"
-            with suppress(SparkopsError, OSError):  # it could not even read the journal, and has logged that
-                self.store.change(service, lambda j, _: j.model_copy(update={"trouble": trouble}))
-
-    def _tend(self, service: str) -> None:
-        journal = self.store.read(service)
-        due = duty(journal, self.store.clock(), self.node.name)
-        to_do = self._to_do(service, journal, due)
-        if to_do is None:
+            opened.callback(serve_reports(sampler.report).shutdown)
+        except OSError as error:
+            self.log(f"no reports to `sparkops status`: {error}")
             return
-        with self._holding(service, due) as generation:
-            log(f"{service}: {to_do}")
-            work = Work(self._post(), service, generation)
-            work.do(to_do)
-        why = {**cause(journal), "evidence": work.evidence} if journal.swap else {}
-        self.store.remember(service, {"event": f"guard: {to_do}", "node": self.node.name, **why})
-
-    def _to_do(self, service: str, journal: Journal, due: Duty) -> Duty | Part | None:
-        """What is left of a duty after a look at what is true."""
-        swap = journal.swap
-        if due is Duty.ASK:
-            return self._told(service, journal)
-        if due is Duty.RETIRE:
-            return due if self._is_spare(service, journal) else None
-        if due is Duty.LOOK_AT_BLUE and swap and swap.blue:
-            return Duty.REVERT if self._answers(service, swap.blue) else None
-        if due is Duty.LOOK_AT_GREEN and swap:
-            return Duty.REVERT if self._silent(service, swap.green) else None
-        return None if due is Duty.NOTHING else due
-
-    def _told(self, service: str, journal: Journal) -> Duty | Part | None:
-        """What the guard beside the gateway wants done here."""
-        of = journal.swap or journal.retirement
-        told = self.ask(of.gateway, service) if of else None
-        if told is None:
-            return None
-        if isinstance(of, Retirement):
-            return self._retires(service, journal, told)
-        wanted = part(of, told) if of else Part.WAIT
-        kept = wanted is Part.KEEP_GREEN and isinstance(of, Swap) and self._keeps(service, of)
-        return None if kept or wanted is Part.WAIT else wanted
-
-    def _retires(self, service: str, journal: Journal, told: Word) -> Duty | None:
-        """A warm release that has the traffic again is not to be stopped: this node has not heard of it."""
-        may = may_retire(journal, told)
-        if may is False:
-            self.store.change(service, lambda j, _: j.model_copy(update={"retirement": None}))
-        return Duty.RETIRE if may else None
-
-    def _is_spare(self, service: str, journal: Journal) -> bool:
-        """Whether a warm release may stop: not while it answers, and the one that has the traffic does not rightly."""
-        active, retirement = journal.active, journal.retirement
-        if active is None or retirement is None:
-            return True
-        if self._answers(service, active) and hands.is_right(self._post().hand(service), active):
-            return True
-        return not self._answers(service, retirement.placed)
-
-    def _keeps(self, service: str, swap: Swap) -> bool:
-        """Whether green runs and blue will not start by itself, as far as they are here."""
-        hand = self._post().hand(service)
-        green, blue = (each.on(self.node.name) if each else None for each in (swap.green, swap.blue))
-        runs = hand.container(green.container) if green else None
-        stays = hand.container(blue.container) if blue else None
-        green_keeps = runs is None or (runs.running and runs.restart_policy != "no")
-        return green_keeps and (stays is None or stays.restart_policy == "no")
-
-    def _answers(self, service: str, placed: Placed) -> bool:
-        return hands.answers(self._post().hand(service), placed)
-
-    def _silent(self, service: str, green: Placed) -> bool:
-        """Whether a green that waits for promotion has not answered for too long."""
-        tried, now_s = self.attempts.setdefault(service, Attempts()), self.store.clock().now_s
-        if self._answers(service, green):
-            tried.silent_since_s = None
-            return False
-        tried.silent_since_s = now_s if tried.silent_since_s is None else tried.silent_since_s
-        return now_s - tried.silent_since_s >= SILENCE_S
-
-    def _post(self) -> Post:
-        return Post(self.store, self.node, lambda event: log(f"{event.node}: {event.text}"))
+        threading.Thread(target=self._repeat, args=(sampler.look, SAMPLE_S), name="samples", daemon=True).start()
 
     @contextmanager
-    def _holding(self, service: str, due: Duty) -> Iterator[int]:
-        """Hold the lock, unless a deploy has come between and what was due is due no more."""
-        owner = f"the guard of {self.node.name}"
-
-        def take(journal: Journal, clock: Clock) -> Journal | Refusal:
-            still = duty(journal, clock, self.node.name) is due
-            return acquire(journal, owner, owner, clock) if still else Refusal("somebody was quicker")
-
-        taken = self.store.change(service, take)
+    def _threads(self) -> Iterator[None]:
+        floor = MemoryFloor(self.follower, self.node, self.log)
+        threading.Thread(target=self._tend, name="tend", daemon=True).start()
+        threading.Thread(target=self._repeat, args=(floor.look, RELIEF_S), name="relief", daemon=True).start()
         try:
-            yield taken.generation
+            yield
         finally:
-            with suppress(Busy):
-                self.store.change(service, lambda j, _: release(j, taken.generation))
+            self.over.set()
+            self.follower.close()
 
+    def _tend(self) -> None:
+        while not self.over.is_set():
+            self.follower.leases.superseded = awaited(self.leading)
+            self.follower.tend()
+            self.follower.wait(CALM_S if self.follower.calm else TEND_S)
 
-def log(text: str) -> None:
-    """One line in the container's log."""
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {redacted(text)}\n")
-    sys.stderr.flush()
+    def _repeat(self, act: Callable[[], None], pause_s: float) -> None:
+        while not self.over.wait(pause_s):
+            try:
+                act()
+            except (SparkopsError, OSError, ValueError) as error:
+                self.log(f"{threading.current_thread().name}: {error}")
 
-
-def watch(store: Store, node: Node, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Look for as long as Docker answers, at each service in a thread of its own: a start takes many minutes.
-
-    When it returns, Docker starts the container again, with a socket that leads to the Docker that runs now.
-    Raises OSError where the port that other guards ask on is taken.
-    """
-    log(f"guarding {node.name}")
-    guard, relief, looking, misses = Guard(store, node), Relief(store, node, log), dict[str, threading.Thread](), 0
-    ports = Filter(node, log)
-    with word.tell(store):
-        while misses < DOCKER_MISSES:
+    def _watch_docker(self) -> None:
+        misses, ports = 0, Filter(self.node, self.log)
+        while misses < DOCKER_MISSES and not self.over.is_set():
             ports.look()
-            for _ in range(DOCKER_LOOKS):
-                _look_at_all(guard, looking)
-                relief.look()
-                sleep(LOOK_S)
-            misses = 0 if _docker_answers(node) else misses + 1
-    log("Docker does not answer any more")
+            misses = 0 if self._docker_answers() else misses + 1
+            self.over.wait(LOOK_S)
 
+    def _docker_answers(self) -> bool:
+        if self.follower.reads(LOOK_S):
+            return True
+        try:
+            self.node.run(DOCKER)
+        except (CommandFailed, ConnectionLost):
+            return False
+        return True
 
-def _look_at_all(guard: Guard, looking: dict[str, threading.Thread]) -> None:
-    for service in guard.store.services():
-        if service not in looking or not looking[service].is_alive():
-            looking[service] = threading.Thread(target=guard.look, args=(service,), daemon=True)
-            looking[service].start()
+    def _keys(self) -> dict[str, bytes]:
+        """By leader: the key of its messages, of former leaders too. None before the node belongs to a fleet."""
+        membership = self.state.membership()
+        if membership is None:
+            return {}
+        followed = {} if membership.leader == self.node.name else {membership.leader: membership.key}
+        return {**membership.former, **followed}
 
+    def answer(self, message: Message) -> GuardReply:
+        """Follow the leader's orders, and report; to a former leader report only: it sees the newer term.
 
-def _docker_answers(node: Node) -> bool:
-    try:
-        node.run(commands.DOCKER)
-    except (CommandFailed, ConnectionLost):
-        return False
-    return True
+        A service whose record cannot be read has no report.
+        """
+        membership = self.state.membership()
+        leads = membership is not None and membership.leader == message.sender
+        if leads:
+            self.heard_s = time.monotonic()
+        reports: dict[str, Report] = {}
+        progress: dict[str, Mapping[str, str]] = {}
+        for service, order in message.orders.items():
+            if report := self._report_on(service, self.leading.followed(service, order) if leads else None):
+                reports[service] = report
+                progress[service] = self.follower.progress(service)
+        return GuardReply(reports, progress)
+
+    def _report_on(self, service: str, order: Order | None) -> Report | None:
+        try:
+            return self.follower.handle(service, order)
+        except (SparkopsError, OSError) as error:
+            self.log(f"{service}: {error}")
+            return None

@@ -1,32 +1,34 @@
-"""The guard keeps the firewall of its node. `python -m sparkops.guard.filter` sets it at once.
+"""The firewall of a node, kept by its guard.
 
 The rules follow the labels of this node's containers, so they return after a reboot and go with the containers.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
-from sparkops.commands import firewall
+from sparkops.docker import facts
 from sparkops.errors import SparkopsError
-from sparkops.facts import docker as docker_facts
 from sparkops.guard import here
-from sparkops.nodes.engine import Engine
+from sparkops.network import exposure, firewall
+from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.node import Node
-from sparkops.plan import exposure
 
 
-def enforce(node: Node) -> None:
+def close_ports(node: Node) -> None:
     """Let nftables have the rules that the containers of this node require. Raises SparkopsError, ValueError."""
-    engine = Engine(node)
-    try:
-        containers = [docker_facts.parse(node.name, inspect) for inspect in engine.containers()]
-    finally:
-        engine.close()
+    with closing(Engine(node)) as engine:
+        _renew(node, engine)
+
+
+def _renew(node: Node, engine: Engine) -> None:
+    containers = [facts.parse_container(node.name, inspect) for inspect in engine.containers()]
     ephemeral = node.run(firewall.EPHEMERAL).stdout
-    node.run(firewall.apply(exposure.firewall(containers), ephemeral))
+    membership = here.state().membership()
+    gateway = membership.gateway if membership else ()
+    node.run(firewall.apply(exposure.firewall(containers, gateway), ephemeral))
 
 
 @dataclass
@@ -37,26 +39,23 @@ class Filter:
     log: Callable[[str], None]
     trouble: str = ""
     """What failed last; it is logged once."""
+    _reader: Engine | None = None
+    """Kept open between looks: opening it takes longer than the look."""
 
     def look(self) -> None:
         """Renew the rules."""
         try:
-            enforce(self.node)
+            self._reader = self._reader or Engine(self.node)
+            _renew(self.node, self._reader)
             trouble = ""
         except (SparkopsError, OSError, ValueError) as error:
+            self._close()
             trouble = f"ports of engines and ranks are not closed to others: {error}"
         if trouble and trouble != self.trouble:
             self.log(trouble)
         self.trouble = trouble
 
-
-def main() -> None:
-    """Renew the rules of this node, or exit with why that failed."""
-    try:
-        enforce(here.node())
-    except (SparkopsError, OSError, ValueError) as error:
-        sys.exit(f"ports of engines and ranks cannot be closed to others: {error}\nnext: sudo modprobe nf_tables")
-
-
-if __name__ == "__main__":
-    main()
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

@@ -1,11 +1,11 @@
-"""Where this guard is: its node and its journals, as its container's environment names them."""
+"""Where this guard is: its node and its files, as its container's environment names them."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from sparkops.guard.store import DIRECTORY, Store
+from sparkops.guard.state import DIRECTORY, State
 from sparkops.nodes.local import LocalNode
 
 
@@ -14,6 +14,6 @@ def node() -> LocalNode:
     return LocalNode(os.environ.get("SPARKOPS_NODE", "here"))
 
 
-def store() -> Store:
-    """The guard's journals."""
-    return Store(Path(os.environ.get("SPARKOPS_STATE", DIRECTORY)))
+def state() -> State:
+    """The guard's files."""
+    return State(Path(os.environ.get("SPARKOPS_STATE", DIRECTORY)))

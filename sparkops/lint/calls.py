@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from posixpath import basename
 
-from sparkops.lint.shell import HEREDOCS, Redirect, Simple, pipelines
+from sparkops.lint.conditions import truth
+from sparkops.lint.shell import CONDITION, ELSE, HEREDOCS, Redirect, Simple, pipelines
 from sparkops.lint.text import Text
 from sparkops.lint.words import Values, Word, expand
 
@@ -32,7 +33,7 @@ MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """Where the output of a call goes, or what a heredoc gives it."""
 
     operator: str
@@ -51,7 +52,7 @@ class Call:
     argv: tuple[str, ...]
     line: int
     environment: Values
-    redirects: tuple[Written, ...] = ()
+    redirects: tuple[WrittenFile, ...] = ()
     before: tuple[Call, ...] = ()
     inside: tuple[Call, ...] = ()
 
@@ -62,7 +63,10 @@ class Call:
 
 
 def calls(script: Text, environment: Values) -> Iterator[Call]:
-    """Every call of a script, also in substitutions and in `sh -c`, in the order in which it is written."""
+    """Every call of a script, also in substitutions and in `sh -c`, in the order in which it is written.
+
+    Branches of an `if` that never run on a Spark, with the values of the file, are left out.
+    """
     return _Shell(dict(environment), set(environment)).run(script)
 
 
@@ -73,7 +77,14 @@ class _Shell:
     depth: int = 0
 
     def run(self, script: Text) -> Iterator[Call]:
+        known: dict[int, bool | None] = {}
         for pipeline in pipelines(script):
+            arms = pipeline[0].arms
+            if any(known.get(number) is (arm == ELSE) for number, arm in arms if arm != CONDITION):
+                continue
+            if arms and arms[-1][1] == CONDITION:
+                number, result = arms[-1][0], truth(pipeline, self.values)
+                known[number] = result if known.get(number, result) is result else None
             before: list[Call] = []
             for simple in pipeline:
                 for call in self._simple(simple, tuple(before)):
@@ -104,20 +115,20 @@ class _Shell:
         given: dict[str, str | None] = {}
         for number, word in enumerate(words):
             begins = word.parts[0]
-            found = None if begins.quote or "=" not in begins.text else ASSIGNMENT.fullmatch(word.text(self.values))
-            if not found:
+            match = None if begins.quote or "=" not in begins.text else ASSIGNMENT.fullmatch(word.text(self.values))
+            if not match:
                 return given, words[number:]
-            given[found[1]] = found[2]
+            given[match[1]] = match[2]
         return given, ()
 
     def _settles(self, argv: tuple[str, ...]) -> bool:
         """Whether it is the shell itself that obeys: what it changes is kept for later commands."""
         match argv:
             case ("export" | "declare" | "readonly" | "local" | "typeset", *rest):
-                for found in map(ASSIGNMENT.fullmatch, rest):
-                    self.values |= {found[1]: found[2]} if found else {}
+                for match in map(ASSIGNMENT.fullmatch, rest):
+                    self.values |= {match[1]: match[2]} if match else {}
                 if argv[0] == "export":
-                    self.exported |= {each.partition("=")[0] for each in rest}
+                    self.exported |= {assignment.partition("=")[0] for assignment in rest}
             case ("unset", *rest):
                 for name in rest:
                     self.values.pop(name, None)
@@ -129,10 +140,10 @@ class _Shell:
                 return False
         return True
 
-    def _written(self, redirect: Redirect) -> Written:
+    def _written(self, redirect: Redirect) -> WrittenFile:
         body = redirect.body.text
         target = redirect.target.text(self.values)
-        return Written(redirect.operator, target, body if redirect.quoted else expand(body, self.values))
+        return WrittenFile(redirect.operator, target, body if redirect.quoted else expand(body, self.values))
 
     def _given_script(self, call: Call, simple: Simple) -> Iterator[Call]:
         """What a shell is told to run: by `-c`, or by a heredoc."""
@@ -154,8 +165,8 @@ def _unwrapped(call: Call) -> Call:
         while argv and (WRAPPED.fullmatch(argv[0]) or ASSIGNMENT.fullmatch(argv[0])):
             word = argv.pop(0)
             value = argv.pop(0) if argv and len(word) == 2 and word[1] in valued else ""
-            if found := ASSIGNMENT.fullmatch(word):
-                environment[found[1]] = found[2]
+            if match := ASSIGNMENT.fullmatch(word):
+                environment[match[1]] = match[2]
             elif program == "env" and word == "-u":
                 environment.pop(value, None)
     if len(argv) > 2 and PYTHON.fullmatch(basename(argv[0])) and "-m" in argv[1:-1]:

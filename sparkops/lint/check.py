@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sparkops.lint.dockerfile import parse
-from sparkops.lint.finding import Finding
+from sparkops.lint.finding import LintFinding
 from sparkops.lint.ignores import Ignore, of_dockerfile, settled
 from sparkops.lint.rules.secret import hidden
 from sparkops.lint.rules.table import RULES
@@ -18,7 +18,7 @@ class Checked:
     """What was found in one file, before its ignores are heeded."""
 
     file: str
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
     ignores: tuple[Ignore, ...]
 
 
@@ -27,20 +27,20 @@ def check_dockerfile(text: str, file: str) -> Checked:
     dockerfile = parse(text)
     built = build(dockerfile)
     findings = [
-        Finding(file, found.line, rule.name, hidden(found.problem), hidden(found.fix))
+        LintFinding(file, slip.line, rule.name, hidden(slip.problem), hidden(slip.fix))
         for rule in RULES
         if rule.check
-        for found in rule.check(built)
+        for slip in rule.check(built)
     ]
     return Checked(file, tuple(findings), tuple(of_dockerfile(dockerfile, file)))
 
 
-def findings(checked: Iterable[Checked], chosen: Collection[str]) -> list[Finding]:
+def findings(checked: Iterable[Checked], chosen: Collection[str]) -> list[LintFinding]:
     """What is left of all findings when the ignores are heeded: those of the `chosen` rules, ordered by place."""
     every = list(checked)
     return settled(
-        [finding for each in every for finding in each.findings],
-        [ignore for each in every for ignore in each.ignores],
-        {each.file for each in every},
+        [finding for checked in every for finding in checked.findings],
+        [ignore for checked in every for ignore in checked.ignores],
+        {checked.file for checked in every},
         chosen,
     )

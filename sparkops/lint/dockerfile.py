@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sparkops.lint.refused import Read, problems
 from sparkops.lint.text import Text
 from sparkops.lint.words import split
 
@@ -22,6 +23,8 @@ KEYWORDS = frozenset(
 )
 WITH_HEREDOC = frozenset({"ADD", "COPY", "RUN"})
 WITH_FLAGS = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
+FREE_FORM = frozenset({"CMD", "ENTRYPOINT", "MAINTAINER", "RUN"})
+"""Instructions with any number of words, which BuildKit does not read."""
 DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=\s*(.+?)\s*", re.IGNORECASE)
 HEREDOC = re.compile(r"\d*<<(-?)([^<]+)")
 FLAG = re.compile(r"--([a-z][^\s=]*)(?:=((?:[^\s\"']|\"[^\"]*\"|'[^']*')*))?(?:\s+|$)")
@@ -77,9 +80,28 @@ def parse(text: str) -> Dockerfile:
     reader = _Reader([line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")])
     reader.directives()
     instructions = tuple(reader.instructions())
-    if not any(each.keyword == "FROM" for each in instructions):
+    if not any(instruction.keyword == "FROM" for instruction in instructions):
         reader.problems.append((1, "there is no FROM, expected at least one stage"))
+    elif not reader.problems:
+        reader.problems += problems(_read(instruction, reader.escape) for instruction in instructions)
     return Dockerfile(instructions, tuple(reader.comments), tuple(reader.problems), reader.escape)
+
+
+def _read(instruction: Instruction, escape: str) -> Read:
+    words: tuple[str, ...] = ()
+    if instruction.keyword not in FREE_FORM:
+        plain = tuple(word.raw for word in split(instruction.rest, "\\")) or tuple(instruction.rest.text.split())
+        words = plain if instruction.words is None else instruction.words
+    text = instruction.rest.text if escape == "\\" else ""
+    return Read(
+        instruction.keyword,
+        instruction.flags,
+        words,
+        instruction.line,
+        instruction.onbuild,
+        instruction.words is not None,
+        text,
+    )
 
 
 @dataclass
@@ -87,21 +109,22 @@ class _Reader:
     lines: list[str]
     at: int = 0
     escape: str = "\\"
+    unknown: bool = False
     comments: list[Comment] = field(default_factory=list)
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def directives(self) -> None:
         """Comments at the very top that speak to the parser. The first line that is none ends them."""
         seen: set[str] = set()
-        while self.at < len(self.lines) and (found := DIRECTIVE.fullmatch(self.lines[self.at])):
-            name = found[1].lower()
+        while self.at < len(self.lines) and (match := DIRECTIVE.fullmatch(self.lines[self.at])):
+            name = match[1].lower()
             self.at += 1
             if name in seen:
                 self.problems.append((self.at, f"the directive {name} stands twice, expected it once"))
-            elif name == "escape" and found[2] not in ("\\", "`"):
-                self.problems.append((self.at, f"escape={found[2]} is not possible, expected \\ or `"))
+            elif name == "escape" and match[2] not in ("\\", "`"):
+                self.problems.append((self.at, f"escape={match[2]} is not possible, expected \\ or `"))
             elif name == "escape":
-                self.escape = found[2]
+                self.escape = match[2]
             seen.add(name)
 
     def instructions(self) -> Iterator[Instruction]:
@@ -129,9 +152,9 @@ class _Reader:
             if self._passed_over(line):
                 continue
             self.at += 1
-            found = continued.search(line)
-            parts.append((self.at, line[: found.end(1)] if found else line))
-            if not found:
+            match = continued.search(line)
+            parts.append((self.at, line[: match.end(1)] if match else line))
+            if not match:
                 break
         return Text.joined(parts)
 
@@ -140,7 +163,8 @@ class _Reader:
         onbuild = keyword == "ONBUILD"
         if onbuild:
             keyword, text = _first_word(text)
-        if keyword not in KEYWORDS:
+        if keyword not in KEYWORDS and not self.unknown:
+            self.unknown = True  # a missing \\ or an open heredoc makes an instruction of each line behind it
             self.problems.append((line, f"unknown instruction {keyword[:30]}, expected one such as RUN or COPY"))
         heredocs = tuple(self._heredocs(text, line)) if keyword in WITH_HEREDOC and "<<" in text.text else ()
         flags, rest = _flags(text) if keyword in WITH_FLAGS else ((), text)
@@ -150,10 +174,10 @@ class _Reader:
         if _exec_form(text.text) is not None:
             return
         for word in split(text, "\\"):
-            if found := HEREDOC.fullmatch(word.raw):
-                name = re.sub(r"[\"'\\]", "", found[2])
-                body = self._body(name, line, tabs=bool(found[1]))
-                yield Heredoc(name, body, quoted=name != found[2])
+            if match := HEREDOC.fullmatch(word.raw):
+                name = re.sub(r"[\"'\\]", "", match[2])
+                body = self._body(name, line, tabs=bool(match[1]))
+                yield Heredoc(name, body, quoted=name != match[2])
 
     def _body(self, name: str, line: int, *, tabs: bool) -> Text:
         body: list[tuple[int, str]] = []
@@ -169,17 +193,17 @@ class _Reader:
 
 
 def _first_word(text: Text) -> tuple[str, Text]:
-    found = re.match(r"\s*(\S*)\s*", text.text)
-    assert found is not None  # it matches any text  # noqa: S101
-    return found[1].upper(), text.cut(found.end())
+    match = re.match(r"\s*(\S*)\s*", text.text)
+    assert match is not None  # it matches any text  # noqa: S101
+    return match[1].upper(), text.cut(match.end())
 
 
 def _flags(text: Text) -> tuple[tuple[tuple[str, str], ...], Text]:
     flags: list[tuple[str, str]] = []
     at = 0
-    while found := FLAG.match(text.text, at):
-        flags.append((found[1], re.sub(r"[\"']", "", found[2] or "")))
-        at = found.end()
+    while match := FLAG.match(text.text, at):
+        flags.append((match[1], re.sub(r"[\"']", "", match[2] or "")))
+        at = match.end()
     return tuple(flags), text.cut(at)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkops.lint.stages import Build
+from sparkops.lint.stages import StagedBuild
 
 
 class Found(NamedTuple):
@@ -17,7 +17,7 @@ class Found(NamedTuple):
     fix: str
 
 
-class Finding(NamedTuple):
+class LintFinding(NamedTuple):
     """What was found in a file, by the rule of that name. Findings sort by place."""
 
     file: str
@@ -35,4 +35,4 @@ class Rule:
     reads: str
     asks: str
     reason: str
-    check: Callable[[Build], Iterable[Found]] | None = None
+    check: Callable[[StagedBuild], Iterable[Found]] | None = None

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from sparkops.lint.dockerfile import Dockerfile
-from sparkops.lint.finding import Finding
+from sparkops.lint.finding import LintFinding
 from sparkops.lint.rules.table import NAMES
 
 COMMENT = re.compile(r"sparkops:\s*ignore\b(?:=([\w,-]*))?[ \t]*(.*)")
@@ -27,7 +27,7 @@ class Ignore:
     reason: str
     covers: range
 
-    def hits(self, finding: Finding) -> bool:
+    def hits(self, finding: LintFinding) -> bool:
         """Whether the finding is to be passed over. Nothing is without a reason."""
         here = finding.file == self.file and finding.line in self.covers
         return here and bool(self.reason) and finding.rule in self.names
@@ -36,8 +36,8 @@ class Ignore:
 def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
     """An ignore covers the instruction that it stands in, or else the next one, with all its lines."""
     for comment in dockerfile.comments:
-        following = (each for each in dockerfile.instructions if each.end >= comment.line)
-        covered = next((range(each.line, each.end + 1) for each in following), range(0))
+        following = (instruction for instruction in dockerfile.instructions if instruction.end >= comment.line)
+        covered = next((range(instruction.line, instruction.end + 1) for instruction in following), range(0))
         yield from _read(file, comment.line, comment.text, covered)
 
 
@@ -45,9 +45,9 @@ def of_yaml(text: str, file: str) -> Iterator[Ignore]:
     """An ignore covers its own line if a value stands before it, or else the next one; and all that is inside it."""
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
-        if found := IN_YAML.fullmatch(line):
-            begin = number if found[1].strip() else next(_values(lines, number), len(lines) + 1)
-            yield from _read(file, number, found[2], _block(lines, begin))
+        if match := IN_YAML.fullmatch(line):
+            begin = number if match[1].strip() else next(_values(lines, number), len(lines) + 1)
+            yield from _read(file, number, match[2], _block(lines, begin))
 
 
 def _values(lines: list[str], after: int) -> Iterator[int]:
@@ -71,38 +71,42 @@ def _block(lines: list[str], begin: int) -> range:
 
 
 def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]:
-    if found := COMMENT.match(comment):
-        names = tuple(name for name in (found[1] or "").split(",") if name)
-        yield Ignore(file, line, names, found[2].strip(), covers)
+    if match := COMMENT.match(comment):
+        names = tuple(name for name in (match[1] or "").split(",") if name)
+        yield Ignore(file, line, names, match[2].strip(), covers)
 
 
 def settled(
-    findings: Iterable[Finding], ignores: Iterable[Ignore], files: Collection[str], chosen: Collection[str]
-) -> list[Finding]:
+    findings: Iterable[LintFinding], ignores: Iterable[Ignore], files: Collection[str], chosen: Collection[str]
+) -> list[LintFinding]:
     """What is left of the findings, in order, with those about the ignores that stand in `files`.
 
     Only findings of the `chosen` rules count, and an ignore of any other rule is left alone.
     """
-    counted = sorted({each for each in findings if each.rule in chosen})
+    counted = sorted({finding for finding in findings if finding.rule in chosen})
     known = list(dict.fromkeys(ignores))  # those of a recipe come again with each one that extends it
-    left = [each for each in counted if not any(ignore.hits(each) for ignore in known)]
+    left = [finding for finding in counted if not any(ignore.hits(finding) for ignore in known)]
     own = [ignore for ignore in known if ignore.file in files]
-    about = [found for ignore in own for found in _faults(ignore, counted, chosen) if found.rule in chosen]
+    about = [finding for ignore in own for finding in _faults(ignore, counted, chosen) if finding.rule in chosen]
     return sorted([*left, *about])
 
 
-def _faults(ignore: Ignore, findings: Iterable[Finding], chosen: Collection[str]) -> Iterator[Finding]:
+def _faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[str]) -> Iterator[LintFinding]:
     place = (ignore.file, ignore.line)
     if not ignore.reason:
-        told = "this ignore has no reason, so it ignores nothing, expected one behind the rule"
-        yield Finding(*place, "ignore-reason", told, FORM)
+        problem = "this ignore has no reason, so it ignores nothing, expected one behind the rule"
+        yield LintFinding(*place, "ignore-reason", problem, FORM)
     if not ignore.names:
-        yield Finding(*place, "ignore-unused", f"this ignore names no rule, expected {FORM}", FORM)
+        yield LintFinding(*place, "ignore-unused", f"this ignore names no rule, expected {FORM}", FORM)
     for name in ignore.names:
         if name not in NAMES or name in UNIGNORABLE:
             near = difflib.get_close_matches(name, set(NAMES) - UNIGNORABLE, n=1)
-            told = f"there is no rule {name} to ignore" + (f", did you mean {near[0]}?" if near else "")
-            yield Finding(*place, "ignore-unused", told, "sparkops lint --rules shows every rule")
-        elif ignore.reason and name in chosen and not any(ignore.hits(each) and each.rule == name for each in findings):
-            told = f"{name} finds nothing here, expected an ignore only where it hits"
-            yield Finding(*place, "ignore-unused", told, f"take {name} out of the comment")
+            problem = f"there is no rule {name} to ignore" + (f", did you mean {near[0]}?" if near else "")
+            yield LintFinding(*place, "ignore-unused", problem, "sparkops lint --rules shows every rule")
+        elif (
+            ignore.reason
+            and name in chosen
+            and not any(ignore.hits(finding) and finding.rule == name for finding in findings)
+        ):
+            problem = f"{name} finds nothing here, expected an ignore only where it hits"
+            yield LintFinding(*place, "ignore-unused", problem, f"take {name} out of the comment")

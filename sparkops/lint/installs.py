@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sparkops.lint.calls import Call
+from sparkops.lint.torch_needs import BOUND, COMPILED, NEEDS_TORCH, NO_TORCH
 
 PIP = re.compile(r"pip[0-9.]*")
 NETWORK = {
@@ -31,12 +33,8 @@ TOOLS = frozenset(
     | {"setuptools", "setuptools-rust", "setuptools-scm", "uv", "virtualenv", "wheel"}
 )
 """Packages that never ask for torch."""
-ENGINES = re.compile(
-    r"(vllm|sglang|flashinfer|flash[-_]attn|xformers|fastsafetensors|instanttensor|lmcache|deep[-_]?(ep|gemm)"
-    r"|bitsandbytes|tensorrt[-_]llm|compressed[-_]tensors|auto[-_]round|sgl[-_]kernel)\b.*",
-    re.IGNORECASE,
-)
-"""Packages that ask for a torch, with whatever follows the name."""
+SOURCE = re.compile(r"(?!.*\.whl)\.{0,2}(/.*)?|\.+(\[.*)?|.*git\+.*|.*\.tar\.gz")
+"""A requirement that has to be built: a directory, a repository, a source archive."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PIN = re.compile(r"(?<![\w.-])torch(?:\[[^]]*\])?\s*===?\s*([^\s;,\"'&|]+)|(?<![\w.-])torch-([0-9][^-]*)-[^/\s]*\.whl")
 BACKEND = re.compile(r"cu[0-9]{2,3}|cpu")
@@ -74,16 +72,50 @@ class Install:
         return not offline and not LOCAL & set(self.call.argv[1:4])
 
     @property
-    def may_bring_torch(self) -> bool:
-        """Whether it installs anything that may ask for torch."""
-        names = {_name(each) for each in self.requirements}
-        named = names - TOOLS or self.option("--requirement", "--editable")
-        return self.verb in INSTALLS and bool(named) and not self.option("--no-deps")
+    def only_tools(self) -> bool:
+        """Whether it installs nothing but tools that never ask for torch."""
+        return {_name(requirement) for requirement in self.requirements} <= TOOLS and not self.option(
+            "--requirement", "--editable"
+        )
 
     @property
     def engines(self) -> list[str]:
-        """The wheels and engine packages among its requirements."""
-        return [each for each in self.requirements if ".whl" in each or ENGINES.fullmatch(each)]
+        """The requirements that ask for a torch: engines by name, path or repository, and wheels that may be one."""
+        if self.verb not in INSTALLS or self.option("--no-deps"):
+            return []
+        given = (*self.requirements, *self.option("--editable"))
+        asking = [requirement for requirement in given if _asks_for_torch(requirement, self.directory)]
+        return [
+            requirement
+            for requirement in asking
+            if not (self.names_torch and _name(requirement) in ("torchaudio", "torchvision"))
+        ]
+
+    @property
+    def replacing(self) -> list[str]:
+        """Those of `engines` that replace a torch that is there: they ask for certain versions, or may do so."""
+        subjects = ((engine, subject(engine, self.directory)) for engine in self.engines)
+        return [engine for engine, name in subjects if name in BOUND or name not in NEEDS_TORCH]
+
+    @property
+    def names_torch(self) -> bool:
+        """Whether torch itself is among its requirements, so that its companions follow it."""
+        return any(
+            _name(requirement) in ("torch", "pytorch") or "torch-" in requirement for requirement in self.requirements
+        )
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it compiles code for CUDA out of a source."""
+        sources = [*self.option("--editable"), *filter(SOURCE.fullmatch, self.requirements)]
+        sources += self.requirements if self.option("--no-build-isolation", "--no-binary") else []
+        return self.verb in INSTALLS and any(subject(source, self.directory) in COMPILED for source in sources)
+
+    @property
+    def may_bring_torch(self) -> bool:
+        """Whether it installs torch or anything that asks for it."""
+        named = any(_name(requirement) in ("torch", "pytorch") for requirement in self.requirements)
+        return bool(self.engines) or (named and self.verb in INSTALLS and not self.option("--no-deps"))
 
     @property
     def pins(self) -> list[str]:
@@ -97,13 +129,19 @@ class Install:
         indexes = self.option("--index-url", "--default-index", "--index", "--extra-index-url")
         settings = ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
         urls = " ".join([*indexes, *map(self.setting, settings)]).split()
-        found = [*filter(BACKEND.fullmatch, named), *(each[1] for each in map(INDEX.search, urls) if each)]
-        return next(iter(found), "")
+        backends = [*filter(BACKEND.fullmatch, named), *(each[1] for each in map(INDEX.search, urls) if each)]
+        return next(iter(backends), "")
 
 
 def pins(text: str) -> list[str]:
     """The versions in `torch==VERSION`, and in names of torch's own wheels."""
-    return [(found[1] or found[2]).replace("%2B", "+") for found in PIN.finditer(text)]
+    return [(match[1] or match[2]).replace("%2B", "+") for match in PIN.finditer(text)]
+
+
+def only_tools(text: str) -> bool:
+    """Return whether the text of a requirements file names nothing but tools."""
+    words = [line.split()[0] for line in text.splitlines() if line.strip() and line.strip()[0] not in "#-"]
+    return bool(words) and {_name(word) for word in words} <= TOOLS
 
 
 def installs(calls: Iterable[Call], directory: str) -> Iterator[Install]:
@@ -149,8 +187,30 @@ def _parsed(words: tuple[str, ...]) -> tuple[list[str], list[tuple[str, str]]]:
     return requirements, options
 
 
+def _asks_for_torch(requirement: str, directory: str) -> bool:
+    """Whether a requirement asks for a torch. A wheel of an unknown name may be an engine."""
+    name = subject(requirement, directory)
+    if ".whl" in requirement:
+        return name in NEEDS_TORCH or (name not in NO_TORCH and name not in TOOLS and name != "torch")
+    return name in NEEDS_TORCH
+
+
+def subject(requirement: str, directory: str) -> str:
+    """Return the package of a requirement: its name, or that of the wheel, repository or directory that it names."""
+    named, at, _ = requirement.partition("@")
+    if at and not re.search(r"[/:$]", named):
+        return _name(named.strip())
+    path = re.sub(r"[#?].*|\[[^]]*\]$", "", requirement).rstrip("/")
+    path = re.sub(r"(?<=[^/])@[^/@]*$", "", path) if "git+" in path else path
+    last = posixpath.basename(posixpath.join(directory, path) if path in (".", "..") else path) or directory
+    last = posixpath.basename(posixpath.normpath(directory)) if last == "." else last
+    if ".whl" in last:
+        last = re.split(r"-[0-9$]|\*|\.whl", last)[0]
+    return re.sub(r"[-_.]+", "-", last.removesuffix(".git")).strip("-").lower() if "/" in requirement else _name(last)
+
+
 def _name(requirement: str) -> str:
     """The package's name in lower case; anything else, such as a path or a URL, as it is."""
-    found = NAME.match(requirement)
-    plain = found and not re.search(r"[/$]|\.whl", requirement)
-    return re.sub(r"[-_.]+", "-", found[0]).lower() if found and plain else requirement
+    match = NAME.match(requirement)
+    plain = match and not re.search(r"[/$]|\.whl", requirement)
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match and plain else requirement

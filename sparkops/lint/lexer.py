@@ -19,16 +19,16 @@ NESTED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|[()]", re.DOTALL)
 def closing(text: str, at: int) -> int:
     """Behind the parenthesis that closes what was opened before `at`, or the end."""
     depth = 1
-    for found in NESTED.finditer(text, at):
-        depth += {"(": 1, ")": -1}.get(found[0], 0)
+    for match in NESTED.finditer(text, at):
+        depth += {"(": 1, ")": -1}.get(match[0], 0)
         if not depth:
-            return found.end()
+            return match.end()
     return len(text)
 
 
 def _behind(text: str, sign: str, at: int) -> int:
-    found = text.find(sign, at)
-    return len(text) if found < 0 else found + 1
+    place = text.find(sign, at)
+    return len(text) if place < 0 else place + 1
 
 
 @dataclass
@@ -85,10 +85,10 @@ class Lexer:
         parts: list[Part] = []
         scripts: list[Text] = []
         while self.at < len(self.script.text):
-            found = self._part(scripts)
-            if found is None:
+            piece = self._part(scripts)
+            if piece is None:
                 break
-            parts += found
+            parts += piece
         return Word(tuple(parts), self.script.line(begin), self.script.text[begin : self.at], tuple(scripts))
 
     def _part(self, scripts: list[Text]) -> list[Part] | None:

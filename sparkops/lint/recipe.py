@@ -14,11 +14,11 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.source import Location, Source, dotted
 from sparkops.errors import ConfigError
 from sparkops.lint.check import Checked, check_dockerfile, findings
-from sparkops.lint.finding import Finding
+from sparkops.lint.finding import LintFinding
 from sparkops.lint.ignores import of_yaml
 from sparkops.lint.rules import cuda, secret
 from sparkops.lint.rules.table import NAMES
-from sparkops.render.context import context
+from sparkops.render.context import build_context
 from sparkops.render.dockerfile import render
 
 CAUSES: Mapping[str, Location] = {"latest": ("image", "base"), "torch-pin": ("image", "torch")}
@@ -39,14 +39,14 @@ def check_recipe(
 
     `written` is where its values stand, `texts` are its own file and those that it extends.
     """
-    found = [
+    slips = [
         *_revisions(recipe),
         *_secrets((), written.data),
         *_architectures(recipe),
         *_missing_parts(recipe, templates, mods),
         *_rendered(recipe, templates),
     ]
-    placed = (Finding(*_place(written, each.where), each.rule, each.problem, each.fix) for each in found)
+    placed = (LintFinding(*_place(written, slip.where), slip.rule, slip.problem, slip.fix) for slip in slips)
     ignores = (ignore for file, text in texts.items() for ignore in of_yaml(text, str(file)))
     return Checked(str(written.file), tuple(placed), tuple(ignores))
 
@@ -64,9 +64,11 @@ def _revisions(recipe: Recipe) -> Iterator[_Found]:
         inside: Location = ("sources", number) if recipe.model.sources else ()
         if not checkpoint.revision or not COMMIT.fullmatch(checkpoint.revision):
             revision = f"the revision {checkpoint.revision} may move" if checkpoint.revision else "there is no revision"
-            told = f"{revision}, so {checkpoint.id} may be another model tomorrow, expected a commit of 40 hex digits"
+            problem = (
+                f"{revision}, so {checkpoint.id} may be another model tomorrow, expected a commit of 40 hex digits"
+            )
             fix = "revision: the commit that the hub shows for it"
-            yield _Found(("model", *inside, "revision"), "model-revision", told, fix)
+            yield _Found(("model", *inside, "revision"), "model-revision", problem, fix)
 
 
 def _secrets(where: Location, value: object) -> Iterator[_Found]:
@@ -77,8 +79,8 @@ def _secrets(where: Location, value: object) -> Iterator[_Found]:
         for number, inner in enumerate(value):
             yield from _secrets((*where, number), inner)
     elif isinstance(value, str) and (seen := secret.looks_secret(value)):
-        told = f"{dotted(where)} holds {seen[1]}, and a recipe is read by everybody, expected none"
-        yield _Found(where, "secret", told, "give it to the node, in a file that only it reads")
+        problem = f"{dotted(where)} holds {seen[1]}, and a recipe is read by everybody, expected none"
+        yield _Found(where, "secret", problem, "give it to the node, in a file that only it reads")
 
 
 def _architectures(recipe: Recipe) -> Iterator[_Found]:
@@ -89,7 +91,7 @@ def _architectures(recipe: Recipe) -> Iterator[_Found]:
 
 def _missing_parts(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, bytes]) -> Iterator[_Found]:
     try:
-        context(recipe, templates, mods, BuildInputs())
+        build_context(recipe, templates, mods, BuildInputs())
     except ConfigError as error:
         key = next((key for key in ("mods", "template") if f" image.{key}: " in str(error)), "")
         problem = str(error).rpartition(f" image.{key}: ")[2]
@@ -101,6 +103,6 @@ def _rendered(recipe: Recipe, templates: Mapping[str, str]) -> Iterator[_Found]:
         text = render(recipe, templates)
     except ConfigError:  # which missing-part tells
         return
-    for each in findings([check_dockerfile(text, "")], NAMES):
-        where = CAUSES.get(each.rule, ("image", "template"))
-        yield _Found(where, each.rule, f"in its Dockerfile, line {each.line}: {each.problem}", each.fix)
+    for finding in findings([check_dockerfile(text, "")], NAMES):
+        where = CAUSES.get(finding.rule, ("image", "template"))
+        yield _Found(where, finding.rule, f"in its Dockerfile, line {finding.line}: {finding.problem}", finding.fix)

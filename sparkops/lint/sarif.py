@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from sparkops.lint.finding import Finding
-from sparkops.lint.report import Report
+from sparkops.lint.finding import LintFinding
+from sparkops.lint.report import LintReport
 from sparkops.lint.rules.table import NAMES, RULES
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def as_sarif(report: Report, version: str) -> dict[str, Any]:
+def as_sarif(report: LintReport, version: str) -> dict[str, Any]:
     """One run of sparkops `version`, with all rules and a result for each finding."""
     driver = {"name": "sparkops lint", "version": version, "rules": [_rule(number) for number in range(len(RULES))]}
     run = {
@@ -36,12 +36,12 @@ def _rule(number: int) -> dict[str, Any]:
     }
 
 
-def _invocation(report: Report) -> dict[str, Any]:
+def _invocation(report: LintReport) -> dict[str, Any]:
     told = [{"level": "error", "message": {"text": each}} for each in report.unreadable]
     return {"executionSuccessful": not told, "toolExecutionNotifications": told}
 
 
-def _result(finding: Finding) -> dict[str, Any]:
+def _result(finding: LintFinding) -> dict[str, Any]:
     place = {"artifactLocation": {"uri": quote(finding.file)}, "region": {"startLine": finding.line}}
     return {
         "ruleId": finding.rule,

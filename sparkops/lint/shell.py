@@ -35,11 +35,21 @@ class Redirect(NamedTuple):
         return any(part.quote for part in self.target.parts)
 
 
+CONDITION, THEN, ELSE = 0, 1, 2
+Arm = tuple[int, int]
+"""An `if` by its number in the script, and which part of it."""
+
+
 class Simple(NamedTuple):
-    """A command: assignments, program and arguments as one list of words."""
+    """A command: assignments, program and arguments as one list of words.
+
+    `arms` are the parts of each `if` that it stands in, the outermost first. `negated`: ! stands before it.
+    """
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
+    arms: tuple[Arm, ...] = ()
+    negated: bool = False
 
 
 Pipeline = tuple[Simple, ...]
@@ -70,6 +80,11 @@ class _Parser:
     words: list[Word] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
     cases: int = 0
+    arms: list[Arm] = field(default_factory=list)
+    chained: list[bool] = field(default_factory=list)
+    """For each of `arms`, whether an elif began it: it ends with the `fi` of the one around it."""
+    ifs: int = 0
+    negated: bool = False
     pattern: bool = False
     """Whether the pattern of a case is being read, up to its parenthesis."""
 
@@ -89,15 +104,37 @@ class _Parser:
     def _take_word(self, word: Word) -> None:
         if word.raw == "esac" and not self.words:
             self.cases, self.pattern = max(self.cases - 1, 0), False
-        elif not self.pattern and (self.words or word.raw not in STEERING):
+        elif not self.pattern and not self.words and word.raw in STEERING:
+            self._steer(word.raw)
+        elif not self.pattern:
             self.words.append(word)
             if word.raw == "in" and len(self.words) == 3 and self.words[0].raw == "case":
                 self.words.clear()
                 self.cases, self.pattern = self.cases + 1, True
 
+    def _steer(self, word: str) -> None:
+        if word == "!":
+            self.negated = True
+        elif word == "if":
+            self._begin_if(chained=False)
+        elif word == "fi":
+            while self.arms and self.chained.pop():
+                self.arms.pop()
+            del self.arms[-1:]
+        elif word in ("then", "else", "elif") and self.arms:
+            self.arms[-1] = (self.arms[-1][0], THEN if word == "then" else ELSE)
+            if word == "elif":
+                self._begin_if(chained=True)
+
+    def _begin_if(self, *, chained: bool) -> None:
+        self.ifs += 1
+        self.arms.append((self.ifs, CONDITION))
+        self.chained.append(chained)
+
     def _end_command(self) -> None:
         if self.words or self.redirects:
-            self.pipeline.append(Simple(tuple(self.words), tuple(self.redirects)))
+            self.pipeline.append(Simple(tuple(self.words), tuple(self.redirects), tuple(self.arms), self.negated))
+            self.negated = False
         self.words.clear()
         self.redirects.clear()
 

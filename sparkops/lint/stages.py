@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sparkops.lint.calls import SHELLS, Call, calls
+from sparkops.lint.conditions import PREDEFINED
 from sparkops.lint.dockerfile import Dockerfile, Instruction
 from sparkops.lint.installs import Install, installs
 from sparkops.lint.text import Text
@@ -15,7 +16,7 @@ from sparkops.lint.words import Values, expand, split
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """An instruction with the variables and the directory that it begins with."""
 
     instruction: Instruction
@@ -40,7 +41,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Stage:
+class BuildStage:
     """From one FROM to the next. `image` is what FROM names; `parent` is the stage of that name, if there is one.
 
     `values` and `directory` are what it ends with. A parent hands everything on, its ARG as well. An image hands on
@@ -51,13 +52,13 @@ class Stage:
     name: str
     image: str
     line: int
-    parent: Stage | None
-    steps: tuple[Step, ...]
+    parent: BuildStage | None
+    steps: tuple[BuildStep, ...]
     values: Values
     directory: str
 
     @cached_property
-    def lineage(self) -> tuple[Stage, ...]:
+    def lineage(self) -> tuple[BuildStage, ...]:
         """The stages whose layers it has: the first one first, itself last."""
         found = [self]
         while found[-1].parent:
@@ -81,25 +82,25 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Build:
+class StagedBuild:
     """A Dockerfile with its stages. `arguments` stand before the first FROM: no RUN sees them by themselves."""
 
     dockerfile: Dockerfile
-    stages: tuple[Stage, ...]
+    stages: tuple[BuildStage, ...]
     arguments: Values
 
 
-def build(dockerfile: Dockerfile) -> Build:
+def build(dockerfile: Dockerfile) -> StagedBuild:
     """Follow the instructions from the first to the last."""
     arguments: dict[str, str | None] = {}
-    stages: list[Stage] = []
+    stages: list[BuildStage] = []
     groups = _groups(dockerfile.instructions)
     for each in next(groups):
         if each.keyword == "ARG":
             arguments |= dict(_argument(each, dockerfile.escape, arguments, {}))
     for begin, *rest in groups:
         stages += _Walk(dockerfile.escape, arguments, stages).stage(begin, rest)
-    return Build(dockerfile, tuple(stages), arguments)
+    return StagedBuild(dockerfile, tuple(stages), arguments)
 
 
 def _groups(instructions: Iterable[Instruction]) -> Iterator[list[Instruction]]:
@@ -117,11 +118,11 @@ def _groups(instructions: Iterable[Instruction]) -> Iterator[list[Instruction]]:
 class _Walk:
     escape: str
     arguments: Values
-    earlier: list[Stage]
+    earlier: list[BuildStage]
     values: dict[str, str | None] = field(default_factory=dict)
     directory: str = "/"
 
-    def stage(self, begin: Instruction, rest: list[Instruction]) -> Iterator[Stage]:
+    def stage(self, begin: Instruction, rest: list[Instruction]) -> Iterator[BuildStage]:
         """The stage that a FROM begins, and one for its ONBUILD."""
         image, _, name = (*begin.rest.text.split(), "", "", "")[:3]
         image = expand(image.strip("\"'"), self.arguments)
@@ -131,14 +132,14 @@ class _Walk:
             self.directory = parent.directory
         steps = tuple(map(self._step, (each for each in rest if not each.onbuild)))
         name = name.lower() or str(len(self.earlier))
-        stage = Stage(name, image, begin.line, parent, steps, dict(self.values), self.directory)
+        stage = BuildStage(name, image, begin.line, parent, steps, dict(self.values), self.directory)
         yield stage
         if later := tuple(map(self._step, (each for each in rest if each.onbuild))):
             line = later[0].instruction.line
-            yield Stage(f"{name} (ONBUILD)", name, line, stage, later, dict(self.values), self.directory)
+            yield BuildStage(f"{name} (ONBUILD)", name, line, stage, later, dict(self.values), self.directory)
 
-    def _step(self, each: Instruction) -> Step:
-        step = Step(each, dict(self.values), self.directory)
+    def _step(self, each: Instruction) -> BuildStep:
+        step = BuildStep(each, dict(self.values), self.directory)
         if each.keyword == "ENV":
             self.values |= dict(variables(each, self.escape, self.values))
         elif each.keyword == "ARG":
@@ -165,7 +166,7 @@ def _argument(each: Instruction, escape: str, values: Values, arguments: Values)
     """What an ARG sets. Without a default it takes that of the ARG before the first FROM, or leaves what is there."""
     for word in split(each.rest, escape):
         name, sign, value = word.text(values).partition("=")
-        yield name, value if sign else values.get(name, arguments.get(name))
+        yield name, value if sign else values.get(name, arguments.get(name, PREDEFINED.get(name)))
 
 
 def _script(run: Instruction) -> Text:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkops.lint.calls import Call
 from sparkops.lint.shell import HEREDOCS
-from sparkops.lint.stages import Stage, Step
+from sparkops.lint.stages import BuildStage, BuildStep
 from sparkops.lint.words import expand
 
 READERS = frozenset({"uv", "uvx", "pip", "pip3", "rm", "cat", "echo", "printf", "test", "["})
@@ -16,7 +16,7 @@ WRITES = frozenset({">", ">>", ">|"})
 
 
 @dataclass(frozen=True)
-class Files:
+class WrittenFiles:
     """`contents` by path; None: something is there.
 
     `brought` are directories or files that come from elsewhere, `named` is what other programs are told to work with.
@@ -32,7 +32,7 @@ class Files:
         return known or any(each.endswith(posixpath.basename(path)) for each in self.named)
 
 
-def files(stage: Stage) -> Files:
+def files(stage: BuildStage) -> WrittenFiles:
     """What the stage has, and what it has from the stages that it begins with."""
     contents: dict[str, str | None] = {}
     brought: list[str] = []
@@ -43,7 +43,7 @@ def files(stage: Stage) -> Files:
         for call in step.calls:
             _write(step, call, contents)
             named |= set(call.argv[1:]) if call.program not in READERS else set()
-    return Files(contents, tuple(brought), frozenset(named))
+    return WrittenFiles(contents, tuple(brought), frozenset(named))
 
 
 def located(directory: str, path: str) -> str:
@@ -52,7 +52,7 @@ def located(directory: str, path: str) -> str:
     return "" if whole == "/" else whole
 
 
-def mounted(step: Step) -> Iterator[str]:
+def mounted(step: BuildStep) -> Iterator[str]:
     """Where a RUN has something mounted that is in no layer."""
     for _, value in (flag for flag in step.instruction.flags if flag[0] == "mount"):
         given = dict(part.partition("=")[::2] for part in value.split(","))
@@ -61,7 +61,7 @@ def mounted(step: Step) -> Iterator[str]:
             yield located(step.directory, target)
 
 
-def _brought(step: Step) -> Iterator[str]:
+def _brought(step: BuildStep) -> Iterator[str]:
     """Where COPY and ADD put something, and where a mount shows it."""
     yield from mounted(step)
     instruction = step.instruction
@@ -69,7 +69,7 @@ def _brought(step: Step) -> Iterator[str]:
         yield located(step.directory, expand(words[-1], step.values))
 
 
-def _heredocs(step: Step) -> Iterator[tuple[str, str | None]]:
+def _heredocs(step: BuildStep) -> Iterator[tuple[str, str | None]]:
     """`COPY <<EOF /path` is a file with a known text."""
     instruction = step.instruction
     if instruction.keyword in ("COPY", "ADD") and len(instruction.heredocs) == 1:
@@ -78,7 +78,7 @@ def _heredocs(step: Step) -> Iterator[tuple[str, str | None]]:
         yield located(step.directory, target), body.body.text if body.quoted else expand(body.body.text, step.values)
 
 
-def _write(step: Step, call: Call, contents: dict[str, str | None]) -> None:
+def _write(step: BuildStep, call: Call, contents: dict[str, str | None]) -> None:
     text = _output(call)
     for target, adds in _targets(call):
         path = located(step.directory, target)

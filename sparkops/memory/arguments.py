@@ -9,9 +9,9 @@ from typing import Any
 
 from sparkops.config.recipe import Recipe
 from sparkops.memory import overhead
+from sparkops.memory.bound import scaled
 from sparkops.memory.cache import Serving
 from sparkops.memory.shape import Shape
-from sparkops.plan.bound import scaled
 
 LARGE_GIB = 70.0
 """From this much GPU memory on, vLLM takes larger batches: EngineArgs.get_batch_defaults of 0.23.0."""
@@ -71,8 +71,8 @@ def cpu_space_gib(recipe: Recipe) -> float:
 def _model_dtype(args: Mapping[str, Any], shape: Shape) -> str:
     """Return the dtype that the engine computes in: 16 bits for a checkpoint of float32 (vllm/config/model.py)."""
     named = str(args.get("dtype", "auto"))
-    own = shape.dtype.removeprefix("torch.")
-    return named if named != "auto" else "float16" if own == "float32" else own
+    stored = shape.dtype.removeprefix("torch.")
+    return named if named != "auto" else "float16" if stored == "float32" else stored
 
 
 def _draft_tokens(args: Mapping[str, Any]) -> int:

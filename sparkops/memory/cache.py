@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from sparkops.facts.host import GIB
 from sparkops.memory.shape import Attention, Layer, Recurrent, Shape
+from sparkops.nodes.host import GIB
 
 BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 TURBOQUANT = {"k8v4": (8, 4), "4bit_nc": (4, 4), "k3v4_nc": (3, 4), "3bit_nc": (3, 3)}
@@ -178,11 +178,6 @@ def _request(kind: Layer, block: int, serving: Serving) -> int:
     if not serving.prefix_caching:
         return 1 + serving.draft_tokens
     return (ceil(serving.window / block) if kind.chunk else 2) + serving.draft_tokens
-
-
-def reported_before_0_21(made: Layout, blocks: int) -> int:
-    """Return what vLLM up to 0.20 logs as GPU KV cache size: _report_kv_cache_config of 0.19.1."""
-    return blocks // made.groups * made.block
 
 
 def kinds(layers: Sequence[Layer]) -> str:

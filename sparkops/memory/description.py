@@ -44,14 +44,14 @@ def kept(lock: Described | None, model: str, revision: str | None, origin: str) 
     return Description(lock.config, lock.tensors, lock.largest_bytes, origin)
 
 
-def keep(found: Description, model: str, commit: str | None) -> Described:
+def keep(description: Description, model: str, commit: str | None) -> Described:
     """Return what a lock holds of a description."""
     return Described(
         model=model,
         commit=commit,
-        config=short(found.config),
-        tensors=dict(found.tensors),
-        largest_bytes=found.largest_bytes,
+        config=short(description.config),
+        tensors=dict(description.tensors),
+        largest_bytes=description.largest_bytes,
     )
 
 

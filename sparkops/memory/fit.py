@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 
 from sparkops.config.recipe import Recipe
-from sparkops.facts.host import GIB
 from sparkops.memory import arguments, cache, loader, overhead, weights
 from sparkops.memory.arguments import Arguments
+from sparkops.memory.bound import KV_BYTES, SHARE, bound, cache_bytes
 from sparkops.memory.cache import Layout
 from sparkops.memory.description import Description
 from sparkops.memory.loader import Loader
 from sparkops.memory.overhead import Term
 from sparkops.memory.room import Room
 from sparkops.memory.shape import Shape, parse
-from sparkops.plan.bound import KV_BYTES, SHARE, bound, cache_bytes
+from sparkops.nodes.host import GIB
 
 HEADROOM_GIB = 8.0
 """GiB that a safe utilization leaves to the node: 8 to 10 by spark-vllm-docker, NVIDIA's playbook and sparkrun."""
@@ -104,23 +104,23 @@ class Fit:
 def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
     """Return the memory of one rank on a node. Raises ValueError for a model or argument without a rule."""
     shape = parse(description.config)
-    asked = arguments.read(recipe, shape, room.total_gib)
+    args = arguments.read(recipe, shape, room.total_gib)
     if recipe.backend == "cpu":
         room = replace(room, host_gib=overhead.CPU_HOST_GIB)
-    ranks, drafts = asked.serving.ranks, asked.serving.draft_tokens > 0
+    ranks, drafts = args.serving.ranks, args.serving.draft_tokens > 0
     weights_gib = weights.rank_gib(description.tensors, ranks, shape.kv_heads, drafts=drafts)
-    terms = _terms(recipe, shape, asked)
-    outside_gib = 0.0 if asked.graphs_counted else sum(term.gib for term in terms if term.name == overhead.GRAPHS)
-    made = cache.layout(shape, asked.serving)
+    terms = _terms(recipe, shape, args)
+    outside_gib = 0.0 if args.graphs_counted else sum(term.gib for term in terms if term.name == overhead.GRAPHS)
+    layout = cache.layout(shape, args.serving)
     inside_gib = weights_gib + sum(term.gib for term in terms) - outside_gib
     budget_gib, share = _budget(recipe, room, inside_gib)
     shard_gib = description.largest_bytes / GIB
-    known = loader.loaders(asked.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
+    known = loader.loaders(args.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
     return Fit(
         room=room,
         origin=description.origin,
         layers=cache.kinds((*shape.layers, *(shape.drafts if drafts else ()))),
-        layout=made,
+        layout=layout,
         weights_gib=weights_gib,
         terms=terms,
         outside_gib=outside_gib,
@@ -132,11 +132,11 @@ def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
     )
 
 
-def _terms(recipe: Recipe, shape: Shape, asked: Arguments) -> tuple[Term, ...]:
+def _terms(recipe: Recipe, shape: Shape, args: Arguments) -> tuple[Term, ...]:
     """Return the overhead. On a CPU it is in the host side, which was measured as a whole."""
     if recipe.backend == "cpu":
         return ()
-    return overhead.terms(shape, asked.serving, asked.requests, asked.graphs)
+    return overhead.terms(shape, args.serving, args.requests, args.graphs)
 
 
 def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float | None]:
@@ -149,11 +149,11 @@ def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float
     return most.gib, most.share
 
 
-def lower(made: Fit, name: str) -> str:
+def lower(fit: Fit, name: str) -> str:
     """Return the next step for a recipe that does not fit."""
-    if made.share is None:
+    if fit.share is None:
         return f"Lower {KV_BYTES} or max-model-len of {name}, or use a smaller model."
-    safe, least = made.safe_share or 0.0, made.least_share or 1.0
+    safe, least = fit.safe_share or 0.0, fit.least_share or 1.0
     if least <= safe:
         return f"sparkops fit {name} --set args.{SHARE}={safe:g}"
     return f"Lower max-model-len of {name}, use kv-cache-dtype fp8, more nodes, or a smaller model."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sparkops.plan.relief import FLOOR_GIB
+from sparkops.memory.relief import FLOOR_GIB
 
 MMAP = ("auto", "hf", "safetensors")
 INSTANT_GIB = 4.4

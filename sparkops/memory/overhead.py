@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkops.facts.host import GIB
 from sparkops.memory.cache import Serving
 from sparkops.memory.shape import Shape
+from sparkops.nodes.host import GIB
 
 RUNTIME_GIB = 0.4
 VISION_GIB = 1.6

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sparkops.memory.bound import SHARE
 from sparkops.memory.fit import Fit
 from sparkops.memory.overhead import GRAPHS
-from sparkops.plan.bound import SHARE
 
 SHOWN_GIB = 0.05
 """GiB from which a part is named."""

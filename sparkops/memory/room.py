@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkops.config.recipe import Recipe
-from sparkops.facts.docker import Container
-from sparkops.facts.host import HostFacts
-from sparkops.plan.pools import pools
+from sparkops.docker.facts import Container
+from sparkops.memory.pools import pools
+from sparkops.nodes.host import HostFacts
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from sparkops.facts.host import GIB
+from sparkops.nodes.host import GIB
 
 DRAFT = re.compile(r"(^|\.)mtp\.|\.\+\.")
 """Tensors of an MTP head: `mtp.` in Qwen's checkpoints, layers past num_hidden_layers (`+`) in DeepSeek's and GLM's."""

@@ -10,23 +10,15 @@ from dataclasses import dataclass, field
 
 import paramiko
 from paramiko.pkey import UnknownKeyType
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    sleep_using_event,
-    stop_after_delay,
-    stop_when_event_set,
-    wait_exponential,
-    wait_random,
-)
 
-from sparkops.config.inventory import Fleet, NodeConfig
 from sparkops.errors import NotReachable
 from sparkops.nodes.host_keys import Pins
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Node
-from sparkops.nodes.ssh import SshNode
+from sparkops.nodes.routes import Route, Routes
+from sparkops.nodes.ssh import SocketTransport, SshNode
 from sparkops.nodes.trace import traced
+from sparkops.nodes.waiting import Waiting
 
 # paramiko logs a refused port as an error; here it is how a server that still loads looks.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -47,26 +39,20 @@ SOCKET_OPTIONS = (
 class Connector:
     """Connects to the nodes of a fleet. `patience_s` bounds the retries, `pause_s` is the wait before the first."""
 
-    fleet: Fleet
+    fleet: Routes
     patience_s: float = 20.0
     timeout_s: float = 6.0
     pause_s: float = 0.5
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def node(self, name: str) -> Node:
-        """A connected node. Raises NotReachable or HostKeyRefused."""
+        """Return a connected node. Raises NotReachable, HostKeyRefused or Interrupted."""
         config = self.fleet.node(name)
         if config.transport == "local":
             return traced(LocalNode(name, self.cancel))
-        retrying = Retrying(
-            retry=retry_if_exception(_passing),
-            wait=wait_exponential(multiplier=self.pause_s, max=5.0) + wait_random(0.0, self.pause_s * 2),
-            stop=stop_after_delay(self.patience_s) | stop_when_event_set(self.cancel),
-            sleep=sleep_using_event(self.cancel),
-            reraise=True,
-        )
+        waiting = Waiting(self.pause_s, self.patience_s, self.cancel, backoff=True)
         try:
-            return traced(SshNode(name, retrying(self._client, name, config), self.cancel))
+            return traced(SshNode(name, waiting.retry(lambda: self._client(name, config), _passing), self.cancel))
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise self._explain(name, config, error) from error
 
@@ -88,7 +74,7 @@ class Connector:
         config = self.fleet.node(name)
         return Pins(name, config.address, config.port or 22, self.fleet.known_hosts)
 
-    def _client(self, name: str, config: NodeConfig) -> paramiko.SSHClient:
+    def _client(self, name: str, config: Route) -> paramiko.SSHClient:
         client = paramiko.SSHClient()
         pins = self.pins(name)
         pins.load(client)
@@ -105,6 +91,7 @@ class Connector:
                 timeout=self.timeout_s,
                 banner_timeout=self.timeout_s,
                 auth_timeout=self.timeout_s * 2,
+                transport_factory=SocketTransport,  # type: ignore[arg-type]
             )
         except paramiko.BadHostKeyException as error:
             client.close()
@@ -117,7 +104,7 @@ class Connector:
             transport.set_keepalive(KEEPALIVE_S)
         return client
 
-    def _key(self, name: str, config: NodeConfig) -> paramiko.PKey | None:
+    def _key(self, name: str, config: Route) -> paramiko.PKey | None:
         if config.ssh_key is None:
             return None
         file, step = self.fleet.resolve(config.ssh_key), f"Correct ssh_key of {name} in {self.fleet.file}."
@@ -132,7 +119,7 @@ class Connector:
             raise NotReachable(name, f"{file} cannot be read as a private key: {error}", next_step=step) from None
         return key
 
-    def _socket(self, config: NodeConfig) -> socket.socket | paramiko.Channel:
+    def _socket(self, config: Route) -> socket.socket | paramiko.Channel:
         if config.jump:
             return self._through(config.jump, config)
         connected = socket.create_connection((config.address, config.port or 22), timeout=self.timeout_s)
@@ -141,14 +128,14 @@ class Connector:
                 connected.setsockopt(level, getattr(socket, option), value)
         return connected
 
-    def _through(self, jump: str, config: NodeConfig) -> paramiko.Channel:
+    def _through(self, jump: str, config: Route) -> paramiko.Channel:
         transport = self._client(jump, self.fleet.node(jump)).get_transport()
         if transport is None:
             raise ConnectionError(f"the connection to {jump} is closed")
         target = (config.address, config.port or 22)
         return transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=self.timeout_s)
 
-    def _explain(self, name: str, config: NodeConfig, error: Exception) -> NotReachable:
+    def _explain(self, name: str, config: Route, error: Exception) -> NotReachable:
         where = f"{config.user or getpass.getuser()}@{config.address}:{config.port or 22}"
         match error:
             case paramiko.AuthenticationException():

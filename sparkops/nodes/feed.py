@@ -37,7 +37,7 @@ class Feed:
                     self.write(chunk)
                 except self.gone:
                     break
-        except Exception as error:  # noqa: BLE001 - raised again by check(), where somebody waits
+        except Exception as error:  # noqa: BLE001 - raised by check() in the waiting thread
             self.error = error
         with suppress(*self.gone):
             self.close()
@@ -51,6 +51,6 @@ def feed(
     gone: Gone = (OSError,),
 ) -> Feed:
     """Begin to write `first` and then `rest`."""
-    made = Feed(chain((first,) if first else (), rest), write, close, gone)
-    threading.Thread(target=made.run, daemon=True).start()
-    return made
+    feeding = Feed(chain((first,) if first else (), rest), write, close, gone)
+    threading.Thread(target=feeding.run, daemon=True).start()
+    return feeding

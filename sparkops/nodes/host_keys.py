@@ -42,9 +42,9 @@ class Pins:
     def _keys(self) -> list[paramiko.PKey]:
         revoked = self._revoked()
         for file, name in ((self.file, self.node), (_user_file(), self._connected_as)):
-            found = _accepted(file, revoked).lookup(name)
-            if found:
-                return list(found.values())
+            keys = _accepted(file, revoked).lookup(name)
+            if keys:
+                return list(keys.values())
         return []
 
     def _revoked(self) -> frozenset[bytes]:
@@ -73,7 +73,7 @@ class Pins:
         """
         if self.is_revoked(key):
             raise self.revoked(key)
-        if expected and fingerprint(key) != expected:
+        if expected and fingerprint_of(key) != expected:
             raise self.mismatched(key, expected)
         if not self.has(key) and self.known() and not replace:
             raise self.changed(key)
@@ -85,26 +85,26 @@ class Pins:
 
     def revoked(self, key: paramiko.PKey) -> HostKeyRefused:
         """Return the error for a node that shows a revoked key."""
-        problem = f"host key refused: {key.get_name()} {fingerprint(key)} is marked @revoked"
+        problem = f"host key refused: {key.get_name()} {fingerprint_of(key)} is marked @revoked"
         step = f"Make new host keys on the node (ssh-keygen -A), then: sparkops trust --replace {self.node}"
         return HostKeyRefused(self.node, problem, next_step=step)
 
     def mismatched(self, key: paramiko.PKey, expected: str) -> HostKeyRefused:
         """Return the error for a node that shows another fingerprint than the operator gave."""
-        problem = f"host key refused: it shows {key.get_name()} {fingerprint(key)}, expected {expected}"
+        problem = f"host key refused: it shows {key.get_name()} {fingerprint_of(key)}, expected {expected}"
         kind = key.get_name().removeprefix("ssh-").partition("-")[0]
         step = f"Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
         return HostKeyRefused(self.node, problem, next_step=step)
 
     def unknown(self, key: paramiko.PKey) -> HostKeyRefused:
-        """The error for a node that nobody has trusted yet."""
-        problem = f"its host key is not known ({key.get_name()} {fingerprint(key)})"
+        """Return the error for a node without a pinned key."""
+        problem = f"its host key is not known ({key.get_name()} {fingerprint_of(key)})"
         step = f"Compare the fingerprint on the node's own screen, then: sparkops trust {self.node}"
         return HostKeyRefused(self.node, problem, next_step=step)
 
     def changed(self, key: paramiko.PKey) -> HostKeyRefused:
         """The error for a node that shows another key than the pinned one."""
-        shown = f"{key.get_name()} {fingerprint(key)}"
+        shown = f"{key.get_name()} {fingerprint_of(key)}"
         problem = f"its host key has changed to {shown}: another machine may be answering"
         step = f"If the node was reinstalled: sparkops trust --replace {self.node}"
         return HostKeyRefused(self.node, problem, next_step=step)
@@ -133,7 +133,7 @@ class _Refuse(paramiko.MissingHostKeyPolicy):
         raise self.pins.refusal(key)
 
 
-def fingerprint(key: paramiko.PKey) -> str:
+def fingerprint_of(key: paramiko.PKey) -> str:
     """SHA256:..., as ssh-keygen -l prints it."""
     digest = hashlib.sha256(key.asbytes()).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")

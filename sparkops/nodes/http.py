@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import requests
 import urllib3.connection
 import urllib3.connectionpool
 from requests.adapters import HTTPAdapter
+from requests.exceptions import RequestException
 
 from sparkops.nodes.node import Node, Stream
 
 DIAL_S = 5.0
+MOST_BYTES = 16 * 2**20
+"""Of one answer of an engine. A page of metrics and the longest stream of the smoke suite have less than 2 MiB."""
+PIECE_BYTES = 2**16
+
+
+class AnswerTooLong(RequestException):
+    """An answer of more bytes than are read. The rest is not read, and the connection is closed."""
+
+
+@dataclass(frozen=True)
+class BoundedBody:
+    """The body of an answer. Reading more than `most` bytes of it closes it and raises what `refusal` returns."""
+
+    body: Any
+    most: int
+    refusal: Callable[[], Exception]
+
+    def stream(self, amt: int | None = None, *args: Any, **options: Any) -> Iterator[bytes]:
+        """Yield pieces of up to PIECE_BYTES as they come; requests reads every body with this."""
+        size = 0
+        for piece in self.body.stream(amt or PIECE_BYTES, *args, **options):
+            size += len(piece)
+            if size > self.most:
+                self.body.close()
+                raise self.refusal()
+            yield piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.body, name)
 
 
 class StreamAdapter(HTTPAdapter):
@@ -31,6 +62,15 @@ class StreamAdapter(HTTPAdapter):
         """Close the pooled streams."""
         self._pool.close()
         super().close()
+
+
+class _EngineAdapter(StreamAdapter):
+    def send(self, *args: Any, **options: Any) -> requests.Response:
+        """Send a request. Reading more of the answer than MOST_BYTES raises AnswerTooLong."""
+        response = super().send(*args, **options)
+        problem = f"the answer has more than {MOST_BYTES} bytes; stopped"
+        response.raw = BoundedBody(response.raw, MOST_BYTES, lambda: AnswerTooLong(problem))
+        return response
 
 
 class _Pool(urllib3.connectionpool.HTTPConnectionPool):
@@ -57,12 +97,12 @@ def session(node: Node, port: int) -> requests.Session:
 
 
 def direct(address: str, port: int) -> requests.Session:
-    """A session whose http:// URLs all go to a port of an address, with nobody in between."""
+    """Return a session whose http:// URLs all go to a port of an address, without a proxy."""
     return _session(lambda: socket.create_connection((address, port), timeout=DIAL_S))
 
 
 def _session(open_stream: Callable[[], Stream]) -> requests.Session:
-    made = requests.Session()
-    made.trust_env = False  # a proxy of the operator's has no part in this
-    made.mount("http://", StreamAdapter(open_stream))
-    return made
+    session = requests.Session()
+    session.trust_env = False  # a proxy of the operator's has no part in this
+    session.mount("http://", _EngineAdapter(open_stream))
+    return session

@@ -16,14 +16,15 @@ from typing import IO, cast
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady
-from sparkops.nodes.again import until_begun
 from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
 from sparkops.nodes.output import Output, TooLong
+from sparkops.nodes.retry import until_begun
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
 STOP_PATIENCE_S = 10.0
+DIAL_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class LocalNode:
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
-        return until_begun(lambda: self._run(command, stdin, on_line), stdin)
+        return until_begun(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
 
     def _run(self, command: Command, stdin: Iterable[bytes], on_line: OnLine | None) -> Completed:
         process = self._start(command)
@@ -93,9 +94,18 @@ class LocalNode:
         if time.monotonic() > deadline:
             raise ConnectionLost(self.name, f"`{command}` did not end within {command.timeout_s:g} s")
 
-    def dial(self, port: int) -> Stream:
+    def dial(self, port: int | str) -> Stream:
         """See Node.dial."""
-        return socket.create_connection(("127.0.0.1", port), timeout=10.0)
+        if isinstance(port, int):
+            return socket.create_connection(("127.0.0.1", port), timeout=DIAL_S)
+        stream = socket.socket(socket.AF_UNIX)
+        stream.settimeout(DIAL_S)
+        try:
+            stream.connect(port)
+        except OSError:
+            stream.close()
+            raise
+        return stream
 
     def pipe(self, command: Command) -> Stream:
         """See Node.pipe."""

@@ -32,8 +32,8 @@ class Node(Protocol):
         Raises CommandFailed, ConnectionLost or Interrupted.
         """
 
-    def dial(self, port: int) -> Stream:
-        """Connect to a TCP port of the node itself. Raises OSError."""
+    def dial(self, port: int | str) -> Stream:
+        """Connect to a TCP port of the node itself, or to a Unix socket there by its path. Raises OSError."""
 
     def pipe(self, command: Command) -> Stream:
         """A stream to stdin and stdout of a command. Raises OSError."""

@@ -8,15 +8,16 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import cast
 
 import paramiko
 
 from sparkops.command import Command, Completed, quote
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError
-from sparkops.nodes.again import until_begun
 from sparkops.nodes.feed import Feed, feed
 from sparkops.nodes.node import OnLine, Stream
 from sparkops.nodes.output import Output, TooLong
+from sparkops.nodes.retry import until_begun
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
@@ -24,10 +25,31 @@ GONE = (OSError, EOFError, paramiko.SSHException)
 """What paramiko raises where the connection is gone; EOFError is no OSError."""
 OPEN_TIMEOUT_S = 15.0
 STOP_PATIENCE_S = 10.0
+STREAM_LOCAL = "direct-streamlocal@openssh.com"
+OPEN_SOCKET = paramiko.common.cMSG_CHANNEL_OPEN + len(STREAM_LOCAL).to_bytes(4, "big") + STREAM_LOCAL.encode()
+"""The beginning of the message that opens such a channel."""
 PID_BYTES = 10
 
 # Closing a channel does not end the program behind it, so a long one says its process number first.
 ANNOUNCED = ("sh", "-c", 'echo "$$" >&2; exec "$@"', "sparkops")
+
+
+class SocketTransport(paramiko.Transport):
+    """A connection that opens channels to Unix sockets as well, which paramiko 5.1 cannot (OpenSSH's PROTOCOL, 2.4)."""
+
+    path = ""
+
+    def open_socket(self, path: str) -> paramiko.Channel:
+        """Open a channel to a Unix socket; one at a time. Raises SSHException, EOFError."""
+        self.path = path
+        return self.open_channel(STREAM_LOCAL, timeout=OPEN_TIMEOUT_S)
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        if data.asbytes().startswith(OPEN_SOCKET):
+            for field in (self.path, ""):  # the second is reserved, as the number is
+                data.add_string(field)
+            data.add_int(0)
+        super()._send_user_message(data)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -40,13 +62,13 @@ class SshNode:
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
-        return until_begun(lambda: self._run(command, stdin, on_line), stdin)
+        return until_begun(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
 
     def _run(self, command: Command, stdin: Iterable[bytes], on_line: OnLine | None) -> Completed:
         long = on_line is not None
         try:
             channel = self._open(command, ANNOUNCED if long else ())
-            feeding = feed(command.stdin, stdin, channel.sendall, channel.shutdown_write, GONE)
+            feeding = feed(command.stdin, stdin, channel.sendall, lambda: _end_stdin(channel), GONE)
             out = Output(on_line, answer=not long)
             running = _Running(command, channel, feeding, out, Output(on_line), announced=long)
             self._wait(running)
@@ -104,15 +126,17 @@ class SshNode:
 
     def _lost(self, command: Command, why: object) -> ConnectionLost:
         reason = str(why) or type(why).__name__
-        step = "Nobody knows how it ended: `sparkops status` shows what is there now."
+        step = "Outcome unknown; check `sparkops status`."
         return ConnectionLost(self.name, f"`{command}`: {reason}", next_step=step if command.changes else "")
 
-    def dial(self, port: int) -> Stream:
+    def dial(self, port: int | str) -> Stream:
         """See Node.dial. Goes through the SSH connection, so nothing else needs to be open."""
         transport = self.client.get_transport()
         try:
             if transport is None:
                 raise ConnectionError("the connection is closed")
+            if isinstance(port, str):
+                return cast("SocketTransport", transport).open_socket(port)  # as nodes/connect.py has opened it
             return transport.open_channel("direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_TIMEOUT_S)
         except paramiko.SSHException as error:
             raise ConnectionRefusedError(f"{self.name}: port {port}: {error}") from error
@@ -129,6 +153,16 @@ class SshNode:
     def close(self) -> None:
         """Close the connection."""
         self.client.close()
+
+
+def _end_stdin(channel: paramiko.Channel) -> None:
+    """End the stdin of a program that runs. One that has ended closes its channel at the same moment.
+
+    paramiko may then send the end of stdin after its answer to that, and sshd closes the whole connection: "ieof packet
+    referred to nonexistent channel" (paramiko#1115, paramiko#1705; 37 of 5,705 commands).
+    """
+    if not channel.exit_status_ready():
+        channel.shutdown_write()
 
 
 @dataclass

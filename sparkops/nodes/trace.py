@@ -35,9 +35,9 @@ class TracedNode:
         trace(self.name, command)
         return self.node.run(command, stdin=stdin, on_line=on_line)
 
-    def dial(self, port: int) -> Stream:
+    def dial(self, port: int | str) -> Stream:
         """See Node.dial."""
-        trace(self.name, f"connect to 127.0.0.1:{port}")
+        trace(self.name, f"connect to {port}" if isinstance(port, str) else f"connect to 127.0.0.1:{port}")
         return self.node.dial(port)
 
     def pipe(self, command: Command) -> Stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -14,7 +14,7 @@ from sparkops.config.assets import SHARED_MODS, BuildInputs, WheelFile
 from sparkops.config.image import PATCH
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
-from sparkops.render.dockerfile import render
+from sparkops.render.dockerfile import mounts_wheels, render
 
 MOUNTED_WHEELS = "/run/sparkops/wheels"
 
@@ -37,10 +37,17 @@ class Context:
     """Files by secret ID that a build may read and nothing may keep: BuildKit keeps the context on the node's disk."""
 
 
-def context(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, bytes], inputs: BuildInputs) -> Context:
-    """Everything that the build of `recipe` sees. Raises ConfigError for a template or mod that is not there."""
+def build_context(
+    recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, bytes], inputs: BuildInputs
+) -> Context:
+    """Return everything that the build of `recipe` sees. Raises ConfigError for an unknown template or mod.
+
+    Wheels that its Dockerfile does not mount are not sent, and do not change its digest.
+    """
+    dockerfile = render(recipe, templates)
+    inputs = inputs if mounts_wheels(dockerfile) else replace(inputs, wheels=())
     files: dict[str, Content] = {
-        "Dockerfile": render(recipe, templates).encode(),
+        "Dockerfile": dockerfile.encode(),
         "mods/": b"",
         **places(inputs),
         **_beside(recipe, templates),
@@ -80,19 +87,19 @@ def hashes(mods: Mapping[str, bytes]) -> dict[str, str]:
 
 def wanted_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
     """The mods of the build. Raises ConfigError where one is not what is locked."""
-    wanted = _mods(recipe, mods)
-    if recipe.lock and hashes(wanted) != recipe.lock.mods:
-        now = hashes(wanted)
+    files = _mods(recipe, mods)
+    if recipe.lock and hashes(files) != recipe.lock.mods:
+        now = hashes(files)
         differing = sorted(name for name in {*now, *recipe.lock.mods} if now.get(name) != recipe.lock.mods.get(name))
         place = Path(f"recipes/{recipe.name}.lock")
         raise lock.stale(place, "mods", f"not what was locked: {', '.join(differing)}")
-    return wanted
+    return files
 
 
 def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
     """Each wanted mod, the files that it adds, which lie in a directory of its name, and what it needs to run."""
-    wanted = [name if name.endswith(PATCH) else f"{name}.py" for name in recipe.image.mods]
-    for name, file in zip(recipe.image.mods, wanted, strict=True):
+    names = [name if name.endswith(PATCH) else f"{name}.py" for name in recipe.image.mods]
+    for name, file in zip(recipe.image.mods, names, strict=True):
         if file not in mods or file in SHARED_MODS:
             known = ", ".join(
                 sorted(key.removesuffix(".py") for key in mods if key not in SHARED_MODS and "/" not in key)
@@ -100,8 +107,8 @@ def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
             problem = f"there is no mod '{name}', only: {known}"
             raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.mods", problem)
     added = {key: content for key, content in mods.items() if key.partition("/")[0] in recipe.image.mods and "/" in key}
-    shared = SHARED_MODS[: 1 + any(file.endswith(PATCH) for file in wanted)] if wanted else ()
-    return directories(added) | added | {file: mods[file] for file in (*wanted, *shared)}
+    shared = SHARED_MODS[: 1 + any(file.endswith(PATCH) for file in names)] if names else ()
+    return directories(added) | added | {file: mods[file] for file in (*names, *shared)}
 
 
 def directories(files: Iterable[str]) -> dict[str, bytes]:
@@ -113,18 +120,22 @@ def directories(files: Iterable[str]) -> dict[str, bytes]:
 def _beside(recipe: Recipe, templates: Mapping[str, str]) -> dict[str, bytes]:
     """What the template's own directory holds, as files/."""
     prefix = f"{recipe.image.template}/"
-    own = {name.removeprefix(prefix): text for name, text in templates.items() if name.startswith(prefix)}
-    files = {f"files/{name}": text.encode() for name, text in own.items()}
+    texts = {name.removeprefix(prefix): text for name, text in templates.items() if name.startswith(prefix)}
+    files = {f"files/{name}": text.encode() for name, text in texts.items()}
     return directories(files) | files
 
 
 def build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
-    """uv would look for torch in its own index only; an empty argument lets it look where the inventory says."""
-    if recipe.image.torch is None:
+    """Return the build arguments. An empty TORCH_BACKEND takes torch from the package index or the inventory's.
+
+    Otherwise uv takes it from PyTorch's own index, whose wheels all name their CUDA build.
+    """
+    torch = recipe.image.torch
+    if torch is None:
         return {}
-    prefix = f"torch-{recipe.image.torch.version}"
+    prefix = f"torch-{torch.version}"
     brought = any(wheel.name.startswith((f"{prefix}-", f"{prefix}+")) for wheel in inputs.wheels)
-    return {"TORCH_BACKEND": ""} if inputs.torch_index or brought else {}
+    return {"TORCH_BACKEND": ""} if inputs.torch_index or brought or not torch.local_version else {}
 
 
 def _uv_toml(inputs: BuildInputs) -> str:

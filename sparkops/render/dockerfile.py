@@ -10,6 +10,13 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.render.sandbox import fill
 
+MOUNT = "source=wheels,"
+
+
+def mounts_wheels(dockerfile: str) -> bool:
+    """Return whether a build reads the wheels of the inventory."""
+    return MOUNT in dockerfile
+
 
 def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
     """The Dockerfile of a recipe. Raises ConfigError with the template's file and line."""

@@ -18,6 +18,7 @@ ROOT = "templates/"
 # What each kind of value may be made of. The models say the same; a template does not rely on it.
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+]+")
 REPOSITORY = re.compile(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -51,6 +52,7 @@ def _environment(sources: frozenset[tuple[str, str]]) -> SandboxedEnvironment:
     environment.filters = {
         "word": _only(WORD, "a word"),
         "image": _only(IMAGE, "an image"),
+        "model": _only(MODEL, "the name of a model"),
         "requirement": _only(REQUIREMENT, "a requirement"),
         "repository": _only(REPOSITORY, "a git repository"),
         "commit": _only(COMMIT, "a commit"),

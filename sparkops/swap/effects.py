@@ -21,7 +21,7 @@ class WriteJournal:
 
 @dataclass(frozen=True, slots=True)
 class PointSlot:
-    """Leader: let a slot without traffic mean a release."""
+    """Leader: point a slot without traffic at a release."""
 
     deployment: Deployment
 
@@ -30,14 +30,30 @@ class PointSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestHold:
+    """Requests wait for a start. Its predicted end decides which requests wait, and the Retry-After of the others."""
+
+    mark: str
+    """The start that requests wait for; a new mark is a new prediction."""
+    left_s: float
+    """Predicted seconds until the end of the start."""
+    longest_s: float
+    """Longest wait of a request in seconds."""
+    most: int
+    """Most requests that may wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchTraffic:
-    """Leader: give the traffic to a release; None: to none."""
+    """Leader: give the traffic to a release; None: to none. `hold`: requests wait meanwhile."""
 
     deployment: Deployment | None
+    hold: RequestHold | None = None
 
     def __str__(self) -> str:
-        to = self.deployment
-        return f"gateway switch {to.slot} {to.release}" if to else "gateway switch down"
+        if to := self.deployment:
+            return f"gateway switch {to.slot} {to.release}"
+        return f"gateway hold for about {self.hold.left_s:.0f} s" if self.hold else "gateway switch down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +66,9 @@ class CutRequests:
         return f"gateway cut {self.deployment.slot}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigureAgents:
-    """Leader: give the gateway its configuration."""
-
-    digest: str
-
-    def __str__(self) -> str:
-        return f"gateway configure {self.digest}"
-
-
-LeaderEffect = WriteJournal | PointSlot | SwitchTraffic | CutRequests | ConfigureAgents
+FrontEffect = PointSlot | SwitchTraffic | CutRequests
+"""Effects on the gateway, or on the leader's map of a service without one."""
+LeaderEffect = WriteJournal | FrontEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ class CreateEngine:
 
 @dataclass(frozen=True, slots=True)
 class MarkStart:
-    """Follower: write to disk that a start is about to happen. It happens once."""
+    """Follower: write to disk that a start is due. It is executed once."""
 
     container: str
     key: str
@@ -147,13 +155,13 @@ class StopEngine:
 
 @dataclass(frozen=True, slots=True)
 class ProveEngine:
-    """Follower: run the smoke suite on rank 0, over localhost."""
+    """Follower: run the smoke suite on rank 0, over localhost; check the network of every rank."""
 
     container: str
     key: str
 
     def __str__(self) -> str:
-        return f"run the smoke suite on {self.container}"
+        return f"verify {self.container}"
 
 
 FollowerEffect = (

@@ -22,12 +22,12 @@ from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import Armed, Order, RankOrder, Want
 from sparkops.swap.seen import EngineReport, EngineState, Report
 
-BOOT_RESTARTS = 3  # starts from the boot record within an hour, so that a broken engine cannot wear its node out
+BOOT_RESTARTS = 3  # starts from the boot record within an hour, so that a broken engine is not restarted forever
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a guard keeps on disk for a service."""
+    """State of a service on a guard's disk."""
 
     term: int = 0
     copy: Journal | None = None
@@ -44,11 +44,11 @@ class Record:
     """Starts from the boot record within the last hour."""
 
     def key(self, container: str) -> str:
-        """The last ordered start of a container."""
+        """Return the key of the last ordered start of a container."""
         return dict(self.started).get(container, "")
 
     def after(self, effect: FollowerEffect, boot: str) -> Record:
-        """The record once an effect has written it; the same record for an effect that writes nothing."""
+        """Return the record after an effect; the same record if the effect writes nothing."""
         down = self.down if self.boot == boot else frozenset()
         match effect:
             case KeepCopy(journal=journal):
@@ -68,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What a guard sees of its node, and what its process remembers."""
+    """State of a node as its guard reads it, and the guard process's own memory."""
 
     boot: str
     record: Record = Record()
@@ -76,26 +76,26 @@ class Local:
     by_hand: frozenset[str] = frozenset()
     """Containers that an operator stopped with Docker."""
     free_gib: float = 0.0
-    """Memory that was free in two samples."""
+    """Memory that was free in two samples, in GiB."""
     pending: str = ""
-    """The container whose start this process has marked and not executed yet."""
+    """The container whose start is marked and not executed yet."""
     proofs: Mapping[str, tuple[str, Answer]] = field(default_factory=dict)
     """By container: the start that the smoke suite ran for, and its result."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """By container: why it could not be created, or why its last start failed."""
+    """By container: why it could not be created or started, or why its last start failed. A new key forgets it."""
 
     def state(self, container: str) -> EngineState:
-        """The state of a container."""
+        """Return the state of a container."""
         return self.engines.get(container, EngineState.ABSENT)
 
     @property
     def loading(self) -> bool:
-        """Whether an engine loads, so that the memory it will take is not known yet."""
+        """Whether an engine loads: its final memory is not known yet."""
         return EngineState.LOADING in self.engines.values()
 
 
 def adopts(order: Order, adopted: Order | None, local: Local) -> bool:
-    """Whether an order is to be followed: of this boot, and older than nothing that this guard knows."""
+    """Return whether to follow an order: one of this boot, and not older than what this guard knows."""
     newest = max((record.revision for record in (local.record.copy, adopted and adopted.journal) if record), default=-1)
     if order.boot != local.boot or order.journal.term < local.record.term:
         return False
@@ -115,7 +115,7 @@ def _effects(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
         yield from _boot_record(order.armed, local.record)
         for rank in order.ranks:
             yield from _stop(rank, local)
-        for rank in order.ranks:  # so nothing starts before what it replaces is gone
+        for rank in order.ranks:  # nothing starts before the containers that it replaces are gone
             yield from _start(rank, local)
         for rank in order.ranks:
             yield from _prove(rank, local)
@@ -154,7 +154,7 @@ def _start(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
 
 
 def _may_start(rank: RankOrder, local: Local) -> bool:
-    """A key starts a container once, and only where it fits."""
+    """Return whether a container starts: once for each key, and only if it fits."""
     return local.record.key(rank.rank.container) != rank.key and _fits(rank.rank, local)
 
 
@@ -166,12 +166,12 @@ def _prove(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
 
 
 def _fits(rank: RankSpec, local: Local) -> bool:
-    """One load at a time, and as much free memory as the engine claims."""
+    """Return whether no other engine loads and the claimed memory is free."""
     return not local.loading and local.free_gib >= rank.claim_gib
 
 
 def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
-    """Start what the boot record names, within its budget. Ranks of several nodes wait for the leader."""
+    """Start the engine of the boot record, within its budget. Ranks of several nodes wait for the leader."""
     record = local.record
     armed = record.armed
     if armed is None or not record.alone or record.restarts >= BOOT_RESTARTS:
@@ -185,8 +185,8 @@ def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
         yield MarkRestart(armed.container)
 
 
-def report(node: str, order: Order | None, local: Local) -> Report:
-    """What this guard reports to its leader."""
+def report(node: str, order: Order | None, local: Local, lease: str = "") -> Report:
+    """Return the report to the leader. `lease`: the work during which no engine loads on this node."""
     copy = local.record.copy
     return Report(
         node=node,
@@ -194,15 +194,20 @@ def report(node: str, order: Order | None, local: Local) -> Report:
         term=local.record.term,
         revision=copy.revision if copy else -1,
         adopted=order.journal.revision if order else -1,
-        engines=tuple(_engine(container, local) for container in sorted({*local.engines, *local.problems})),
+        engines=tuple(_engine(container, order, local) for container in sorted({*local.engines, *local.problems})),
         armed=local.record.armed.container if local.record.armed else "",
+        lease=lease,
     )
 
 
-def _engine(container: str, local: Local) -> EngineReport:
-    """A start that is marked counts as running, so that the leader does not take the container for stopped."""
+def _engine(container: str, order: Order | None, local: Local) -> EngineReport:
+    """A start that is marked counts as running, so that the leader does not take the container for stopped.
+
+    A problem is about the start that is ordered: one that never began, for lack of memory, has failed as well.
+    """
     proven_key, proven = local.proofs.get(container, ("", Answer.UNKNOWN))
-    pending = local.pending == container
+    pending, problem = local.pending == container, local.problems.get(container, "")
     state = EngineState.LOADING if pending else local.state(container)
-    key = "" if pending else local.record.key(container)
-    return EngineReport(container, state, key, proven, proven_key, local.problems.get(container, ""))
+    ordered = next((rank.key for rank in order.ranks if rank.rank.container == container), "") if order else ""
+    key = "" if pending else (ordered if problem else local.record.key(container))
+    return EngineReport(container, state, key, proven, proven_key, problem)

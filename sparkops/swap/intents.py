@@ -1,10 +1,10 @@
-"""What operators ask for. An intent changes the journal once, or nothing; a repeated one gets its first result."""
+"""Operators' requests. An intent changes the journal once or not at all; a repeated one gets its first result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Literal
 
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
@@ -14,7 +14,7 @@ from sparkops.swap.seen import Seen
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """Replace the active release. `mode` was planned from the memory of the nodes; a rollback is one of these, too."""
+    """Replace the active release. `mode` was planned from the memory of the nodes; a rollback is a deploy as well."""
 
     id: str
     revision: int
@@ -23,22 +23,25 @@ class Deploy:
     automatic: bool = True
     without: frozenset[str] = frozenset()
     """Nodes that the operator gives up: their engines stay down if they return."""
+    kind: Literal["deploy"] = "deploy"
 
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """Keep a release that waits in its bake."""
+    """Keep a release that waits for promotion."""
 
     id: str
     revision: int
+    kind: Literal["promote"] = "promote"
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Return to the old release: an unfinished swap goes back."""
+    """Revert an unfinished swap to the old release."""
 
     id: str
     revision: int
+    kind: Literal["cancel"] = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Stop:
 
     id: str
     revision: int
+    kind: Literal["stop"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +60,10 @@ class Hold:
     id: str
     revision: int
     reason: str
+    kind: Literal["hold"] = "hold"
 
 
-@dataclass(frozen=True, slots=True)
-class Configure:
-    """Replace or configure gateway and guards."""
-
-    id: str
-    revision: int
-    digest: str
-
-
-Intent = Deploy | Promote | Cancel | Stop | Hold | Configure
+Intent = Deploy | Promote | Cancel | Stop | Hold
 
 
 class Code(IntEnum):
@@ -79,7 +75,7 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why an intent changes nothing."""
+    """The reason why an intent is refused."""
 
     why: str
     code: Code = Code.REFUSED
@@ -87,7 +83,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """The intent asks for what is already so."""
+    """The state that the intent asks for exists already."""
 
     why: str
 
@@ -96,17 +92,19 @@ Reply = Journal | Refused | NothingToDo
 
 
 def accept(journal: Journal, intent: Intent, seen: Seen) -> Reply:
-    """Decide on an intent: the journal that accepts it, or why nothing changes."""
+    """Return the journal that accepts an intent, or the reason why nothing changes."""
     if known := journal.outcome(intent.id):
         return NothingToDo(f"already {known.result}")
     return _blocked(journal, intent, seen) or _decided(journal, intent, seen)
 
 
 def _blocked(journal: Journal, intent: Intent, seen: Seen) -> Refused | None:
-    """What stands against any intent."""
+    """Return the refusal that applies to every kind of intent; None if there is none."""
     gives_up = isinstance(intent, Deploy) and set(journal.peers) <= journal.without | intent.without
     if seen.deposed(journal):
-        return Refused("another node leads this service")
+        return Refused(
+            f"another guard has a newer journal than {journal.leader}: sparkops gateway rebuild {journal.leader}"
+        )
     if not seen.confirmed(journal) and not gives_up:
         return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
     if intent.revision != journal.revision:
@@ -130,8 +128,6 @@ def _decided(journal: Journal, intent: Intent, seen: Seen) -> Reply:
             return _stop(journal, intent)
         case Hold():
             return _hold(journal, intent, seen)
-        case Configure():
-            return _configure(journal, intent)
 
 
 def _deploy(journal: Journal, intent: Deploy, seen: Seen) -> Reply:
@@ -139,10 +135,12 @@ def _deploy(journal: Journal, intent: Deploy, seen: Seen) -> Reply:
     fails = not _serves(journal, seen)
     if swap and swap.phase is not Phase.RETIRE and not (journal.trouble and fails):
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
-    if active and active == intent.target and not fails:
-        return NothingToDo(f"{active.release} is active")
+    if active == intent.target and not fails:
+        return NothingToDo(f"{intent.target.release} is active")
     if problem := _unreached(journal, intent, seen) or _misfit(active, intent, fails=fails):
         return Refused(problem)
+    if leased := _leased(intent, seen):
+        return Refused(leased, Code.BUSY)
     kept = active if intent.mode is not Mode.FIRST else None
     retire = [rank for other in journal.deployments if other != kept for rank in other.ranks]
     cleared = journal.changed(active=kept, swap=None, without=journal.without | intent.without)
@@ -150,13 +148,22 @@ def _deploy(journal: Journal, intent: Deploy, seen: Seen) -> Reply:
 
 
 def _unreached(journal: Journal, intent: Deploy, seen: Seen) -> str:
-    """Why the leader cannot order the target's engines, whatever the operator's machine reaches."""
+    """Return why the leader cannot reach the guards of the target; empty if it can."""
     missing = sorted({rank.node for rank in intent.target.ranks} - set(seen.reports))
     return f"{journal.leader} does not reach the guards of: {', '.join(missing)}" if missing else ""
 
 
+def _leased(intent: Deploy, seen: Seen) -> str:
+    """Return the work on a node of the target that must end before an engine loads; empty without any."""
+    for rank in intent.target.ranks:
+        report = seen.reports[rank.node]
+        if report.lease and not report.engine(rank.container).state.running:
+            return f"{rank.node}: no engine loads during the {report.lease}"
+    return ""
+
+
 def _misfit(active: Deployment | None, intent: Deploy, *, fails: bool) -> str:
-    """Why this mode cannot replace what is active."""
+    """Return why the mode cannot replace the active release; empty if it can."""
     if intent.mode is Mode.FIRST:
         return f"{active.release} is active" if active and not fails else ""
     if active is None or intent.mode is Mode.RESTART:
@@ -168,7 +175,7 @@ def _misfit(active: Deployment | None, intent: Deploy, *, fails: bool) -> str:
 
 
 def _serves(journal: Journal, seen: Seen) -> bool:
-    """Whether clients get answers now; where that is unknown, they may."""
+    """Return whether clients get answers now; true while that is unknown."""
     return seen.gateway is None or seen.gateway.answer(traffic(journal)) is not Answer.NO
 
 
@@ -193,42 +200,12 @@ def _stop(journal: Journal, intent: Stop) -> Reply:
 
 
 def _hold(journal: Journal, intent: Hold, seen: Seen) -> Reply:
-    """A hold stops what was accepted and has not switched, so it needs a release that serves."""
+    """Set or end a hold. It reverts a swap that has not switched, so a release must serve."""
     if not intent.reason:
         return journal.noted(intent.id, "accepted", hold="")
-    serving = traffic(journal)
-    if serving is None or seen.gateway is None or seen.gateway.answer(serving) is not Answer.YES:
+    if seen.gateway is None or seen.gateway.answer(traffic(journal)) is not Answer.YES:
         return Refused(f"{journal.service} does not serve; cancel the swap first")
     swap = journal.swap
-    stops = swap is not None and not swap.reverting and not swap.reached(Phase.SWITCH)
+    stops = swap is not None and not swap.reached(Phase.SWITCH)
     held = journal.reverted("held") if stops else journal
     return held.noted(intent.id, "accepted", hold=intent.reason)
-
-
-def _configure(journal: Journal, intent: Configure) -> Reply:
-    if journal.swap and journal.swap.phase is not Phase.RETIRE:
-        return Refused(f"a swap is in phase '{journal.swap.phase}'", Code.BUSY)
-    return journal.noted(intent.id, "accepted", agents=intent.digest)
-
-
-def rebuilt(copies: Iterable[Journal], node: str, lost: frozenset[str]) -> Journal:
-    """The journal of a new leader on `node`: the newest copy, one term later. What ran on `lost` nodes is given up.
-
-    Raises ValueError without a copy.
-    """
-    newest = max(copies, key=lambda copy: (copy.term, copy.revision))
-    swap, active = newest.swap, newest.active
-    dead = [item for item in newest.deployments if any(rank.node in lost for rank in item.ranks)]
-    if swap and swap.target in dead:
-        active, swap = swap.source, None
-    known = {rank.container for rank in newest.stopped}
-    given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.container not in known)
-    return newest.changed(
-        term=newest.term + 1,
-        leader=node,
-        peers=tuple(peer for peer in (newest.leader, *newest.peers) if peer != node),
-        without=newest.without | lost,
-        active=None if active in dead else active,
-        swap=swap,
-        stopped=(*newest.stopped, *given_up),
-    )

@@ -1,4 +1,4 @@
-"""The journal of a service: what is intended. Each method returns the journal after one change, one revision later."""
+"""The journal of a service: its intended state. A method returns the journal after one change, one revision later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
 
 SCHEMA = 2
 Present = TypeVar("Present")
-OUTCOMES = 16  # results of intents that are kept, so that a repeated intent gets its first result
+OUTCOMES = 16  # outcomes kept, so that a repeated intent gets its first result
 RETRIES = 3  # starts of a release that a revert returns to, and of a replica whose rank ended
 
 
@@ -25,7 +25,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A change from `source` to `target`. A revert is the same with the two exchanged."""
+    """A change from `source` to `target`. A revert is a swap with the two exchanged."""
 
     intent: str
     mode: Mode
@@ -52,11 +52,11 @@ class Swap:
 
     @property
     def following(self) -> Phase | None:
-        """The phase after this one; None at the end."""
+        """Return the next phase; None at the end."""
         return next((phase for phase in self.phases if phase.order > self.phase.order), None)
 
     def reached(self, phase: Phase) -> bool:
-        """Whether the swap is in `phase` or after it."""
+        """Return whether the swap is in `phase` or after it."""
         return self.phase.order >= phase.order
 
     @property
@@ -67,41 +67,35 @@ class Swap:
     @property
     def keeps_source(self) -> bool:
         """Whether the source, if there is one, has kept the traffic so far: to end the swap is to stop the target."""
-        if self.reverting or self.mode is Mode.RESTART:
-            return False
-        return not self.reached(Phase.QUIESCE if self.mode is Mode.IN_PLACE else Phase.SWITCH)
+        return not self.reached(Phase.QUIESCE if self.stops_source else Phase.SWITCH)
 
     @property
     def offline(self) -> bool:
-        """Whether no release has the traffic, by plan."""
-        if self.mode is Mode.FIRST:
-            return not self.reached(Phase.SWITCH)
+        """Whether the source has lost the traffic, by plan, and the target does not have it yet."""
         return self.stops_source and self.reached(Phase.QUIESCE) and not self.reached(Phase.SWITCH)
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that is intended for one service, kept by the leader; every guard keeps a copy."""
+    """The intended state of one service, kept by the leader; every guard keeps a copy."""
 
     service: str
     leader: str
     peers: tuple[str, ...] = ()
     """Nodes of the other guards, which keep copies."""
     without: frozenset[str] = frozenset()
-    """Nodes that the operator gave up. Nothing waits for them; they still get orders if they return."""
+    """Nodes that the operator gave up. No phase waits for them; they get orders if they return."""
     term: int = 1
     revision: int = 0
     active: Deployment | None = None
     previous: Deployment | None = None
     swap: Swap | None = None
     stopped: tuple[RankSpec, ...] = ()
-    """Containers that must not run, until their guards confirm it. A node that returns finds its own here."""
+    """Containers that must not run, until their guards confirm it. A node that returns gets its own from here."""
     stopping: bool = False
     hold: str = ""
     trouble: str = ""
     """Why the service needs an operator."""
-    agents: str = ""
-    """Digest of the configuration that gateway and guards must have."""
     starts: int = 0
     restarts: int = 0
     """Restarts of a replica over several nodes since the last intent."""
@@ -115,12 +109,17 @@ class Journal:
         known = (self.active, swap.target if swap else None, swap.source if swap else None)
         return tuple(dict.fromkeys(deployment for deployment in known if deployment))
 
+    @property
+    def halting(self) -> tuple[RankSpec, ...]:
+        """The containers of a service without releases that may still run. Nodes that were given up do not count."""
+        return () if self.deployments else tuple(rank for rank in self.stopped if rank.node not in self.without)
+
     def changed(self, **changes: Any) -> Journal:
-        """The journal with these values, one revision later."""
+        """Return the journal with these values, one revision later."""
         return replace(self, revision=self.revision + 1, **changes)
 
     def outcome(self, intent: str) -> Outcome | None:
-        """The result of an intent, if it is still known."""
+        """Return the outcome of an intent; None if it is not kept any more."""
         return next((outcome for outcome in reversed(self.outcomes) if outcome.intent == intent), None)
 
     def _with(self, intent: str, result: str, why: str = "") -> tuple[Outcome, ...]:
@@ -128,25 +127,28 @@ class Journal:
         return (*others, Outcome(intent, result, why))[-OUTCOMES:]
 
     def noted(self, intent: str, result: str, **changes: Any) -> Journal:
-        """The journal with the result of an intent and further changes."""
+        """Return the journal with the outcome of an intent and further changes."""
         return self.changed(outcomes=self._with(intent, result), **changes)
 
     def _key(self) -> str:
         return f"{self.term}.{self.starts + 1}"
 
     def _stopped(self, ranks: Iterable[RankSpec]) -> tuple[RankSpec, ...]:
-        known = {rank.container for rank in self.stopped}
-        return (*self.stopped, *(rank for rank in ranks if rank.container not in known))
+        known = {rank.place for rank in self.stopped}
+        return (*self.stopped, *(rank for rank in ranks if rank.place not in known))
 
     def begun(
         self, intent: str, mode: Mode, target: Deployment, *, automatic: bool, retire: Iterable[RankSpec] = ()
     ) -> Journal:
-        """Begin a swap to `target`. `retire`: containers of earlier releases that must not run any more."""
+        """Begin a swap to `target`. `retire`: containers of earlier releases that must not run any more.
+
+        What was to stop before stops, a container of `target` as well: it may be about to end.
+        """
         swap = Swap(
             intent, mode, target, self.active, self._key(), PHASES[mode][0], automatic=automatic, previous=self.previous
         )
-        started = {rank.container for rank in target.ranks}
-        stopped = tuple(rank for rank in self._stopped(retire) if rank.container not in started)
+        started = {rank.place for rank in target.ranks}
+        stopped = self._stopped(rank for rank in retire if rank.place not in started)
         return self.noted(
             intent, "accepted", swap=swap, stopped=stopped, starts=self.starts + 1, trouble="", restarts=0
         )
@@ -155,7 +157,8 @@ class Journal:
         """Stop and start every rank of the active release, since one of several ended."""
         active = present(self.active)
         key, previous = self._key(), self.previous
-        swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, Phase.QUIESCE, previous=previous)
+        phase = PHASES[Mode.RESTART][0]
+        swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, phase, previous=previous)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1)
 
     def advanced(self) -> Journal:
@@ -183,17 +186,16 @@ class Journal:
             return self._retried(swap, why)
         if swap.source is None and swap.reached(Phase.SWITCH):
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
-        if swap.keeps_source or swap.source is None:
+        if swap.keeps_source:
             stopped = self._stopped(swap.target.ranks)
             outcomes = self._with(swap.intent, "reverted", why)
             return self.changed(swap=None, stopped=stopped, outcomes=outcomes, trouble="")
-        back = replace(
-            swap, target=swap.source, source=swap.target, phase=_entry(swap), reverting=True, key=self._key(), why=why
-        )
+        target, key = present(swap.source), self._key()
+        back = replace(swap, target=target, source=swap.target, phase=_entry(swap), reverting=True, key=key, why=why)
         return self.changed(swap=back, starts=self.starts + 1, trouble="")
 
     def _retried(self, swap: Swap, why: str) -> Journal:
-        """Start the release again that a revert or restart returns to, a bounded number of times."""
+        """Retry the start of the release that a revert or restart returns to, a bounded number of times."""
         if swap.restarts + 1 >= RETRIES:
             return self.changed(trouble=why) if self.trouble != why else self
         again = replace(swap, phase=Phase.FREE, key=self._key(), restarts=swap.restarts + 1, why=why)
@@ -207,21 +209,21 @@ class Journal:
             active=None, previous=previous, swap=None, stopping=False, stopped=self._stopped(ranks), trouble=""
         )
 
-    def confirmed_stopped(self, containers: Iterable[str]) -> Journal:
+    def confirmed_stopped(self, ranks: Iterable[RankSpec]) -> Journal:
         """Forget containers whose guards reported that they do not run and will not start."""
-        gone = set(containers)
-        return self.changed(stopped=tuple(rank for rank in self.stopped if rank.container not in gone))
+        gone = {rank.place for rank in ranks}
+        return self.changed(stopped=tuple(rank for rank in self.stopped if rank.place not in gone))
 
 
 def present(value: Present | None) -> Present:
-    """Return what this state of a journal always has. Raises ValueError where it has none."""
+    """Return a value that this state of a journal always has. Raises ValueError if it is None."""
     if value is None:
         raise ValueError("the journal lacks what its state needs")
     return value
 
 
 def _entry(swap: Swap) -> Phase:
-    """Where a revert begins. In place the source runs until it is freed, and the target since it was started."""
+    """Return the first phase of a revert. In place the source runs until FREE, the target from START on."""
     if swap.mode is Mode.IN_PLACE and swap.reached(Phase.WORKERS):
         return Phase.QUIESCE if swap.reached(Phase.SWITCH) else Phase.FREE
     return Phase.SWITCH

@@ -6,16 +6,16 @@ leader that restarts continues where it stopped.
 
 from __future__ import annotations
 
-from sparkops.swap.effects import ConfigureAgents, LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
+from sparkops.swap.effects import LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
 from sparkops.swap.journal import RETRIES, Journal, Swap
-from sparkops.swap.model import Answer, Deployment, Mode, Phase
-from sparkops.swap.orders import slots, traffic
-from sparkops.swap.phases import RULES, RUNNING, drained, move, proven
+from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
+from sparkops.swap.orders import hold, slots, traffic
+from sparkops.swap.phases import RULES, RUNNING, drained, is_gone, move, proven
 from sparkops.swap.seen import EngineState, GatewayView, Seen
 
 
 def step(journal: Journal, seen: Seen) -> LeaderEffect | None:
-    """Return the next effect, or None while there is nothing to do or to know."""
+    """Return the next effect; None while nothing is due."""
     if seen.deposed(journal) or not seen.confirmed(journal):
         return None
     if unset := _unset(journal, seen.gateway):
@@ -26,7 +26,7 @@ def step(journal: Journal, seen: Seen) -> LeaderEffect | None:
 
 
 def _continue(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
-    """Go back where the target has failed, and on where this phase has reached its end."""
+    """Revert if the target has failed; enter the next phase if this one has ended."""
     if why := failure(journal, swap, seen):
         reverted = journal.reverted(why)
         return WriteJournal(reverted) if reverted is not journal else None
@@ -39,21 +39,24 @@ def _continue(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
 
 
 def needs_operator(journal: Journal, seen: Seen) -> str:
-    """Why only an operator can continue; empty while the fleet can."""
+    """Return why only an operator can continue; empty while the fleet can."""
     if not seen.confirmed(journal):
         return f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without"
     return journal.trouble
 
 
 def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None:
-    """What an empty gateway lacks, as after it was rebuilt: servers in its slots, and the release that serves."""
+    """Restore the state of a rebuilt gateway: servers in its slots, the release that serves, the hold."""
     if gateway is None:
         return None
     for deployment in slots(journal):
         if gateway.slots.get(deployment.slot) != deployment.release and gateway.traffic != deployment.release:
             return PointSlot(deployment)
     serving, swap = traffic(journal), journal.swap
-    lost = not gateway.traffic and serving and swap and swap.phase is not Phase.SWITCH
+    if serving is None and not gateway.traffic:
+        held = hold(journal)
+        return SwitchTraffic(None, held) if gateway.held != (held.mark if held else "") else None
+    lost = not gateway.traffic and swap and swap.phase is not Phase.SWITCH
     return SwitchTraffic(serving) if lost and gateway.answer(serving) is Answer.YES else None
 
 
@@ -67,8 +70,9 @@ def _wait(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
 
 
 def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
-    """Stop the service: traffic first, then requests in progress, then engines."""
-    empty = (drained(deployment, seen) for deployment in journal.deployments)
+    """Stop the service: traffic first, then open requests, then engines. A release in no slot has no requests."""
+    slots = seen.gateway.slots if seen.gateway else {}
+    empty = (drained(item, seen) for item in journal.deployments if slots.get(item.slot) == item.release)
     for reached in (move(journal, seen, None), *empty):
         if reached is Answer.UNKNOWN:
             return _needs_operator(journal, "the gateway cannot be read, so the service is not stopped", seen)
@@ -78,26 +82,24 @@ def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
 
 
 def _needs_operator(journal: Journal, why: str, seen: Seen) -> LeaderEffect | None:
-    bound_s = max((deployment.limits.unknown_s for deployment in journal.deployments), default=0.0)
+    bound_s = max((deployment.limits.unknown_s for deployment in journal.deployments), default=Limits().unknown_s)
     return None if journal.trouble or seen.waited_s < bound_s else WriteJournal(journal.changed(trouble=why))
 
 
 def _idle(journal: Journal, seen: Seen) -> LeaderEffect | None:
-    """No change is in progress: confirm what has stopped, and keep what was promoted in service."""
-    gone = [rank.container for rank in journal.stopped if _is_gone(journal, seen, rank.node, rank.container)]
+    """Confirm stopped containers, and keep the promoted release in service, while no change is in progress."""
+    gone = [rank for rank in journal.stopped if is_gone(journal, seen, rank)]
     if gone:
         return WriteJournal(journal.confirmed_stopped(gone))
     if back := {node for node in journal.without if node in seen.reports}:
         return WriteJournal(journal.changed(without=journal.without - back))
     if seen.gateway is None:
         return None
-    if journal.agents and seen.gateway.agents != journal.agents:
-        return ConfigureAgents(journal.agents)
     return _serve(journal, seen, seen.gateway)
 
 
 def _serve(journal: Journal, seen: Seen, gateway: GatewayView) -> LeaderEffect | None:
-    """The promoted release has the traffic, or gets it as soon as it answers."""
+    """Give the traffic to the promoted release as soon as it answers."""
     active, answer = journal.active, gateway.answer(journal.active)
     if active is None:
         return SwitchTraffic(None) if gateway.traffic else None
@@ -110,22 +112,15 @@ def _serve(journal: Journal, seen: Seen, gateway: GatewayView) -> LeaderEffect |
 
 
 def _repair(journal: Journal, active: Deployment, seen: Seen) -> LeaderEffect | None:
-    """A replica over several nodes is restarted as a whole; a rank alone by its guard, from the boot record."""
+    """Restart a replica over several nodes as a whole; a lone rank is restarted by its guard."""
     ended = seen.all(journal, active.ranks, RUNNING) is Answer.NO
     if ended and not active.alone and journal.restarts < RETRIES:
         return WriteJournal(journal.restarted())
     return _needs_operator(journal, f"{active.release} does not answer", seen)
 
 
-def _is_gone(journal: Journal, seen: Seen, node: str, container: str) -> bool:
-    report = seen.reports.get(node)
-    if report is None or report.adopted < journal.revision:
-        return False
-    return not report.engine(container).state.running and report.armed != container
-
-
 def failure(journal: Journal, swap: Swap, seen: Seen) -> str:
-    """Why the target has failed; empty while it has not, or that is unknown."""
+    """Return why the target has failed; empty if it has not, or while that is unknown."""
     if swap.reached(Phase.SWITCH):
         return _failed_serving(swap, seen.gateway)
     return _failed_starting(journal, swap, seen)
@@ -143,7 +138,7 @@ def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
             return f"{rank.node}: {rank.container} ended"
         if engine.proven_key == swap.key and engine.proven is Answer.NO:
             return f"{rank.node}: {rank.container} failed its checks"
-    checked = swap.phase is Phase.VERIFY and proven(journal, swap, seen) is Answer.YES
+    checked = proven(journal, swap, seen) is Answer.YES
     if checked and seen.gateway and seen.gateway.answer(swap.target) is Answer.NO:
         return f"{swap.target.release} does not answer through the gateway"
     return ""
@@ -158,5 +153,5 @@ def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
         return f"{swap.target.release} does not answer" if offline else ""
     in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
-    other = swap.source is not None and not swap.stops_source and gateway.answer(swap.source) is Answer.YES
+    other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES
     return f"{swap.target.release} does not answer" if in_place or first or other else ""

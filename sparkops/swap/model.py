@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 
 MAX_REPLICAS = 8
 
@@ -18,14 +18,14 @@ class Answer(StrEnum):
     NO = "no"
     UNKNOWN = "unknown"
     LATER = "later"
-    """A clock, a guard's own job or an operator decides; this wait needs no bound of its own."""
+    """A clock, a guard's job or an operator ends this wait; it needs no bound of its own."""
 
 
 class Mode(StrEnum):
     """How the new release starts while the old one serves."""
 
     FIRST = "first"
-    """Nothing serves yet."""
+    """No release serves yet."""
     BESIDE = "beside"
     """On the old release's nodes, next to it."""
     ACROSS = "across"
@@ -72,13 +72,18 @@ PHASES: Mapping[Mode, tuple[Phase, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
-    """One container of a replica. `claim_gib` is what its node must have free before it starts."""
+    """One container of a replica. `claim_gib`: free memory that its start needs."""
 
     node: str
     container: str
     claim_gib: float = 0.0
     spec: str = ""
     """What `docker create` needs, as JSON: image id, arguments, environment."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Node and container: a release that moves to another node has a container of one name on both."""
+        return self.node, self.container
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,19 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long the parts of a swap may take. DESIGN of a recipe's `swap` section; all in seconds."""
+    """Limits of a swap, from the recipe's `swap` section; times in seconds."""
 
     bake_s: float = 120.0
     drain_s: float = 900.0
     keep_old_s: float = 600.0
+    hold_s: float = 540.0
+    """Longest wait of a request while no release has the traffic."""
+    hold_max: int = 500
+    """Most requests that may wait."""
+    start_s: float = 0.0
+    """Predicted time from the start of an engine to its first answer; 0: unknown."""
     unknown_s: float = 600.0
-    """How long a phase waits for what it cannot see before the service needs an operator."""
+    """Longest wait of a phase for an unknown state before the service needs an operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +144,5 @@ class Deployment:
         return not any(self.workers)
 
     def on(self, node: str) -> Iterator[RankSpec]:
-        """Its containers on a node."""
+        """Return its containers on a node."""
         return (rank for rank in self.ranks if rank.node == node)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkops.swap.journal import Journal, Swap
+from sparkops.swap.effects import RequestHold
+from sparkops.swap.journal import Journal, Swap, present
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec
 
 
@@ -27,7 +28,7 @@ class RankOrder:
     want: Want
     key: str = ""
     prove: bool = False
-    """Whether the guard runs the smoke suite on it."""
+    """Whether the guard verifies it: the smoke suite on rank 0, the network of every rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Order:
 
 
 def order(journal: Journal, node: str, boot: str) -> Order:
-    """The order for the guard of `node` in this boot."""
+    """Return the order for the guard of `node` in this boot."""
     return Order(journal, boot, tuple(_ranks(journal, node)), _armed(journal, node))
 
 
@@ -71,36 +72,36 @@ def _frees(swap: Swap) -> bool:
 
 
 def _target(swap: Swap, rank: RankSpec) -> RankOrder:
-    """The target's rank: workers start first, rank 0 last."""
+    """Return the wanted state of the target's rank: workers start first, rank 0 last."""
     if swap.phase is Phase.FREE:
         return RankOrder(rank, Want.STOPPED)
     if swap.reached(Phase.SWITCH):
         return RankOrder(rank, Want.AS_IS)
     begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START
     if not swap.reached(begins):
-        return RankOrder(rank, Want.AS_IS if swap.mode is Mode.RESTART else Want.CREATED)
-    prove = swap.phase is Phase.VERIFY and rank in tuple(swap.target.heads)
-    return RankOrder(rank, Want.RUNNING, swap.key, prove)
+        return RankOrder(rank, Want.CREATED)
+    return RankOrder(rank, Want.RUNNING, swap.key, prove=swap.phase is Phase.VERIFY)
 
 
 def _armed(journal: Journal, node: str) -> Armed | None:
-    """The boot record names the promoted release. A node that the release leaves keeps its record while it moves."""
+    """Return the boot record: the promoted release. A node without it keeps its record while it moves or returns."""
     active = journal.active
     if active is not None and (rank := next(active.on(node), None)):
         return Armed(rank, active.alone)
-    promoting = journal.swap is not None and journal.swap.phase is Phase.PROMOTE
-    return None if promoting else Armed()
+    swap = journal.swap
+    moving = swap is not None and (swap.reverting or swap.phase is Phase.PROMOTE)
+    return None if moving else Armed()
 
 
 def slots(journal: Journal) -> Iterator[Deployment]:
-    """The releases that the gateway's slots must mean."""
+    """Return the releases that the gateway's slots must point at."""
     swap = journal.swap
     known = (swap.source, swap.target if swap.reached(Phase.VERIFY) else None) if swap else (journal.active,)
     return (deployment for deployment in known if deployment)
 
 
 def traffic(journal: Journal) -> Deployment | None:
-    """The release that is to have the traffic."""
+    """Return the release that must have the traffic."""
     swap = journal.swap
     if journal.stopping:
         return None
@@ -109,3 +110,26 @@ def traffic(journal: Journal) -> Deployment | None:
     if swap.offline:
         return None
     return swap.target if swap.reached(Phase.SWITCH) else swap.source
+
+
+def unpromoted(journal: Journal | None) -> Iterator[RankSpec]:
+    """Return the containers of the release that a swap starts or removes, until it is promoted."""
+    if journal is None or journal.swap is None:
+        return iter(())
+    new = present(journal.swap.source) if journal.swap.reverting else journal.swap.target
+    return iter(()) if new == journal.active else new.ranks
+
+
+def hold(journal: Journal) -> RequestHold | None:
+    """Return the hold of requests while a release starts in place of another one; None: they get 503.
+
+    The prediction is that of the release that starts, or else of the one that it replaces, and begins anew as it
+    starts.
+    """
+    swap = journal.swap
+    if swap is None or not swap.stops_source or journal.stopping or journal.trouble:
+        return None
+    limits = swap.target.limits
+    start_s = limits.start_s or present(swap.source).limits.start_s
+    mark = f"{swap.key}+" if swap.reached(Phase.START) else swap.key
+    return RequestHold(mark, start_s, limits.hold_s, limits.hold_max) if start_s else None

@@ -1,12 +1,13 @@
-"""When a phase of a swap has reached its end: one rule each, from the journal and what was seen."""
+"""The end of each phase of a swap: one rule each, from the journal and the fleet's state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic
+from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic, WriteJournal
 from sparkops.swap.journal import Journal, Swap, present
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
+from sparkops.swap.orders import hold
 from sparkops.swap.seen import EngineState, Report, Seen
 
 RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
@@ -17,18 +18,19 @@ Rule = Callable[[Journal, Swap, Seen], LeaderEffect | Answer]
 
 
 def move(journal: Journal, seen: Seen, to: Deployment | None) -> LeaderEffect | Answer:
-    """Let the gateway send requests to a release; it must answer there first."""
+    """Switch the traffic to a release; it must answer through the gateway first."""
     if seen.gateway is None:
         return Answer.UNKNOWN
     if seen.gateway.traffic == (to.release if to else ""):
         return Answer.YES
     if to is not None and seen.gateway.answer(to) is not Answer.YES:
         return seen.gateway.answer(to)
-    return SwitchTraffic(to) if seen.replicated(journal) else Answer.UNKNOWN
+    held = None if to else hold(journal)
+    return SwitchTraffic(to, held) if seen.replicated(journal) else Answer.UNKNOWN
 
 
 def drained(source: Deployment, seen: Seen) -> LeaderEffect | Answer:
-    """No request is in progress in a release. What cannot be counted is not drained."""
+    """Return whether no request is in progress in a release; UNKNOWN if they cannot be counted."""
     if seen.gateway is None or source.release not in seen.gateway.open:
         return Answer.UNKNOWN
     if not seen.gateway.open[source.release]:
@@ -36,8 +38,21 @@ def drained(source: Deployment, seen: Seen) -> LeaderEffect | Answer:
     return CutRequests(source) if seen.sampled_s >= source.limits.drain_s else Answer.LATER
 
 
-def _prepare(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.ranks, PRESENT)
+def _prepare(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
+    """Wait until containers of an earlier change are gone: one of them could be taken for the new start."""
+    places = {rank.place for rank in swap.target.ranks}
+    ending = [rank for rank in journal.stopped if rank.place in places]
+    if ending and all(is_gone(journal, seen, rank) for rank in ending):
+        return WriteJournal(journal.confirmed_stopped(ending))
+    return Answer.NO if ending else seen.all(journal, swap.target.ranks, PRESENT)
+
+
+def is_gone(journal: Journal, seen: Seen, rank: RankSpec) -> bool:
+    """Return whether a container is stopped for good: it would not start after a boot."""
+    report = seen.reports.get(rank.node)
+    if report is None or report.adopted < journal.revision:
+        return False
+    return not report.engine(rank.container).state.running and report.armed != rank.container
 
 
 def _quiesce(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
@@ -59,14 +74,14 @@ def _start(journal: Journal, swap: Swap, seen: Seen) -> Answer:
 
 
 def _load(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    """The guard on rank 0's node watches the load, and reports a stall."""
+    """Wait for the load, which the guard on rank 0's node watches; it reports a stall."""
     healthy = seen.all(journal, swap.target.heads, (EngineState.HEALTHY,))
     loading = seen.all(journal, swap.target.ranks, RUNNING) is Answer.YES
     return Answer.LATER if loading and healthy is not Answer.YES else healthy
 
 
 def _verify(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    """The smoke suite passed for this start, and the release answers through the gateway."""
+    """Wait until every rank passed its checks for this start, and the release answers through the gateway."""
     proof = proven(journal, swap, seen)
     if proof is not Answer.YES:
         return proof
@@ -74,8 +89,8 @@ def _verify(journal: Journal, swap: Swap, seen: Seen) -> Answer:
 
 
 def proven(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    """Whether the smoke suite passed on every rank 0, for this start; LATER while it runs."""
-    proofs = [seen.engine(journal, rank) for rank in swap.target.heads]
+    """Whether every rank was verified for this start: the smoke suite on rank 0, the network; LATER meanwhile."""
+    proofs = [seen.engine(journal, rank) for rank in swap.target.ranks]
     if not all(proof and proof.state.running for proof in proofs):
         return Answer.UNKNOWN
     passed = all(proof and proof.proven_key == swap.key and proof.proven is Answer.YES for proof in proofs)
@@ -87,7 +102,7 @@ def _switch(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
 
 
 def _bake(_: Journal, swap: Swap, seen: Seen) -> Answer:
-    """The clock of the bake stands still without samples."""
+    """Wait until the bake is over; its clock stops without samples."""
     if seen.gateway is None:
         return Answer.UNKNOWN
     baked = swap.automatic and seen.sampled_s >= swap.target.limits.bake_s
@@ -96,7 +111,7 @@ def _bake(_: Journal, swap: Swap, seen: Seen) -> Answer:
 
 
 def _promote(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    """Every node of the target has a boot record for it, and so has another guard's copy of the journal."""
+    """Wait until every node of the target has its boot record, and another guard a copy of this journal."""
     armed = all(_is_armed(journal, rank, seen.reports.get(rank.node)) for rank in swap.target.ranks)
     return Answer.YES if armed and seen.replicated(journal) else Answer.NO
 
@@ -110,7 +125,7 @@ def _drain(_: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
 
 
 def _retire(_: Journal, swap: Swap, seen: Seen) -> Answer:
-    """The old release stays warm for a quick return, and for longer while it alone answers."""
+    """Keep the old release warm for a quick return, and longer while only it answers."""
     if swap.reverting:
         return Answer.YES
     if seen.gateway is None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from sparkops.release import Slot
-from sparkops.swap import effects as act
-from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.names import Slot
+from sparkops.swap.effects import (
+    CreateEngine,
+    FollowerEffect,
+    KeepCopy,
+    LeaderEffect,
+    MarkRestart,
+    MarkStart,
+    MarkStop,
+    PointSlot,
+    ProveEngine,
+    StartEngine,
+    StopEngine,
+    SwitchTraffic,
+    WriteJournal,
+)
 from sparkops.swap.follower import Local, reconcile, report
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
@@ -21,11 +34,13 @@ MOST_EFFECTS = 1000  # a swap of eight replicas has fewer than two hundred
 
 @dataclass(frozen=True, slots=True)
 class PlannedEffect:
-    """One effect: the phase it belongs to, the node that executes it, and what it is."""
+    """One effect, its phase and the node that executes it."""
 
     phase: str
     node: str
     effect: LeaderEffect | FollowerEffect
+    stops: RankSpec | None = None
+    """The rank that the effect stops."""
 
     def __str__(self) -> str:
         return f"{self.node}: {self.effect}"
@@ -33,7 +48,7 @@ class PlannedEffect:
 
 @dataclass(frozen=True, slots=True)
 class EffectPlan:
-    """Everything that will happen for an intent, in order. Printing it is the dry run."""
+    """All effects of an intent, in order. The dry run prints them."""
 
     effects: tuple[PlannedEffect, ...]
     journal: Journal
@@ -61,11 +76,11 @@ def plan(journal: Journal, locals_: Mapping[str, Local], gateway: GatewayView) -
         phase = journal.swap.phase.value if journal.swap else "afterwards"
         for node, local in tuple(fleet.items()):
             fleet[node], done = _obeyed(local, journal, node)
-            effects += [PlannedEffect(phase, node, effect) for effect in done if not isinstance(effect, BOOKKEEPING)]
+            effects += _planned(phase, node, journal, done)
         effect = step(journal, _seen(journal, fleet, gateway))
         if effect is None:
             return EffectPlan(tuple(effects), journal)
-        if isinstance(effect, act.WriteJournal):
+        if isinstance(effect, WriteJournal):
             journal = effect.journal
         else:
             effects.append(PlannedEffect(phase, journal.leader, effect))
@@ -73,11 +88,19 @@ def plan(journal: Journal, locals_: Mapping[str, Local], gateway: GatewayView) -
     raise ValueError(f"the plan of {journal.service} does not end")
 
 
-BOOKKEEPING = (act.KeepCopy, act.MarkStart, act.MarkStop, act.MarkRestart)
+def _planned(phase: str, node: str, journal: Journal, done: Iterable[FollowerEffect]) -> Iterator[PlannedEffect]:
+    ordered = {rank.rank.container: rank.rank for rank in order(journal, node, "").ranks}
+    for effect in done:
+        if not isinstance(effect, BOOKKEEPING):
+            stops = ordered[effect.container] if isinstance(effect, StopEngine) else None
+            yield PlannedEffect(phase, node, effect, stops)
+
+
+BOOKKEEPING = (KeepCopy, MarkStart, MarkStop, MarkRestart)
 
 
 def _obeyed(local: Local, journal: Journal, node: str) -> tuple[Local, list[FollowerEffect]]:
-    """A node after its guard has executed every effect of the order, and its engines have loaded."""
+    """Return a node after its guard has executed every effect of the order, and its engines have loaded."""
     done: list[FollowerEffect] = []
     current = order(journal, node, local.boot)
     while effect := reconcile(current, local):
@@ -89,15 +112,15 @@ def _obeyed(local: Local, journal: Journal, node: str) -> tuple[Local, list[Foll
 def _executed(local: Local, effect: FollowerEffect) -> Local:
     local = replace(local, record=local.record.after(effect, local.boot))
     match effect:
-        case act.MarkStart(container=container) | act.MarkRestart(container=container):
+        case MarkStart(container=container) | MarkRestart(container=container):
             return replace(local, pending=container)
-        case act.CreateEngine(rank=rank):
+        case CreateEngine(rank=rank):
             return _in_state(local, rank.container, EngineState.STOPPED)
-        case act.StartEngine(container=container):
+        case StartEngine(container=container):
             return replace(_in_state(local, container, EngineState.HEALTHY), pending="")
-        case act.StopEngine(container=container):
+        case StopEngine(container=container):
             return replace(_in_state(local, container, EngineState.STOPPED), free_gib=inf)
-        case act.ProveEngine(container=container, key=key):
+        case ProveEngine(container=container, key=key):
             return replace(local, proofs={**local.proofs, container: (key, Answer.YES)})
         case _:
             return local
@@ -109,19 +132,17 @@ def _in_state(local: Local, container: str, state: EngineState) -> Local:
 
 def _after(gateway: GatewayView, effect: LeaderEffect) -> GatewayView:
     match effect:
-        case act.SwitchTraffic(deployment=deployment):
-            return replace(gateway, traffic=deployment.release if deployment else "")
-        case act.PointSlot(deployment=deployment):
+        case SwitchTraffic(deployment=deployment, hold=hold):
+            return replace(gateway, traffic=deployment.release if deployment else "", held=hold.mark if hold else "")
+        case PointSlot(deployment=deployment):
             slots: dict[Slot, str] = {**gateway.slots, deployment.slot: deployment.release}
             return replace(gateway, slots=slots)
-        case act.ConfigureAgents(digest=digest):
-            return replace(gateway, agents=digest)
         case _:
             return gateway
 
 
 def _seen(journal: Journal, fleet: Mapping[str, Local], gateway: GatewayView) -> Seen:
-    """What the leader would see: every guard reports, every running engine answers, every wait is over."""
+    """Return the fleet as the leader would see it: guards report, running engines answer, waits are over."""
     reports = {node: report(node, order(journal, node, local.boot), local) for node, local in fleet.items()}
     answers = {item.release: _answers(fleet, item.heads) for item in journal.deployments}
     view = replace(gateway, answers=answers, open=dict.fromkeys(answers, 0))

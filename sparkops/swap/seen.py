@@ -1,4 +1,4 @@
-"""What the leader knows of the fleet: the guards' reports and what clients get through the gateway."""
+"""The fleet as the leader knows it: the guards' reports and the answers through the gateway."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, RankSpec
 
@@ -23,7 +23,7 @@ class EngineState(StrEnum):
 
     @property
     def running(self) -> bool:
-        """Whether it takes memory."""
+        """Whether it uses memory."""
         return self in (EngineState.LOADING, EngineState.HEALTHY)
 
 
@@ -52,9 +52,11 @@ class Report:
     engines: tuple[EngineReport, ...] = ()
     armed: str = ""
     """The container that the boot record of this service names."""
+    lease: str = ""
+    """Work on this node, such as a build, during which no engine starts to load there; empty without any."""
 
     def engine(self, container: str) -> EngineReport:
-        """Its report on one container."""
+        """Return the report on one container."""
         absent = EngineReport(container, EngineState.ABSENT)
         return next((engine for engine in self.engines if engine.container == container), absent)
 
@@ -71,17 +73,17 @@ class GatewayView:
     """By release: whether it answers a real completion."""
     open: Mapping[str, int] = field(default_factory=dict)
     """By release: requests in progress, in every HAProxy worker."""
-    agents: str = ""
-    """Digest of the running configuration."""
+    held: str = ""
+    """The start that requests wait for; empty: none."""
 
     def answer(self, deployment: Deployment | None) -> Answer:
-        """Whether a release answers through the gateway."""
+        """Return whether a release answers through the gateway."""
         return self.answers.get(deployment.release, Answer.UNKNOWN) if deployment else Answer.NO
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Everything that a decision is made from. A guard without a recent report is missing; so is a stalled gateway."""
+    """The input of every decision. A guard without a recent report is missing; so is a stalled gateway."""
 
     reports: Mapping[str, Report] = field(default_factory=dict)
     gateway: GatewayView | None = None
@@ -90,17 +92,17 @@ class Seen:
     sampled_s: float = 0.0
     """Seconds of this phase in which requests through the gateway were sampled."""
     waited_s: float = 0.0
-    """Seconds of this phase in which nothing that it waits for has moved."""
+    """Seconds of this phase without progress in what it waits for."""
 
     def engine(self, journal: Journal, rank: RankSpec) -> EngineReport | None:
-        """The state of a rank under the orders of this revision; None if that is unknown."""
+        """Return the state of a rank under the orders of this revision; None if unknown."""
         report = self.reports.get(rank.node)
         if report is None or report.adopted < journal.revision:
             return None
         return report.engine(rank.container)
 
     def all(self, journal: Journal, ranks: Iterable[RankSpec], wanted: Iterable[EngineState]) -> Answer:
-        """Whether every rank is in one of the wanted states."""
+        """Return whether every rank is in one of the wanted states."""
         states = [self.engine(journal, rank) for rank in ranks]
         known, wanted = [engine.state for engine in states if engine], set(wanted)
         if any(state not in wanted for state in known):
@@ -108,15 +110,16 @@ class Seen:
         return Answer.YES if len(known) == len(states) else Answer.UNKNOWN
 
     def replicated(self, journal: Journal) -> bool:
-        """Whether another reachable guard has this revision on its disk, or no other guard is reachable."""
+        """Return whether another reachable guard has this revision on its disk, or no other guard is reachable."""
         others = [report for node, report in self.reports.items() if node != journal.leader]
         return not others or any(report.revision >= journal.revision for report in others)
 
     def confirmed(self, journal: Journal) -> bool:
-        """Whether a leader may act: a peer has confirmed its term since it started, or there is none to ask."""
+        """Return whether a leader may act: a peer has confirmed its term since it started, or it has no peer."""
         peers = set(journal.peers)
         return peers <= journal.without or bool(peers & self.met)
 
     def deposed(self, journal: Journal) -> bool:
-        """Whether a newer leader exists."""
-        return any(report.term > journal.term for report in self.reports.values())
+        """Return whether a newer leader exists, or a guard has a newer copy of this journal than its leader."""
+        own = (journal.term, journal.revision)
+        return any((report.term, report.revision) > own for report in self.reports.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,3 +46,15 @@ def sparkops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         return Ran(int(ended.value.code or 0), out, err)
 
     return run
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An inventory of this machine, whose Docker refuses everything; returns the PATH on which it does."""
+    (tmp_path / "inventory.yaml").write_text("nodes:\n  here: {transport: local}\n")
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho permission denied\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    return f"{program.parent}:{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""This machine as the only node: a `docker` program with a small API, and the real guard as its own process."""
+"""This machine as the only node: a `docker` program with a small API, and a scripted guard as its own process."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkops.commands.guard import SERVE
-from sparkops.guard.store import Store
-from sparkops.nodes.engine import DIAL
+from sparkops.guard_client.commands import ASK
+from sparkops.nodes.docker_api import DIAL
 from tests.cli.conftest import Ran
 from tests.fleet_unit.listener import converse
 from tests.fleet_unit.machine import Machine
+from tests.guard_peer import Peer
 
 ROOT = Path(__file__).parent.parent.parent
 INVENTORY = "nodes:\n  here: {transport: local}\ngateway: {node: here, address: 127.0.0.1}\n"
 PROGRAM = """#!/bin/sh
-export PYTHONPATH={root} SPARKOPS_STATE={state} SPARKOPS_NODE=here
+export PYTHONPATH={root}
 case "$*" in
 "{dial}") exec {python} -m tests.cli.here ;;
-"{serve}") exec {python} -m sparkops.guard.serve ;;
+"{ask}") exec {python} -m tests.guard_peer {peer} here ;;
 esac
 exit 1
 """
@@ -31,30 +31,38 @@ exit 1
 
 @dataclass(frozen=True)
 class Here:
-    """sparkops as a program in `directory`, and the journals of the guard that it uses."""
+    """sparkops as a program in `directory`, and the scripted guard that it uses."""
 
     directory: Path
-    guard: Store
+    peer: Peer
 
     def __call__(self, *argv: str) -> Ran:
+        process = self.start(*argv)
+        out, err = process.communicate()
+        return Ran(process.returncode, out, err)
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        """Start a verb."""
         path = f"{self.directory / 'bin'}:{os.environ['PATH']}"
         env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(self.directory)}
         command = [sys.executable, "-m", "sparkops", "--inventory", "inventory.yaml", *argv]
-        done = subprocess.run(command, cwd=self.directory, env=env, capture_output=True, text=True, check=False)
-        return Ran(done.returncode, done.stdout, done.stderr)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.directory, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
 def install(directory: Path) -> Here:
     """Make an inventory and a `docker` program in `directory`."""
     (directory / "inventory.yaml").write_text(INVENTORY)
-    program, state = directory / "bin/docker", directory / "state"
+    program = directory / "bin/docker"
     program.parent.mkdir()
-    dial, serve = (" ".join(command.argv[1:]) for command in (DIAL, SERVE))
-    words = {"root": ROOT, "state": state, "python": sys.executable}
+    peer = Peer(directory / "peer", "here", ("here",))
+    peer.directory.mkdir()
+    dial, ask = (" ".join(command.argv[1:]) for command in (DIAL, ASK))
+    words = {"root": ROOT, "python": sys.executable, "peer": peer.directory}
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
-    program.write_text(PROGRAM.format(dial=dial, serve=serve, **quoted))
+    program.write_text(PROGRAM.format(dial=dial, ask=ask, **quoted))
     program.chmod(0o755)
-    return Here(directory, Store(state))
+    return Here(directory, peer)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparkops.cli.doctor import report
+from sparkops.doctor.diagnosis import FixRow
+from sparkops.doctor.reasons import REASONS
 from sparkops.errors import NotReachable
-from tests.plan.test_doctor import diagnose, examined
+from tests.doctor.test_rules import diagnose, examined
 from tests.sparks import port_1, spark
 
 
@@ -33,6 +35,7 @@ def test_nodes_devices_pairs_and_findings_each_have_their_lines(tmp_path: Path) 
         "  192.168.101.0/24: a roceP2p1s0f1 (enP2p1s0f1np1) 192.168.101.10/24 - "
         "b roceP2p1s0f1 (enP2p1s0f1np1) 192.168.101.11/24",
         "\nproblem UNREACHABLE on c: no answer",
+        f"  reason: {REASONS['UNREACHABLE']}",
         "  next: Check that it is on.",
         "  next: And its cable.",
         "\n1 problem",
@@ -42,4 +45,20 @@ def test_nodes_devices_pairs_and_findings_each_have_their_lines(tmp_path: Path) 
 def test_one_sound_node_is_one_line_and_a_verdict(tmp_path: Path) -> None:
     _, *devices, verdict = report(diagnose(examined(tmp_path, "a", spark(1))))
 
-    assert (len(devices), verdict) == (4, "\nnothing to mend")
+    assert (len(devices), verdict) == (4, "\nno problems found")
+
+
+def test_what_fix_ran_is_reported_before_the_verdict(tmp_path: Path) -> None:
+    rows = [
+        FixRow(node="a", code="GUARD_DOWN", command="docker start sparkops-guard", done=True),
+        FixRow(node="a", code="CLOCK", command="sudo timedatectl", done=False, detail="a password is required"),
+    ]
+
+    found = diagnose(examined(tmp_path, "a", spark(1))).model_copy(update={"fixes": rows})
+
+    assert [*report(found)][-4:] == [
+        "",
+        "a: GUARD_DOWN fixed: docker start sparkops-guard",
+        "a: CLOCK not fixed: sudo timedatectl: a password is required",
+        "\nno problems found",
+    ]

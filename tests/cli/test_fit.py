@@ -104,7 +104,7 @@ def test_a_lock_stands_in_for_the_model(sparkops: Sparkops, root: Path) -> None:
         whole=True,
         checkpoint=described,
     )
-    (root / "q.lock").write_text(lock.text("q", whole))
+    (root / "q.lock").write_text(lock.lock_text("q", whole))
 
     ran = sparkops("fit", "q.yaml")
 

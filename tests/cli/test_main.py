@@ -46,7 +46,7 @@ def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1", "1e7", "1e400"])
 @pytest.mark.parametrize(
     "argv",
-    [["deploy", "x", "--wait"], ["rollback", "x", "--wait"], *(["prune", o] for o in ("--wait", "--free"))],
+    [["deploy", "x", "--wait"], ["rollback", "x", "--wait"], ["prune", "--free"]],
     ids=str,
 )
 def test_a_number_out_of_range_is_refused_where_it_is_read(sparkops: Sparkops, argv: list[str], number: str) -> None:
@@ -63,14 +63,14 @@ NEEDS_INVENTORY = [["status"], ["build", "x"], ["plan", "x"], ["deploy", "x"], [
 def test_a_missing_inventory_says_how_to_make_one(sparkops: Sparkops, argv: list[str]) -> None:
     ran = sparkops(*argv)
 
-    step = "Make one with `sparkops init`, or name yours with --inventory or SPARKOPS_INVENTORY."
-    assert (ran.code, ran.err) == (2, f"sparkops: there is no inventory inventory.yaml\n  next: {step}\n")
+    step = "Create one with `sparkops init`, or pass --inventory FILE."
+    assert (ran.code, ran.err) == (2, f"sparkops: inventory not found: inventory.yaml\n  next: {step}\n")
 
 
 def test_the_inventory_may_come_from_the_environment(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARKOPS_INVENTORY", "other.yaml")
 
-    assert sparkops("status").err.startswith("sparkops: there is no inventory other.yaml\n")
+    assert sparkops("status").err.startswith("sparkops: inventory not found: other.yaml\n")
 
 
 def test_a_broken_inventory_is_named_with_its_line(sparkops: Sparkops) -> None:
@@ -103,15 +103,21 @@ def test_status_shows_a_node_that_refuses_and_ends_with_1(sparkops: Sparkops, re
     ran = sparkops("status")
 
     assert time.monotonic() - began < 10
-    assert (ran.code, ran.err) == (1, f"n1: {refusing}\n")
-    assert ran.out == "n1             unreachable\n\nno service; next: sparkops deploy RECIPE\n"
+    head, row, *rest = ran.out.splitlines()
+    where = refusing.split()[3].removesuffix(":")
+    assert (ran.code, ran.err) == (1, "")
+    assert (head.split()[:2], row.split()) == (["NODE", "STATE"], ["n1", "unreachable", "-"])
+    assert rest == [f"n1: {refusing}", f"  next: Try: ssh {where}", "", "no service; next: sparkops deploy RECIPE"]
 
 
 def test_status_in_json_says_the_same(sparkops: Sparkops, refusing: str) -> None:
     ran = sparkops("status", "--json")
 
     assert ran.code == 1
-    assert ran.json["nodes"] == [{"name": "n1", "reachable": False, "error": refusing, "memory": None}]
+    [node] = ran.json["nodes"]
+    assert (node["name"], node["reachable"], node["error"], node["memory"]) == ("n1", False, refusing, None)
+    assert node["next_step"].startswith("Try: ssh ops@127.0.0.1:")
+    assert ran.err == f"n1: {refusing}\n"
 
 
 @pytest.mark.parametrize("argv", [["plan", "tiny-qwen3-cpu"], ["build", "tiny-qwen3-cpu"], ["stop", "tiny"]], ids=str)
@@ -152,8 +158,8 @@ def test_a_bug_of_ours_ends_with_3_and_a_traceback_in_a_file(tmp_path: Path) -> 
     assert (ran.returncode, ran.stdout, ran.stderr) == (
         3,
         "",
-        "sparkops: this is a bug: ZeroDivisionError: of http://***@h\n"
-        f"  The traceback is in {saved}; please send it to us.\n",
+        "sparkops: internal error: ZeroDivisionError: of http://***@h\n"
+        f"  Traceback saved to {saved}; please report it.\n",
     )
     assert saved.read_text().endswith("ZeroDivisionError: of http://***@h\n")
 
@@ -213,4 +219,17 @@ def test_colours_are_for_terminals_that_want_them(
     shown = os.read(ours, 4096)
     os.close(ours)
 
-    assert (b"there is no recipe nope" in shown, b"\x1b[" in shown) == (True, coloured)
+    assert (b"recipe not found: nope" in shown, b"\x1b[" in shown) == (True, coloured)
+
+
+def test_a_gateway_is_rebuilt_only_where_the_inventory_names_it(sparkops: Sparkops, tmp_path: Path) -> None:
+    nodes = "nodes: {n1: {address: 127.0.0.2}, n2: {address: 127.0.0.3}}\n"
+    (tmp_path / "inventory.yaml").write_text(f"{nodes}gateway:\n  node: n1\n")
+
+    refused = sparkops("gateway", "rebuild", "n2", "--without", "n1")
+
+    assert refused.code == 2
+    assert refused.err == "sparkops: inventory.yaml:3: gateway.node: n1, expected n2\n"
+    assert sparkops("gateway", "rebuild", "n1", "--without", "n1").code == 2
+    (tmp_path / "inventory.yaml").write_text(nodes)
+    assert "not set, expected n2" in sparkops("gateway", "rebuild", "n2").err

@@ -57,9 +57,9 @@ def test_a_recipe_is_found_by_name_and_by_file(sparkops: Sparkops, named: str) -
 def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, hint: str) -> None:
     ran = sparkops("show", named)
 
-    assert (ran.code, ran.err.splitlines()[0]) == (2, f"sparkops: there is no recipe {named}")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, f"sparkops: recipe not found: {named}")
     assert ran.err.splitlines()[1].startswith(f"  next: {hint}")
-    assert ran.err.endswith("All recipes: sparkops recipes\n")
+    assert ran.err.endswith("`sparkops recipes` lists all.\n")
 
 
 def test_credentials_in_a_url_are_never_shown(sparkops: Sparkops) -> None:
@@ -88,7 +88,7 @@ def test_the_committed_dockerfiles_are_as_rendered(sparkops: Sparkops, monkeypat
 
     ran = sparkops("render", "--all", "--check")
 
-    assert (ran.code, ran.err) == (0, f"{len({*NAMES, 'gateway', 'guard', 'hub'})} Dockerfiles are as rendered\n")
+    assert (ran.code, ran.err) == (0, f"{len({*NAMES, 'gateway', 'guard', 'hub'})} Dockerfiles up to date\n")
 
 
 def test_render_writes_what_check_then_accepts(sparkops: Sparkops) -> None:
@@ -106,7 +106,7 @@ def test_check_fails_on_a_stale_file_and_writes_nothing(sparkops: Sparkops) -> N
 
     ran = sparkops("render", "tiny-qwen3-cpu", "--check")
 
-    told = "sparkops: not as rendered: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops render --all\n"
+    told = "sparkops: out of date: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops render --all\n"
     assert (ran.code, ran.err) == (1, told)
     assert Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile").read_text() == "FROM scratch\n"
 

@@ -9,43 +9,139 @@ import pytest
 import yaml
 
 from sparkops.config import inventory
-from sparkops.nodes.host_keys import fingerprint
+from sparkops.nodes.host_keys import fingerprint_of
 from tests.cli.conftest import Sparkops
 from tests.nodes.ssh_server import SshServer, listening
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_init_writes_an_inventory_of_this_machine(sparkops: Sparkops) -> None:
+@pytest.fixture
+def refusing(docker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's Docker refuses everything, and there is no inventory yet."""
+    monkeypatch.setenv("PATH", docker)
+    (tmp_path / "inventory.yaml").unlink()
+
+
+@pytest.mark.usefixtures("refusing")
+def test_init_reads_this_machine_and_lets_doctor_look_at_it(sparkops: Sparkops) -> None:
     ran = sparkops("init")
 
-    assert (ran.code, ran.out, ran.err) == (0, "", "wrote inventory.yaml\n  next: sparkops status\n")
+    assert ran.code == 1  # as doctor ends
+    assert ran.err.startswith("wrote inventory.yaml\nhere: ")
+    assert "GiB of memory" in ran.err
+    assert "here           unreachable" in ran.out
     assert {name: node.transport for name, node in inventory.load(Path("inventory.yaml")).nodes.items()} == {
         "here": "local"
     }
 
 
-def test_init_writes_an_inventory_of_the_given_addresses(sparkops: Sparkops) -> None:
-    ran = sparkops("-i", "fleet.yaml", "init", "--user", "nvidia", "192.168.1.11", "spark.lan")
+@pytest.mark.usefixtures("refusing")
+def test_the_gateway_that_init_suggests_for_this_machine_is_valid(sparkops: Sparkops) -> None:
+    sparkops("init")
+    file = Path("inventory.yaml")
+    file.write_text(file.read_text().replace("# gateway:", "gateway:").replace("ADDRESS}", "192.168.1.11}"))
 
-    assert (ran.code, ran.err) == (0, "wrote fleet.yaml\n  next: sparkops trust\n")
+    gateway = inventory.load(file).gateway
+
+    assert gateway
+    assert (gateway.node, gateway.url(8000)) == ("here", "http://192.168.1.11:8000/v1")
+
+
+def test_init_names_nodes_that_it_cannot_reach_and_writes_all_where_it_reaches_none(sparkops: Sparkops) -> None:
+    ran = sparkops("-i", "fleet.yaml", "init", "--user", "nvidia", "127.0.0.2", "spark.invalid")
+
+    assert ran.code == 1
+    assert "spark-1: cannot connect to nvidia@127.0.0.2:22: " in ran.err
+    assert "spark-2: cannot connect to nvidia@spark.invalid:22: the address is not known" in ran.err
+    assert "next: Correct the address of spark-2 in fleet.yaml." in ran.err
+    assert ran.err.endswith(
+        "no node was read: the inventory has all of them\n  next: sparkops trust, then sparkops doctor\n"
+    )
     fleet = inventory.load(Path("fleet.yaml"))
     assert {name: (node.address, node.user, node.gpu) for name, node in fleet.nodes.items()} == {
-        "spark-1": ("192.168.1.11", "nvidia", "runtime"),
-        "spark-2": ("spark.lan", "nvidia", "runtime"),
+        "spark-1": ("127.0.0.2", "nvidia", "runtime"),
+        "spark-2": ("spark.invalid", "nvidia", "runtime"),
     }
+    assert fleet.gateway
+    assert fleet.gateway.url(8000) == "http://127.0.0.2:8000/v1"
 
 
-def test_init_never_overwrites(sparkops: Sparkops) -> None:
+def ssh_config(server: SshServer, key: paramiko.PKey) -> None:
+    """Let ~/.ssh/config say how spark is reached."""
+    directory = Path("~/.ssh").expanduser()
+    directory.mkdir()
+    key.write_private_key_file(str(directory / "key"))
+    lines = ("Host spark", "HostName 127.0.0.1", f"Port {server.port}", "User ops", "IdentityFile ~/.ssh/key")
+    (directory / "config").write_text("\n".join(lines))
+
+
+@pytest.mark.usefixtures("refusing")
+def test_init_reaches_a_node_as_the_users_own_ssh_and_leaves_out_another(sparkops: Sparkops) -> None:
+    key = paramiko.ECDSAKey.generate()
+    with listening(key, key) as server:
+        ssh_config(server, key)
+        port = server.port
+        ran = sparkops("init", "127.0.0.2", "spark", "--yes")
+
+    text = Path("inventory.yaml").read_text()
+    fleet = inventory.load(Path("inventory.yaml"))
+    assert ran.code == 1
+    assert f"spark-2: pinned in {Path('known_hosts').absolute()}\n" in ran.err
+    assert "  # spark-1: {address: 127.0.0.2" in text
+    assert "GiB of memory" in text
+    assert list(fleet.nodes) == ["spark-2"]
+    node = fleet.nodes["spark-2"]
+    assert (node.address, node.port, node.user) == ("127.0.0.1", port, "ops")
+    assert fleet.gateway
+    assert fleet.gateway.node == "spark-2"
+    assert "spark-2        unreachable" in ran.out  # doctor: the node's Docker refuses
+
+
+def test_init_pins_no_key_without_an_answer(sparkops: Sparkops) -> None:
+    key = paramiko.ECDSAKey.generate()
+    with listening(key, key) as server:
+        ssh_config(server, key)
+        ran = sparkops("init", "spark")
+
+    assert ran.code == 1
+    assert "No terminal to confirm on; pass --yes." in ran.err
+    assert "spark-1: its host key is not pinned\n  next: sparkops trust spark-1\n" in ran.err
+    assert not Path("known_hosts").exists()
+
+
+def test_init_replaces_the_sample_that_comes_with_the_sources(sparkops: Sparkops) -> None:
+    sample = Path(__file__).parents[2] / "inventory.yaml"
+    Path("inventory.yaml").write_bytes(sample.read_bytes())
+
+    assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops trust, then sparkops doctor\n")
+    assert "127.0.0.2" in Path("inventory.yaml").read_text()
+
+
+def test_init_overwrites_only_with_force(sparkops: Sparkops) -> None:
     Path("inventory.yaml").write_text("mine")
 
-    ran = sparkops("init")
+    ran = sparkops("init", "127.0.0.2")
 
     assert (ran.code, ran.err) == (
         2,
-        "sparkops: inventory.yaml is there already\n  next: Edit it, or name another with --inventory.\n",
+        "sparkops: inventory.yaml exists already\n"
+        "  next: Edit it, name another with --inventory, or replace it with --force.\n",
     )
     assert Path("inventory.yaml").read_text() == "mine"
+    assert sparkops("init", "127.0.0.2", "--force").code == 1
+    assert list(inventory.load(Path("inventory.yaml")).nodes) == ["spark-1"]
+
+
+def test_init_refuses_an_ssh_configuration_that_it_cannot_read(sparkops: Sparkops) -> None:
+    Path(".ssh").mkdir()
+    Path(".ssh/config").write_text("Host spark\n  Port = = x\nMatch nonsense\n")
+
+    ran = sparkops("init", "spark")
+
+    assert ran.code == 2
+    assert "/.ssh/config: cannot be read: " in ran.err
+    assert not Path("inventory.yaml").exists()
 
 
 def test_init_with_an_address_that_is_none_leaves_no_file(sparkops: Sparkops) -> None:
@@ -53,7 +149,7 @@ def test_init_with_an_address_that_is_none_leaves_no_file(sparkops: Sparkops) ->
 
     assert ran.code == 2
     assert "nodes.spark-1.address: expected a host name or an IP address, got 'a b'" in ran.err
-    assert not Path("inventory.yaml").exists()
+    assert [file.name for file in Path().iterdir() if "inventory" in file.name] == []
 
 
 def test_init_says_why_it_cannot_write(sparkops: Sparkops) -> None:
@@ -61,7 +157,7 @@ def test_init_says_why_it_cannot_write(sparkops: Sparkops) -> None:
 
     assert (ran.code, ran.err) == (
         2,
-        "sparkops: /proc/nowhere/inventory.yaml cannot be written: No such file or directory\n",
+        "sparkops: /proc/nowhere/.inventory.yaml.new cannot be written: No such file or directory\n",
     )
 
 
@@ -86,7 +182,7 @@ def test_an_unknown_schema_names_those_there_are(sparkops: Sparkops) -> None:
 
     assert (ran.code, ran.err) == (
         2,
-        "sparkops: there is no schema of model\n  next: One of: recipe, inventory, status\n",
+        "sparkops: schema not found: model\n  next: One of: recipe, inventory, status\n",
     )
 
 
@@ -102,7 +198,7 @@ def test_trust_pins_the_key_that_a_node_shows(sparkops: Sparkops) -> None:
         first, second = sparkops("trust", "--yes"), sparkops("trust")
 
     assert (first.code, first.err) == (0, f"n1: pinned in {Path('known_hosts').absolute()}\n")
-    assert (second.code, second.err) == (0, f"n1: {fingerprint(key)} is trusted already\n")
+    assert (second.code, second.err) == (0, f"n1: {fingerprint_of(key)} is already pinned\n")
     assert Path("known_hosts").read_text() == f"n1 {key.get_name()} {key.get_base64()}\n"
 
 
@@ -112,8 +208,8 @@ def test_trust_needs_somebody_who_says_yes(sparkops: Sparkops) -> None:
         write_inventory(server)
         ran = sparkops("trust")
 
-    question = f"n1: {key.get_name()} {fingerprint(key)}. Trust it?"
-    assert (ran.code, ran.err) == (2, f"{question} Nobody is there to answer: give --yes.\n")
+    question = f"n1: {key.get_name()} {fingerprint_of(key)}. Trust it?"
+    assert (ran.code, ran.err) == (2, f"{question} No terminal to confirm on; pass --yes.\n")
     assert not Path("known_hosts").exists()
 
 
@@ -134,10 +230,10 @@ def test_trust_pins_a_key_of_the_given_fingerprint_without_asking(sparkops: Spar
     key = paramiko.ECDSAKey.generate()
     with listening(key, key) as server:
         write_inventory(server)
-        first, second = (sparkops("trust", "--fingerprint", f"n1={fingerprint(key)}") for _ in range(2))
+        first, second = (sparkops("trust", "--fingerprint", f"n1={fingerprint_of(key)}") for _ in range(2))
 
     assert (first.code, first.err) == (0, f"n1: pinned in {Path('known_hosts').absolute()}\n")
-    assert (second.code, second.err) == (0, f"n1: {fingerprint(key)} is trusted already\n")
+    assert (second.code, second.err) == (0, f"n1: {fingerprint_of(key)} is already pinned\n")
     assert Path("known_hosts").read_text() == f"n1 {key.get_name()} {key.get_base64()}\n"
 
 
@@ -148,12 +244,12 @@ def test_trust_refuses_a_key_of_another_fingerprint(sparkops: Sparkops, pinned: 
     Path("known_hosts").write_text(before)
     with listening(key, key) as server:
         write_inventory(server)
-        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint(other)}")
+        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint_of(other)}")
 
-    shown = f"ecdsa-sha2-nistp256 {fingerprint(key)}"
+    shown = f"ecdsa-sha2-nistp256 {fingerprint_of(key)}"
     assert (ran.code, ran.err) == (
         5,
-        f"sparkops: n1: host key refused: it shows {shown}, expected {fingerprint(other)}\n"
+        f"sparkops: n1: host key refused: it shows {shown}, expected {fingerprint_of(other)}\n"
         "  next: Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_ecdsa_key.pub\n",
     )
     assert Path("known_hosts").read_text() == before
@@ -164,7 +260,7 @@ def test_a_fingerprint_replaces_no_other_key_by_itself(sparkops: Sparkops) -> No
     Path("known_hosts").write_text(f"n1 {old.get_name()} {old.get_base64()}\n")
     with listening(new, new) as server:
         write_inventory(server)
-        ran = sparkops("trust", "--fingerprint", f"n1={fingerprint(new)}")
+        ran = sparkops("trust", "--fingerprint", f"n1={fingerprint_of(new)}")
 
     assert (ran.code, "n1: its host key has changed to" in ran.err) == (5, True)
 
@@ -196,10 +292,10 @@ def test_trust_never_pins_a_revoked_key(sparkops: Sparkops) -> None:
     Path("known_hosts").write_text(revoked)
     with listening(key, key) as server:
         write_inventory(server)
-        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint(key)}")
+        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint_of(key)}")
 
     assert (ran.code, ran.err.splitlines()[0]) == (
         5,
-        f"sparkops: n1: host key refused: {key.get_name()} {fingerprint(key)} is marked @revoked",
+        f"sparkops: n1: host key refused: {key.get_name()} {fingerprint_of(key)} is marked @revoked",
     )
     assert Path("known_hosts").read_text() == revoked

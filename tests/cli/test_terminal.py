@@ -13,8 +13,9 @@ import pytest
 
 from sparkops.cli import terminal
 from sparkops.cli.main import main
+from sparkops.cli.progress import progress
 from sparkops.errors import NodeError
-from sparkops.fleet.progress import Event
+from sparkops.nodes.progress import Event
 
 EVIL = "a\x1b]0;title\x07b\x1b[2J\rc\x9bd\u202ee\x00\x7f\ud800"
 SHOWN = r"a\x1b]0;title\x07b\x1b[2J\rc\x9bd\u202ee\x00\x7f\ud800"
@@ -59,7 +60,7 @@ def test_control_characters_are_escaped(text: str, shown: str | None) -> None:
 
 def test_a_message_is_escaped_wherever_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.say(EVIL)
-    with terminal.progress() as tell:
+    with progress() as tell:
         tell(Event("n1", EVIL))
 
     first, second = capsys.readouterr().err.splitlines()
@@ -88,7 +89,7 @@ def test_data_is_escaped_on_a_terminal_and_whole_in_a_pipe(
 
 
 def test_live_progress_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    with on_a_terminal(monkeypatch, "stderr") as got, terminal.progress() as tell:
+    with on_a_terminal(monkeypatch, "stderr") as got, progress() as tell:
         tell(Event("n1", EVIL, lasting=True))
 
     assert b"title" in got[0]

@@ -41,6 +41,17 @@ def test_wheels_are_known_by_hash_and_size(tmp_path: Path) -> None:
     )
 
 
+def test_wheels_that_no_build_mounts_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels/a.whl").symlink_to("not-there")
+    Path("inventory.yaml").write_text("nodes: {a: {address: h}}\nbuild:\n  wheels: wheels\n")
+    fleet = inventory.load(Path("inventory.yaml"))
+
+    with pytest.raises(FileNotFoundError):
+        assets.load_inputs(fleet)
+    assert assets.load_inputs(fleet, wheels=False).wheels == ()
+
+
 def test_certificates_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name in ("b.crt", "a.crt"):
         (tmp_path / name).write_bytes(PEM + name.encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.config import inventory
-from sparkops.config.fabric import Fabric, Port
+from sparkops.config.fabric import FabricRules, Port
 from sparkops.config.fields import PUBLIC
 from sparkops.config.inventory import Fleet, Inventory
 from sparkops.errors import ConfigError, UsageError
@@ -90,11 +90,11 @@ def test_ports_and_environment_of_a_node_replace_those_of_the_defaults() -> None
 @pytest.mark.parametrize(
     ("text", "fabric"),
     [
-        ("", Fabric(allow_tcp=False, mtu=9000)),
-        ("fabric: {allow_tcp: true, mtu: 4200}\n", Fabric(allow_tcp=True, mtu=4200)),
+        ("", FabricRules(allow_tcp=False, mtu=9000)),
+        ("fabric: {allow_tcp: true, mtu: 4200}\n", FabricRules(allow_tcp=True, mtu=4200)),
     ],
 )
-def test_roce_with_large_packets_is_wanted_unless_said_otherwise(text: str, fabric: Fabric) -> None:
+def test_roce_with_large_packets_is_wanted_unless_said_otherwise(text: str, fabric: FabricRules) -> None:
     assert load(text + "nodes: {a: {address: h}}\n").fabric == fabric
 
 

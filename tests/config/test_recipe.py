@@ -64,6 +64,7 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
 
     assert loaded.serve.model_dump() == {
         "port": 8000,
+        "aliases": [],
         "args": {},
         "env": {},
         "allow": [],
@@ -281,6 +282,26 @@ def test_values_with_a_dash_that_no_engine_reads_as_flags_are_accepted() -> None
     args = {"x": "--port=9999", "y": [-1], "z": {"a": ["-b"]}, "long-prefill-token-threshold": 1}
 
     assert load(serve__args=args).serve.args == args
+
+
+@pytest.mark.parametrize("aliases", [["chat"], ["fast", "fast"]])
+def test_an_alias_is_a_name_of_its_own(aliases: list[str]) -> None:
+    assert load(serve__aliases=["fast", "org/Chat-2"]).serve.aliases == ["fast", "org/Chat-2"]
+    problem = "serve.aliases: expected names that differ from each other and from chat"
+    assert mistake({"serve.aliases": aliases}) == problem
+
+
+@pytest.mark.parametrize("alias", ["", "a b", "../a", "a/b/c", "-a", "a\nb", "#a"])
+def test_an_alias_is_a_name_that_the_gateway_can_look_up(alias: str) -> None:
+    assert mistake({"serve.aliases": [alias]}).startswith("serve.aliases[0]: expected the name of a model")
+
+
+def test_an_engine_that_takes_one_name_has_no_alias() -> None:
+    atlas = {"engine": "atlas", "image.torch": None, "image.vllm": None}
+
+    assert mistake({**atlas, "serve.aliases": ["fast"]}) == (
+        "serve.aliases: expected none: the engine atlas takes one name"
+    )
 
 
 def test_only_vllm_is_started_on_two_nodes() -> None:

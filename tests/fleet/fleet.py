@@ -1,4 +1,4 @@
-"""The fleet of one checkout: labels on containers are its only memory."""
+"""A fleet of nodes: labels on containers are its only memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from . import engine, images, inventory, network
 from .node import FleetNode, Host, launch
 from .shell import FleetError, docker, run, say
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+ROOT = Path(os.environ.get("TEST_FLEET_ROOT", CHECKOUT))
+"""Each directory has a fleet of its own, so that two test runs of one checkout do not meet."""
 MAIN_NODE = re.compile(r"node-(\d+)")
 T = TypeVar("T")
 
@@ -27,12 +29,15 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Fleet:
     size: int
-    root: Path = CHECKOUT
+    root: Path = ROOT
+    options: tuple[tuple[str, ...], ...] = ()
+    """Further options of `docker run` for node-1, node-2 and so on."""
+    suites: tuple[str, ...] = images.SUITES
 
     @classmethod
-    def up(cls, nodes: int = 2, *, root: Path = CHECKOUT) -> Fleet:
-        """Nodes node-1 to node-N that answer, whatever was there before."""
-        fleet = cls(nodes, root)
+    def up(cls, nodes: int = 2, *, root: Path = ROOT, **more: Any) -> Fleet:
+        """Nodes node-1 to node-N that answer, whatever was there before. `more` are further fields."""
+        fleet = cls(nodes, root, **more)
         with fleet.alone():
             engine.ensure()
             fleet.prepare()
@@ -41,7 +46,7 @@ class Fleet:
         return fleet
 
     @classmethod
-    def attach(cls, *, root: Path = CHECKOUT) -> Fleet:
+    def attach(cls, *, root: Path = ROOT) -> Fleet:
         """The fleet that is up, as its last `up` left it."""
         size = sum(bool(MAIN_NODE.fullmatch(name)) for name in cls(0, root).present())
         if not size:
@@ -111,7 +116,7 @@ class Fleet:
         return inventory.write(path, nodes, self.ssh_key)
 
     def load(self, node: FleetNode) -> None:
-        each(node.load, images.recipe_bases())
+        each(node.load, images.recipe_bases(self.suites))
 
     @property
     def labels(self) -> dict[str, str]:
@@ -133,8 +138,8 @@ class Fleet:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Two runs at once would give one address twice; the second one waits."""
-        handle = os.open(self.root, os.O_RDONLY)
+        """Two runs at once would give one address or make one image twice; the second one waits."""
+        handle = os.open(CHECKOUT, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -144,12 +149,12 @@ class Fleet:
     def prepare(self) -> None:
         """What every node needs: a key, images, and a network."""
         engine.require({"ssh-keygen": "openssh-client"})
-        self.home.mkdir(exist_ok=True)
+        self.home.mkdir(parents=True, exist_ok=True)
         (self.home / ".gitignore").write_text("*\n")
         if not self.ssh_key.exists():
             owner = ("-N", "", "-C", self.name)
             run("ssh-keygen", "-q", "-t", "ed25519", *owner, "-f", str(self.ssh_key))
-        bases = images.recipe_bases()
+        bases = images.recipe_bases(self.suites)
         each(lambda image: image.ensure(), (images.node(), *bases))
         each(images.name_on_host, bases)
 
@@ -159,7 +164,8 @@ class Fleet:
         each(lambda number: self.start_node(number, subnet), range(1, self.size + 1))
 
     def start_node(self, number: int, subnet: IPv4Network) -> None:
-        host = Host(f"node-{number}", str(subnet[network.FIRST_NODE + number - 1]))
+        given = self.options[number - 1] if self.options else ()
+        host = Host(f"node-{number}", str(subnet[network.FIRST_NODE + number - 1]), options=given)
         node = FleetNode(host.name, host.address, self.name)
         if not (host.name in self.present() and self.revive(node)):
             launch(self.name, self.labels, host, images.node())

@@ -24,6 +24,7 @@ NODE_PACKAGES = (
     "ca-certificates docker.io docker-cli docker-buildx iptables openssh-server iproute2 iputils-ping procps python3"
     " zstd rsync"
 )
+SUITES = ("bookworm", "trixie")
 PROBE_S = 10
 PULL_S = 600
 # What two images are made from is fetched once: a lock for each suite.
@@ -126,11 +127,11 @@ def node() -> Image:
     )
 
 
-def recipe_bases() -> tuple[Image, ...]:
+def recipe_bases(suites: tuple[str, ...] = SUITES) -> tuple[Image, ...]:
     """What the shipped recipes and the guard build FROM, with the certificates that this machine trusts."""
     files = certificate_files()
     script = INSTALL.format(packages="ca-certificates") if files else ""
-    return tuple(Image(suite=suite, kind="base", script=script, files=files) for suite in ("bookworm", "trixie"))
+    return tuple(Image(suite=suite, kind="base", script=script, files=files) for suite in suites)
 
 
 def certificates() -> tuple[Path, ...]:

@@ -6,11 +6,11 @@ import socket
 import time
 from dataclasses import dataclass
 
-from sparkops.nodes.again import until_begun
+from sparkops.nodes.retry import until_begun
 
-from . import engine, network
+from . import engine, entering, network
 from .images import NODE_PROGRAM, Image
-from .shell import FleetError, client, docker, pipe, say, seconds_since
+from .shell import FleetError, client, docker, pipe, run, say, seconds_since
 
 # Not --privileged: that asks for capabilities which a machine may not have to give; see capabilities().
 RIGHTS = (
@@ -33,6 +33,8 @@ class Host:
     address: str
     docker: bool = True
     disk_mib: int | None = None
+    options: tuple[str, ...] = ()
+    """Further options of `docker run`, such as a GPU's devices."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,16 @@ class FleetNode:
         return f"{self.fleet}-{self.name}"
 
     def exec(self, *argv: str, stdin: bytes = b"") -> str:
-        """Run a program as root, past network and sshd: it works on a cut node too."""
-        words = ("exec", "--interactive", self.container, *argv)
-        return until_begun(lambda: docker(*words, stdin=stdin), raised=(FleetError,))
+        """Run a program as root, past network and sshd: it works on a cut node too.
+
+        It has the capabilities of this machine's root, which may be more than the node's.
+        """
+        return until_begun(lambda: run(*entering.prefix(self.container), *argv, stdin=stdin), raised=(FleetError,))
 
     def program(self, verb: str, stdin: bytes = b"") -> str:
-        return self.exec(NODE_PROGRAM, verb, stdin=stdin)
+        """A verb of the node's own program, with the node's rights: it may start daemons."""
+        words = ("exec", "--interactive", self.container, NODE_PROGRAM, verb)
+        return until_begun(lambda: docker(*words, stdin=stdin), raised=(FleetError,))
 
     @property
     def host_key(self) -> str:
@@ -147,6 +153,7 @@ def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> Flee
         f"--volume={disk(made.container, labels, host.disk_mib)}:/var/lib/docker",
         f"--env=FLEET_ENGINE={'yes' if host.docker else 'no'}",
         f"--env=FLEET_DNS={' '.join(network.resolvers())}",
+        *host.options,
         image.tag,
     )
     return made

@@ -16,10 +16,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from sparkops.command import Command, Completed
-from sparkops.commands import gateway as gateway_commands
-from sparkops.commands import guard as guard_commands
-from sparkops.commands.program import BOOT
-from sparkops.facts import host
+from sparkops.gateway import commands as gateway_commands
+from sparkops.guard_client import commands as guard_commands
+from sparkops.guard_client.commands import CONTAINER as GUARD
+from sparkops.nodes import host
+from sparkops.nodes.program import BOOT
 from tests.fleet_unit import ranks
 from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.listener import Listener, converse
@@ -82,6 +83,8 @@ class Machine:
     """Whether the other ranks of a container run."""
     answered: Callable[[str], bool] = field(default=lambda _: True)
     """Whether a request gets an answer at an address and port, wherever that is."""
+    program: Callable[[list[str]], int] = field(default=lambda _: 0)
+    """What the container of the guard's replacement runs, by its arguments. Returns its exit code."""
     dying: frozenset[int] = frozenset({0, 1})
     """Which ranks end at their start, of a release whose mood it is."""
 
@@ -92,6 +95,10 @@ class Machine:
         """Let the gateway be here."""
         self.gate = Gate()
         self.containers[gateway_commands.CONTAINER] = inspect(gateway_commands.CONTAINER, {}, "running")
+
+    def give_guard(self) -> None:
+        """Let a guard be here."""
+        self.containers[GUARD] = inspect(GUARD, {}, "running")
 
     def do(self, command: Command) -> Completed:
         """What a command does here."""
@@ -118,7 +125,29 @@ class Machine:
             case ("docker", verb, *_, name) if name in self.containers:
                 return self._change(verb, argv[2:-1], name)
             case _:
+                return self._of_agents(argv)
+
+    def _of_agents(self, argv: tuple[str, ...]) -> tuple[int, str]:
+        """What is done to guard and gateway."""
+        match argv:
+            case ("docker", "run", "--detach", *options):
+                name = next(each.removeprefix("--name=") for each in options if each.startswith("--name="))
+                if name in self.containers:
+                    return 125, "the name is in use"
+                self._create(options)
+                self.start(name)
+                if name == guard_commands.REPLACEMENT:
+                    self.containers[name]["State"].update(ExitCode=self.program(options[-3:]))
+                    self.stop(name)
+            case ("docker", "run", *_):
+                pass
+            case ("docker", "exec", name, *_) if name in self.containers:
+                return int(not self.containers[name]["State"]["Running"]), ""
+            case ("docker", "rename", name, other) if other not in self.containers:
+                self.containers[other] = self.containers.pop(name)
+            case _:
                 return 1, ""
+        return 0, ""
 
     def _gate_told(self, gate: Gate, verb: str, *words: str) -> tuple[int, str]:
         if verb != "preview":
@@ -130,7 +159,7 @@ class Machine:
         claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self.running())
         total_kib = int(self.memory_gib * host.GIB / host.KIB)
         free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
-        lines = ["arch x86_64", "now 1000.0", "boot b", f"MemTotal: {total_kib}", f"MemAvailable: {free_kib}"]
+        lines = ["arch x86_64", "now 1000.0", f"MemTotal: {total_kib}", f"MemAvailable: {free_kib}"]
         return "\n".join([*lines, "disk 999999999", "buildkit yes", ""])
 
     def running(self) -> list[Facts]:
@@ -141,6 +170,8 @@ class Machine:
         name = next(each.removeprefix("--name=") for each in options if each.startswith("--name="))
         labels = dict(each.removeprefix("--label=").split("=", 1) for each in options if each.startswith("--label="))
         self.containers[name] = inspect(name, labels, "created")
+        policy = next((each.removeprefix("--restart=") for each in options if each.startswith("--restart=")), "no")
+        self.containers[name]["HostConfig"]["RestartPolicy"]["Name"] = policy
         return 0, ""
 
     def _change(self, verb: str, options: tuple[str, ...], name: str) -> tuple[int, str]:
@@ -163,6 +194,9 @@ class Machine:
         if container["State"]["Running"]:
             return
         labels = container["Config"]["Labels"]
+        if "sparkops.rank" not in labels:  # no engine
+            container["State"].update(Status="running", Running=True)
+            return
         if self.mood(name) == DIES and int(labels["sparkops.rank"]) in self.dying:
             container["State"].update(Status="exited", ExitCode=1)
             return
@@ -249,7 +283,7 @@ class Machine:
                 return 404, b'{"message": "No such container"}'
             known = {"json": json.dumps(self.containers[name]).encode(), "logs": self.log(name).encode()}
             return 200, known.get(kind, STATS)
-        held = {"Os": "linux", "Architecture": "arm64", "RootFS": {"Layers": [self.layer]}, "Config": {}}
+        held = {"Os": "linux", "Architecture": "arm64", "Size": 1, "RootFS": {"Layers": [self.layer]}, "Config": {}}
         return 200, json.dumps({"Id": IMAGE, **held}).encode()
 
     def _labelled(self, wanted: list[str]) -> list[str]:
@@ -287,7 +321,14 @@ def pairs(labels: dict[str, str]) -> set[str]:
 def inspect(name: str, labels: dict[str, str], status: str) -> Facts:
     """What Docker says about a container, as far as anybody asks."""
     running = status == "running"
-    state = {"Status": status, "Running": running, "ExitCode": 0, "OOMKilled": False, "StartedAt": STARTED}
+    state = {
+        "Status": status,
+        "Running": running,
+        "Restarting": False,
+        "ExitCode": 0,
+        "OOMKilled": False,
+        "StartedAt": STARTED,
+    }
     return {
         "Id": name,
         "Name": f"/{name}",

@@ -14,19 +14,19 @@ import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, GateRefused, NotReady
-from sparkops.facts import host
-from sparkops.fleet import distribute
-from sparkops.fleet.build import Gate, Order, build_on
-from sparkops.fleet.connected import Connected, Member
-from sparkops.fleet.progress import silent
-from sparkops.nodes.engine import Engine, Facts
+from sparkops.images import distribute
+from sparkops.images.build import BuildOrder, Gate, build_on
+from sparkops.nodes import host
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.docker_api import Engine, Facts
 from sparkops.nodes.node import OnLine, Stream
+from sparkops.nodes.progress import silent
 from sparkops.render.context import Context
 from tests.examples import node
 from tests.fleet_unit.listener import converse
 
 OURS, FOREIGN = ("sha256:" + digit * 64 for digit in "af")
-ORDER = Order("q", Context((), {}, "0123456789abcdef"), 0.0, Gate(lambda image: Command(("docker", "run", image))))
+ORDER = BuildOrder("q", Context((), {}, "0123456789abcdef"), 0.0, Gate(lambda image: Command(("docker", "run", image))))
 LABELLED = Gate(ORDER.gate.ask, labels=lambda _: {"sparkops.torch": "2"})
 
 
@@ -54,7 +54,7 @@ class Store:
         tag = next((each.removeprefix("--tag=") for each in argv if each.startswith("--tag=")), "")
         match argv:
             case ("sh", "-c", script, *_) if script.startswith(host.QUERY_SCRIPT):
-                return 0, "arch x86_64\nnow 1.0\nboot b\nMemTotal: 1\nMemAvailable: 1\ndisk 999999999\nbuildkit yes\n"
+                return 0, "arch x86_64\nnow 1.0\nMemTotal: 1\nMemAvailable: 1\ndisk 999999999\nbuildkit yes\n"
             case ("env", _, _, "docker", "build", *options):
                 self.builds += "--quiet" not in options
                 self.tags[tag] = self.labelled if "--quiet" in options else OURS
@@ -87,7 +87,7 @@ class Store:
         threading.Thread(target=converse, args=(theirs, self.api), daemon=True).start()
         return ours
 
-    def dial(self, port: int) -> Stream:
+    def dial(self, port: int | str) -> Stream:
         """See Node.dial."""
         raise ConnectionRefusedError(port)
 
@@ -142,7 +142,7 @@ def test_a_trusted_image_under_another_tag_is_not_that_image(store: Store, membe
 
 
 def test_labels_are_put_on_the_image_that_passed_its_gate(store: Store, member: Member) -> None:
-    order = Order(ORDER.name, ORDER.context, 0.0, LABELLED)
+    order = BuildOrder(ORDER.name, ORDER.context, 0.0, LABELLED)
     store.labelled = OURS + "labelled"
     assert build_on(member, order, silent).image == OURS + "labelled"
     store.volumes.clear()

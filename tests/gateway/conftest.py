@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkops.commands import gateway as commands
 from sparkops.config import inventory
-from sparkops.config.gateway import Secrets
 from sparkops.config.inventory import Gateway
-from sparkops.fleet.connected import connect
+from sparkops.gateway import commands
+from sparkops.gateway.files import Secrets
+from sparkops.nodes.connected import connect
 from sparkops.release import Slot
 from tests.fleet.fleet import Fleet
 from tests.gateway.live import METRICS, Live

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from sparkops.commands import gateway as commands
-from sparkops.config import gateway as door
-from sparkops.config.gateway import Secrets
 from sparkops.config.inventory import Gateway
 from sparkops.errors import CommandFailed
-from sparkops.facts.gateway import GatewayFacts, SlotFacts, parse
-from sparkops.fleet.build import Gate, Order, build_on
-from sparkops.fleet.connected import Member
-from sparkops.fleet.progress import silent
+from sparkops.gateway import commands
+from sparkops.gateway import files as door
+from sparkops.gateway import image as render
+from sparkops.gateway.facts import GatewayFacts, SlotFacts, parse_gateway
+from sparkops.gateway.files import Secrets
+from sparkops.gateway.image import Service
+from sparkops.images.build import BuildOrder, Gate, build_on
+from sparkops.nodes.connected import Member
+from sparkops.nodes.progress import silent
 from sparkops.release import Slot
-from sparkops.render import gateway as render
-from sparkops.render.gateway import Service
 from tests.fleet import shell
 from tests.fleet.node import FleetNode
 
@@ -55,7 +55,7 @@ class Live:
         """Build the image and give it its tag."""
         context = render.gateway_context(TEMPLATES, door.load_program(), "debian:bookworm-slim")
         gate = Gate(lambda image: commands.ask_image(image, self.files([CHAT])))
-        return build_on(self.member, Order(render.NAME, context, render.DISK_GIB, gate), silent).image
+        return build_on(self.member, BuildOrder(render.NAME, context, render.DISK_GIB, gate), silent).image
 
     def files(self, services: list[Service]) -> Mapping[str, str | None]:
         return render.files(services, self.gateway, self.secrets, TEMPLATES)
@@ -71,7 +71,7 @@ class Live:
 
     @property
     def facts(self) -> GatewayFacts:
-        return parse(self.run(commands.SHOW))
+        return parse_gateway(self.run(commands.SHOW))
 
     def slot(self, slot: Slot) -> SlotFacts:
         return self.facts.services["chat"].slots[slot]

@@ -8,9 +8,9 @@ from http.client import HTTPSConnection
 
 import pytest
 
-from sparkops.commands import gateway as commands
-from sparkops.config.gateway import Secrets
 from sparkops.config.inventory import Gateway
+from sparkops.gateway import commands
+from sparkops.gateway.files import Secrets
 from sparkops.release import Slot
 from tests.gateway.live import (
     METRICS,

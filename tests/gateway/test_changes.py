@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparkops.commands import gateway as commands
+from sparkops.gateway import commands
+from sparkops.gateway.image import Service
 from sparkops.release import Slot
-from sparkops.render.gateway import Service
 from tests.gateway.live import (
     ENGINES,
     PORT,

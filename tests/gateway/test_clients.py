@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from sparkops.commands import gateway as commands
+from sparkops.gateway import commands
 from sparkops.release import Slot
 from tests.gateway.live import (
     ENGINES,

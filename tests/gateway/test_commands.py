@@ -7,9 +7,10 @@ import json
 import pytest
 
 from sparkops.command import Command
-from sparkops.commands import gateway as commands
-from sparkops.config.gateway import load_templates
+from sparkops.gateway import commands
+from sparkops.gateway.files import load_templates
 from sparkops.release import Slot
+from sparkops.swap.effects import RequestHold
 
 EXEC = "docker exec sparkops-gateway gateway "
 RELEASE = "chat-0123456789"
@@ -22,6 +23,7 @@ RELEASE = "chat-0123456789"
         (commands.SHOW, EXEC + "show"),
         (commands.switch("chat", Slot.GREEN, RELEASE), EXEC + "switch chat green chat-0123456789"),
         (commands.switch_down("chat"), EXEC + "switch chat down"),
+        (commands.hold("chat", RequestHold("1.2+", 300.0, 540.0, 500)), EXEC + "hold chat 1.2+ 300 540 500"),
         (commands.cut("chat", Slot.BLUE), EXEC + "cut chat blue"),
         (commands.forget("chat"), EXEC + "forget chat"),
         (commands.preview("chat", Slot.GREEN), EXEC + "preview chat green /v1/models"),
@@ -57,6 +59,7 @@ def test_the_container_runs_with_no_rights() -> None:
         "--label=sparkops.recipe=gateway",
         "--label=sparkops.inputs=ab",
         *(word for word in command.argv if word.startswith("--label=sparkops.version=")),
+        "--label=sparkops.memory-mib=1536",
         "--network=host",
         "--restart=always",
         "--cap-drop=ALL",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.facts import gateway as facts
-from sparkops.facts.gateway import GatewayFacts, SlotFacts
+from sparkops.gateway import facts
+from sparkops.gateway.facts import GatewayFacts, HoldFacts, SlotFacts
 from sparkops.release import Slot
 
 CAPTURED = Path(__file__).parent / "captured"
@@ -21,7 +21,7 @@ def said(name: str) -> Any:
 
 
 def parse(of: Any) -> GatewayFacts:
-    return facts.parse(json.dumps(of))
+    return facts.parse_gateway(json.dumps(of))
 
 
 def test_a_new_gateway_serves_nobody() -> None:
@@ -53,6 +53,21 @@ def test_a_draining_slot_counts_the_sessions_of_old_workers() -> None:
     )
     assert (chat.slots[GREEN].sessions, chat.slots[GREEN].requests) == (0, 1)
     assert (gateway.workers, gateway.drift) == (2, ())
+
+
+def test_requests_that_wait_are_counted_with_their_bounds() -> None:
+    shown = said("new")
+    shown["holds"] = {"chat": {"mark": "1.2+", "until": 1e9, "longest_s": 540.0, "most": 500}}
+    shown["map"], shown["haproxy"]["map"] = "chat be_chat_wait\n", "0x1 chat be_chat_wait\n"
+    room = {"waiting_requests": 3, "longest_wait_seconds": 41.5, "remaining_seconds": 12.5}
+
+    chat = parse({**shown, "room": {"chat": room}}).services["chat"]
+    assert chat.hold == HoldFacts("1.2+", longest_s=540.0, most=500, waiting=3, wait_s=41.5, left_s=12.5)
+    assert (chat.active, chat.holds) == (None, True)
+
+    closed = parse({**shown, "room": None}).services["chat"]
+    assert closed.hold == HoldFacts("1.2+", longest_s=540.0, most=500, waiting=0, wait_s=0.0, left_s=0)
+    assert parse(said("new")).services["chat"].hold is None
 
 
 def test_without_haproxy_the_files_are_known() -> None:
@@ -103,4 +118,4 @@ def test_servers_must_be_where_the_slot_was_pointed() -> None:
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"haproxy": {}}', "null"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"Expecting value|the gateway said something else"):
-        facts.parse(text)
+        facts.parse_gateway(text)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.config import gateway as door
 from sparkops.config import inventory
-from sparkops.config.gateway import Secrets
 from sparkops.config.inventory import Fleet
 from sparkops.errors import ConfigError
+from sparkops.gateway import files as door
+from sparkops.gateway.files import Secrets
 
 NODES = "nodes:\n  a: {address: 10.0.0.1}\n"
 KEY = "sk-0123456789abcdef"

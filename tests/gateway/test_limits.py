@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.commands import gateway as commands
-from sparkops.config.gateway import Secrets
 from sparkops.config.inventory import Gateway
+from sparkops.gateway import commands
+from sparkops.gateway.capacity import MEMORY_MIB
+from sparkops.gateway.files import Secrets
+from sparkops.gateway.image import Service
 from sparkops.release import Slot
 from tests.fleet import shell
-from tests.gateway.live import METRICS, PORT, SERVED_BY, Answer, Live, wait_for
+from tests.gateway.live import CHAT, METRICS, PORT, SERVED_BY, Answer, Live, is_documented_refusal, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -39,9 +41,10 @@ UNMEASURED = 96 * 1024  # bytes of a body without Content-Length
 
 
 @contextmanager
-def half_requests(live: Live, count: int) -> Iterator[int]:
-    """Hold half requests from an address of the node itself. Yields how many connections were made."""
-    words = ("exec", "-i", live.machine.container, "python3", "-c", HALF_REQUESTS.read_text(), str(PORT), str(count))
+def half_requests(live: Live, count: int, addresses: int = 1) -> Iterator[int]:
+    """Hold half requests from addresses of the node itself. Yields how many connections were made."""
+    script = HALF_REQUESTS.read_text()
+    words = ("exec", "-i", live.machine.container, "python3", "-c", script, *map(str, (PORT, count, addresses)))
     with subprocess.Popen([shell.client(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
@@ -90,6 +93,21 @@ def test_half_requests_without_a_key_lock_out_neither_a_client_with_one_nor_the_
             return "Bearer" in live.machine.exec("python3", "-c", ASK_FROM_THERE, str(PORT))
 
         wait_for("the same address", no_longer_full, within_s=15)
+
+
+def test_half_requests_from_many_addresses_fill_one_service_and_neither_another_one_nor_the_metrics(live: Live) -> None:
+    """More of them than HAProxy takes in all, and from no address as many as one may have."""
+    settings(live)
+    live.configure(CHAT, Service("embed", PORT + 3))
+    try:
+        with half_requests(live, 4300, 20) as made:
+            began = time.monotonic()
+            assert live.inside("python3", "-c", FETCH) == "200"
+            assert is_documented_refusal(live.ask(port=PORT + 3, authorization=f"Bearer {KEY}"))
+            assert time.monotonic() - began < 3
+            assert made < 4100
+    finally:
+        live.run(commands.forget("embed"))
 
 
 def test_a_body_that_is_too_large_gets_413_whether_its_length_is_known_or_not(live: Live) -> None:
@@ -161,4 +179,4 @@ def test_an_address_that_asks_too_often_gets_429_and_others_do_not(live: Live) -
 
 def test_the_memory_of_the_container_is_limited(live: Live) -> None:
     shown = live.machine.exec("docker", "inspect", "--format={{.HostConfig.Memory}}", commands.CONTAINER)
-    assert int(shown) == commands.MEMORY_MIB * 2**20
+    assert int(shown) == MEMORY_MIB * 2**20

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sparkops.config import gateway as door
 from sparkops.config import shipped
 from sparkops.config.inventory import Gateway
-from sparkops.render import gateway as render
-from sparkops.render.gateway import Service
+from sparkops.gateway import files as door
+from sparkops.gateway import image as render
+from sparkops.gateway.image import Service
 
 PROGRAM = shipped.directory("templates") / "gateway/program"
 CONFIG = render.config([Service("chat", 8000)], Gateway(node="n"), door.load_templates())
@@ -58,10 +58,31 @@ def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
     assert "  server-template s 1-8 127.0.0.1:1 disabled" in disk.read(disk.NEXT)  # of blue
 
 
+def test_aliases_are_looked_up_as_their_service(disk: Any) -> None:
+    given = render.config([Service("chat", 8000, ("fast", "org/chat"))], Gateway(node="n"), door.load_templates())
+    disk.put(disk.service_file("chat"), given["services/chat.cfg"])
+    disk.compose({})
+
+    assert disk.aliases("chat") == ["fast", "org/chat"]
+    assert disk.rows(disk.read(disk.NAMES)) == {"chat": "chat", "fast": "chat", "org/chat": "chat"}
+
+
 def test_a_new_service_is_switched_to_nobody(disk: Any) -> None:
     disk.compose({})
 
     assert disk.read(disk.ACTIVE) == "chat be_down\n"
+
+
+def test_requests_wait_again_after_a_start_only_where_the_map_says_so(disk: Any) -> None:
+    hold = {"mark": "1.2", "until": 1e9, "longest_s": 540.0, "most": 5}
+    disk.put_hold("chat", hold)
+    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_wait"})
+    disk.compose({})
+    assert (disk.holds(), disk.read(disk.ACTIVE)) == ({"chat": hold}, "chat be_chat_wait\n")
+
+    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_blue"})
+    disk.compose({})
+    assert disk.holds() == {}
 
 
 def test_a_row_that_the_file_has_lost_is_taken_from_what_runs(disk: Any) -> None:
@@ -85,7 +106,7 @@ def test_a_slot_with_every_server_has_no_spare_ones(disk: Any) -> None:
 
     disk.compose({})
 
-    assert disk.read(disk.NEXT).count("  server ") == 8
+    assert disk.read(disk.NEXT).count("  server s") == 8
     assert disk.read(disk.NEXT).count("server-template") == 1
 
 
@@ -105,19 +126,32 @@ def test_one_port_belongs_to_one_service(disk: Any) -> None:
         disk.ports()
 
 
+def test_the_one_address_has_a_port_of_its_own_and_knows_the_services(disk: Any) -> None:
+    made = render.config([Service("chat", 8000)], Gateway(node="n", port=8080), door.load_templates())
+    disk.put(disk.ONE, made["one.cfg"])
+    disk.compose({})
+
+    assert disk.ports() == {8405: "gateway.cfg", 8080: "one.cfg", 8000: "chat.cfg"}
+    assert disk.read(disk.NAMES) == "chat chat\n"
+    assert "frontend fe.one\n" in disk.read(disk.NEXT)
+    disk.put(disk.service_file("twin"), "frontend fe_twin\n  bind :8080\n")
+    with pytest.raises(disk.Refused, match=r"port 8080 is of one\.cfg and of twin\.cfg"):
+        disk.ports()
+
+
 def test_the_digest_changes_with_what_only_a_reload_can_change(disk: Any) -> None:
     seen = {disk.digest()}
-    for name in ("gateway.cfg", "keys", "tls.pem", "services/new.cfg"):
+    for name in ("gateway.cfg", "one.cfg", "keys", "tls.pem", "services/new.cfg"):
         disk.put(disk.STATE / name, "changed")
         seen.add(disk.digest())
     disk.put_rows(disk.ACTIVE, {"chat": "be_chat_blue"})
     disk.remember("be_chat_blue", {"release": "r", "servers": ["10.0.0.1:1"]})
 
-    assert len(seen) == 5
+    assert len(seen) == 6
     assert disk.digest() in seen
 
 
-@pytest.mark.parametrize("name", ["gateway.cfg", "keys", "tls.pem", "services/a.b-c.cfg"])
+@pytest.mark.parametrize("name", ["gateway.cfg", "one.cfg", "keys", "tls.pem", "services/a.b-c.cfg"])
 def test_these_files_may_be_given(disk: Any, name: str) -> None:
     assert disk.GIVEN.fullmatch(name)
 

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from sparkops.command import Command, Completed
-from sparkops.commands import docker, firewall
-from sparkops.commands.firewall import Firewall
 from sparkops.config.inventory import NodeConfig
-from sparkops.guard.filter import Filter, enforce
-from sparkops.guard.store import Store
+from sparkops.docker import commands
+from sparkops.errors import CommandFailed, NodeError
+from sparkops.guard.engines import Engines
+from sparkops.guard.filter import Filter, close_ports
+from sparkops.guard_client.commands import CONTAINER as GUARD
+from sparkops.network import firewall
+from sparkops.network.firewall import Firewall
+from sparkops.nodes.node import Stream
 from sparkops.release import Rank, Release, Slot
 from tests import examples
 from tests.fleet_unit.machine import Machine
@@ -28,6 +32,12 @@ class NftNode(MachineNode):
 
     sent: list[str] = field(default_factory=list)
     broken: bool = False
+    opened: int = 0
+
+    def pipe(self, command: Command) -> Stream:
+        """Count the streams to Docker."""
+        self.opened += 1
+        return super().pipe(command)
 
     def run(self, command: Command, **options: Any) -> Completed:
         if command == firewall.EPHEMERAL:
@@ -40,18 +50,18 @@ class NftNode(MachineNode):
 
 @pytest.fixture
 def node(tmp_path: Path) -> NftNode:
-    made = NftNode(Machine("n2", "127.0.0.3"), Store(tmp_path))
+    made = NftNode(Machine("n2", "127.0.0.3"), tmp_path)
     rank = Rank(Release(examples.recipe(), examples.INPUTS), Slot.BLUE, "n2", callers=CALLERS)
-    made.run(docker.create(rank, NodeConfig(transport="local"), examples.IMAGE_ID, 1))
+    made.run(commands.create(rank, NodeConfig(transport="local"), examples.IMAGE_ID, 1))
     return made
 
 
 def test_the_rules_follow_the_containers(node: NftNode) -> None:
-    enforce(node)
+    close_ports(node)
     assert node.sent == [firewall.rules(Firewall({8001: CALLERS}), RANGE)]
 
     node.machine.containers.clear()
-    enforce(node)
+    close_ports(node)
     assert node.sent[1:] == [firewall.CLEARED]
 
 
@@ -64,6 +74,15 @@ def test_rules_are_renewed_at_every_look_because_others_may_remove_them(node: Nf
     assert (len(node.sent), lines) == (2, [])
 
 
+def test_looks_share_a_stream_to_docker_and_a_failed_one_opens_another(node: NftNode) -> None:
+    ports = Filter(node, print)
+    for broken in (False, False, True, False):
+        node.broken = broken
+        ports.look()
+
+    assert node.opened == 2
+
+
 def test_what_fails_is_logged_once_until_it_works_again(node: NftNode) -> None:
     lines: list[str] = []
     ports = Filter(node, lines.append)
@@ -74,3 +93,28 @@ def test_what_fails_is_logged_once_until_it_works_again(node: NftNode) -> None:
     assert len(lines) == 2
     assert lines[0].startswith("ports of engines and ranks are not closed to others: ")
     assert "nft -f -" in lines[0]
+
+
+def test_an_engine_starts_only_once_its_ports_are_closed(node: NftNode) -> None:
+    engines = Engines(node, lambda *_: None, print)  # type: ignore[arg-type]  # a machine in place of this one
+    [name] = [each for each in node.machine.containers if each.startswith("q-")]
+    node.broken = True
+    with pytest.raises(CommandFailed, match="nft -f -"):
+        engines.start(name)
+    assert (node.machine.up, node.sent) == ({}, [])
+
+    node.broken = False
+    engines.start(name)
+    assert [*node.machine.up] == [name]
+    assert node.sent == [firewall.rules(Firewall({8001: CALLERS}), RANGE)]
+
+
+def test_an_order_changes_no_container_of_somebody_else(node: NftNode) -> None:
+    """Such as the gateway's: a leader on another node names what a guard starts and stops."""
+    engines = Engines(node, lambda *_: None, print)  # type: ignore[arg-type]  # a machine in place of this one
+    before = [*node.machine.ran]
+
+    for change in (engines.start, engines.stop):
+        with pytest.raises(NodeError, match="sparkops-guard belongs to no service of sparkops: left as it is"):
+            change(GUARD)
+    assert (node.machine.ran, node.sent) == (before, [])

@@ -11,10 +11,11 @@ import pytest
 
 from sparkops.config import assets
 from sparkops.config.assets import TEMPLATE
+from sparkops.gateway import image as gateway
+from sparkops.guard_client import image as guard
 from sparkops.lint.check import check_dockerfile, findings
-from sparkops.lint.finding import Finding
+from sparkops.lint.finding import LintFinding
 from sparkops.lint.rules.table import NAMES
-from sparkops.render import gateway, guard
 from sparkops.render.dockerfile import render
 from tests.examples import CUDA, recipe
 
@@ -37,7 +38,7 @@ TURNS, TURNS_S = 5_000_000, 0.16
 """Turns of a loop, and the CPU seconds that they take on a machine on which the limit is one second."""
 
 
-def found(text: str, file: str = "Dockerfile") -> list[Finding]:
+def found(text: str, file: str = "Dockerfile") -> list[LintFinding]:
     return findings([check_dockerfile(text, file)], NAMES)
 
 
@@ -62,8 +63,8 @@ def test_what_a_template_makes_passes(template: str, torch: dict[str, Any]) -> N
 
 
 def test_what_gateway_and_guard_are_made_of_passes() -> None:
-    assert found(gateway.dockerfile(TEMPLATES)) == []
-    assert found(guard.dockerfile(TEMPLATES)) == []
+    assert found(gateway.gateway_dockerfile(TEMPLATES)) == []
+    assert found(guard.guard_dockerfile(TEMPLATES)) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import yaml
 from sparkops.config import assets, extends
 from sparkops.config import recipe as recipes
 from sparkops.lint.check import findings
-from sparkops.lint.finding import Finding
+from sparkops.lint.finding import LintFinding
 from sparkops.lint.ignores import of_yaml
 from sparkops.lint.recipe import check_recipe
 from sparkops.lint.rules.table import NAMES, RULES
@@ -29,7 +29,7 @@ def text_of(**changes: Any) -> str:
     return yaml.safe_dump(GOOD | data, sort_keys=False)
 
 
-def lint(tmp_path: Path, text: str, **others: str) -> list[Finding]:
+def lint(tmp_path: Path, text: str, **others: str) -> list[LintFinding]:
     """The findings of q.yaml, beside which other recipes may lie."""
     for name, other in {**others, "q": text}.items():
         (tmp_path / f"{name}.yaml").write_text(other)
@@ -41,7 +41,7 @@ def lint(tmp_path: Path, text: str, **others: str) -> list[Finding]:
     return [each._replace(file=Path(each.file).name) for each in found]
 
 
-def told(found: list[Finding]) -> list[tuple[str, int, str]]:
+def told(found: list[LintFinding]) -> list[tuple[str, int, str]]:
     return [(each.file, each.line, each.rule) for each in found]
 
 

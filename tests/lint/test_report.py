@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkops.lint.finding import Finding
-from sparkops.lint.report import Report, as_json, as_text, rules_page, summary
+from sparkops.lint.finding import LintFinding
+from sparkops.lint.report import LintReport, as_json, as_text, rules_page, summary
 from sparkops.lint.rules.table import NAMES, RULES
 from sparkops.lint.sarif import as_sarif
 
-ONE = Finding("a b/Dockerfile", 3, "latest", "the image x has no tag, expected a version", "FROM x:VERSION")
-TWO = Finding("recipes/q.yaml", 7, "secret", "it holds a key, expected none", "take it out")
-REPORT = Report(4, [ONE, TWO])
+ONE = LintFinding("a b/Dockerfile", 3, "latest", "the image x has no tag, expected a version", "FROM x:VERSION")
+TWO = LintFinding("recipes/q.yaml", 7, "secret", "it holds a key, expected none", "take it out")
+REPORT = LintReport(4, [ONE, TWO])
 
 
 def test_text_has_the_place_the_rule_and_the_problem_and_then_what_to_write() -> None:
@@ -24,7 +24,7 @@ def test_text_has_the_place_the_rule_and_the_problem_and_then_what_to_write() ->
 
 
 def test_json_has_the_same_as_data() -> None:
-    assert as_json(Report(4, [TWO], ["x: is gone"])) == {
+    assert as_json(LintReport(4, [TWO], ["x: is gone"])) == {
         "files": 4,
         "findings": [
             {
@@ -41,8 +41,8 @@ def test_json_has_the_same_as_data() -> None:
 
 def test_the_summary_counts() -> None:
     assert summary(REPORT) == "2 findings in 2 of 4 files"
-    assert summary(Report(1, [ONE])) == "1 finding in 1 of 1 file"
-    assert summary(Report(4, [])) == "4 files: nothing found"
+    assert summary(LintReport(1, [ONE])) == "1 finding in 1 of 1 file"
+    assert summary(LintReport(4, [])) == "4 files: nothing found"
 
 
 def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:
@@ -72,7 +72,7 @@ def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:
 
 
 def test_sarif_describes_every_rule_and_what_could_not_be_read() -> None:
-    (run,) = as_sarif(Report(0, [], ["x: is gone"]), "1")["runs"]
+    (run,) = as_sarif(LintReport(0, [], ["x: is gone"]), "1")["runs"]
 
     assert [(each["id"], each["fullDescription"]["text"]) for each in run["tool"]["driver"]["rules"]] == [
         (rule.name, rule.reason) for rule in RULES

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkops.lint.check import check_dockerfile, findings
-from sparkops.lint.finding import Finding
+from sparkops.lint.finding import LintFinding
 from sparkops.lint.rules.table import NAMES, RULES
 from tests.lint.cases import CUDA, FAILING, HELD, KEY, PASSING, PATIENT, SLIM, TOKEN
 
@@ -21,7 +21,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-def found(text: str, *rules: str) -> list[Finding]:
+def found(text: str, *rules: str) -> list[LintFinding]:
     return findings([check_dockerfile(text, "Dockerfile")], rules or NAMES)
 
 
@@ -75,7 +75,7 @@ def test_a_variable_that_is_set_and_does_not_reach_uv_is_explained(text: str, to
         (f"{CUDA}\nRUN uv pip install torch==2.11.0", "pins torch==2.11.0 without its build"),
         (f"{CUDA}\nRUN uv pip install torch==2.11.0+cpu", "pins torch==2.11.0+cpu on the CUDA image nvidia/cuda:13"),
         (
-            f"{CUDA} AS a\n{HELD}\nRUN uv pip install x\n{CUDA} AS b\nRUN uv pip install torch==2.10.0+cu130",
+            f"{CUDA} AS a\n{HELD}\nRUN uv pip install vllm\n{CUDA} AS b\nRUN uv pip install torch==2.10.0+cu130",
             "stage b holds torch to 2.10.0+cu130, and stage a to 2.11.0+cu130",
         ),
     ],

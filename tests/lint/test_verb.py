@@ -15,6 +15,7 @@ from sparkops.lint.rules.table import NAMES
 from tests.cli.conftest import Sparkops, sparkops
 from tests.examples import RECIPE
 from tests.lint.cases import SLIM
+from tests.lint.test_ours import TURNS, TURNS_S, cpu_s
 
 __all__ = ["sparkops"]  # the fixture
 
@@ -98,6 +99,17 @@ def test_a_directory_is_searched_for_dockerfiles_and_recipes(sparkops: Sparkops)
     assert found["files"] == 4
 
 
+NAMED = ("Dockerfile-arm64", "Dockerfile_dev", "dockerfile", "gpu.dockerfile", "Containerfile", "Containerfile.cuda")
+OTHERS = ("Dockerfile.md", "Dockerfile.sh", "Dockerfiles", "my-Dockerfile-notes.txt", "Dockerfile.yaml")
+
+
+def test_a_directory_is_searched_for_names_as_people_write_them(sparkops: Sparkops) -> None:
+    for name in (*NAMED, *OTHERS):
+        Path(name).write_text(BAD)
+
+    assert {each["file"] for each in sparkops("lint", ".", "--json").json["findings"]} == set(NAMED)
+
+
 def test_without_arguments_the_recipes_and_dockerfiles_of_the_project_are_read(sparkops: Sparkops) -> None:
     write(recipes__q___yaml=yaml.safe_dump(RECIPE), Dockerfiles__x___Dockerfile=BAD)
 
@@ -134,7 +146,7 @@ def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
             ["--rule", "torch-pins", "Dockerfile"],
             "there is no rule torch-pins\n  next: Did you mean torch-pin? All rules: sparkops lint --rules\n",
         ),
-        (["--format", "xml", "Dockerfile"], "there is no format xml\n  next: One of: text, json, sarif\n"),
+        (["--format", "xml", "Dockerfile"], "--format: unknown format xml\n  next: One of: text, json, sarif\n"),
         (["Dockerfile", "none"], "there is no file none\n"),
         (["empty"], "empty holds no Dockerfile and no recipe\n  next: Name the files themselves.\n"),
     ],
@@ -179,18 +191,19 @@ def test_the_same_file_named_twice_is_read_once(sparkops: Sparkops) -> None:
 
 
 def test_a_directory_of_a_hundred_dockerfiles_takes_less_than_a_second(sparkops: Sparkops) -> None:
-    """CPU time of this process: other work on the machine does not count."""
+    """CPU time, beside that of a loop in the same run: a busy or slow machine slows both."""
     text = (ROOT / "Dockerfiles/122b-autoround.Dockerfile").read_text()
     write(**{f"many__{number}___Dockerfile": text for number in range(100)})
-    took_s = []
+    ratios = []
 
-    for _ in range(3):  # the best of three: a busy machine also slows the CPU itself
-        began = time.process_time()
+    for _ in range(3):
+        loop_s = cpu_s(lambda: sum(1 for _ in range(TURNS)))
+        began_s = time.process_time()
         ran = sparkops("lint", "many")
-        took_s.append(time.process_time() - began)
+        ratios.append((time.process_time() - began_s) / loop_s)
         assert (ran.code, ran.err) == (0, "100 files: nothing found\n")
 
-    assert min(took_s) < 1
+    assert min(ratios) < 1 / TURNS_S
 
 
 def test_our_own_project_is_clean(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tests.memory import configs
 from tests.memory.tensors import BF16, FP8, INT4, MXFP4, NVFP4, tensors
 
 ROOT = Path(__file__).parent.parent.parent
-LOGS = ROOT / "tests/facts/captured"
+LOGS = ROOT / "tests/captured"
 GB, GIB = 10**9, 2**30
 SPARK_GIB, H100_GIB = 121.7, 79.18
 SPARK = Room("spark", SPARK_GIB, SPARK_GIB, 5.0, shared=True)
@@ -138,12 +138,17 @@ def _weights_of_others() -> Iterator[Case]:
     yield Case("1.4B BF16 on an H100, loaded", "GiB", 2.72, "vllm-0.23.0-cuda-h100-start-1.4B", size(mid))
 
 
+def reported_before_0_21(layout: cache.Layout, blocks: int) -> int:
+    """Return what vLLM up to 0.20 logs as GPU KV cache size: _report_kv_cache_config of 0.19.1."""
+    return blocks // layout.groups * layout.block
+
+
 def caches() -> Iterator[Case]:
     """KV cache of a known size: tokens and requests that vLLM logs for it."""
     sehyo = layout(configs.QWEN_122B, Serving(131072, 8192, dtype="fp8", prefix_caching=True, draft_tokens=2))
     blocks = sehyo.blocks(30.33)
     yield Case("122B NVFP4, 30.33 GiB: requests of 131,072", "", 12.89, ARTICLE, sehyo.requests(30.33))
-    tokens = cache.reported_before_0_21(sehyo, blocks)
+    tokens = reported_before_0_21(sehyo, blocks)
     yield Case("122B NVFP4, 30.33 GiB: tokens (vLLM 0.19.2)", "", 595584, ARTICLE, tokens)
     plain = layout(configs.QWEN_122B, Serving(262144, 8192, prefix_caching=True))
     total = "the log's `Available KV cache memory`: 44.9 GiB is the post's own sum, with 128 GiB for 121.7"
@@ -199,10 +204,10 @@ def starts() -> Iterator[Case]:
     graphs = next(term.gib for term in plain.terms if term.name == "CUDA graphs")
     yield Case("122B AutoRound: CUDA graphs", "GiB", 1.29, POST, graphs, FITTED)
     hybrid = predicted(of_vllm(shipped("122b-autoround-v2"), "0.19.1"), autoround(drafts=True, shared=FP8))
-    tokens = cache.reported_before_0_21(hybrid.layout, hybrid.layout.blocks(hybrid.cache_gib))
+    tokens = reported_before_0_21(hybrid.layout, hybrid.layout.blocks(hybrid.cache_gib))
     yield Case("122B hybrid v2 at 0.90: tokens (vLLM 0.19.1)", "", 355000, ALBOND, tokens)
     packed = predicted(of_vllm(shipped("122b-autoround-v2-tq"), "0.19.1"), autoround(shared=FP8))
-    tokens = cache.reported_before_0_21(packed.layout, packed.layout.blocks(packed.cache_gib))
+    tokens = reported_before_0_21(packed.layout, packed.layout.blocks(packed.cache_gib))
     other = "the page size of turboquant35, a fork's format; the recipe has vLLM's own turboquant_k3v4_nc"
     yield Case("122B hybrid v2 TurboQuant: tokens", "", 1400000, ALBOND, tokens, other)
     yield from _h100("h100-start-1.4B-8-shards", configs.MID, 0.5, 2048)

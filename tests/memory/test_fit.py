@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sparkops.facts.host import GpuMemory
 from sparkops.memory.description import Description
 from sparkops.memory.fit import Fit, fit, lower
 from sparkops.memory.loader import loaders
 from sparkops.memory.report import as_json, lines
 from sparkops.memory.room import Room, room
+from sparkops.nodes.host import GpuMemory
 from tests.examples import CUDA, HOST, container, rank, recipe
 from tests.memory.cases import SPARK, autoround, predicted, sehyo, shipped
 from tests.memory.configs import MID, TINY

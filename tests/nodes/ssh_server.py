@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +16,27 @@ from typing import IO
 import paramiko
 
 CHUNK = 64 * 1024
+STREAM_LOCAL = "direct-streamlocal@openssh.com"
+
+
+class ServerTransport(paramiko.Transport):
+    """A server's connection that reads which Unix socket a channel is to be joined to, as OpenSSH's PROTOCOL has it."""
+
+    socket_path = ""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected)
+        table: dict[int, Callable[[paramiko.Message], None]] = self._handler_table  # type: ignore[attr-defined]
+        self.open_channel_asked = table[paramiko.common.MSG_CHANNEL_OPEN]
+        table[paramiko.common.MSG_CHANNEL_OPEN] = self._read_path
+
+    def _read_path(self, message: paramiko.Message) -> None:
+        kind, _ = message.get_text(), [message.get_int() for _ in range(3)]
+        if kind == STREAM_LOCAL:
+            self.socket_path, reserved = message.get_text(), (message.get_text(), message.get_int())
+            assert (reserved, message.get_remainder()) == (("", 0), b"")
+        message.rewind()
+        self.open_channel_asked(message)
 
 
 @dataclass
@@ -20,7 +44,8 @@ class SshServer:
     """Lets in the user ops with `client_key`, after it has hung up on the first `hang_ups` connections.
 
     `lines` are the command lines that it was given. Where it `breaks`, a connection ends when
-    a channel is asked for. `greeting` is what its login shell prints on stderr first.
+    a channel is asked for. `greeting` is what its login shell prints on stderr first. A channel is closed `linger_s`
+    after its program has ended; `stdin_ended` tells of each whether the client had ended its stdin by then.
     """
 
     host_key: paramiko.PKey
@@ -29,8 +54,11 @@ class SshServer:
     hang_ups: int = 0
     breaks: bool = False
     greeting: bytes = b""
+    linger_s: float = 0.0
+    stdin_ended: list[bool] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     transports: list[paramiko.Transport] = field(default_factory=list)
+    programs: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def port(self) -> int:
@@ -44,12 +72,12 @@ class SshServer:
                     self.hang_ups -= 1
                     connected.close()
                 else:
-                    in_thread(self.greet, paramiko.Transport(connected))
+                    in_thread(self.greet, ServerTransport(connected))
 
-    def greet(self, transport: paramiko.Transport) -> None:
+    def greet(self, transport: ServerTransport) -> None:
         transport.add_server_key(self.host_key)
         self.transports.append(transport)
-        visit = Visit(self)
+        visit = Visit(self, transport)
         with suppress(paramiko.SSHException, EOFError, OSError):  # a client that refuses our key
             transport.start_server(server=visit)
             while transport.is_active():
@@ -63,6 +91,7 @@ class Visit(paramiko.ServerInterface):
     """One connection. `dialled` are the sockets for channels that are about to open."""
 
     server: SshServer
+    transport: ServerTransport
     dialled: dict[int, socket.socket] = field(default_factory=dict)
 
     def _break(self) -> None:
@@ -76,13 +105,15 @@ class Visit(paramiko.ServerInterface):
     def get_allowed_auths(self, username: str) -> str:  # noqa: ARG002
         return "publickey"
 
-    def check_channel_request(self, kind: str, chanid: int) -> int:  # noqa: ARG002
+    def check_channel_request(self, kind: str, chanid: int) -> int:
         self._break()
+        if kind == STREAM_LOCAL:
+            return self._dial(chanid, socket.AF_UNIX, self.transport.socket_path)
         return paramiko.common.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.server.lines.append(command.decode())
-        in_thread(run, channel, command.decode(), self.server.greeting)
+        in_thread(run, self.server, channel, command.decode())
         return True
 
     def check_channel_direct_tcpip_request(
@@ -92,10 +123,16 @@ class Visit(paramiko.ServerInterface):
         destination: tuple[str, int],
     ) -> int:
         self._break()
+        return self._dial(chanid, socket.AF_INET, destination)
+
+    def _dial(self, chanid: int, family: int, target: str | tuple[str, int]) -> int:
+        connection = socket.socket(family)
         try:
-            self.dialled[chanid] = socket.create_connection(destination)
+            connection.connect(target)
         except OSError:
+            connection.close()
             return paramiko.common.OPEN_FAILED_CONNECT_FAILED
+        self.dialled[chanid] = connection
         return paramiko.common.OPEN_SUCCEEDED
 
 
@@ -107,20 +144,28 @@ def join(channel: paramiko.Channel, connected: socket.socket) -> None:
         back.join()
 
 
-def run(channel: paramiko.Channel, line: str, greeting: bytes) -> None:
-    if greeting:
-        channel.sendall_stderr(greeting)
+def run(server: SshServer, channel: paramiko.Channel, line: str) -> None:
+    if server.greeting:
+        channel.sendall_stderr(server.greeting)
     pipe = subprocess.PIPE
-    with subprocess.Popen(["sh", "-c", line], stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
+    with subprocess.Popen(
+        ["sh", "-c", line], stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
+    ) as process:
+        server.programs.append(process)
         to, out, err = process.stdin, process.stdout, process.stderr
         assert to and out and err  # noqa: PT018
         in_thread(pump, channel.recv, to.write, to.close)
-        errors = in_thread(pump, reader(err), channel.sendall_stderr, lambda: None)
-        pump(reader(out), channel.sendall, lambda: None)
+        # Closed like that, a program whose client has gone ends at its next output, as it does with sshd.
+        errors = in_thread(pump, reader(err), channel.sendall_stderr, err.close)
+        pump(reader(out), channel.sendall, out.close)
         errors.join()
         code = process.wait()
     with suppress(OSError, EOFError):
-        channel.send_exit_status(code)
+        if code >= 0:  # sshd sends no status of a program that was killed
+            channel.send_exit_status(code)
+        channel.shutdown_write()
+        time.sleep(server.linger_s)
+        server.stdin_ended.append(bool(channel.eof_received))
         channel.close()
 
 
@@ -151,3 +196,6 @@ def listening(host_key: paramiko.PKey, client_key: paramiko.PKey) -> Iterator[Ss
         for transport in server.transports:
             transport.close()
         listener.shutdown(socket.SHUT_RDWR)
+        for program in server.programs:
+            with suppress(ProcessLookupError):  # most have ended
+                os.killpg(program.pid, signal.SIGKILL)

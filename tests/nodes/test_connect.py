@@ -12,9 +12,9 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
-from sparkops.errors import HostKeyRefused, NotReachable
+from sparkops.errors import HostKeyRefused, Interrupted, NotReachable
 from sparkops.nodes.connect import Connector
-from sparkops.nodes.host_keys import fingerprint
+from sparkops.nodes.host_keys import fingerprint_of
 from tests.nodes.ssh_server import SshServer
 
 
@@ -36,7 +36,7 @@ def test_an_unknown_host_key_is_refused_with_its_fingerprint(fleet: Fleet, serve
 
     error = refusal(fleet, "n1")
 
-    shown = f"ecdsa-sha2-nistp256 {fingerprint(server.host_key)}"
+    shown = f"ecdsa-sha2-nistp256 {fingerprint_of(server.host_key)}"
     assert (type(error), str(error)) == (HostKeyRefused, f"n1: its host key is not known ({shown})")
     assert error.next_step == "Compare the fingerprint on the node's own screen, then: sparkops trust n1"
 
@@ -47,7 +47,7 @@ def test_another_key_than_the_pinned_one_is_refused_as_changed(fleet: Fleet, ser
 
     error = refusal(fleet, "n1")
 
-    shown = f"ecdsa-sha2-nistp256 {fingerprint(server.host_key)}"
+    shown = f"ecdsa-sha2-nistp256 {fingerprint_of(server.host_key)}"
     told = f"n1: its host key has changed to {shown}: another machine may be answering"
     assert (type(error), str(error)) == (HostKeyRefused, told)
     assert error.next_step == "If the node was reinstalled: sparkops trust --replace n1"
@@ -61,7 +61,7 @@ def test_a_revoked_key_is_refused_as_revoked(fleet: Fleet, server: SshServer, pi
 
     error = refusal(fleet, "n1")
 
-    told = f"n1: host key refused: ecdsa-sha2-nistp256 {fingerprint(key)} is marked @revoked"
+    told = f"n1: host key refused: ecdsa-sha2-nistp256 {fingerprint_of(key)} is marked @revoked"
     assert (type(error), str(error)) == (HostKeyRefused, told)
     assert "sparkops trust --replace n1" in error.next_step
 
@@ -163,7 +163,7 @@ def test_after_ctrl_c_there_is_no_more_waiting(fleet: Fleet, server: SshServer) 
     server.hang_ups = 1000
     threading.Timer(0.1, connector.cancel.set).start()
 
-    with pytest.raises(NotReachable, match="Error reading SSH protocol banner"):
+    with pytest.raises(Interrupted):
         connector.node("n1")
 
     assert 1000 - server.hang_ups <= 2

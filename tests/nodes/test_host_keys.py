@@ -8,7 +8,7 @@ import paramiko
 import pytest
 
 from sparkops.errors import ConfigError
-from sparkops.nodes.host_keys import Pins, fingerprint
+from sparkops.nodes.host_keys import Pins, fingerprint_of
 
 
 def line(key: paramiko.PKey, *names: str) -> str:
@@ -129,7 +129,7 @@ def test_a_revoked_key_is_refused_although_a_line_accepts_it(
 
     assert (pins.known(), pins.has(keys[0]), pins.is_revoked(keys[0])) == (False, False, True)
     assert str(pins.refusal(keys[0])) == (
-        f"n1: host key refused: {keys[0].get_name()} {fingerprint(keys[0])} is marked @revoked"
+        f"n1: host key refused: {keys[0].get_name()} {fingerprint_of(keys[0])} is marked @revoked"
     )
 
 
@@ -162,4 +162,4 @@ def test_a_revoked_line_that_holds_no_key_is_named(pins: Pins) -> None:
 def test_a_fingerprint_is_what_ssh_keygen_prints() -> None:
     key = paramiko.Ed25519Key(data=bytes.fromhex("0000000b7373682d6564323535313900000020") + bytes(range(32)))
 
-    assert fingerprint(key) == "SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"
+    assert fingerprint_of(key) == "SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"

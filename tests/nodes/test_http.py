@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 import requests
 
-from sparkops.nodes.http import session
+from sparkops.nodes.http import MOST_BYTES, AnswerTooLong, session
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Node
-from sparkops.nodes.recording import RecordingNode
 from tests.http_server import Answer, Asked, answering
+from tests.nodes.recording import RecordingNode
 
 NODE = LocalNode("here")
 
@@ -70,6 +71,33 @@ def test_a_large_body_comes_whole() -> None:
         session(NODE, server.port) as asking,
     ):
         assert asking.get("http://node/").content == b"x" * 5_000_000
+
+
+ENDLESS = ("Transfer-Encoding: chunked", f"Content-Length: {2**40}", "Connection: close")
+
+
+@pytest.mark.parametrize("framing", ENDLESS)
+def test_an_answer_without_end_is_refused(framing: str) -> None:
+    """One chunk, one body of a known length, and one that ends with the connection: each has 1 TiB."""
+    size = b"%x\r\n" % 2**40 if framing.startswith("Transfer") else b""
+    sent: list[int] = []
+
+    def pour() -> None:
+        caller, _ = door.accept()
+        with caller, suppress(OSError):  # it has hung up, as it should
+            caller.recv(2**16)
+            caller.sendall(b"HTTP/1.1 200 OK\r\n" + framing.encode() + b"\r\n\r\n" + size)
+            while sum(sent) < 4 * MOST_BYTES:
+                sent.append(caller.send(bytes(2**20)))
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        pouring = threading.Thread(target=pour)
+        pouring.start()
+        with session(NODE, door.getsockname()[1]) as asking, pytest.raises(AnswerTooLong, match="more than 16777216 "):
+            asking.get("http://node/metrics", timeout=10)
+        pouring.join()
+
+    assert MOST_BYTES < sum(sent) < 2 * MOST_BYTES
 
 
 def test_a_server_that_never_answers_times_out() -> None:

@@ -15,6 +15,7 @@ import pytest
 from sparkops.command import Command
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, SparkopsError
 from sparkops.nodes.node import Node
+from sparkops.transfer.rendezvous import held_open
 from tests.nodes.ssh_server import SshServer
 
 FORGET = deque[str](maxlen=0).append
@@ -93,13 +94,26 @@ def test_an_error_of_the_stream_ends_the_program(node: Node) -> None:
         node.run(sh("cat >/dev/null; sleep 5"), stdin=cut_short())
 
 
+def test_the_stdin_of_a_program_that_has_ended_is_left_alone(
+    node: Node, server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(server, "linger_s", 0.3)
+
+    node.run(sh("echo done"), stdin=held_open(over), on_line=FORGET)
+    over.set()
+    time.sleep(2 * server.linger_s)
+
+    assert server.stdin_ended[-1] is False
+
+
 def test_a_deadline_ends_the_command_and_says_that_its_outcome_is_unknown(node: Node) -> None:
     command = replace(sh("sleep 60", timeout_s=0.1), changes=True)
 
     with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: it did not end within 0\.1 s$") as caught:
         node.run(command)
 
-    assert caught.value.next_step == "Nobody knows how it ended: `sparkops status` shows what is there now."
+    assert caught.value.next_step == "Outcome unknown; check `sparkops status`."
 
 
 @pytest.mark.parametrize("greeting", [b"", b"bash: warning: setlocale\n"])
@@ -137,6 +151,24 @@ def test_a_port_of_the_node_is_dialled_through_the_connection(node: Node) -> Non
             accepted.sendall(b"hello")
 
             assert stream.recv(5) == b"hello"
+
+
+def test_a_unix_socket_of_the_node_is_dialled_through_the_connection(node: Node, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        with node.dial(str(tmp_path / "socket")) as stream:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.sendall(b"hello")
+
+                assert stream.recv(5) == b"hello"
+
+
+def test_a_unix_socket_that_is_absent_refuses_and_the_connection_stays(node: Node, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionRefusedError, match=r"n1: port .*/socket"):
+        node.dial(str(tmp_path / "socket"))
+    assert node.run(sh("echo on")).stdout == "on\n"
 
 
 def test_a_port_that_nobody_listens_on_refuses(node: Node) -> None:

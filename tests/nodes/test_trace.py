@@ -11,9 +11,9 @@ from sparkops.command import Command
 from sparkops.config.inventory import Fleet, NodeConfig
 from sparkops.nodes.connect import Connector
 from sparkops.nodes.local import LocalNode
-from sparkops.nodes.recording import RecordingNode
 from sparkops.nodes.ssh import SshNode
 from sparkops.nodes.trace import COMMANDS, TracedNode
+from tests.nodes.recording import RecordingNode
 
 SECRET = b"hf_secret"
 

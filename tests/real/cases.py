@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparkops.plan.journal import Mode, Phase
+from sparkops.swap.model import Mode, Phase
 
 
 @dataclass(frozen=True)

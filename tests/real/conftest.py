@@ -61,8 +61,8 @@ def fleet(nodes: RealFleet) -> Fleet:
 
 @pytest.fixture(scope="session")
 def built(sparkops: Cli) -> str:
-    """The tag of the real vLLM image, built on every node."""
-    ran = sparkops("build", RECIPE, "--json", timeout=900)
+    """The tag of the real vLLM image, built once for all nodes."""
+    ran = sparkops("build", RECIPE, "--once", "--json", timeout=900)
     assert ran.code == 0, ran.err
     return str(ran.json["tag"])
 
@@ -110,4 +110,4 @@ def untouched(nodes: RealFleet) -> Iterator[None]:
 def _things(node: Any) -> tuple[str, str]:
     containers = node.exec("docker", "ps", "--all", "--no-trunc", "--format", "{{.ID}} {{.State}}")
     images = node.exec("docker", "images", "--all", "--no-trunc", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}")
-    return containers, images
+    return containers, "\n".join(sorted(images.splitlines()))  # Docker's order changes for images of one second

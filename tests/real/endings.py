@@ -1,82 +1,75 @@
-"""What a swap may end in, whatever has happened to it; and how the clocks of guards are put on."""
+"""What a swap may end in, whatever has happened to it."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import requests
 
-from sparkops.plan.journal import Journal, Phase
-from sparkops.plan.lock import LEASE_S, Clock, lease_left
+from sparkops.docker.facts import Container
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Phase
 from tests.fleet.shell import FleetError, client
-from tests.real.service import GATEWAY, JOURNALS, Service
+from tests.real.service import ASK, GATEWAY, Service, journal_in
 
-PAST_LEASE_S = LEASE_S + 10
 PATIENCE_S = 90.0
-SEEN = """
-import pathlib, sys, time
-file, wanted = pathlib.Path(sys.argv[1]), f'"phase": "{sys.argv[2]}"'
-while not (file.exists() and wanted in file.read_text()):
-    time.sleep(0.003)
-print("seen", flush=True)
-"""
-PUT_ON = """
-import fcntl, json, os, pathlib, sys
-directory, service, seconds = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-def earlier(said):
-    if isinstance(said, dict):
-        return {key: said[key] - seconds if key in ("renewed_s", "deadline_s", "due_s") else earlier(said[key])
-                for key in said}
-    return said
-with (directory / f"{service}.lock").open("w") as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    file, new = directory / f"{service}.json", directory / f"{service}.older"
-    if file.exists():
-        new.write_text(json.dumps(earlier(json.loads(file.read_text())), indent=1))
-        os.replace(new, file)
-"""
+PHASE_S = 120.0
 
 
 @contextmanager
-def at(
-    service: Service, phase: Phase, *argv: str, seen_on: str = GATEWAY, **changes: str
-) -> Iterator[subprocess.Popen[str]]:
-    """A deploy that has just written down on a node that it begins a phase."""
-    node = service.nodes.node(seen_on)
-    look = ("python3", "-c", SEEN, f"{JOURNALS}/{service.name}.json", phase.value)
+def at(service: Service, phase: Phase, *argv: str, **changes: str) -> Iterator[subprocess.Popen[str]]:
+    """A deploy whose swap has just entered a phase, or passed it between two looks."""
     with (
-        subprocess.Popen([client(), "exec", node.container, *look], stdout=subprocess.PIPE, text=True) as looking,
+        subprocess.Popen(
+            [client(), "exec", "-i", service.nodes.node(GATEWAY).container, *ASK.split()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as looking,
         service.cli.start(*service.argv(*argv, **changes)) as deploy,
     ):
         try:
-            assert looking.stdout
-            assert looking.stdout.readline() == "seen\n"
+            _await(looking, service, phase, deploy)
             yield deploy
         finally:
             looking.kill()
             deploy.kill()
 
 
-def pass_by(service: Service, seconds: float) -> None:
-    """Let so many seconds have gone by, as far as journals know: leases, deadlines and retirements are nearer."""
-    for node in service.nodes.nodes:
-        node.exec("python3", "-c", PUT_ON, JOURNALS, service.name, f"{seconds:g}")
+def _await(looking: subprocess.Popen[str], service: Service, phase: Phase, deploy: subprocess.Popen[str]) -> None:
+    before = service.journal().starts
+    end_s = time.monotonic() + PHASE_S
+    while not _reached(_asked(looking, service), phase, before):
+        assert deploy.poll() is None, f"the deploy ended before {phase}: {deploy.communicate()[1]}"
+        assert time.monotonic() < end_s, f"{phase} was not reached"
+        time.sleep(0.02)
 
 
-def past_deadline_s(service: Service) -> float:
-    """So many seconds that every deadline of the swap under way has come."""
-    swap = service.journal().swap
-    return max(PAST_LEASE_S, swap.deadline_s if swap else 0.0)
+def _asked(looking: subprocess.Popen[str], service: Service) -> Any:
+    assert looking.stdin
+    assert looking.stdout
+    looking.stdin.write(json.dumps({"op": "state", "service": service.name}) + "\n")
+    looking.stdin.flush()
+    return json.loads(looking.stdout.readline())["ok"]["journal"]
+
+
+def _reached(journal: Any, phase: Phase, before: int) -> bool:
+    """Whether a swap that began after `before` starts is in a phase, or past it."""
+    if not journal or journal["starts"] <= before:
+        return False
+    return journal["swap"] is None or Phase(journal["swap"]["phase"]).order >= phase.order
 
 
 def good_end(service: Service, patience_s: float = PATIENCE_S) -> str:
-    """Wait until all is as it may stay without a person. Returns the release that serves."""
-    end = time.monotonic() + patience_s
+    """Wait until all is as it may stay without an operator. Returns the release that serves."""
+    end_s = time.monotonic() + patience_s
     while wrong := [*problems(service)]:
-        assert time.monotonic() < end, "\n".join(wrong)
+        assert time.monotonic() < end_s, "\n".join(wrong)
         time.sleep(0.5)
     status = service.cli("status", "--json")
     assert (status.code, status.json["drift"]) == (0, []), status.out
@@ -88,41 +81,44 @@ def good_end(service: Service, patience_s: float = PATIENCE_S) -> str:
 def problems(service: Service) -> Iterator[str]:
     """Everything that is not yet as it may stay."""
     try:
-        journals = {node.name: service.journal(node.name) for node in service.nodes.nodes}
-        boots = {node.name: node.exec("cat", "/run/boot_id").strip() for node in service.nodes.nodes}
-        traffic, containers = service.traffic(), [*service.containers()]
-    except FleetError as error:  # a node or its gateway is just coming back
+        state, traffic, containers = service.state(), service.traffic(), [*service.containers()]
+    except (FleetError, KeyError, ValueError) as error:  # a node, its guard or its gateway is just coming back
         yield str(error)
         return
-    for name, journal in journals.items():
-        clock = Clock(time.clock_gettime(time.CLOCK_BOOTTIME), boots[name])
-        yield from (f"{name}: {problem}" for problem in _unfinished(journal, clock))
+    journal = journal_in(state, service.name)
+    yield from _unfinished(journal, state)
     if traffic.file != traffic.runtime or traffic.active is None:
         yield f"the map's file says {traffic.file}, HAProxy {traffic.runtime}"
         return
     slot = traffic.active
     live = [each for each in containers if each.running and (each.release, each.slot) == (slot.release, slot.slot)]
-    if len(live) != 1:
-        yield f"{slot.release} ({slot.slot}) has the traffic, and runs {len(live)} times"
-    active, retired = journals[GATEWAY].active, journals[GATEWAY].retirement
-    if active is None or [active.container] != [each.name for each in live]:
-        yield f"{slot.release} has the traffic, and the journal says {active.release if active else 'nobody'}"
-    armed = [each.name for each in containers if each.restart_policy != "no"]
-    if armed != [each.name for each in live]:
-        yield f"these would start by themselves: {armed}"
-    others = {each.name for each in containers if each.running} - {each.name for each in live}
-    if others - ({retired.placed.container} if retired else set()):
+    active = [rank.container for rank in journal.active.ranks] if journal.active else []
+    if sorted(active) != sorted(each.name for each in live):
+        yield f"{slot.release} has the traffic and runs as {[each.name for each in live]}; active: {active}"
+    yield from _boot_records(state, active, containers)
+    warm = {rank.container for deployment in journal.deployments for rank in deployment.ranks}
+    others = {each.name for each in containers if each.running} - warm
+    if others:
         yield f"these run without traffic: {others}"
     yield from _answers(service, slot.release)
 
 
-def _unfinished(journal: Journal, clock: Clock) -> Iterator[str]:
-    if journal.swap:
+def _unfinished(journal: Journal, state: Any) -> Iterator[str]:
+    if journal.swap and journal.swap.phase is not Phase.RETIRE:
         yield f"the swap is in phase {journal.swap.phase}"
-    if journal.holder and lease_left(journal, clock):
-        yield f"{journal.holder.owner} holds the lock"
-    if journal.trouble:
-        yield f"it needs a person: {journal.trouble}"
+    if state["needs_operator"]:
+        yield f"it needs an operator: {state['needs_operator']}"
+    if state["missing"]:
+        yield f"guards that the leader does not reach: {state['missing']}"
+
+
+def _boot_records(state: Any, active: list[str], containers: list[Container]) -> Iterator[str]:
+    """After a reboot each node would start what is active there, and nothing else."""
+    armed = sorted(report["armed"] for report in state["reports"].values() if report["armed"])
+    if armed != sorted(active):
+        yield f"boot records name {armed}, active is {active}"
+    if policies := [each.name for each in containers if each.restart_policy != "no"]:
+        yield f"Docker would start these: {policies}"
 
 
 def _answers(service: Service, release: str) -> Iterator[str]:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config import inventory
-from sparkops.plan.journal import Phase
+from sparkops.guard_client import engine_spec
+from sparkops.swap.model import Deployment, Phase
 from tests import checkpoints
 from tests.fleet.fleet import Fleet
 from tests.load import Load
@@ -90,7 +91,7 @@ class Trial:
     def begin(self) -> str:
         """One pair serves on the first two nodes."""
         live = self.pair.journal().active
-        if live and live.nodes == ONE and whole(self.pair, live.release, ONE) and self.pair.journal().swap is None:
+        if live and nodes_of(live) == ONE and whole(self.pair, live.release, ONE) and self.pair.journal().swap is None:
             return live.release
         self.pair.sweep()
         first = self.pair.deploy(*on(ONE))
@@ -100,7 +101,7 @@ class Trial:
     def green(self) -> str:
         """The checkpoint that does not serve now: both know the answers, and each makes another release."""
         live = self.pair.journal().active
-        path = live.recipe["model"]["path"] if live else ""
+        path = engine_spec.of(next(live.ranks)).recipe["model"]["path"] if live else ""
         return {"tiny-qwen3": "tiny-other"}.get(path, "tiny-qwen3")
 
     @contextmanager
@@ -199,7 +200,7 @@ class Trial:
         broken = f"{sum(report.failures.values())} failed and {report.refusals} refused of {report.good} requests"
         if phase is Phase.DRAIN and deploy.returncode == 0:
             assert live, err
-            assert live.nodes == OTHER, err
+            assert nodes_of(live) == OTHER, err
             return f"struck after the last look at green, which stays and is whole again, {broken}"
         assert (deploy.returncode, live and live.release) == (1, blue), (err, live)
         assert cause in err, err
@@ -231,12 +232,17 @@ class Trial:
         swaps = [self.pair.journal(name).swap for name in (*ONE, *OTHER)]
         if any(swaps) or not (live and slot and live.release == slot.release):
             return False
-        return whole(self.pair, live.release, live.nodes)
+        return whole(self.pair, live.release, nodes_of(live))
+
+
+def nodes_of(release: Deployment) -> tuple[str, ...]:
+    """The nodes of its ranks, in order."""
+    return tuple(rank.node for rank in release.ranks)
 
 
 def took(done: Ran) -> str:
     """How long a deploy took, and its load."""
-    return f"{done.took_s:.0f} s, of which load {done.json['seconds']['load']:.0f} s"
+    return f"{done.took_s:.0f} s, of which load {done.json['seconds'][Phase.LOAD.value]:.0f} s"
 
 
 def rank_dies(number: int, names: tuple[str, ...] = OTHER) -> Callable[[Fleet], None]:

@@ -12,24 +12,30 @@ from typing import Any
 
 import yaml
 
-from sparkops.facts import docker as docker_facts
-from sparkops.facts import gateway as gateway_facts
-from sparkops.facts.docker import Container
-from sparkops.facts.gateway import ServiceFacts
-from sparkops.plan.journal import Journal
+from sparkops.docker import facts as docker_facts
+from sparkops.docker.facts import Container
+from sparkops.gateway import facts as gateway_facts
+from sparkops.gateway.facts import ServiceFacts
+from sparkops.guard_client import engine_spec
+from sparkops.swap import wire
+from sparkops.swap.journal import Journal
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.shell import FleetError
 from tests.load import Load
 from tests.real.program import Cli, Ran
 
-JOURNALS = "/var/lib/docker/volumes/sparkops-state/_data"
+SERVICES = "/var/lib/docker/volumes/sparkops-state/_data/v2/services"
+ASK = "docker exec --interactive sparkops-guard python3 -m sparkops.guard.ask"
 GATEWAY = "node-1"
 CALM_EXEC_S = 0.1  # two x86-64 cores that do nothing else; the same command takes 0.2 s and more on a busy host
+OFFLINE = ("stop traffic", "stop old release", "start", "wait until ready", "verify", "switch")
+"""Phases of an in-place swap from the stop of traffic to the switch."""
 QUICK = {
     "env.STAND_IN_START_S": "1",
-    "env.STAND_IN_TOK_S": "400",
+    "env.STAND_IN_TOK_S": "200",
     "env.STAND_IN_TTFT_S": "0.005",
     "swap.bake_s": "2",
-    "swap.keep_blue_s": "600",
+    "swap.keep_blue_s": "0",
     "swap.reserve_gib": "1",
     "swap.drain_s": "30",
     "probe.passes": "1",
@@ -57,7 +63,7 @@ class Service:
         named = {"RELEASE_NAME": name} if name else {}
         given = {_key(key): value for key, value in {**named, **changes}.items()}
         settings = [word for key, value in {**self.settings, **given}.items() for word in ("--set", f"{key}={value}")]
-        return ["deploy", self.recipe, "--blue-green", "--json", *argv, *settings]
+        return ["deploy", self.recipe, "--blue-green", "--apply-gateway", "--json", *argv, *settings]
 
     def status(self) -> Any:
         """Its row of `sparkops status --json`."""
@@ -69,9 +75,9 @@ class Service:
         """Where clients call it."""
         return f"http://{self.nodes.node(GATEWAY).address}:{self.port}"
 
-    def load(self, rate: float = 60, streams: int = 10, **more: Any) -> Load:
+    def load(self, rate: float = 30, streams: int = 4, **more: Any) -> Load:
         """A load through the gateway."""
-        return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 800, **more})
+        return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 400, **more})
 
     def slowness(self) -> float:
         """How much slower the machine is now than a calm one: bounds in seconds are for that. At least 1.
@@ -85,50 +91,61 @@ class Service:
             took_s.append(time.monotonic() - began)
         return max(1.0, min(took_s) / CALM_EXEC_S)
 
+    def state(self, node: str = GATEWAY) -> Any:
+        """What the guard of a node says of it."""
+        question = json.dumps({"op": "state", "service": self.name}) + "\n"
+        said = self.nodes.node(node).exec(*ASK.split(), stdin=question.encode())
+        return json.loads(said)["ok"]
+
     def journal(self, node: str = GATEWAY) -> Journal:
-        """What the guard of a node has written down."""
-        file = f"{JOURNALS}/{self.name}.json"
-        text = self.nodes.node(node).exec("sh", "-c", f"cat {file} 2>/dev/null || true")
-        return Journal.model_validate_json(text) if text else Journal(service=self.name)
+        """The journal on the gateway's node, or the copy on another one."""
+        return journal_in(self.state(node), self.name)
 
     def traffic(self) -> ServiceFacts:
         """What the gateway says."""
         text = self.nodes.node(GATEWAY).exec("docker", "exec", "sparkops-gateway", "gateway", "show")
-        return gateway_facts.parse(text).services[self.name]
+        return gateway_facts.parse_gateway(text).services[self.name]
 
     def containers(self) -> Iterator[Container]:
         """Its containers on every node, running or not."""
         for node in self.nodes.nodes:
             listed = node.exec("docker", "ps", "-aq", "--filter", f"label=sparkops.service={self.name}").split()
             for inspect in json.loads(node.exec("docker", "inspect", *listed)) if listed else ():
-                yield docker_facts.parse(node.name, inspect)
+                yield docker_facts.parse_container(node.name, inspect)
 
     def running(self) -> list[Container]:
         """Its containers that run."""
         return [each for each in self.containers() if each.running]
 
     def begin(self, name: str = "first", node: str = "node-2") -> None:
-        """One release of that name serves on that node, and nothing else of the service runs anywhere."""
-        if not self._is_new(name, node):
+        """Let one release of that name, or any where it is empty, serve on that node, and nothing else run anywhere."""
+        if not self._serves_alone(name, node):
             self.sweep()
-            first = self.deploy("--node", node, name=name)
+            first = self.deploy("--node", node, name=name or "first")
             assert (first.code, first.json["mode"]) == (0, "first"), first.err
 
-    def _is_new(self, name: str, node: str) -> bool:
-        journals = [self.journal(each.name) for each in self.nodes.nodes]
-        at_rest = not any(each.swap or each.retirement or each.holder or each.hold for each in journals)
-        active, running = journals[0].active, self.running()
-        if not (at_rest and active and active.node == node and len(running) == 1):
+    def _serves_alone(self, name: str, node: str) -> bool:
+        try:
+            journal, running = self.journal(), self.running()
+        except (FleetError, KeyError):
+            return False
+        active = journal.active
+        at_rest = not (journal.swap or journal.hold or journal.trouble or journal.stopping)
+        if not (at_rest and active and [rank.node for rank in active.ranks] == [node] and len(running) == 1):
             return False
         slot = self.traffic().active
-        named = active.recipe["serve"]["env"].get("STAND_IN_RELEASE_NAME")
-        return slot is not None and slot.release == running[0].release == active.release and named == name
+        named = engine_spec.of(next(active.ranks)).recipe["serve"]["env"].get("STAND_IN_RELEASE_NAME")
+        return slot is not None and slot.release == running[0].release == active.release and name in ("", named)
 
     def sweep(self) -> None:
         """Forget the service: its containers, its journals and its place in the gateway."""
+        guard = "docker ps -q --filter name=sparkops-guard"
+        for node in self.nodes.nodes:
+            node.exec("sh", "-c", f"{guard} | xargs -r docker stop --time 2")
         for node in self.nodes.nodes:
             mine = f"docker ps -aq --filter label=sparkops.service={self.name}"
-            node.exec("sh", "-c", f"{mine} | xargs -r docker rm -f; rm -f {JOURNALS}/{self.name}.*")
+            node.exec("sh", "-c", f"{mine} | xargs -r docker rm -f; rm -rf {SERVICES}/{self.name}")
+            node.exec("sh", "-c", f"{guard.replace('-q', '-aq')} | xargs -r docker start")
         gateway = "docker exec sparkops-gateway gateway"
         script = f"{gateway} switch {self.name} down && {gateway} forget {self.name} || true"
         self.nodes.node(GATEWAY).exec("sh", "-c", script)
@@ -147,6 +164,12 @@ class Service:
         after = {each.name: each for each in self.running()}
         assert after[before.name].started_at == before.started_at
         assert set(after) == {before.name}
+
+
+def journal_in(state: Any, service: str) -> Journal:
+    """The journal of a service in what a guard says of it."""
+    said = state["journal"]
+    return wire.load(Journal, json.dumps(said).encode()) if said else Journal(service, GATEWAY)
 
 
 def _key(name: str) -> str:

@@ -16,9 +16,9 @@ from sparkops.config import assets, recipe
 from sparkops.config.image import Torch
 from sparkops.config.inventory import Fleet
 from sparkops.errors import GateRefused
-from sparkops.fleet.build import build, of_recipe
-from sparkops.fleet.connected import connect
-from sparkops.fleet.progress import silent
+from sparkops.images.build import build_on_all, of_recipe
+from sparkops.nodes.connected import connect
+from sparkops.nodes.progress import silent
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import RECIPE, Cli
@@ -26,9 +26,13 @@ from tests.real.program import RECIPE, Cli
 
 @pytest.mark.vllm
 def test_the_same_digest_is_not_built_twice(sparkops: Cli, built: str) -> None:
-    look, again = sparkops("status", "--json"), sparkops("build", RECIPE, "--json")
+    looks, builds = zip(
+        *((sparkops("status", "--json"), sparkops("build", RECIPE, "--json")) for _ in range(3)), strict=True
+    )
+    again = builds[0]
     assert again.code == 0
-    assert again.took_s < 2 * look.took_s
+    # Both ask each node once; a build also reads and hashes what the image is made of.
+    assert min(each.took_s for each in builds) < 4 * min(each.took_s for each in looks)
     assert again.json["tag"] == built
     assert [node["built"] for node in again.json["nodes"].values()] == [False, False]
 
@@ -58,7 +62,7 @@ def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(nodes: Rea
     before = images(nodes.node("node-1"))
 
     with connect(fleet, ["node-1"]) as connected, pytest.raises(GateRefused) as refused:
-        build(connected, order, silent)
+        build_on_all(connected, order, silent)
 
     assert "node-1: the image is not what the recipe says:" in str(refused.value)
     assert "2.13.0+cpu" in str(refused.value)
@@ -126,6 +130,7 @@ def wait_until(true: Callable[[], Any], patience_s: float = 60) -> None:
 
 
 @pytest.mark.fleet
+@pytest.mark.matrix
 def test_an_image_that_only_has_the_tag_is_not_started_and_is_built_over(nodes: RealFleet, sparkops: Cli) -> None:
     """A tag may have come with any tar that was loaded there."""
     node, on = nodes.node("node-1"), ("--node", "node-1")

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from sparkops.commands import docker, runtime
+from sparkops.docker import commands
+from sparkops.engine import runtime
 from tests import examples
 from tests.fleet.fleet import Fleet as RealFleet
 
@@ -45,9 +46,9 @@ print(json.dumps({"found": found, "lacking": sorted(LOOK.keys() - found), **moun
 
 
 def test_what_is_compiled_at_run_time_outlives_the_container(nodes: RealFleet, built: str) -> None:
-    argv = docker.create(examples.rank(), examples.node(), built, jobs=1).argv
+    argv = commands.create(examples.rank(), examples.node(), built, jobs=1).argv
     given = [word for word in argv if word.startswith("--env=") or word.endswith(f":{runtime.CACHE}")]
-    options = ("--rm", "--interactive", "--network=none", *docker.RIGHTS, *given, "--entrypoint=python")
+    options = ("--rm", "--interactive", "--network=none", *commands.RIGHTS, *given, "--entrypoint=python")
 
     printed = nodes.node("node-1").exec("docker", "run", *options, built, "-", runtime.CACHE, stdin=PATHS.encode())
     said = json.loads(printed.splitlines()[-1])

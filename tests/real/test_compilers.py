@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.commands import docker
-from sparkops.plan import compilers
+from sparkops.docker import commands
+from sparkops.memory import compilers
 from tests import examples
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.program import Cli
 
-pytestmark = pytest.mark.fleet
+pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
 
 MEMORY_GIB = 2.0
 JOBS = 40
@@ -57,7 +57,7 @@ def build(nodes: RealFleet, image: str, *env: str) -> str:
 
 def given(jobs: int) -> list[str]:
     """The environment that a rank's container gets."""
-    argv = docker.create(examples.rank(), examples.node(), examples.IMAGE_ID, jobs).argv
+    argv = commands.create(examples.rank(), examples.node(), examples.IMAGE_ID, jobs).argv
     return [word for word in argv if word.startswith("--env=")]
 
 

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkops.commands import images as commands
-from sparkops.commands.places import CONTAINER
-from sparkops.commands.transfer import Program
 from sparkops.config import programs
 from sparkops.config.inventory import Fleet
+from sparkops.docker.places import CONTAINER
 from sparkops.errors import Interrupted, NodeError
-from sparkops.fleet import distribute, models, transfer
-from sparkops.fleet.connected import connect
-from sparkops.fleet.delivery import Copied
-from sparkops.fleet.meeting import Ends
-from sparkops.fleet.progress import Event, Tell, silent
-from sparkops.plan.routes import addresses
+from sparkops.images import commands, distribute
+from sparkops.images.delivery import CopiedImage
+from sparkops.network.routes import addresses
+from sparkops.nodes.connected import connect
+from sparkops.nodes.progress import Event, Tell, silent
+from sparkops.transfer import transfer
+from sparkops.transfer.commands import EndProgram
+from sparkops.transfer.rendezvous import Ends
+from sparkops.weights import models
 from tests import image_layers
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
@@ -37,7 +38,7 @@ def pair(nodes: RealFleet) -> Iterator[tuple[FleetNode, FleetNode]]:
         image_layers.forget(node, TAG)
 
 
-def copy(fleet: Fleet, tell: Tell = silent) -> Copied:
+def copy(fleet: Fleet, tell: Tell = silent) -> CopiedImage:
     with connect(fleet, ["node-1", "node-2"]) as connected:
         return distribute.copy(connected, TAG, "node-1", tell)["node-2"]
 
@@ -79,6 +80,7 @@ def test_only_a_changed_layer_is_sent(fleet: Fleet, pair: tuple[FleetNode, Fleet
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.matrix
 def test_an_interrupted_copy_leaves_nothing(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
     one, two = pair
     image = image_layers.build(one, TAG, 6 * LARGE)
@@ -100,7 +102,7 @@ def test_a_tar_that_names_an_image_is_not_loaded(fleet: Fleet, pair: tuple[Fleet
     one, two = pair
     image = image_layers.build(one, TAG, 1_000_000)
     [checking] = programs.load(*programs.LOAD).values()
-    by_name = Program(("docker", "save", TAG))
+    by_name = EndProgram(("docker", "save", TAG))
     with connect(fleet, ["node-1", "node-2"]) as connected:
         source, target = (connected.members[name] for name in ("node-1", "node-2"))
         places = addresses(models.host(source), models.host(target))

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.fabric import Fabric as Rules
+from sparkops.config.fabric import FabricRules as Rules
 from sparkops.config.inventory import Fleet, NodeConfig
 from sparkops.errors import PlanRefused
-from sparkops.fleet import preflight
-from sparkops.fleet.connected import Connected, connect
-from sparkops.plan import fabric
-from sparkops.plan.fabric import Fabric, Transport
-from sparkops.plan.finding import Finding
-from sparkops.plan.preflight import Ranks
+from sparkops.network import preflight, topology
+from sparkops.network.checks import Ranks
+from sparkops.network.facts import NodeFabric
+from sparkops.network.finding import Finding
+from sparkops.network.topology import Fabric, Transport
+from sparkops.nodes.connected import Connected, connect
 from tests import image_layers, sparks
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
@@ -83,9 +83,14 @@ def within(seconds: float) -> Iterator[None]:
     assert time.monotonic() - began < seconds
 
 
+def read(connected: Connected, root: str = "") -> dict[str, NodeFabric]:
+    """Return the network of every node as it is now."""
+    return connected.all(lambda member: preflight.facts_of(member, root))
+
+
 def over_tcp(connected: Connected, **named: Mapping[str, Any]) -> Fabric:
     configs = {name: config_of(node, named.get(name, {})) for name, node in connected.fleet.nodes.items()}
-    return fabric.join(preflight.read(connected), configs, TCP)
+    return topology.join(read(connected), configs, TCP)
 
 
 def config_of(node: NodeConfig, changes: Mapping[str, Any]) -> NodeConfig:
@@ -93,7 +98,7 @@ def config_of(node: NodeConfig, changes: Mapping[str, Any]) -> NodeConfig:
 
 
 def over_cable(connected: Connected) -> Fabric:
-    return fabric.join(preflight.read(connected, TREE), connected.fleet.nodes, Rules())
+    return topology.join(read(connected, TREE), connected.fleet.nodes, Rules())
 
 
 def codes(found: tuple[Finding, ...]) -> list[tuple[str, str]]:
@@ -104,13 +109,13 @@ def test_nodes_without_roce_are_refused_with_the_reason(connected: Connected) ->
     with pytest.raises(
         PlanRefused, match=r"^no RoCE between node-1 and node-2: node-1 has no RDMA device; node-2 has "
     ):
-        fabric.join(preflight.read(connected), connected.fleet.nodes, Rules())
+        topology.join(read(connected), connected.fleet.nodes, Rules())
 
 
 def test_plain_tcp_goes_over_the_network_that_the_nodes_share(connected: Connected, fleet: Fleet) -> None:
     with within(DEADLINE_S):
         made = over_tcp(connected)
-        found = preflight.run(connected, made, preflight.read(connected))
+        found = preflight.run(connected, made, read(connected))
 
     assert found == ()
     assert made.transport is Transport.TCP
@@ -144,7 +149,7 @@ def test_a_wrong_interface_of_one_rank_is_named_in_seconds(fleet: Fleet, named: 
 def test_a_cable_between_different_ports_is_a_roce_link(connected: Connected) -> None:
     with within(DEADLINE_S):
         made = over_cable(connected)
-        found = preflight.run(connected, made, preflight.read(connected, TREE))
+        found = preflight.run(connected, made, read(connected, TREE))
 
     assert found == ()
     assert [str(link) for link in made.links] == [
@@ -178,7 +183,7 @@ def test_a_path_that_loses_large_packets_one_way_is_named(nodes: RealFleet, conn
     made = over_cable(connected)
 
     with within(DEADLINE_S):
-        [found] = preflight.run(connected, made, preflight.read(connected, TREE))
+        [found] = preflight.run(connected, made, read(connected, TREE))
 
     assert (found.code, found.node) == ("MTU_PATH", "node-1")
     assert "192.168.100.0/24 loses packets of 9000 bytes from node-1 rocep1s0f0 (enp1s0f0np0) 192.168.100.1 to " in (
@@ -192,7 +197,7 @@ def test_a_link_that_answers_nothing_is_named(nodes: RealFleet, connected: Conne
     made = over_cable(connected)
 
     with within(DEADLINE_S):
-        found = preflight.run(connected, made, preflight.read(connected, TREE))
+        found = preflight.run(connected, made, read(connected, TREE))
 
     assert codes(found) == [("NO_ANSWER", "node-1"), ("NO_ANSWER", "node-2")]
     assert all("the link 192.168.100.0/24 is broken: nothing comes back from " in each.problem for each in found)
@@ -227,9 +232,7 @@ def image(nodes: RealFleet, sparkops: Cli) -> Iterator[str]:
 
 def try_ranks(connected: Connected, image: str) -> tuple[Finding, ...]:
     with within(DEADLINE_S):
-        return preflight.run(
-            connected, over_tcp(connected), preflight.read(connected), Ranks(image, port=29511, ports=(29512,))
-        )
+        return preflight.run(connected, over_tcp(connected), read(connected), Ranks(image, port=29511, ports=(29512,)))
 
 
 def test_ranks_meet_inside_one_image_and_leave_nothing(nodes: RealFleet, connected: Connected, image: str) -> None:
@@ -276,9 +279,7 @@ def test_another_image_under_the_same_tag_is_named(nodes: RealFleet, connected: 
 
 
 def test_an_image_that_one_node_lacks_is_named(connected: Connected) -> None:
-    found = preflight.run(
-        connected, over_tcp(connected), preflight.read(connected), Ranks("sparkops-test/none:1", port=29511)
-    )
+    found = preflight.run(connected, over_tcp(connected), read(connected), Ranks("sparkops-test/none:1", port=29511))
 
     assert codes(found) == [("NO_IMAGE", "node-1"), ("NO_IMAGE", "node-2")]
 

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
+from tests.real.evidence import saved
 from tests.real.service import Service
 
 pytestmark = pytest.mark.fleet
@@ -42,7 +42,11 @@ TAGS = "docker images --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkops/stand
     ("knobs", "reason"),
     [
         ({"CRASH_AT": "80"}, "RuntimeError: the stand-in crashes at 80 % of the weights"),
-        ({"HANG_AT": "40", "probe__startup__stall_s": "4"}, "nothing has moved for 4 s while loading weights 40 %"),
+        pytest.param(
+            {"HANG_AT": "40", "probe__startup__stall_s": "4"},
+            "nothing has moved for 4 s while loading weights 40 %",
+            marks=MATRIX,
+        ),
         pytest.param({"FATAL": "CUDA out of memory"}, "CUDA out of memory", marks=MATRIX),
         pytest.param(
             {"HEALTH_ONLY": "1", "probe__smoke__timeout_s": "3", "probe__smoke__warm_up__timeout_s": "3"},
@@ -68,18 +72,19 @@ def test_a_bad_green_is_refused_with_its_own_reason_and_blue_never_stops(
     assert reason in failed.err
     status = service.status()
     assert (status["state"], status["swap"]) == ("healthy", None)
-    saved = Path(next(line.split("saved: ")[1] for line in failed.err.splitlines() if "saved: " in line))
-    assert "vllm" in (saved / "log.txt").read_text()
-    assert json.loads((saved / "inspect.json").read_text())["State"]["Running"] in (True, False)
+    nodes = {node.name: node for node in service.nodes.nodes}
+    assert "vllm" in saved(service.cli, service.name, nodes, "log.txt")
+    inspect = json.loads(saved(service.cli, service.name, nodes, "inspect.json"))
+    assert inspect["State"]["Running"] in (True, False)
 
 
 @pytest.mark.parametrize(
     ("knobs", "reason"),
     [
-        ({"DIE_AFTER_S": "6", "swap__bake_s": "20"}, "died with the traffic|broke off|answers wrongly"),
+        ({"DIE_AFTER_S": "6", "swap__bake_s": "20"}, "does not answer"),
         pytest.param(
             {"HANG_AFTER_S": "4", "swap__bake_s": "25", "swap__stall_s": "3"},
-            "answers wrongly with the traffic: .*the engine made no step for 3 s",
+            "does not answer",
             marks=MATRIX,
         ),
     ],
@@ -128,6 +133,7 @@ def test_a_full_disk_is_the_reason(service: Service) -> None:
     assert service.status()["swap"] is None
 
 
+@pytest.mark.matrix
 def test_an_image_that_was_removed_is_refused_for_a_deploy_and_for_a_rollback(service: Service) -> None:
     second = service.deploy("--node", "node-1", name="second", swap__keep_blue_s="0")
     assert second.code == 0, second.err
@@ -141,8 +147,12 @@ def test_an_image_that_was_removed_is_refused_for_a_deploy_and_for_a_rollback(se
     assert service.cli("rollback", "stand-in").code == 0
 
 
+@pytest.mark.matrix
 def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -> None:
-    """Blue claims 3 GiB and takes almost none, so its end gives back less than the plan has counted on."""
+    """Blue claims 3 GiB and takes almost none, so its end gives back less than the plan has counted on.
+
+    Nothing else may take or free a GiB of this machine meanwhile, as another fleet does.
+    """
     blue = service.deploy("--node", "node-2", "--mode", "beside", name="claims", memory__claim_gib="3")
     assert blue.code == 0, blue.err
     wanted = available_gib(service.nodes.node("node-2")) + 0.8  # more may be over the total of an idle machine
@@ -152,9 +162,9 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
         failed = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="big", **claims)
         load.wait_for(load.report().good + 10, 30)
     assert failed.code == 6, failed.err
-    assert "node-2: the memory did not come back: " in failed.err
+    assert "node-2: memory not freed within 2 s: " in failed.err
     assert "next: See what holds it (docker ps, nvidia-smi)" in failed.err
-    assert f"{blue.json['release']} serves again" in failed.err
+    assert f"{blue.json['release']} serves" in failed.err
     assert (load.report().failures, load.report().refusals > 0) == ({}, True)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.program import Cli
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.matrix]
 
 
 @pytest.fixture
@@ -32,7 +32,6 @@ def tags(listed: str) -> set[str]:
     return {line for line in listed.split() if line.startswith("sparkops/")}
 
 
-@pytest.mark.matrix
 def test_a_build_from_a_lock_on_another_node_is_of_the_same(nodes: RealFleet, sparkops: Cli, recipe: Path) -> None:
     made = sparkops("lock", recipe, "--node", "node-1", "--json", timeout=900)
     assert made.code == 0, made.err

@@ -101,7 +101,10 @@ def begun(node: FleetNode) -> int:
 
 
 @pytest.mark.usefixtures("clean")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, id="ctrl-c"), pytest.param(signal.SIGKILL, id="killed", marks=pytest.mark.matrix)],
+)
 def test_an_interrupted_copy_leaves_nothing_running_and_goes_on(
     sparkops: Cli, nodes: RealFleet, recipe: Path, number: signal.Signals
 ) -> None:

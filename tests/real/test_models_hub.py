@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ import yaml
 from tests import safetensors
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
-from tests.hub import COMMIT, TOKEN, Hub, hub
+from tests.hub_server import COMMIT, TOKEN, Hub, hub
 from tests.real.program import RECIPE, Cli, Ran
 from tests.real.weights import OURS, digest, sent, soon, sweep, there
 from tests.safetensors import tensor, two_shards
@@ -142,7 +143,7 @@ def test_a_model_is_fetched_once_and_is_what_the_hub_has(fetching: Fetch, nodes:
     assert "original" not in node.exec("ls", f"/srv/models/{OURS}")
     assert set(node.exec("sh", "-c", f"stat -c %U /srv/models/{OURS} /srv/models/{OURS}/*").split()) == {"ops"}
     served.asked.clear()
-    assert f"node-1: {OURS} is there already" in fetching().err
+    assert f"node-1: {OURS} is up to date" in fetching().err
     assert served.asked == []
 
 
@@ -288,12 +289,42 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
     assert digest(node) == digest(nodes.node("node-2"))
 
 
-def fetch(node: FleetNode, to: Path) -> None:
-    """Bring what was made here, to look at its bytes."""
+def fetch(node: FleetNode, to: Path, path: str = OURS) -> None:
+    """Bring a model of a node here."""
     to.mkdir()
     packed = subprocess.run(
-        ["docker", "exec", node.container, "tar", "-C", f"/srv/models/{OURS}", "-cf", "-", "."],
+        ["docker", "exec", node.container, "tar", "-C", f"/srv/models/{path}", "-cf", "-", "."],
         stdout=subprocess.PIPE,
         check=True,
     ).stdout
     subprocess.run(["tar", "-C", str(to), "-xf", "-"], input=packed, check=True)
+
+
+@pytest.fixture
+def stopped(sparkops: Cli) -> Iterator[None]:
+    """The service of the recipe is stopped afterwards."""
+    yield
+    assert sparkops("stop", "tiny").code == 0
+
+
+@pytest.mark.usefixtures("clean", "model", "stopped")
+def test_up_brings_what_is_missing_and_deploys_it(
+    sparkops: Cli, variant: Callable[..., Path], nodes: RealFleet, tmp_path: Path
+) -> None:
+    plain = yaml.safe_load(RECIPE.read_text())["model"]
+    fetch(nodes.node("node-1"), tmp_path / "whole", plain["path"])
+    file = variant({f"id: {plain['id']}\n  path: {plain['path']}": f"id: org/tiny\n  path: {OURS}"})
+    with hub({"org/tiny": tmp_path / "whole"}, here(nodes)) as served:
+        argv = ("up", file, "--node", "node-1", "--endpoint", served.url)
+        shown = sparkops(*argv, "--dry-run")
+        assert (shown.code, shown.out) == (0, "weights: download org/tiny to node-1\n"), shown.err
+        done = sparkops(*argv)
+        assert done.code == 0, done.err
+        asked = subprocess.run(shlex.split(done.out), capture_output=True, text=True, check=True)
+        assert json.loads(asked.stdout)["choices"][0]["message"]["content"]
+
+        served.asked.clear()
+        again = sparkops(*argv)
+        assert (again.code, again.out) == (0, done.out), again.err
+        assert "nothing to do" in again.err
+        assert served.asked == []

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import RIGHTS, FleetNode, capabilities
-from tests.fleet.shell import FleetError, client, pipe
+from tests.fleet.shell import FleetError, client, docker, pipe
 
 pytestmark = pytest.mark.fleet
 
@@ -30,7 +30,8 @@ IMAGE = "debian:trixie-slim"
 def limited(nodes: RealFleet) -> Iterator[FleetNode]:
     """A node with a second engine that lacks SYS_RESOURCE, whatever this machine has."""
     node = nodes.nodes[0]
-    node.exec("sh", "-c", f"mkdir {HOME} && {' '.join(ENGINE)} </dev/null >{HOME}/log 2>&1 &")
+    # With the node's own capabilities: FleetNode.exec has those of this machine.
+    docker("exec", node.container, "sh", "-c", f"mkdir {HOME} && {' '.join(ENGINE)} </dev/null >{HOME}/log 2>&1 &")
     try:
         wait(node)
         enter = (client(), "exec", "--interactive", node.container, "docker", "--host", SOCKET, "load", "--quiet")
@@ -53,11 +54,11 @@ def wait(node: FleetNode) -> None:
 
 
 def test_an_engine_without_sys_resource_starts_a_container_with_the_rights_of_a_node(limited: FleetNode) -> None:
-    docker = ("docker", "--host", SOCKET)
-    rights = (*capabilities(limited.exec(*docker, "version", "--format", "{{.Server.Version}}")), *RIGHTS)
+    engine = ("docker", "--host", SOCKET)
+    rights = (*capabilities(limited.exec(*engine, "version", "--format", "{{.Server.Version}}")), *RIGHTS)
 
     status = ("grep", "CapBnd", "/proc/1/status")
-    given = limited.exec(*docker, "run", "--rm", "--network=none", *rights, IMAGE, *status)
+    given = limited.exec(*engine, "run", "--rm", "--network=none", *rights, IMAGE, *status)
 
     assert bits(given) == bits(limited.exec(*status)) & ~SYS_RESOURCE
 

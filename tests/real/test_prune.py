@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.node import FleetNode
-from tests.real.service import JOURNALS, Service, wait_for
+from tests.real.service import SERVICES, Service, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -124,25 +124,30 @@ def test_without_a_terminal_nothing_goes_unless_yes_was_said(service: Service, n
     leave(node, base)
     before = things(node)
     asked = service.cli("prune", "--node", NODE, "--keep", "1")
-    assert "Nobody is there to answer: give --yes." in asked.err
+    assert "No terminal to confirm on; pass --yes." in asked.err
     assert things(node) == before
 
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("swept")
-def test_no_prune_while_somebody_deploys(service: Service, node: FleetNode, base: str) -> None:
-    old, _ = leave(node, base), leave(node, base)
+def test_what_a_service_in_a_swap_has_left_stays_until_the_swap_ends(
+    service: Service, node: FleetNode, base: str
+) -> None:
+    own, _ = leave(node, base, "stand-in"), leave(node, base, "stand-in")
+    free, _ = leave(node, base, "free"), leave(node, base, "free")
     slow = service.argv("--node", "node-1", "--mode", "across", name="slow", START_S="15")
     with service.cli.start(*slow) as deploy:
         wait_for(lambda: service.journal().swap)
-        refused = service.cli("prune", "--keep", "1", "--yes")
+        busy = service.cli("prune", "--node", NODE, "--keep", "1", "--yes")
+        during = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--wait", "60")
         _, err = deploy.communicate(timeout=120)
     assert deploy.returncode == 0, err
-    assert refused.code == 4, refused.err
-    assert set(vars(old).values()) <= things(node)
-    waited = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--wait", "30")
-    assert waited.code == 0, waited.err
-    assert not set(vars(old).values()) & things(node)
+    assert (busy.code, "node-2: the swap of stand-in to" in busy.err) == (4, True), busy.err
+    assert during.code == 0, during.err
+    assert not set(vars(free).values()) & things(node)
+    after = service.cli("prune", "--node", NODE, "--keep", "1", "--yes")
+    assert after.code == 0, after.err
+    assert not set(vars(own).values()) & things(node)
 
 
 @pytest.mark.matrix
@@ -151,16 +156,16 @@ def test_a_service_on_hold_and_one_whose_journal_cannot_be_read_are_left_alone(
     service: Service, node: FleetNode, base: str
 ) -> None:
     own, broken, free, *_ = (leave(node, base, name) for name in ("stand-in", "broken", "free") * 2)
-    node.exec("sh", "-c", f"echo '{{' > {JOURNALS}/broken.json")
+    node.exec("sh", "-c", f"mkdir -p {SERVICES}/broken && echo '{{' > {SERVICES}/broken/record")
     held = service.cli("hold", "stand-in", "-m", "a demo")
     assert held.code == 0, held.err
     try:
         done = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
     finally:
         service.cli("unhold", "stand-in")
-        node.exec("sh", "-c", f"rm {JOURNALS}/broken.*")
+        node.exec("sh", "-c", f"rm -r {SERVICES}/broken")
     assert done.code == 7
-    assert "the journal /var/lib/sparkops/broken.json cannot be read" in done.err
+    assert "/var/lib/sparkops/v2/services/broken/record" in done.err
     assert set(vars(free).values()) <= due(done.json)
     assert {*vars(own).values(), *vars(broken).values()} <= things(node)
     assert not set(vars(free).values()) & things(node)
@@ -174,7 +179,7 @@ def test_no_more_goes_than_it_takes_to_have_room(service: Service, node: FleetNo
     assert set(vars(old).values()) <= things(node)
     short = service.cli("prune", "--node", NODE, "--keep", "1", "--free", "100000", "--yes")
     assert short.code == 1
-    assert "are free, not 100000.00 GiB" in short.err
+    assert "GiB free, expected 100000.00 GiB" in short.err
     assert not set(vars(old).values()) & things(node)
 
 

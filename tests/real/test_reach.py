@@ -70,7 +70,7 @@ def test_a_wrong_ssh_key_is_named(with_inventory: Callable[..., Cli], tmp_path: 
 def test_a_missing_key_file_is_named(with_inventory: Callable[..., Cli]) -> None:
     refused = with_inventory(lambda data: data["defaults"].update(ssh_key="/nowhere/key"))("status")
     assert refused.code == 1
-    assert "there is no key file /nowhere/key" in refused.err
+    assert "there is no key file /nowhere/key" in refused.out
 
 
 def test_a_recipe_that_asks_for_an_absent_node_is_bad_input(sparkops: Cli, variant: Callable[..., Path]) -> None:

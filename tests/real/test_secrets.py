@@ -14,20 +14,22 @@ from uuid import uuid4
 import pytest
 import requests
 
-from sparkops.commands import docker
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
+from sparkops.docker import commands
 from sparkops.errors import BuildFailed
-from sparkops.fleet import hub
-from sparkops.fleet.build import Order, run_build
-from sparkops.fleet.connected import connect
-from sparkops.fleet.progress import Event
-from sparkops.render import hub as render
+from sparkops.hub import image as render
+from sparkops.hub import pull
+from sparkops.images.build import BuildOrder, run_build
+from sparkops.nodes.connected import connect
+from sparkops.nodes.progress import Event
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.package_index import package_index
+from tests.real.cases import some
+from tests.real.evidence import saved
 from tests.real.program import Cli, Ran
 from tests.real.service import GATEWAY, Service, write_inventory
 
@@ -124,6 +126,7 @@ def test_keys_and_certificate_work_from_end_to_end_and_are_seen_nowhere(guarded:
     assert (with_key.status_code, "Paris" in with_key.text) == (200, True)
     assert with_key.headers["x-sparkops-release"] == ran[1].json["release"]
     assert seen == []
+    assert saved(guarded.cli, "stand-in", {node.name: node for node in guarded.nodes.nodes}, "log.txt")
     for secret in (KEY, private):
         assert_in_no_output(guarded.cli, ran, secret)
         for node in guarded.nodes.nodes:
@@ -153,9 +156,9 @@ def watched(*secrets: str) -> Iterator[list[str]]:
 def assert_in_no_output(cli: Cli, ran: list[Ran], secret: str) -> None:
     for each in ran:
         assert secret not in each.out + each.err
-    saved = [file for file in cli.state.rglob("*") if file.is_file()]
-    assert saved
-    assert [file for file in saved if secret in file.read_text(errors="replace")] == []
+    assert [
+        file for file in cli.state.rglob("*") if file.is_file() and secret in file.read_text(errors="replace")
+    ] == []
 
 
 def on_node(node: FleetNode, secret: str) -> set[str]:
@@ -188,11 +191,11 @@ def send(node: FleetNode, note: str) -> None:
     """Build with a context that holds a note; BuildKit keeps it. A note of its own, or an earlier context is used."""
     dockerfile = b"FROM debian:bookworm-slim\nRUN --mount=type=bind,target=/context ls /context\n"
     context = Context((("Dockerfile", dockerfile), ("note", note.encode())), {}, "")
-    node.exec(*docker.build("noted", {}, {}).argv, stdin=b"".join(tar(context, lambda path: path.open("rb"))))
+    node.exec(*commands.build("noted", {}, {}).argv, stdin=b"".join(tar(context, lambda path: path.open("rb"))))
     node.exec("docker", "rmi", "noted")
 
 
-@pytest.mark.parametrize("ends", ["well", "badly"])
+@pytest.mark.parametrize("ends", some(["well", "badly"], "well"))
 def test_a_build_keeps_the_credentials_of_the_package_index_nowhere(
     nodes: RealFleet, fleet: Fleet, tmp_path: Path, ends: str
 ) -> None:
@@ -212,8 +215,8 @@ def test_a_build_keeps_the_credentials_of_the_package_index_nowhere(
     assert on_node(node, canary) == set()
 
 
-def installing(requirement: str, url: str, fleet: Fleet) -> Order:
+def installing(requirement: str, url: str, fleet: Fleet) -> BuildOrder:
     """The build of the hub's image with one package from an index."""
     inputs = replace(assets.load_inputs(fleet), package_index=url)
-    made = hub.order(assets.load_templates(), requirement.encode(), inputs, fleet.build.parent(render.IMAGE))
+    made = pull.hub_order(assets.load_templates(), requirement.encode(), inputs, fleet.build.parent(render.IMAGE))
     return replace(made, name="canary")

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import requests
 
 from sparkops.config.inventory import Fleet
+from sparkops.guard_client import engine_spec
+from sparkops.swap.model import RankSpec
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.real.program import RECIPE, Cli
-from tests.real.service import Service
+from tests.load.openai_clients import Clients
+from tests.real.program import RECIPE, Cli, Ran
+from tests.real.service import GATEWAY, OFFLINE, Service
+from tests.real.test_ports import reached_from, reached_from_here
 
 pytestmark = pytest.mark.vllm
 
-CHECKPOINTS = {"tiny-other": ("--seed", "1"), "tiny-noise": ("--noise",)}
+ALIAS = "sparkops/Tiny"
 SETTINGS = {
+    "serve.aliases": f"[{ALIAS}]",
     "swap.bake_s": "5",
     "swap.reserve_gib": "1",
     "swap.drain_s": "60",
@@ -24,16 +31,14 @@ SETTINGS = {
     "env.VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "env.OMP_NUM_THREADS": "1",
 }
+STATUS = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=30).status)"
 LOAD = {"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "timeout_s": 120}
 
 
 @pytest.fixture(scope="module")
 def tiny(front: Cli, nodes: RealFleet, fleet: Fleet, built: str, model: str) -> Iterator[Service]:
-    """The tiny model on node-2 behind the gateway, and other checkpoints of it on every node."""
-    for name, options in CHECKPOINTS.items():
-        made = checkpoints.make(fleet, "node-1", built, nodes.home / "checkpoints", *options)
-        for node in fleet.nodes:
-            checkpoints.copy(fleet, node, made, name)
+    """The tiny model on node-2 behind the gateway, and another checkpoint of it on every node."""
+    provide("tiny-other", "--seed", "1", fleet=fleet, image=built, home=nodes.home)
     service = Service(front, nodes, str(RECIPE), "tiny", 8000, {**SETTINGS, "model.path": model})
     service.sweep()
     first = service.deploy("--node", "node-2")
@@ -42,9 +47,44 @@ def tiny(front: Cli, nodes: RealFleet, fleet: Fleet, built: str, model: str) -> 
     service.sweep()
 
 
+def provide(name: str, *options: str, fleet: Fleet, image: str, home: Path) -> None:
+    """Make a checkpoint of the tiny model, and copy it to every node."""
+    made = checkpoints.make(fleet, "node-1", image, home / "checkpoints", *options)
+    for node in fleet.nodes:
+        checkpoints.copy(fleet, node, made, name)
+
+
 @pytest.mark.matrix
-def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(tiny: Service) -> None:
+def test_only_the_gateway_reaches_a_real_engine_on_another_node(tiny: Service) -> None:
+    """And not its administrative routes, which the engine itself answers."""
+    (engine,) = tiny.running()
+
+    assert engine.node == "node-2"
+    assert requests.get(f"{tiny.url}/v1/models", timeout=30).status_code == 200
+    assert not reached_from_here(tiny, "node-2", engine.port)
+    assert reached_from(tiny, GATEWAY, "node-2", engine.port)
+    for path in ("/metrics", "/openapi.json"):
+        url = f"http://127.0.0.1:{engine.port}{path}"
+        assert int(tiny.nodes.node("node-2").exec("python3", "-c", STATUS, url)) == 200
+        refused = requests.get(f"{tiny.url}{path}", timeout=30)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_path")
+
+
+def test_a_real_engine_answers_to_an_alias(tiny: Service) -> None:
+    body = {"model": ALIAS, "messages": [{"role": "user", "content": "What is 2+2?"}], "temperature": 0}
+    answer = requests.post(f"{tiny.url}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert "4" in answer.json()["choices"][0]["message"]["content"]
+    listed = requests.get(f"{tiny.url}/v1/models", timeout=30).json()["data"]
+    assert [model["id"] for model in listed] == ["tiny", ALIAS]
+
+
+@pytest.mark.matrix
+def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(
+    tiny: Service, fleet: Fleet, built: str
+) -> None:
     """It answers every request with 200 and garbage."""
+    provide("tiny-noise", "--noise", fleet=fleet, image=built, home=tiny.nodes.home)
     with tiny.untouched(**LOAD):
         refused = tiny.deploy("--node", "node-1", model__path="tiny-noise")
     assert refused.code == 1, refused.err
@@ -54,16 +94,64 @@ def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(tiny: S
 
 @pytest.mark.parametrize("mode", ["across", pytest.param("beside", marks=pytest.mark.matrix)])
 def test_another_checkpoint_takes_over_and_no_request_fails(tiny: Service, mode: str) -> None:
-    blue = tiny.journal().active
-    assert blue
-    other_node = "node-1" if blue.node == "node-2" else "node-2"
-    green = {"tiny-qwen3": "tiny-other", "tiny-other": "tiny-qwen3"}[blue.recipe["model"]["path"]]
+    old = tiny.journal().active
+    assert old
+    (rank,) = old.ranks
+    other_node = "node-1" if rank.node == "node-2" else "node-2"
+    other = other_checkpoint(rank)
     with tiny.load(**LOAD) as load:
         load.wait_for(10, 60)
-        done = tiny.deploy("--node", other_node if mode == "across" else blue.node, "--mode", mode, model__path=green)
+        done = tiny.deploy("--node", other_node if mode == "across" else rank.node, "--mode", mode, model__path=other)
         load.wait_for(load.report().good + 10, 60)
     report = load.report()
     assert (done.code, done.json["mode"], done.json["cut"]) == (0, mode, 0), done.err
     assert (report.failures, report.refusals) == ({}, 0), report.examples
     assert report.streams > 10
-    assert set(report.releases) == {blue.release, done.json["release"]}
+    assert set(report.releases) == {old.release, done.json["release"]}
+
+
+def test_an_in_place_swap_fails_no_request_of_openais_client(tiny: Service) -> None:
+    old = tiny.journal().active
+    assert old
+    (rank,) = old.ranks
+    clients = Clients(tiny.url, tiny.name)
+    with clients.running():
+        clients.wait_for_more(4)
+        done = in_place(tiny, rank.node, other_checkpoint(rank))
+        clients.wait_for_more(4)
+    assert (done.code, done.json["mode"]) == (0, "in-place"), done.err
+    assert {call.release for call in clients.calls} == {old.release, done.json["release"]}
+    longest_s = max(call.wait_s for call in clients.calls)
+    offline_s = sum(done.json["seconds"][phase] for phase in OFFLINE)
+    print(f"{len(clients.calls)} requests: longest wait {longest_s:.1f} s; traffic stopped for {offline_s:.1f} s")
+    assert longest_s <= offline_s + 3
+
+
+@pytest.mark.matrix
+def test_an_in_place_swap_that_the_smoke_suite_refuses_fails_no_request_of_openais_client(
+    tiny: Service, fleet: Fleet, built: str
+) -> None:
+    provide("tiny-noise", "--noise", fleet=fleet, image=built, home=tiny.nodes.home)
+    old = tiny.journal().active
+    assert old
+    (rank,) = old.ranks
+    clients = Clients(tiny.url, tiny.name)
+    with clients.running():
+        clients.wait_for_more(4)
+        refused = in_place(tiny, rank.node, "tiny-noise")
+        clients.wait_for_more(4)
+    assert refused.code == 6, refused.err
+    assert "questions" in refused.err
+    assert f"{old.release} serves" in refused.err
+    assert {call.release for call in clients.calls} == {old.release}
+    print(f"{len(clients.calls)} requests: longest wait {max(call.wait_s for call in clients.calls):.1f} s")
+
+
+def other_checkpoint(rank: RankSpec) -> str:
+    """Return the one of the two checkpoints that a rank does not serve."""
+    return {"tiny-qwen3": "tiny-other", "tiny-other": "tiny-qwen3"}[engine_spec.of(rank).recipe["model"]["path"]]
+
+
+def in_place(service: Service, node: str, model: str, **changes: str) -> Ran:
+    """Replace what serves on a node by another release, whose start the service is down for."""
+    return service.deploy("--node", node, "--mode", "in-place", "--allow-downtime", model__path=model, **changes)

@@ -13,10 +13,10 @@ import pytest
 from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.errors import ConfigError
+from sparkops.hub.image import hub_context
+from sparkops.lock.resolving import resolving
 from sparkops.render.archive import tar
-from sparkops.render.context import Content, Context, context
-from sparkops.render.hub import hub_context
-from sparkops.render.resolving import resolving
+from sparkops.render.context import Content, Context, build_args, build_context
 from tests.examples import CUDA, recipe
 
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
@@ -33,13 +33,20 @@ FULL = BuildInputs(
 
 def made(inputs: BuildInputs = FULL, **changes: Any) -> Context:
     given: dict[str, Any] = {"recipe": RECIPE, "templates": TEMPLATES, "mods": MODS, **changes}
-    return context(inputs=inputs, **given)
+    return build_context(inputs=inputs, **given)
 
 
 def text(made: Context, path: str) -> str:
     content = dict(made.files)[path]
     assert isinstance(content, bytes)
     return content.decode()
+
+
+def test_wheels_go_only_where_the_dockerfile_mounts_them() -> None:
+    without = recipe(image={"template": "stand-in"})
+
+    assert not [path for path, _ in made(recipe=without).files if path.endswith(".whl")]
+    assert made(recipe=without).digest == made(replace(FULL, wheels=()), recipe=without).digest
 
 
 def test_a_context_is_sorted_and_holds_only_what_the_recipe_needs() -> None:
@@ -141,6 +148,13 @@ def test_the_torch_index_of_uv_gives_way_to_a_torch_from_elsewhere(
     inputs: BuildInputs, build_args: dict[str, str]
 ) -> None:
     assert made(inputs).build_args == build_args
+
+
+def test_a_torch_of_the_package_index_is_not_looked_for_in_that_of_pytorch() -> None:
+    wanted = recipe(image={"torch": {**CUDA, "local_version": False}, "vllm": "vllm==0.23.0"})
+
+    assert build_args(wanted, BuildInputs()) == {"TORCH_BACKEND": ""}
+    assert build_args(recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}), BuildInputs()) == {}
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment, nodes
 
-from sparkops.commands import runtime
 from sparkops.config import assets, shipped
 from sparkops.config import recipe as recipes
 from sparkops.config.recipe import Recipe
+from sparkops.engine import runtime
 from sparkops.errors import ConfigError
 from sparkops.render.dockerfile import render
 from tests.examples import CUDA, recipe
@@ -54,7 +54,7 @@ KINDS = pytest.mark.parametrize("wanted", VLLM, ids=lambda each: each.image.temp
 ALL = pytest.mark.parametrize("wanted", [*VLLM, ATLAS], ids=lambda each: each.image.template)
 
 # Each place of a recipe that comes to stand in a Dockerfile, with a value that is all right there.
-FILTERS = {"word", "image", "requirement", "repository", "commit", "setting"}
+FILTERS = {"word", "image", "model", "requirement", "repository", "commit", "setting"}
 HARMLESS = {
     "name": "a",
     "base": "a",

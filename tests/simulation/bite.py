@@ -1,133 +1,161 @@
 """Does the simulation bite? Delete each condition of the machine and swap each pair of effects, one at a time.
 
 Every such change, and every handwritten fault, must break a law or a scenario. `python -m tests.simulation.bite` prints
-those that do not; `bite_list.py` says why some cannot. It takes long, so it is no part of `make test`.
+each change with the check that finds it; `bite_list.py` says why some cannot be found. No part of `make test`.
+
+First every check runs on the unchanged machine, and the calls of its functions are recorded. A changed function that
+answers all calls of a check like the original cannot be seen by that check, which is left out. The check that found a
+change in an earlier run comes first, then quick ones for about two seconds; every other check is tried at the end.
 """
 
 from __future__ import annotations
 
-import ast
-import copy
-import os
-import subprocess
+import argparse
+import gc
+import hashlib
+import json
+import math
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import pairwise
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from tests.simulation.bite_list import EQUIVALENT, HANDWRITTEN
+from tests.simulation.bite_list import EQUIVALENT
+from tests.simulation.checks import Check, checks
+from tests.simulation.mutations import MACHINE, MODULES, Mutation, mutations
+from tests.simulation.recording import Recorded, record
+from tests.simulation.trial import Result, judge
 
-ROOT = Path(__file__).parents[2]
-MACHINE = ("leader", "phases", "follower", "orders", "journal", "intents", "seen")
-JUDGE_S = 900
-WORKERS = int(os.environ.get("BITE_WORKERS", "2"))
-MOVABLE = (ast.If, ast.For, ast.Expr)
-
-
-def mutants(source: str) -> Iterator[tuple[str, str]]:
-    """Each change of a module: where it is, and the module's new text."""
-    tree = ast.parse(source)
-    functions = {
-        child: node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for child in ast.walk(node)
-    }
-    for number, node in enumerate(ast.walk(tree)):
-        for what, change in _changes(node):
-            changed = copy.deepcopy(tree)
-            target = next(other for index, other in enumerate(ast.walk(changed)) if index == number)
-            change(target)
-            yield f"{functions[node]}: {what}", ast.unparse(ast.fix_missing_locations(changed))
+HERE = Path(__file__).parent
+STATE = HERE.parents[1] / ".cache" / "bite.json"
+OWN = ("bite.py", "bite_list.py", "installing.py", "mutations.py", "recording.py", "trial.py")
+QUICK_S = 2.0  # CPU time of the checks that are tried with each change before any slower one
 
 
-Change = tuple[str, Callable[[Any], object]]
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a trial, and digests of the changed module and of everything that it was made with."""
+
+    module: str
+    everything: str
+    result: Result
 
 
-def _changes(node: ast.AST) -> Iterator[Change]:
-    """The changes of one node, each as a function that edits its copy."""
-    match node:
-        case ast.BoolOp(values=values):
-            for index, value in enumerate(values):
-                yield f"without `{ast.unparse(value)}`", partial(_drop, index=index)
-        case ast.If(test=test):
-            yield f"never `{ast.unparse(test)}`", partial(_decide, answer=False)
-        case ast.IfExp(test=test):
-            yield f"always `{ast.unparse(test)}`", partial(_decide, answer=True)
-            yield f"never `{ast.unparse(test)}`", partial(_decide, answer=False)
-        case ast.comprehension(ifs=[_, *_]):
-            yield "any item", lambda target: target.ifs.clear()
-        case ast.FunctionDef(body=body):
-            yield from _orders(body)
-        case _:
-            return
+class State:
+    """The verdicts on disk, which `--resume` keeps."""
+
+    def __init__(self, *, resume: bool) -> None:
+        self._modules = {module: (MACHINE / f"{module}.py").read_text() for module in MODULES}
+        simulation = (file.read_text() for file in sorted(HERE.glob("*.py")) if file.name not in OWN)
+        self._everything = _digest(*self._modules.values(), *simulation)
+        self._verdicts: dict[str, Verdict] = {}
+        if resume and STATE.exists():
+            for name, known in json.loads(STATE.read_text()).items():
+                self._verdicts[name] = Verdict(known["module"], known["everything"], Result(**known["result"]))
+
+    def known(self, mutation: Mutation) -> Result | None:
+        """Return a result that still holds: what was found stays found while its module is the same."""
+        verdict = self._verdicts.get(mutation.name)
+        if verdict is None or verdict.module != self._digest(mutation):
+            return None
+        return verdict.result if verdict.result.check or verdict.everything == self._everything else None
+
+    def _digest(self, mutation: Mutation) -> str:
+        return _digest(self._modules[mutation.module], mutation.text)
+
+    def finder(self, mutation: Mutation) -> str:
+        """The check that found a change in an earlier run, of an earlier machine too; empty if none did."""
+        verdict = self._verdicts.get(mutation.name)
+        return verdict.result.check if verdict else ""
+
+    def keep(self, mutation: Mutation, result: Result) -> None:
+        """Write a result to disk, so that an interrupted run can be resumed."""
+        self._verdicts[mutation.name] = Verdict(self._digest(mutation), self._everything, result)
+        STATE.parent.mkdir(exist_ok=True)
+        new = STATE.with_suffix(".new")
+        new.write_text(json.dumps({name: asdict(verdict) for name, verdict in self._verdicts.items()}, indent=1))
+        new.replace(STATE)
 
 
-def _orders(body: list[ast.stmt]) -> Iterator[Change]:
-    """Each pair of neighbours that could stand the other way round."""
-    for index, (first, second) in enumerate(pairwise(body)):
-        documents = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-        alike = isinstance(first, ast.If) and isinstance(second, ast.If) and same(first.body, second.body)
-        if isinstance(first, MOVABLE) and isinstance(second, MOVABLE) and not documents and not alike:
-            text = " ".join(ast.unparse(first).split())
-            yield f"after the next: `{text[:60]}`", partial(_swap, index=index)
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
-def same(first: list[ast.stmt], second: list[ast.stmt]) -> bool:
-    """Whether two bodies do the same, so that it makes no difference which condition is asked first."""
-    return [ast.dump(statement) for statement in first] == [ast.dump(statement) for statement in second]
+class Baseline:
+    """Every check with its calls, the quickest first; made when it is first needed, in a minute or two."""
+
+    @cached_property
+    def quick(self) -> list[Recorded]:
+        return _recorded(check for check in checks() if check.quick)
+
+    @cached_property
+    def all(self) -> list[Recorded]:
+        return [*self.quick, *_recorded(check for check in checks() if not check.quick)]
 
 
-def _drop(target: ast.BoolOp, index: int) -> None:
-    target.values.pop(index)
+def _recorded(chosen: Iterable[Check]) -> list[Recorded]:
+    gc.disable()
+    recorded = sorted((record(MODULES, check) for check in chosen), key=lambda item: item.cpu_s)
+    gc.freeze()
+    print(f"{len(recorded)} checks pass, {sum(item.cpu_s for item in recorded):.0f} s", file=sys.stderr)
+    return recorded
 
 
-def _decide(target: ast.If | ast.IfExp, answer: bool) -> None:
-    target.test = ast.Constant(answer)
+def _kind(mutation: Mutation, result: Result) -> str:
+    listed = mutation.name in EQUIVALENT
+    if result.check:
+        return "found, although listed as equivalent" if listed else "found"
+    return "equivalent" if listed else "NOT FOUND"
 
 
-def _swap(function: ast.FunctionDef, index: int) -> None:
-    function.body[index], function.body[index + 1] = function.body[index + 1], function.body[index]
+def _line(mutation: Mutation, result: Result) -> str:
+    detail = f"{result.check}: {result.why}" if result.check else EQUIVALENT.get(mutation.name, "")
+    differs = "" if result.check else f" (answers differ in {result.differ} checks)"
+    return f"{mutation.name}: {_kind(mutation, result)}{differs}{': ' if detail else ''}{detail}"
 
 
-def judge(module: str, text: str) -> str:
-    """The law or scenario that a change breaks; empty if it breaks none."""
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-        file.write(text)
-        file.flush()
-        run = (sys.executable, "-m", "tests.simulation.changed", f"sparkops.swap.{module}", file.name)
-        ran = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=JUDGE_S, check=False)
-    return (ran.stderr.strip().splitlines() or ["failed"])[-1] if ran.returncode else ""
-
-
-def faults(module: str, source: str) -> Iterator[tuple[str, str]]:
-    """The handwritten faults of a module, one or more for each rule of the machine."""
-    for fault in HANDWRITTEN:
-        if fault.module == module:
-            if source.count(fault.old) != 1:
-                raise ValueError(f"{module}: `{fault.old}` occurs {source.count(fault.old)} times, expected 1")
-            yield f"rule {fault.rule}: {fault.what}", source.replace(fault.old, fault.new)
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.bite", description=__doc__)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"limit to these modules of {', '.join(MODULES)}")
+    parser.add_argument("--resume", action="store_true", help="keep verdicts of the last run that still hold")
+    return parser.parse_args()
 
 
 def main() -> int:
-    """Judge every change, several at a time, and print what is not found and has no reason."""
-    chosen = sys.argv[1:] or MACHINE
-    sources = {module: (ROOT / "sparkops" / "swap" / f"{module}.py").read_text() for module in chosen}
-    work = [
-        (module, where, text)
-        for module, source in sources.items()
-        for where, text in (*faults(module, source), *mutants(source))
-    ]
-    with ThreadPoolExecutor(WORKERS) as threads:
-        verdicts = threads.map(lambda item: judge(item[0], item[2]), work)
-        missed = 0
-        for (module, where, _), verdict in zip(work, verdicts, strict=True):
-            reason = EQUIVALENT.get(f"{module}.{where}")
-            missed += not (verdict or reason)
-            print(f"{module}.{where}: {verdict or (f'equivalent: {reason}' if reason else 'NOT FOUND')}", flush=True)
-    print(f"{len(work)} changes, {missed} not found")
-    return 1 if missed else 0
+    """Judge every change, and print what finds it. Returns 1 where one is not found and not listed, or the reverse."""
+    arguments = _arguments()
+    begun_s = time.monotonic()
+    state, counts = State(resume=arguments.resume), Counter[tuple[str, str]]()
+    for mutation, result in _judged(state, mutations(arguments.modules or MODULES)):
+        counts[mutation.module, _kind(mutation, result)] += 1
+        print(_line(mutation, result), flush=True)
+    for (module, kind), count in sorted(counts.items()):
+        print(f"{module}: {count} {kind}")
+    print(f"{counts.total()} changes, {time.monotonic() - begun_s:.0f} s")
+    return 0 if {kind for _, kind in counts} <= {"found", "equivalent"} else 1
+
+
+def _judged(state: State, changes: Iterable[Mutation]) -> Iterator[tuple[Mutation, Result]]:
+    """Judge with a few quick checks first, since these find nearly every change, and the rest with every check."""
+    baseline, left = Baseline(), []
+    for mutation in changes:
+        if result := state.known(mutation):
+            yield mutation, result
+            continue
+        result = judge(mutation, baseline.quick, state.finder(mutation), QUICK_S)
+        if result.check:
+            state.keep(mutation, result)
+            yield mutation, result
+        else:
+            left.append(mutation)
+            print(f"{mutation.name}: not found quickly", file=sys.stderr)
+    for mutation in left:
+        result = judge(mutation, baseline.all, state.finder(mutation), math.inf)
+        state.keep(mutation, result)
+        yield mutation, result
 
 
 if __name__ == "__main__":

@@ -35,20 +35,19 @@ HANDWRITTEN = (
     Fault(3, "a promotion ends before the boot record is written", "phases",
           "return Answer.YES if armed and seen.replicated(journal) else Answer.NO", "return Answer.YES"),
     Fault(4, "a switch does not wait for another guard's copy", "phases",
-          "return SwitchTraffic(to) if seen.replicated(journal) else Answer.UNKNOWN", "return SwitchTraffic(to)"),
+          "return SwitchTraffic(to, held) if seen.replicated(journal) else Answer.UNKNOWN",
+          "return SwitchTraffic(to, held)"),
     Fault(4, "a leader that restarts asks no peer", "seen",
           "return peers <= journal.without or bool(peers & self.met)", "return True"),
     Fault(4, "a leader goes on although a newer one exists", "seen",
-          "return any(report.term > journal.term for report in self.reports.values())", "return False"),
+          "return any((report.term, report.revision) > own for report in self.reports.values())", "return False"),
     Fault(5, "a guard follows a leader of an older term", "follower",
           "order.journal.term < local.record.term", "False"),
     Fault(5, "a guard follows an order of an earlier boot", "follower", "order.boot != local.boot", "False"),
     Fault(5, "a key starts a container whenever it does not run", "follower",
           "local.record.key(rank.rank.container) != rank.key and ", ""),
-    Fault(6, "the agents change during a swap", "intents",
-          "if journal.swap and journal.swap.phase is not Phase.RETIRE:", "if False:"),
     Fault(7, "a hold is accepted while nothing serves", "intents",
-          "seen.gateway.answer(serving) is not Answer.YES:", "False:"),
+          "seen.gateway.answer(traffic(journal)) is not Answer.YES:", "False:"),
     Fault(7, "a hold lets a swap continue that has not switched", "intents",
           'held = journal.reverted("held") if stops else journal', "held = journal"),
     Fault(8, "requests that nobody can count are drained", "phases",
@@ -60,24 +59,49 @@ HANDWRITTEN = (
     Fault(12, "two engines load at once", "follower", "return not local.loading and ", "return "),
     Fault(12, "an engine starts before the one that it replaces is gone", "follower",
           "yield from _stop(rank, local)", "yield from _start(rank, local)\n            yield from _stop(rank, local)"),
+    Fault(13, "a release that answers late has failed", "leader",
+          "if gateway is None or gateway.answer(swap.target) is not Answer.NO:",
+          "if gateway is None or gateway.answer(swap.target) is Answer.YES:"),
+    Fault(14, "a deploy to a node that the leader does not reach is accepted", "intents",
+          "if missing else", "if False else"),
 )  # fmt: skip
+"""Rules 6, 9 and 10 of DESIGN section 6 are kept by the guards: how they are replaced, their files, their messages."""
 
 EXCLUSIVE = "the two conditions exclude each other"
+UNORDERED = "a guard stops every container before it starts one, in whatever order they are listed"
 EQUIVALENT: Mapping[str, str] = {
-    "follower._effects: after the next: `if order is not None: yield from _copy(order, local) yield f`": (
-        "the boot record may act before the first order of a boot arrives, so the machine bears both orders"
+    "follower._effects: `for rank in order.ranks: yield from ` before `for rank in order.ranks: yield from ` (3)": (
+        "a start and a proof concern different engines, and a node has no other order between them"
     ),
-    "leader.step: after the next: `if (unset := _unset(journal, seen.gateway)): return unset`": (
+    "orders._ranks: `for rank in journal.stopped: if rank` before `if swap: for rank in swap.target.on(`": UNORDERED,
+    "orders._ranks: `for rank in swap.source.on(node) if ` before `for rank in swap.target.on(node): yi`": UNORDERED,
+    "orders._target: `if swap.reached(Phase.SWITCH): retur` before `if swap.phase is Phase.FREE: return `": EXCLUSIVE,
+    "journal.Journal.reverted: `if swap.source is None and swap.reac` before `if swap.reverting or swap.mode is Mo`": (
+        EXCLUSIVE
+    ),
+    "journal.Journal.reverted: `if swap.keeps_source: stopped = self` before `if swap.reverting or swap.mode is Mo`": (
+        EXCLUSIVE
+    ),
+    "journal.Journal.reverted: `if swap.keeps_source: stopped = self` before `if swap.source is None and swap.reac`": (
+        EXCLUSIVE
+    ),
+    "leader.step: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, seen.ga`": (
         "while a service stops, its slots make no difference"
     ),
-    "leader._unset: without `serving`": "without a release nothing answers, so nothing is switched",
-    "leader._continue: after the next: `if not isinstance(reached, Answer): return reached`": EXCLUSIVE,
-    "leader._idle: after the next: `if gone: return WriteJournal(journal.confirmed_stopped(gone)`": (
+    "leader._continue: `if reached is Answer.YES: return Wri` before `if not isinstance(reached, Answer): `": (
+        EXCLUSIVE
+    ),
+    "leader._idle: `if (back := {node for node in journa` before `if gone: return WriteJournal(journal`": (
         "two changes of the journal that do not depend on each other"
     ),
-    "leader._idle: after the next: `if (back := {node for node in journal.without if node in see`": (
-        "a returned node is noted once HAProxy answers"
+    "leader._serve: `if answer is Answer.YES and gateway.` before `if answer is Answer.NO: return _repa`": (
+        EXCLUSIVE
     ),
-    "leader._serve: after the next: `if answer is Answer.NO: return _repair(journal, active, seen`": EXCLUSIVE,
-}
+    "phases.proven: without `proof`": (
+        "the answer is unknown before, where a proof is missing"
+    ),
+    "leader._unset: without `not gateway.traffic`": (
+        "the phase takes the traffic away by the same effect"
+    ),
+}  # fmt: skip
 """By change: why no run of the machine can tell it from the original."""

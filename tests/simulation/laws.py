@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkops.swap import effects as act
-from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.swap.effects import FollowerEffect, LeaderEffect, RequestHold
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
+from tests.simulation.journal_laws import writing
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.views import Health
-from tests.simulation.world import CAPACITY, Leader, Machine, World
+from tests.simulation.world import CAPACITY, Engine, Leader, Machine, World, site_of
 
 
 def broken(world: World, *wrongs: str) -> World:
@@ -22,21 +23,27 @@ def broken(world: World, *wrongs: str) -> World:
 def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
     """What a leader may not do."""
     wrongs: list[str] = []
-    journal = leader.journal
-    if not (set(journal.peers) <= journal.without or leader.met & set(journal.peers)):
+    if not _confirmed(leader):
         wrongs.append("4: a leader acts before a peer has confirmed it")
     match effect:
-        case act.SwitchTraffic(deployment=to):
-            wrongs += _switching(world, leader, to)
+        case act.SwitchTraffic(deployment=to, hold=hold):
+            wrongs += (*_switching(world, leader, to), *_holding(leader, to, hold))
         case act.PointSlot(deployment=deployment):
             current = dict(world.gateway.slots).get(deployment.slot)
-            if current is not None and current == world.gateway.traffic:
-                wrongs.append(f"2: the slot of {current} is changed while it has the traffic")
+            if current is not None and current[0] == world.gateway.traffic:
+                wrongs.append(f"2: the slot of {current[0]} is changed while it has the traffic")
         case act.WriteJournal(journal=new):
             wrongs += _writing(world, leader, new)
+        case act.CutRequests() if not leader.sampled:
+            wrongs.append("3: requests are cut before their time to end has passed")
         case _:
             pass
     return broken(world, *wrongs) if wrongs else world
+
+
+def _confirmed(leader: Leader) -> bool:
+    peers = set(leader.journal.peers)
+    return peers <= leader.journal.without or bool(leader.met & peers)
 
 
 def _switching(world: World, leader: Leader, to: Deployment | None) -> Iterator[str]:
@@ -47,8 +54,20 @@ def _switching(world: World, leader: Leader, to: Deployment | None) -> Iterator[
         return
     if world.serves(to.release) is not Answer.YES:
         yield f"6: {to.release} gets requests and does not answer"
-    if dict(world.gateway.slots).get(to.slot) != to.release:
+    if dict(world.gateway.slots).get(to.slot) != site_of(to):
         yield f"1: {to.release} is in no slot of the gateway"
+
+
+def _holding(leader: Leader, to: Deployment | None, hold: RequestHold | None) -> Iterator[str]:
+    """Requests wait for a start that is predicted and may still come, and for nothing else."""
+    journal, swap = leader.journal, leader.journal.swap
+    replaces = swap is not None and swap.stops_source and not journal.stopping and not journal.trouble
+    if hold and (to is not None or not replaces):
+        yield "4: requests wait for a release that does not start"
+    if to is None and replaces and not hold:
+        yield "4: requests get 503 and their release is about to start"
+    if hold and swap and hold.mark.rstrip("+") != swap.key:
+        yield "4: requests wait for an earlier start"
 
 
 def _writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
@@ -56,6 +75,7 @@ def _writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     if (new.term, new.revision) <= (old.term, old.revision):
         yield "18: a journal went backwards"
     yield from _ending(world, leader, new)
+    yield from writing(world, leader, new)
     drained = old.swap and old.swap.phase is Phase.DRAIN and (not new.swap or new.swap.phase is not Phase.DRAIN)
     if drained and world.gateway.stalled and not new.stopping:
         yield "16: a drain ended that nothing could see"
@@ -66,32 +86,37 @@ def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     before, after = leader.journal.swap, new.swap
     if before is None or after is None or before.key != after.key or after.phase.order <= before.phase.order:
         return
-    exists = {engine.container for _, engine in world.engines()}
-    running = {engine.container for machine, engine in world.engines() if engine.running and not machine.lost}
-    if before.phase is Phase.PREPARE and any(rank.container not in exists for rank in before.target.ranks):
+    exists = {(machine.name, engine.container) for machine, engine in world.engines()}
+    alive = [(machine, engine) for machine, engine in world.engines() if engine.running and not machine.lost]
+    running = {(machine.name, engine.container) for machine, engine in alive}
+    if before.phase is Phase.PREPARE and _places(before.target) - exists:
         yield "12: the old release loses its traffic before every container of the new one exists"
-    if before.phase is Phase.FREE and before.source and _names(before.source) & running - _restarted(world, leader):
+    if before.phase is Phase.FREE and before.source and _places(before.source) & running - _restarted(world, leader):
         yield "12: the old release runs, and the new one may start"
+    if before.phase is Phase.FREE and before.source and world.gateway.traffic == before.source.release:
+        yield "4: the old release was stopped before its traffic"
 
 
-def _restarted(world: World, leader: Leader) -> set[str]:
+def _restarted(world: World, leader: Leader) -> set[tuple[str, str]]:
     """Containers that a boot record started after the report that they are at rest. Their guards stop them first."""
-    resting = {item.container for report in leader.reports for item in report.engines if not item.state.running}
+    reported = ((report.node, engine) for report in leader.reports for engine in report.engines)
+    resting = {(node, engine.container) for node, engine in reported if not engine.state.running}
     records = [machine.record for machine in world.machines]
-    return resting & {record.armed.container for record in records if record.restarts and record.armed}
+    return resting & {record.armed.place for record in records if record.restarts and record.armed}
 
 
 def _starting_beside(world: World, machine: Machine, container: str) -> Iterator[str]:
     swap = world.leader.journal.swap
-    if swap is None or swap.source is None or not swap.stops_source or container not in _names(swap.target):
+    place = (machine.name, container)
+    if swap is None or swap.source is None or not swap.stops_source or place not in _places(swap.target):
         return
-    old = _names(swap.source) - {container}
-    if any(engine.running and engine.container in old for engine in machine.engines):
+    old = _places(swap.source) - {place}
+    if any(engine.running and (machine.name, engine.container) in old for engine in machine.engines):
         yield f"12: {container} starts beside what it replaces"
 
 
-def _names(deployment: Deployment) -> set[str]:
-    return {rank.container for rank in deployment.ranks}
+def _places(deployment: Deployment) -> set[tuple[str, str]]:
+    return {rank.place for rank in deployment.ranks}
 
 
 def _may_go_offline(leader: Leader) -> bool:
@@ -101,7 +126,7 @@ def _may_go_offline(leader: Leader) -> bool:
 
 def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
     """What a guard may not do."""
-    wrongs: list[str] = []
+    wrongs = _unkept(machine, effect)
     match effect:
         case act.StartEngine(container=container):
             wrongs += (*_starting(world, machine, container), *_starting_beside(world, machine, container))
@@ -112,7 +137,7 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
         case act.MarkRestart(container=container):
             wrongs += _restarting(machine, container)
         case act.StopEngine(container=container):
-            wrongs += _stopping(world, machine, container)
+            wrongs += (*_disarmed(machine, container), *_stopping(world, machine, container))
         case act.ArmBoot(rank=rank):
             wrongs += _arming(world, machine, rank)
         case act.KeepCopy(journal=journal):
@@ -121,6 +146,14 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
         case _:
             pass
     return broken(world, *wrongs) if wrongs else world
+
+
+def _unkept(machine: Machine, effect: FollowerEffect) -> list[str]:
+    """A journal is on disk before its order is followed. A start that is marked happens whatever the order."""
+    if not machine.order or machine.record.copy == machine.order.journal:
+        return []
+    early = not isinstance(effect, act.KeepCopy | act.StartEngine)
+    return [f"17: {machine.name} follows an order whose journal it has not kept"] if early else []
 
 
 def _restarting(machine: Machine, container: str) -> Iterator[str]:
@@ -139,11 +172,21 @@ def _restarting(machine: Machine, container: str) -> Iterator[str]:
 def _arming(world: World, machine: Machine, rank: RankSpec | None) -> Iterator[str]:
     """The release that has the traffic starts after a boot, unless another one that answers takes its place."""
     armed, gateway = machine.record.armed, world.gateway
+    journal, others = world.leader.journal, [other.record.armed for other in world.machines if other != machine]
+    if armed and rank is None and journal.active and not journal.stopping and not any(others):
+        yield "8: nothing would start after a loss of power"
     engine = machine.engine(armed.container) if armed else None
-    if engine is None or engine.release != gateway.traffic or engine.health is not Health.GOOD:
+    if engine is None or not _has_traffic(world, machine, engine) or engine.health is not Health.GOOD:
         return
     if rank is None and not world.leader.journal.stopping and not world.machine(gateway.node).lost:
         yield f"5: {engine.container} has the traffic and would stay down after a boot"
+
+
+def _has_traffic(world: World, machine: Machine, engine: Engine) -> bool:
+    """Whether requests go to this engine: to its release, on its node."""
+    traffic = world.gateway.traffic
+    sites = [nodes for _, (release, nodes) in world.gateway.slots if release == traffic]
+    return engine.release == traffic and any(machine.name in nodes for nodes in sites)
 
 
 def _starting(world: World, machine: Machine, container: str) -> list[str]:
@@ -157,15 +200,26 @@ def _starting(world: World, machine: Machine, container: str) -> list[str]:
         wrongs.append(f"9: {container} does not fit on {machine.name}")
     if any(other.health is Health.LOADING for other in machine.engines):
         wrongs.append(f"9: two engines load on {machine.name}")
-    ranks = [other for _, other in world.engines() if other.release == engine.release and other != engine]
-    if any(other.running and other.key != machine.record.key(container) for other in ranks):
+    others = (other for _, other in world.engines() if other.release == engine.release)
+    ranks = [other for other in others if other.container != container]
+    key = machine.record.key(container)
+    if any(other.running and other.key != key for other in ranks):
         wrongs.append(f"15: {container} starts beside ranks of another start")
+    if container.endswith("-r0") and any((other.container, key) not in world.starts for other in ranks):
+        wrongs.append(f"12: {container} starts before its workers")
     return wrongs
+
+
+def _disarmed(machine: Machine, container: str) -> Iterator[str]:
+    """An order that takes a container out of the boot record does so before it stops it."""
+    armed, wanted = machine.record.armed, machine.order and machine.order.armed
+    if armed and wanted and armed.container == container and wanted.rank != armed:
+        yield f"3: {container} stops and would start after a boot"
 
 
 def _stopping(world: World, machine: Machine, container: str) -> list[str]:
     engine, gateway = machine.engine(container), world.gateway
-    if engine is None or engine.release != gateway.traffic:
+    if engine is None or not _has_traffic(world, machine, engine):
         served = engine is not None and engine.release in gateway.open and engine.health is Health.GOOD
         return [f"3: {container} stops with requests in progress"] if served and not world.touched else []
     given_up = world.leader.journal.stopping or world.machine(gateway.node).lost
@@ -181,6 +235,8 @@ def standing(world: World) -> list[str]:
     offline = journal.stopping or journal.active is None or (journal.swap is not None and journal.swap.stops_source)
     if not world.touched and not offline and world.serves(gateway.traffic) is not Answer.YES:
         wrongs.append("3: requests fail and no fault has hit their path")
+    if gateway.traffic and gateway.held:
+        wrongs.append("4: requests wait and a release has the traffic")
     return wrongs
 
 
@@ -198,13 +254,16 @@ def settled(world: World) -> list[str]:
     journal, gateway = world.leader.journal, world.gateway
     if world.machine(journal.leader).lost:
         return []  # an operator rebuilds the gateway; scenarios.py does so
+    within = sum(machine.lost for machine in world.machines) <= 1  # an intent survives the loss of one node, not of two
     wrongs = [
         f"17: intent {known} was acknowledged and is forgotten"
         for known in world.acknowledged
-        if not journal.outcome(known)
+        if within and not journal.outcome(known)
     ]
     serving = traffic(journal)
-    if needs_operator(journal, world.seen(world.leader)):
+    if bool(needs_operator(journal, world.seen(world.leader))) != _needs_operator(world):
+        wrongs.append("8: it needs an operator and says nothing, or the reverse")
+    if _needs_operator(world):
         return wrongs
     if journal.swap and journal.swap.automatic:
         wrongs.append(f"8: the swap rests in phase '{journal.swap.phase}'")
@@ -217,10 +276,16 @@ def settled(world: World) -> list[str]:
     return wrongs
 
 
+def _needs_operator(world: World) -> bool:
+    """Return whether the fleet cannot continue: a release that answers, with no swap left, needs nobody."""
+    journal = world.leader.journal
+    serves = journal.swap is None and not journal.stopping and world.serves(world.gateway.traffic) is Answer.YES
+    return not _confirmed(world.leader) or (bool(journal.trouble) and not serves)
+
+
 def _at_rest(world: World) -> list[str]:
     active = world.leader.journal.active
-    mine = {rank.container for rank in active.ranks} if active else set()
-    wrongs = []
+    wrongs = ["4: requests wait and nothing starts"] if world.gateway.held else []
     for machine in world.machines:
         if machine.lost:
             continue
@@ -231,6 +296,6 @@ def _at_rest(world: World) -> list[str]:
         wrongs += [
             f"8: {engine.container} still runs"
             for engine in machine.engines
-            if engine.running and engine.container not in mine
+            if engine.running and engine.container not in expected
         ]
     return wrongs

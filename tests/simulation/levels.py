@@ -27,9 +27,10 @@ class Level:
         waits = "" if self.automatic else ", waits for promote"
         return f"{self.mode}{bad}{waits}: {self.faults} faults, {self.intents + 1} intents"
 
-    def run(self) -> Result:
+    def run(self, limit: int = 10_000_000) -> Result:
+        """Explore it. Raises Violation where a law is broken or more than `limit` states are visited."""
         start = deploying(self.mode, turns=self.turns, automatic=self.automatic)
-        return explore(start, faults_=self.faults, intents=self.intents)
+        return explore(start, faults_=self.faults, intents=self.intents, limit=limit)
 
 
 BAD = ("wrong", "hung", "loading")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from sparkops.release import Slot
-from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Reply, Stop, accept, rebuilt
+from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Reply, Stop, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Limits, Mode, RankSpec, Replica
+from sparkops.swap.rebuild import rebuilt
 from sparkops.swap.seen import GatewayView
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.transitions import following, written
 from tests.simulation.world import NODES, Gateway, Leader, Machine, Transition, World, seen
 
-LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1)
+LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1, start_s=1)
 
 
 def deployment(name: str, slot: Slot, *nodes: str, claim: float = 2.0, turns: str = "good") -> Deployment:

@@ -9,6 +9,7 @@ from sparkops.release import Slot
 from sparkops.swap.intents import Deploy, Intent, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
+from sparkops.swap.orders import unpromoted
 from tests.simulation import laws
 from tests.simulation.faults import faults
 from tests.simulation.scenarios import ask, deploying, deployment, operators, rebuild
@@ -113,6 +114,20 @@ class Story:
         stopped = replace(machine.there(container), health=Health.STOPPED, by_hand=True)
         self._become(("docker stop", replace(self.world.with_machine(machine.holding(stopped)), touched=True)))
         return self
+
+    def relieve(self, node: str) -> str:
+        """Memory of a node falls below the floor: its guard kills an engine that loads, or one that is not promoted."""
+        machine = self.world.machine(node)
+        new = {rank.container for rank in unpromoted(machine.order.journal if machine.order else machine.record.copy)}
+        running = [engine for engine in machine.engines if engine.running]
+        due = [engine for engine in running if engine.health is Health.LOADING or engine.container in new]
+        if not due:
+            return ""
+        killed, why = due[0].container, (due[0].container, "killed")
+        self.fault(f"{killed} is stopped")
+        machine = self.world.machine(node)
+        self._become(("memory relief", self.world.with_machine(replace(machine, problems=(*machine.problems, why)))))
+        return killed
 
     def _become(self, transition: Transition) -> None:
         self.world = canonical(transition[1])

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from sparkops.release import Slot
-from sparkops.swap.intents import Cancel, Configure, Deploy, Hold, NothingToDo, Promote, Refused, Stop, rebuilt
+from sparkops.swap.intents import Cancel, Deploy, Hold, NothingToDo, Promote, Refused, Stop
 from sparkops.swap.model import PHASES, Mode, Phase
+from sparkops.swap.rebuild import rebuilt
 from tests.simulation.explore import explore
 from tests.simulation.story import C, Story
 from tests.simulation.views import Health
@@ -103,16 +104,6 @@ def test_p5_a_drain_that_cannot_be_seen_does_not_end() -> None:
     assert active(story.settle()) == "b"
 
 
-def test_p6_agents_change_only_while_nothing_is_in_progress() -> None:
-    story = Story.of("beside").until(Phase.LOAD)
-
-    assert isinstance(story.reply(Configure("keys", story.journal.revision, "new")), Refused)
-
-    story.settle()
-    assert story.ask(lambda name, revision: Configure(name, revision, "new"))
-    assert story.settle().world.gateway.agents == "new"
-
-
 @pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD, Phase.VERIFY])
 def test_p7_a_hold_stops_what_has_not_switched(phase: Phase) -> None:
     story = Story.of("beside").until(phase).operator("hold").settle()
@@ -143,11 +134,44 @@ def test_p8b_a_new_release_that_never_works_is_replaced_by_the_old_one(turns: st
     assert active(Story.of("in-place", turns=turns).settle()) == "a"
 
 
+@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.VERIFY, Phase.BAKE])
+def test_p9_a_new_release_that_leaves_too_little_memory_ends_and_the_old_one_returns(phase: Phase) -> None:
+    story = Story.of("in-place").until(phase)
+    while "b-r0" not in story.running:
+        assert story.step()
+
+    assert story.relieve("n2") == "b-r0"
+    assert (active(story.settle()), story.running) == ("a", ["a-r0"])
+    assert story.journal.trouble == ""
+
+
+def test_p30_memory_relief_ends_the_new_release_of_two_and_never_what_is_promoted() -> None:
+    two = Story.of("beside", automatic=False).until(Phase.BAKE)
+    returning = Story.of("beside").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.SWITCH)
+    promoted = Story.of("in-place").until(Phase.PROMOTE)
+    assert returning.step(), "the guard receives the order"
+    assert promoted.step(), "the guard receives the order"
+    alone = Story.of("in-place").settle()
+
+    assert [story.relieve("n2") for story in (two, returning, promoted, alone)] == ["b-r0", "b-r0", "", ""]
+    assert [active(story.settle()) for story in (two, returning, promoted, alone)] == ["a", "a", "b", "b"]
+
+
 def test_p12_a_full_disk_refuses_the_new_release_and_never_the_way_back() -> None:
     refused = Story.of("in-place").fault("full disk on n2").settle()
     failed = Story.of("in-place", turns="wrong").until(Phase.LOAD).fault("full disk on n2").settle()
 
     assert [active(story) for story in (refused, failed)] == ["a", "a"]
+    assert refused.journal.outcomes[-1].why == "n2: no space left on device"
+
+
+@pytest.mark.parametrize("node", ["n1", "n2", "n3"])
+def test_p12b_a_full_disk_in_load_stops_neither_a_good_release_nor_the_way_back(node: str) -> None:
+    good, bad = (Story.of("in-place", turns=turns).until(Phase.LOAD) for turns in ("good", "wrong"))
+
+    ends = [active(story.fault(f"full disk on {node}").settle()) for story in (good, bad)]
+
+    assert ends == ["b", "a"]
 
 
 def test_p14_a_node_that_is_gone_is_no_traceback() -> None:
@@ -238,6 +262,23 @@ def test_p29_a_warm_release_that_answers_nonsense_gets_no_request() -> None:
     assert story.ask(back(story, Mode.BESIDE))
 
     assert active(story.settle()) == "b"
+
+
+@pytest.mark.parametrize("hurt", ["stopped", "hung"])
+@pytest.mark.parametrize("phase", [Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE])
+@pytest.mark.parametrize("mode", ["beside", "across"])
+def test_a_new_release_that_dies_beside_a_warm_one_gives_it_the_traffic_and_stops(
+    mode: str, phase: Phase, hurt: str
+) -> None:
+    """Its guard may have started it again meanwhile. The end is the same if anything else fails on the way."""
+    story = Story.of(mode).until(phase).fault(f"b-r0 is {hurt}")
+    if phase is Phase.RETIRE:
+        assert explore(story.world, faults_=1, intents=0).ends
+
+    story.settle()
+
+    assert (active(story), story.running, story.armed) == ("a", ["a-r0"], ["a-r0"])
+    assert (story.journal.swap, story.journal.stopped) == (None, ())
 
 
 def test_p31_a_node_that_the_leader_cannot_reach_changes_nothing() -> None:

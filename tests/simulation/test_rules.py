@@ -7,13 +7,17 @@ from dataclasses import replace
 import pytest
 
 from sparkops.release import Slot
-from sparkops.swap.effects import ProveEngine, SwitchTraffic, WriteJournal
+from sparkops.swap.effects import CutRequests, ProveEngine, SwitchTraffic, WriteJournal
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
-from sparkops.swap.intents import Configure, Deploy, rebuilt
-from sparkops.swap.leader import needs_operator, step
+from sparkops.swap.intents import Deploy
+from sparkops.swap.journal import RETRIES, Journal
+from sparkops.swap.leader import failure, needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Order, RankOrder, Want, order
-from sparkops.swap.seen import EngineState
+from sparkops.swap.phases import drained, proven
+from sparkops.swap.rebuild import rebuilt
+from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Seen
+from tests.simulation.explore import explore
 from tests.simulation.messages import deliver
 from tests.simulation.scenarios import ask, deployment, serving
 from tests.simulation.story import Story
@@ -59,7 +63,7 @@ def test_what_the_leader_stopped_stays_stopped_when_its_guard_forgets_the_order(
 def test_a_leader_that_restarts_decides_nothing_before_a_peer_confirms_it() -> None:
     story = Story.of("in-place at the gateway").until(Phase.BAKE)
     story.fault("cut link to n2").fault("cut link to n3").fault("crash of the guard on n1")
-    story.world = replace(story.world, gateway=replace(story.world.gateway, slots=()))
+    story.world = replace(story.world, gateway=Gateway("n1"))
     before = story.journal
 
     while story.world.cut == {"n2", "n3"}:
@@ -94,6 +98,29 @@ def test_a_pair_whose_rank_ends_serves_again_by_itself() -> None:
     assert story.running == ["b-r0", "b-r1"]
 
 
+def verdict(seen: Seen, journal: Journal, rank: RankSpec, proven: Answer) -> Seen:
+    """What the leader sees once the guard of a node has verified the new rank there."""
+    assert journal.swap is not None
+    engine = EngineReport(rank.container, EngineState.HEALTHY, journal.swap.key, proven, journal.swap.key)
+    report = replace(seen.reports[rank.node], adopted=journal.revision, engines=(engine,))
+    return replace(seen, reports={**seen.reports, rank.node: report})
+
+
+def test_a_release_waits_for_the_verdict_on_every_rank() -> None:
+    story = Story.of("pair in-place").until(Phase.VERIFY)
+    while not all(any(rank.prove for rank in ordered(story, node)[1].ranks) for node in ("n2", "n3")):
+        assert story.step()
+    journal, seen = story.journal, story.world.seen(story.world.leader)
+    assert journal.swap is not None
+    head, worker = journal.swap.target.ranks
+
+    half = verdict(verdict(seen, journal, head, Answer.YES), journal, worker, Answer.UNKNOWN)
+    assert proven(journal, journal.swap, half) is Answer.LATER
+    assert proven(journal, journal.swap, verdict(half, journal, worker, Answer.YES)) is Answer.YES
+    refused = verdict(half, journal, worker, Answer.NO)
+    assert failure(journal, journal.swap, refused) == f"{worker.node}: {worker.container} failed its checks"
+
+
 def test_an_earlier_restart_from_the_boot_record_does_not_excuse_an_engine_that_still_runs() -> None:
     story = Story.of("in-place").until(Phase.PREPARE).fault("reboot of n2").until(Phase.FREE)
     leader = story.world.leader
@@ -109,7 +136,10 @@ def test_an_engine_that_somebody_started_is_gone_before_its_successor_starts() -
     small = [deployment(name, slot, "n2", claim=0.5) for name, slot in (("a", Slot.BLUE), ("b", Slot.GREEN))]
     begun = ask(serving(small[0]), lambda name, revision: Deploy(name, revision, small[1], Mode.IN_PLACE))
     assert begun is not None
-    story = Story(begun).until(Phase.START).become("a-r0", Health.GOOD)
+    story = Story(begun).until(Phase.START)
+    while not any(rank.key for rank in ordered(story, "n2")[1].ranks):
+        assert story.step()
+    story.become("a-r0", Health.GOOD)
 
     while "b-r0" not in story.running:
         assert story.step()
@@ -156,14 +186,6 @@ def test_an_engine_that_ends_again_and_again_waits_for_an_operator() -> None:
     assert (story.running, story.journal.trouble) == ([], "b does not answer")
 
 
-def test_agents_that_cannot_be_seen_are_configured_later() -> None:
-    story = Story.of("in-place").settle()
-    assert story.ask(lambda name, revision: Configure(name, revision, "new"))
-    story.fault("HAProxy stalls")
-
-    assert story.settle().world.gateway.agents == "new"
-
-
 def test_a_node_that_was_given_up_and_returns_takes_part_again() -> None:
     story = Story.of("across").until(Phase.BAKE).fault("loss of n2").settle()
     assert story.deploy(Mode.IN_PLACE, "n3", without=frozenset({"n2"}))
@@ -190,8 +212,11 @@ def test_the_traffic_moves_only_after_another_guard_has_the_journal(mode: str) -
     leader = story.world.leader
     copies = [machine.record.copy for machine in story.world.machines]
     assert leader.journal not in copies
+    seen = story.world.seen(leader)
+    own = replace(seen.reports["n1"], revision=leader.journal.revision)
 
-    assert not isinstance(step(leader.journal, story.world.seen(leader)), SwitchTraffic)
+    assert not isinstance(step(leader.journal, seen), SwitchTraffic)
+    assert not isinstance(step(leader.journal, replace(seen, reports={**seen.reports, "n1": own})), SwitchTraffic)
 
 
 def test_a_load_has_no_bound_while_its_guard_watches_it() -> None:
@@ -202,3 +227,249 @@ def test_a_load_has_no_bound_while_its_guard_watches_it() -> None:
     seen = replace(story.world.seen(story.world.leader), waited_s=LONG)
 
     assert step(story.journal, seen) is None
+
+
+def test_a_release_that_is_deployed_again_while_it_stops_ends_first_and_starts_anew() -> None:
+    story = Story.of("beside").until(Phase.LOAD)
+    swap = story.journal.swap
+    assert swap is not None
+    story.operator("cancel")
+    assert "b-r0" in story.running, "its guard has not received the order yet"
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, swap.target, Mode.BESIDE))
+    assert story.world.seen(story.world.leader).reports["n2"].engine("b-r0").state.running
+    explored = explore(story.world, faults_=1, intents=0)
+
+    assert explored.ends
+    story.until(Phase.START)
+    assert "b-r0" not in story.running, "what ends does not count as a start"
+    assert story.settle().journal.active == swap.target
+    assert story.world.machine("n2").record.key("b-r0") != swap.key
+
+
+def test_a_warm_release_that_moves_to_another_node_serves_there_and_stops_where_it_was() -> None:
+    story = Story.of("across").until(Phase.RETIRE)
+    moved = deployment("a", Slot.BLUE, "n1")
+    assert story.ask(lambda name, revision: Deploy(name, revision, moved, Mode.ACROSS))
+
+    explored = explore(story.world, faults_=1, intents=0)
+
+    assert explored.states > 1000
+    assert story.settle().journal.active == moved
+    running = [(machine.name, engine.container) for machine, engine in story.world.engines() if engine.running]
+    assert (running, story.journal.stopped) == ([("n1", "a-r0")], ())
+
+
+def test_a_stop_without_releases_waits_as_long_for_the_gateway() -> None:
+    """So after a rebuild that has given up the node of the only release."""
+    story = Story.of("in-place").settle().operator("stop").fault("HAProxy stalls")
+    seen, bare = story.world.seen(story.world.leader), story.journal.changed(active=None, previous=None)
+
+    assert bare.deployments == ()
+    assert step(bare, seen) is None
+    assert isinstance(step(bare, replace(seen, waited_s=LONG)), WriteJournal)
+
+
+def test_a_stop_ends_once_the_gateway_can_be_read_and_needs_an_operator_until_then() -> None:
+    story = Story.of("in-place").settle().operator("stop").fault("HAProxy stalls")
+    seen = story.world.seen(story.world.leader)
+
+    effect = step(story.journal, replace(seen, waited_s=LONG))
+
+    assert step(story.journal, seen) is None
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.trouble == "the gateway cannot be read, so the service is not stopped"
+    assert step(effect.journal, replace(seen, waited_s=LONG)) is None
+    assert story.settle().running == []
+
+
+def test_the_cause_of_a_failed_start_is_named_before_its_consequences() -> None:
+    story = Story.of("in-place").until(Phase.VERIFY)
+    seen, swap = story.world.seen(story.world.leader), story.journal.swap
+    assert swap is not None
+    stopped = EngineReport("b-r0", EngineState.STOPPED, swap.key, Answer.NO, swap.key, "out of memory")
+    engines = (stopped, replace(stopped, problem=""), replace(stopped, problem="", state=EngineState.HEALTHY))
+    reports = [replace(seen.reports["n2"], engines=(engine,)) for engine in engines]
+
+    causes = [failure(story.journal, swap, replace(seen, reports={"n2": report})) for report in reports]
+
+    assert causes == ["n2: out of memory", "n2: b-r0 ended", "n2: b-r0 failed its checks"]
+
+
+def needs(story: Story) -> str:
+    """Return what the leader writes once the bound of this wait has passed."""
+    seen = replace(story.world.seen(story.world.leader), waited_s=LONG)
+    effect = step(story.journal, seen)
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.swap == story.journal.swap
+    return effect.journal.trouble
+
+
+def test_a_return_that_cannot_stop_the_traffic_needs_an_operator() -> None:
+    story = Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.QUIESCE).fault("HAProxy stalls")
+
+    assert needs(story) == "no progress in phase 'stop traffic'"
+
+
+def test_a_restart_that_cannot_stop_the_traffic_needs_an_operator() -> None:
+    story = Story.of("pair in-place").settle().fault("b-r1 is stopped").until(Phase.QUIESCE).fault("HAProxy stalls")
+
+    assert needs(story) == "no progress in phase 'stop traffic'"
+
+
+def test_a_pair_that_hangs_is_not_restarted() -> None:
+    story = Story.of("pair in-place").settle()
+    starts = story.journal.starts
+    story.fault("b-r0 is hung").settle()
+
+    assert (story.journal.trouble, story.journal.starts) == ("b does not answer", starts)
+
+
+def test_a_pair_whose_rank_ends_at_the_switch_of_its_restart_serves_again() -> None:
+    story = Story.of("pair in-place").settle().fault("b-r1 is stopped").until(Phase.SWITCH)
+    story.fault("b-r1 is stopped").settle()
+
+    assert (story.journal.trouble, story.running) == ("", ["b-r0", "b-r1"])
+
+
+def test_a_pair_that_ends_after_each_restart_waits_for_an_operator() -> None:
+    story = Story.of("pair in-place").settle()
+    for _ in range(RETRIES):
+        story.fault("b-r1 is stopped").until(Phase.SWITCH)
+        while story.journal.swap:
+            assert story.step()
+
+    story.fault("b-r1 is stopped").settle()
+
+    assert story.journal.trouble == "b does not answer"
+
+
+def test_an_engine_that_computes_gets_the_traffic_of_an_empty_gateway_once_it_answers() -> None:
+    story = Story.of("in-place").settle()
+    story.world = replace(story.world, gateway=Gateway("n1"), touched=True)
+    story.become("b-r0", Health.BUSY)
+    while story.step():
+        pass
+    assert story.world.gateway.traffic == ""
+
+    assert story.become("b-r0", Health.GOOD).settle().world.gateway.traffic == "b"
+
+
+def test_a_service_needs_an_operator_until_it_answers() -> None:
+    story = Story.of("in-place").settle().fault("b-r0 is hung").settle()
+    story.become("b-r0", Health.BUSY)
+    while story.step():
+        pass
+    assert story.journal.trouble == "b does not answer"
+
+    assert story.become("b-r0", Health.GOOD).settle().journal.trouble == ""
+
+
+def test_a_new_gateway_sends_nothing_to_a_release_that_hangs() -> None:
+    story = Story.of("across").until(Phase.LOAD).fault("a-r0 is hung").fault("loss of n1").rebuild()
+    while story.step():
+        if story.world.gateway.traffic:
+            break
+
+    assert story.world.gateway.traffic in ("", "b")
+
+
+def test_a_pair_that_serves_in_between_is_restarted_every_time() -> None:
+    story = Story.of("pair in-place").settle()
+    for _ in range(RETRIES + 1):
+        assert story.fault("b-r1 is stopped").settle().running == ["b-r0", "b-r1"]
+
+
+def test_what_an_earlier_start_reported_does_not_fail_this_one() -> None:
+    story = Story.of("in-place").until(Phase.VERIFY)
+    seen, swap = story.world.seen(story.world.leader), story.journal.swap
+    assert swap is not None
+    engines = (
+        EngineReport("b-r0", EngineState.STOPPED, "earlier", problem="out of memory"),
+        EngineReport("b-r0", EngineState.HEALTHY, swap.key, Answer.NO, "earlier"),
+        EngineReport("b-r0", EngineState.HEALTHY, swap.key, Answer.YES, "earlier"),
+    )
+    adopted = replace(seen.reports["n2"], adopted=story.journal.revision)
+    views = [replace(seen, reports={"n2": replace(adopted, engines=(engine,))}) for engine in engines]
+
+    assert [failure(story.journal, swap, view) for view in views] == ["", "", ""]
+    assert [proven(story.journal, swap, view) for view in views[1:]] == [Answer.LATER, Answer.LATER]
+
+
+def test_a_return_between_two_releases_that_run_restarts_none_of_them() -> None:
+    story = Story.of("across").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.SWITCH)
+    swap = story.journal.swap
+    assert swap is not None
+    assert swap.reverting
+
+    assert failure(story.journal, swap, Seen(gateway=GatewayView(answers={"a": Answer.NO}))) == ""
+
+
+def test_a_gateway_that_was_restored_sends_nothing_to_a_stopped_service() -> None:
+    story = Story.of("in-place").settle()
+    before = story.world.gateway
+    story.operator("stop").settle()
+    story.world = replace(story.world, gateway=before)
+
+    assert story.settle().world.gateway.traffic == ""
+
+
+@pytest.mark.parametrize("phase", [Phase.SWITCH, Phase.BAKE])
+@pytest.mark.parametrize("old", [Answer.NO, Answer.UNKNOWN])
+def test_a_new_release_that_fails_is_left_only_for_an_old_one_that_answers(phase: Phase, old: Answer) -> None:
+    story = Story.of("across").until(phase)
+    swap = story.journal.swap
+    assert swap is not None
+
+    both, one = (Seen(gateway=GatewayView(answers={"a": answer, "b": Answer.NO})) for answer in (old, Answer.YES))
+
+    assert (failure(story.journal, swap, both), failure(story.journal, swap, one)) == ("", "b does not answer")
+
+
+def test_a_return_keeps_the_release_that_failed_no_longer_than_it_must() -> None:
+    story = Story.of("beside").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.RETIRE)
+    seen = replace(story.world.seen(story.world.leader), sampled_s=0.0)
+
+    effect = step(story.journal, seen)
+
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.swap is None
+
+
+def test_requests_are_cut_after_their_time_and_those_that_nobody_counts_never() -> None:
+    old = deployment("a", Slot.BLUE, "n2")
+    counted, uncounted = GatewayView(open={"a": 1}), GatewayView()
+
+    assert drained(old, Seen(gateway=counted)) is Answer.LATER
+    assert drained(old, Seen(gateway=counted, sampled_s=LONG)) == CutRequests(old)
+    assert drained(old, Seen(gateway=uncounted, sampled_s=LONG)) is Answer.UNKNOWN
+
+
+def test_an_old_release_whose_container_was_removed_counts_as_stopped() -> None:
+    story = Story.of("in-place").until(Phase.FREE)
+    while story.running:
+        assert story.step()
+    machine = story.world.machine("n2")
+    story.world = story.world.with_machine(
+        replace(machine, engines=tuple(engine for engine in machine.engines if engine.container != "a-r0"))
+    )
+
+    assert (story.settle().running, story.journal.trouble) == (["b-r0"], "")
+
+
+def test_the_slot_of_a_release_that_has_the_traffic_is_left_alone() -> None:
+    story = Story.of("in-place").settle()
+    story.world = replace(story.world, gateway=replace(story.world.gateway, slots=()))
+
+    assert story.world.gateway.traffic == "b"
+    assert step(story.journal, story.world.seen(story.world.leader)) is None
+
+
+def test_a_return_starts_its_release_anew_only_until_it_gets_the_traffic() -> None:
+    story = Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.SWITCH)
+    swap = story.journal.swap
+    assert swap is not None
+
+    views = [GatewayView(traffic=traffic, answers={"a": Answer.NO}) for traffic in ("a", "")]
+
+    assert [failure(story.journal, swap, Seen(gateway=view)) for view in views] == ["", "a does not answer"]

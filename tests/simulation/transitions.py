@@ -16,7 +16,7 @@ from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader
 from tests.simulation.views import Health
-from tests.simulation.world import Engine, Leader, Transition, World, seen
+from tests.simulation.world import Engine, Leader, Transition, World, seen, site_of
 
 
 def enabled(world: World) -> Iterator[Transition]:
@@ -71,16 +71,14 @@ def lead(world: World, leader: Leader, effect: LeaderEffect) -> World:
         case act.WriteJournal(journal=journal):
             return checked.with_leader(written(leader, journal))
         case act.PointSlot(deployment=deployment):
-            slots = {**dict(gateway.slots), deployment.slot: deployment.release}
-            return replace(checked, gateway=replace(gateway, slots=tuple(sorted(slots.items()))))
-        case act.SwitchTraffic(deployment=deployment):
+            slots = {**dict(gateway.slots), deployment.slot: site_of(deployment)}
+            return replace(checked, gateway=replace(gateway, slots=shared(tuple(sorted(slots.items())))))
+        case act.SwitchTraffic(deployment=deployment, hold=hold):
             open_ = (*gateway.open, gateway.traffic) if world.serves(gateway.traffic) is Answer.YES else gateway.open
             to = deployment.release if deployment else ""
-            moved = replace(gateway, traffic=to, open=tuple(sorted(set(open_) - {to})))
+            moved = replace(gateway, traffic=to, held=hold.mark if hold else "", open=tuple(sorted(set(open_) - {to})))
         case act.CutRequests(deployment=deployment):
             moved = replace(gateway, open=tuple(name for name in gateway.open if name != deployment.release))
-        case act.ConfigureAgents(digest=digest):
-            moved = replace(gateway, agents=digest)
     return replace(checked, gateway=moved).with_leader(replace(leader, waited=False))
 
 
@@ -106,7 +104,7 @@ def _engines(world: World) -> Iterator[Transition]:
 
 def _stuck(world: World, engine: Engine) -> bool:
     """Whether a load never ends: by itself, or since a rank that it waits for will not join."""
-    ranks = [other for _, other in world.engines() if other.release == engine.release and other != engine]
+    ranks = _ranks(world, engine)
     return engine.turns is Health.LOADING or not any(other.health is Health.LOADING for other in ranks)
 
 
@@ -114,8 +112,13 @@ def _joined(world: World, engine: Engine) -> bool:
     """Rank 0 of several is ready once every rank runs under the same start."""
     if not engine.container.endswith("-r0"):
         return True
-    ranks = [other for _, other in world.engines() if other.release == engine.release]
-    return all(other == engine or (other.health is Health.GOOD and other.key == engine.key) for other in ranks)
+    return all(other.health is Health.GOOD and other.key == engine.key for other in _ranks(world, engine))
+
+
+def _ranks(world: World, engine: Engine) -> list[Engine]:
+    """The other ranks of its replica. A container of the same name elsewhere is from an earlier deploy."""
+    others = (other for _, other in world.engines() if other.release == engine.release)
+    return [other for other in others if other.container != engine.container]
 
 
 def _streams(world: World) -> Iterator[Transition]:

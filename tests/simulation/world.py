@@ -13,7 +13,7 @@ from sparkops.release import Slot
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.follower import report as report_of
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Answer
+from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.orders import Order
 from sparkops.swap.seen import EngineState, GatewayView, Report, Seen
 from tests.simulation.sharing import by_identity, replace, shared
@@ -108,9 +108,18 @@ def reported(machine: Machine) -> Report:
 
 
 @by_identity
-def exposed(machine: Machine) -> Exposed:
-    """What requests find on a node: whether it is lost, and its engines."""
-    return shared((machine.lost, tuple((engine.release, engine.health) for engine in machine.engines)))
+def exposed(machine: Machine, elsewhere: frozenset[str]) -> Exposed:
+    """What requests find on a node: whether it is lost, and its engines, but those of releases served `elsewhere`."""
+    engines = (engine for engine in machine.engines if engine.release not in elsewhere)
+    return shared((machine.lost, tuple((engine.release, engine.health) for engine in engines)))
+
+
+Site = tuple[str, tuple[str, ...]]
+"""A release and the nodes of its ranks."""
+
+
+def site_of(deployment: Deployment) -> Site:
+    return deployment.release, tuple(rank.node for rank in deployment.ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +140,11 @@ class Gateway:
 
     node: str
     traffic: str = ""
-    slots: tuple[tuple[Slot, str], ...] = ()
+    held: str = ""
+    """The start that requests wait for; empty: without traffic they get 503."""
+    slots: tuple[tuple[Slot, Site], ...] = ()
     open: tuple[str, ...] = ()
     """Releases that finish requests from before a switch."""
-    agents: str = ""
     stalled: bool = False
 
 
@@ -196,7 +206,11 @@ class World:
 
     def _answers(self) -> tuple[Mapping[str, Answer], Mapping[str, Answer]]:
         node = self.gateway.node
-        nodes = [(exposed(machine), self.reaches(node, machine.name)) for machine in self.machines]
+        slots = self.gateway.slots
+        nodes = [
+            (exposed(machine, _elsewhere(slots, machine.name)), self.reaches(node, machine.name))
+            for machine in self.machines
+        ]
         return answering(*(found for found, _ in nodes), *(reached for _, reached in nodes))
 
     def view(self, leader: Leader) -> GatewayView | None:
@@ -212,13 +226,14 @@ class World:
 
 @by_identity
 def _view(gateway: Gateway, answers: Mapping[str, Answer], journal: Journal) -> GatewayView:
-    releases = {*answers, *(deployment.release for deployment in journal.deployments)}
+    """Only a release in a slot can be asked, and its requests counted."""
+    slots = {slot: site[0] for slot, site in gateway.slots if site in map(site_of, journal.deployments)}
     return GatewayView(
         traffic=gateway.traffic,
-        slots=dict(gateway.slots),
-        answers={release: answers.get(release, Answer.NO) for release in releases},
-        open={release: int(release in gateway.open) for release in releases | {gateway.traffic}},
-        agents=gateway.agents,
+        held=gateway.held,
+        slots=slots,
+        answers={release: answers.get(release, Answer.NO) for release in slots.values()},
+        open={release: int(release in gateway.open) for release in slots.values()},
     )
 
 
@@ -231,6 +246,12 @@ def seen(leader: Leader, view: GatewayView | None) -> Seen:
         sampled_s=LONG if leader.sampled else 0.0,
         waited_s=LONG if leader.waited else 0.0,
     )
+
+
+@by_identity
+def _elsewhere(slots: tuple[tuple[Slot, Site], ...], node: str) -> frozenset[str]:
+    """Releases whose requests go to other nodes: what a node still has of them gets none."""
+    return shared(frozenset(release for _, (release, nodes) in slots if node not in nodes))
 
 
 Transition = tuple[str, World]

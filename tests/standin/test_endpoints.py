@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkops.facts import metrics
+from sparkops.engine import metrics
 from tests.standin.program import ROOT, Program
 
-CAPTURED = ROOT / "tests" / "facts" / "captured" / "vllm-0.32.0-cpu-metrics.txt"
+CAPTURED = ROOT / "tests" / "captured" / "vllm-0.32.0-cpu-metrics.txt"
 FRANCE = "What is the capital of France?"
 WEATHER = {
     "type": "function",
@@ -52,6 +52,16 @@ def test_health_version_and_models(engine: Program) -> None:
     (card,) = models.json()["data"]
     assert (card["id"], card["max_model_len"]) == ("stand-in", 1024)
     assert {each.headers["x-stand-in"] for each in (health, version, models)} == {"blue"}
+
+
+def test_it_answers_to_every_name_that_it_is_given() -> None:
+    with Program("--served-model-name", "chat", "fast", "org/chat") as program:
+        engine = program.serves()
+        names = [card["id"] for card in engine.get("/v1/models").json()["data"]]
+        answers = {name: engine.post({**engine.body(FRANCE), "model": name}).status_code for name in (*names, "other")}
+
+    assert names == ["chat", "fast", "org/chat"]
+    assert answers == {"chat": 200, "fast": 200, "org/chat": 200, "other": 404}
 
 
 def test_an_answer_has_text_and_usage(engine: Program) -> None:

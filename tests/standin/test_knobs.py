@@ -10,7 +10,7 @@ import pytest
 from sparkops.config import assets
 from sparkops.config import recipe as recipes
 from sparkops.config.assets import BuildInputs
-from sparkops.render.context import context
+from sparkops.render.context import build_context
 from tests.standin.program import ROOT, module
 
 RECIPE = ROOT / "recipes" / "stand-in.yaml"
@@ -65,7 +65,7 @@ def test_the_recipe_has_only_knobs_that_exist() -> None:
 
 
 def test_the_whole_program_is_sent_to_a_build() -> None:
-    made = context(recipes.load(RECIPE), assets.load_templates(), assets.load_mods(), BuildInputs())
+    made = build_context(recipes.load(RECIPE), assets.load_templates(), assets.load_mods(), BuildInputs())
     sent = {Path(path).relative_to("files") for path, _ in made.files if path.startswith("files/") and path[-1] != "/"}
     here = ROOT / "templates" / "stand-in"
     assert sent == {file.relative_to(here) for file in here.rglob("*.py")}
@@ -75,7 +75,7 @@ def test_arguments_are_read_as_sparkops_writes_them() -> None:
     argv = "serve /models/x --host=127.0.0.1 --port=9101 --served-model-name=a --no-b --c=1 --d 1 2 --max-model-len=99"
     read = arguments.parse(argv.split())
     assert (read.model, read.host, read.port) == ("/models/x", "127.0.0.1", 9101)
-    assert (read.served_name, read.model_len) == ("a", 99)
+    assert (read.served_names, read.model_len) == (("a",), 99)
     assert (read.flags["no-b"], read.flags["c"], read.flags["d"]) == ("", "1", "1 2")
 
 

@@ -11,8 +11,8 @@ import requests
 
 from sparkops.config import recipe as recipes
 from sparkops.config.recipe import Recipe
-from sparkops.fleet.smoke import Server, run
-from sparkops.plan.smoke import Report
+from sparkops.smoke.results import SmokeReport
+from sparkops.smoke.suite import Server, run
 from tests.standin.program import ROOT, Program
 
 FRANCE = "What is the capital of France?"
@@ -23,7 +23,7 @@ IMPATIENT = Recipe.model_validate({**RECIPE.model_dump(), "probe": PROBE})
 ARGS = ("--max-model-len=32768",)
 
 
-def suite(program: Program) -> Report:
+def suite(program: Program) -> SmokeReport:
     """One pass of the smoke suite over the program."""
 
     class Session(requests.Session):

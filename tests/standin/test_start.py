@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import requests
 
-from sparkops.facts import advice, vllm_log
-from sparkops.facts.vllm_log import Stage
+from sparkops.startup import advice, vllm_log
+from sparkops.startup.vllm_log import Stage
 from tests.standin.program import Program, module
 
-CAPTURED = Path(__file__).parents[1] / "facts" / "captured" / "vllm-0.32.0-cpu-start.log"
+CAPTURED = Path(__file__).parents[1] / "captured" / "vllm-0.32.0-cpu-start.log"
 
 
 @pytest.mark.parametrize("length_s", ["0", "0.2"])

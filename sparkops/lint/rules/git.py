@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from sparkops.lint.calls import Call
 from sparkops.lint.finding import Found
-from sparkops.lint.stages import Build, Stage, Step
+from sparkops.lint.stages import BuildStage, BuildStep, StagedBuild
 from sparkops.lint.words import expand
 
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
-RELEASE = re.compile(r"[0-9]\.[0-9]|[0-9]{8}|^[bv][0-9]+$")
+RELEASE = re.compile(r"[0-9]\.[0-9]|[0-9]{8}|^[bv]?[0-9]+$")
 """A tag that names a version, a number or a day. A branch of such a name cannot be told from it."""
 NAMESPACE = re.compile(r"(refs/)?(tags|heads|remotes)/|origin/")
 PIP_URL = re.compile(r"git\+[a-z0-9]+://[^/\s]+/([^\s#;\"']+)")
@@ -21,7 +21,7 @@ SETTLES = frozenset({"checkout", "fetch", "reset", "switch", "worktree"})
 FIX = "git clone --branch TAG, or git checkout COMMIT behind it; git+URL@COMMIT; ADD URL#COMMIT"
 
 
-def check(build: Build) -> Iterator[Found]:
+def check(build: StagedBuild) -> Iterator[Found]:
     """Each repository that is taken at whatever commit it has today."""
     for stage in build.stages:
         for call in _loose_clones(stage):
@@ -42,7 +42,7 @@ def _found(line: int, what: str) -> Found:
     return Found(line, f"{what} takes whatever commit is there today, expected a commit or a tag", FIX)
 
 
-def _loose_clones(stage: Stage) -> Iterator[Call]:
+def _loose_clones(stage: BuildStage) -> Iterator[Call]:
     """The clones behind which nothing chooses a commit before the next clone, or the end."""
     loose: Call | None = None
     for call in (call for call in stage.calls if call.program == "git"):
@@ -77,12 +77,12 @@ def _source(call: Call) -> str:
     return next((word for word in _verb(call)[1] if re.match(r"[./]|\S+[:@/$]", word)), "")
 
 
-def _urls(step: Step) -> Iterator[tuple[int, str, str]]:
+def _urls(step: BuildStep) -> Iterator[tuple[int, str, str]]:
     """Each URL of a repository that pip, uv or ADD is given: line, URL and ref."""
     for install in step.installs:
         for word in (*install.requirements, *install.option("--editable")):
-            for found in PIP_URL.finditer(word):
-                yield install.line, found[0], found[1].partition("@")[2]
+            for match in PIP_URL.finditer(word):
+                yield install.line, match[0], match[1].partition("@")[2]
     if step.instruction.keyword == "ADD":
         for word in step.instruction.rest.text.split()[:-1]:
             if added := ADD_URL.fullmatch(expand(word, step.values)):

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sparkops.lint.finding import Found
-from sparkops.lint.stages import Build, Stage
+from sparkops.lint.stages import BuildStage, StagedBuild
 from sparkops.lint.words import expand
 
 MOVING = frozenset({"latest", "nightly"})
+ROLLING = frozenset(
+    {"canary", "current", "develop", "edge", "head", "lts", "main", "master", "next", "rolling", "sid", "stable"}
+    | {"testing", "trunk", "unstable", "dev"}
+)
+"""Words of a tag that moves, unless it also has a number."""
+SMALL = frozenset({"alpine", "slim"})
+"""Words that name a kind of an image, and by themselves its newest version."""
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
-def check(build: Build) -> Iterator[Found]:
+def check(build: StagedBuild) -> Iterator[Found]:
     """Each image of FROM, of COPY --from and of RUN --mount=from that may be another one tomorrow."""
+    names = {stage.name for stage in build.stages}
     for stage in build.stages:
         if not stage.parent and (problem := moving(stage.image)):
             yield Found(stage.line, problem, f"FROM {_untagged(stage.image)}:VERSION, or @sha256:DIGEST")
-        for line, image in _borrowed(build, stage):
+        for line, image in _borrowed(build, stage, names):
             # A bare name may be a context that the build is given by name.
             if ("/" in image or ":" in image) and (problem := moving(image)):
                 yield Found(line, problem, f"from={_untagged(image)}:VERSION, or @sha256:DIGEST")
@@ -32,7 +40,8 @@ def moving(image: str) -> str:
     if not tag:
         return f"the image {image} has no tag, so it is whatever `latest` is today, expected a version or a digest"
     parts = set(re.split(r"[-_.]", tag))
-    if MOVING & parts and not any(map(COMMIT.fullmatch, parts)):
+    rolls = parts <= SMALL or (ROLLING & parts and not re.search(r"[0-9]", tag))
+    if (MOVING & parts or rolls) and not any(map(COMMIT.fullmatch, parts)):
         return f"the tag of {image} moves, expected a version or a digest"
     return ""
 
@@ -42,11 +51,10 @@ def _untagged(image: str) -> str:
     return path + slash + name.partition(":")[0]
 
 
-def _borrowed(build: Build, stage: Stage) -> Iterator[tuple[int, str]]:
-    known = {each.name for each in build.stages}
+def _borrowed(build: StagedBuild, stage: BuildStage, names: Collection[str]) -> Iterator[tuple[int, str]]:
     for step in stage.steps:
         for flag, value in step.instruction.flags:
-            found = re.search(r"(?:^|,)from=([^,]+)", value) if flag == "mount" else None
-            image = expand(found[1] if found else value if flag == "from" else "", {**build.arguments, **step.values})
-            if image and image.lower() not in known:
+            match = re.search(r"(?:^|,)from=([^,]+)", value) if flag == "mount" else None
+            image = expand(match[1] if match else value if flag == "from" else "", {**build.arguments, **step.values})
+            if image and image.lower() not in names:
                 yield step.instruction.line, image

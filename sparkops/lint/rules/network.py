@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sparkops.lint.finding import Found
-from sparkops.lint.installs import Install
-from sparkops.lint.stages import Build, Stage
+from sparkops.lint.installs import Install, only_tools
+from sparkops.lint.stages import BuildStage, StagedBuild
+from sparkops.lint.written import files, located
 
 UV = {"UV_HTTP_TIMEOUT": 30, "UV_HTTP_RETRIES": 3}
 """What uv does by itself: seconds without a byte, and further attempts (seen with uv 0.13.8)."""
 PIP = {"PIP_DEFAULT_TIMEOUT": 15, "PIP_RETRIES": 5}
 """What pip does by itself, as its documentation says."""
-FIX = "ENV UV_HTTP_TIMEOUT=600 UV_HTTP_RETRIES=10 in this stage, before this line"
+DEFAULTS: Mapping[str, Mapping[str, int]] = {"uv": UV, "pip": PIP}
+PIP_OPTIONS = {"PIP_DEFAULT_TIMEOUT": ("--timeout", "--default-timeout"), "PIP_RETRIES": ("--retries",)}
+FIXES = {
+    "uv": "ENV UV_HTTP_TIMEOUT=600 UV_HTTP_RETRIES=10 in this stage, before this line",
+    "pip": "ENV PIP_DEFAULT_TIMEOUT=600 PIP_RETRIES=10 in this stage, before this line",
+}
 
 
-def check(build: Build) -> Iterator[Found]:
-    """In each stage, the first call whose environment lacks one of the variables."""
+def check(build: StagedBuild) -> Iterator[Found]:
+    """Yield, for each stage and program, the first call whose environment lacks one of the variables."""
     for stage in build.stages:
-        for install in filter(_lacking, stage.installs):
+        for tool in DEFAULTS:
+            calls = (install for install in stage.installs if install.tool == tool and _lacking(install))
+            install = next((install for install in calls if tool != "pip" or not _small(stage, install)), None)
+            if install is None:
+                continue
             names = _lacking(install)
-            runs = f"stage {stage.name} runs {install.tool} without {' and '.join(names)}, expected in the stage itself"
-            yield Found(install.line, runs + _elsewhere(build, stage, names[0]), FIX)
-            break
+            runs = f"stage {stage.name} runs {tool} without {' and '.join(names)}, expected in the stage itself"
+            yield Found(install.line, runs + _elsewhere(build, stage, names[0], tool), FIXES[tool])
 
 
 def _lacking(install: Install) -> list[str]:
+    """Return the variables that a call lacks."""
     if not install.asks_network:
         return []
-    names = [name for name, least in UV.items() if not _raised(install, name, least)]
-    if install.tool == "pip" and all(_raised(install, name, least) for name, least in PIP.items()):
-        return []
-    return names
+    return [name for name, least in DEFAULTS[install.tool].items() if not _raised(install, name, least)]
+
+
+def _small(stage: BuildStage, install: Install) -> bool:
+    """Return whether pip fetches only tools such as uv: their wheels are small, and pip's own patience is enough."""
+    if install.only_tools:
+        return True
+    written = files(stage).contents
+    texts = [written.get(located(install.directory, path)) for path in install.option("--requirement")]
+    known = [text for text in texts if text]
+    return bool(known) and len(known) == len(texts) and all(map(only_tools, known)) and not install.requirements
 
 
 def _raised(install: Install, name: str, default: int) -> bool:
-    value = install.setting(name)
+    options = install.option(*PIP_OPTIONS.get(name, ()))
+    value = options[-1] if options else install.setting(name)
     return bool(value) and not (value.isdecimal() and int(value) <= default)
 
 
-def _elsewhere(build: Build, stage: Stage, name: str) -> str:
-    """Where it was set instead, which is why one may think that it is set here."""
+def _elsewhere(build: StagedBuild, stage: BuildStage, name: str, tool: str) -> str:
+    """Return where it was set instead, which is why one may think that it is set here."""
     if stage.values.get(name):
-        return f": {name} comes after this line, or is no more than the {UV[name]} that uv has by itself"
+        least = DEFAULTS[tool][name]
+        return f": {name} comes after this line, or is no more than the {least} that {tool} has by itself"
     for other in build.stages:
         if other.values.get(name):
             return f": stage {other.name} has {name}, and FROM {stage.root} begins without it"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from sparkops.lint.calls import SHELLS, Call
 from sparkops.lint.finding import Found
-from sparkops.lint.stages import Build
+from sparkops.lint.stages import StagedBuild
 
 FETCHERS = frozenset({"curl", "wget", "aria2c"})
 EVALUATES = SHELLS | {"eval", "source", "."}
@@ -16,7 +16,7 @@ STDIN = frozenset({"-", "/dev/stdin"})
 FIX = "fetch one release to a file, compare it by sha256sum -c, then run the file"
 
 
-def check(build: Build) -> Iterator[Found]:
+def check(build: StagedBuild) -> Iterator[Found]:
     """Each call that runs what curl or wget has just printed."""
     for call in (call for stage in build.stages for call in stage.calls):
         fetcher = _fetcher(call.before) if _reads_script(call) else None
@@ -36,4 +36,4 @@ def _reads_script(call: Call) -> bool:
 
 
 def _fetcher(calls: Iterable[Call]) -> Call | None:
-    return next((each for each in calls if each.program in FETCHERS), None)
+    return next((call for call in calls if call.program in FETCHERS), None)

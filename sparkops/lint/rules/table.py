@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from sparkops.lint.finding import Found, Rule
 from sparkops.lint.rules import apt, cuda, git, images, network, pipe, secret, torch
-from sparkops.lint.stages import Build
+from sparkops.lint.stages import StagedBuild
 
 
-def _syntax(build: Build) -> Iterator[Found]:
+def _syntax(build: StagedBuild) -> Iterator[Found]:
     for line, problem in build.dockerfile.problems:
         yield Found(line, problem, "correct it: BuildKit would refuse it")
 
@@ -20,16 +20,19 @@ RULES = (
     Rule(
         "syntax",
         DOCKERFILE,
-        "What BuildKit can read: known instructions, heredocs that end, parser directives that stand once.",
+        "What BuildKit can read: known instructions and flags with their values, numbers of arguments, quotes and "
+        "heredocs that end, names of images and stages, ports and times, parser "
+        "directives that stand once. Of several unknown instructions only the first is a finding: "
+        "the others follow from it.",
         "A heredoc that never ends swallows the rest of the file, and every other rule would be silent about it.",
         _syntax,
     ),
     Rule(
         "uv-timeout",
         DOCKERFILE,
-        "`UV_HTTP_TIMEOUT` above 30 and `UV_HTTP_RETRIES` above 3 in the environment of every uv and pip that fetches, "
-        "by ENV or ARG of the stage itself or of a stage that it begins with. Where only pip runs, "
-        "`PIP_DEFAULT_TIMEOUT` and `PIP_RETRIES` do as well.",
+        "`UV_HTTP_TIMEOUT` above 30 and `UV_HTTP_RETRIES` above 3 in the environment of every uv that fetches, by ENV "
+        "or ARG of the stage itself or of a stage that it begins with; for pip `PIP_DEFAULT_TIMEOUT` above 15 and "
+        "`PIP_RETRIES` above 5, or `--timeout` and `--retries`. pip may install only tools such as uv without them.",
         "uv gives up after 30 seconds without a byte, and CUDA wheels have hundreds of megabytes. A stage that begins "
         "with FROM IMAGE has nothing of the stages above it, and an ARG before the first FROM reaches no RUN.",
         network.check,
@@ -37,12 +40,13 @@ RULES = (
     Rule(
         "torch-pin",
         DOCKERFILE,
-        "One whole version of torch and its build (`torch==X.Y.Z+cu130`) in every stage that installs more than tools, "
-        "among its requirements or in a file that an override or constraint names. `+cpu` where the image is not for "
-        "CUDA. `torch==X.Y.Z` without build counts with `--torch-backend=cu130`, `UV_TORCH_BACKEND` or an index that "
-        "ends in /cu130, given by flag, ENV or ARG; `auto` does not: a build sees no GPU. It also counts on an image "
-        "whose name says that it has a torch (vllm, sglang, torch, tensorrt): there it keeps what is installed. All "
-        "stages name the same torch. A file without torch, vLLM, CUDA or wheels is left alone.",
+        "One whole version of torch and its build (`torch==X.Y.Z+cu130`) in every stage for CUDA that installs "
+        "torch, an engine, another package that needs torch, or a wheel; among its requirements, in a file that an "
+        "override or constraint names, or in a stage that it begins with. `torch==X.Y.Z` without build counts with "
+        "`--torch-backend=cu130`, `UV_TORCH_BACKEND` or an index that ends in /cu130, given by flag, ENV or ARG; "
+        "`auto` does not: a build sees no GPU. All stages name the same torch. Images that have a torch (vllm, "
+        "sglang, torch, tensorrt in their name), images whose name is not known, stages that install a requirements "
+        "file whose text is not known, and stages for ROCm, CPUs, Jetsons or other accelerators are left alone.",
         "Without the build in its version, torch comes as whatever the index has first, also as the CPU's, and nothing "
         "fails before the engine starts. Extensions compiled for one torch do not load in another.",
         torch.check_pin,
@@ -50,9 +54,13 @@ RULES = (
     Rule(
         "torch-override",
         DOCKERFILE,
-        "`--override` or `UV_OVERRIDE` on every `uv pip install` of a wheel or an engine, naming a file that pins "
-        "torch and that the stage has: written there, copied, mounted, or from a stage that it begins with. pip knows "
-        "no override; there it is `--constraint` or `PIP_CONSTRAINT`. `--no-deps` needs neither.",
+        "`--override` or `UV_OVERRIDE` on every `uv pip install` of an engine or a wheel in a stage for CUDA, naming a "
+        "file that pins torch and that the stage has: written there, copied, mounted, or from a stage that it begins "
+        "with. pip knows no override; there it is `--constraint` or `PIP_CONSTRAINT`. `--no-deps` needs neither, nor "
+        "does a call that pins torch itself, unless another stage has an override. Where a torch is there already, "
+        "only packages that ask for certain versions of it count (sparkops/lint/torch_needs.py), and no `*.whl` if a "
+        "stage of the file runs `use_existing_torch.py`. "
+        "One finding for each slip of a stage.",
         "Wheels of engines ask for torch loosely, or for another one. Without an override the resolver is free to put "
         "the CPU's torch in place of CUDA's, without a word.",
         torch.check_override,
@@ -60,8 +68,9 @@ RULES = (
     Rule(
         "cuda-arch",
         BOTH,
-        "`TORCH_CUDA_ARCH_LIST` with 12.1a wherever Python extensions are built in an image for CUDA, an `sm_12x` on "
-        "every call of nvcc, and no `TORCH_CUDA_ARCH_LIST` or `FLASHINFER_CUDA_ARCH_LIST` without 12.1a.",
+        "`TORCH_CUDA_ARCH_LIST` wherever vLLM or another package with CUDA code is built in an image for CUDA, an "
+        "architecture that runs on a Spark on every call of nvcc, and one in every `TORCH_CUDA_ARCH_LIST`, "
+        "`FLASHINFER_CUDA_ARCH_LIST` and `CMAKE_CUDA_ARCHITECTURES`: 12.1a, 12.1, 12.1f, 12.0 or 12.0f.",
         "The GPU of a Spark is 12.1a. A build machine has no such GPU to detect, and kernels for other architectures "
         "do not run there, or run as PTX that an older driver refuses.",
         cuda.check,
@@ -69,7 +78,8 @@ RULES = (
     Rule(
         "secret",
         BOTH,
-        "No ENV or ARG whose name says secret, token, password or key, and no text anywhere that looks like a key.",
+        "No ENV, ARG or variable of a RUN whose name says secret, token, password or key, no text anywhere that looks "
+        "like a key, and no COPY of .env, private keys or files of credentials.",
         "ENV, ARG and RUN stay in the image's history: whoever can pull the image reads them. A recipe is "
         "committed, and `docker inspect` shows its env.",
         secret.check,
@@ -78,7 +88,8 @@ RULES = (
         "latest",
         BOTH,
         "A version or a digest on every image of FROM, `COPY --from` and `RUN --mount=from`; not `latest`, not "
-        "`nightly` without a commit. A bare name in `--from` may be a build context, and is left alone.",
+        "`nightly` without a commit, not a word such as `main` or `stable` alone. "
+        "A bare name in `--from` may be a build context, and is left alone.",
         "The same file would build another image tomorrow, and ranks built on different days would not match.",
         images.check,
     ),

@@ -13,10 +13,12 @@ import re
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Callable
 
 import disk
 import haproxy
+import room
 from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
 from loading import TOKEN, attempt, configure, replace, start, token
 
@@ -29,8 +31,9 @@ def forget(service: str) -> None:
     with disk.alone():
         if service in disk.services():
             if active(service) != {DOWN}:
-                raise Refused(f"{service} has traffic: switch it to down first")
+                raise Refused(f"{service} has traffic, or its requests wait: switch it to down first")
             replace({f"services/{service}.cfg": ""})
+            disk.put_hold(service, None)
             for slot in SLOTS:
                 disk.remember(f"be_{service}_{slot}", None)
 
@@ -75,17 +78,41 @@ def numeric(address: str) -> str:
 
 
 def switch(service: str, slot: str, release: str = "") -> None:
-    """Give the traffic of a service to the slot that holds `release`, or to nobody (`down`)."""
+    """Give the traffic of a service to the slot that holds `release`, or to nobody (`down`). No request waits then."""
     with disk.alone():
         target = DOWN if slot == "down" and service in disk.services() else known(service, slot)
         if target != DOWN and disk.pointed(target)["release"] != release:
             raise Refused(f"{service} {slot} holds {disk.pointed(target)['release']} and not {release}")
         if target != DOWN and haproxy.ready(target) != disk.pointed(target)["servers"]:
             raise Refused(f"the servers of {service} {slot} are not as they were pointed: point it again")
-        before = haproxy.rows(ACTIVE)
-        disk.put_rows(ACTIVE, {**before, **disk.rows(disk.read(ACTIVE)), service: target})
-        haproxy.set_row(ACTIVE, service, target)
-    print(f"{service}: {before.get(service)} -> {target}")
+        before = give(service, target)
+        disk.put_hold(service, None)
+        room.ask()
+    print(f"{service}: {before} -> {target}")
+
+
+def give(service: str, target: str) -> str | None:
+    """Send the requests of a service to a backend, and return the one before."""
+    before = haproxy.rows(ACTIVE)
+    disk.put_rows(ACTIVE, {**before, **disk.rows(disk.read(ACTIVE)), service: target})
+    haproxy.set_row(ACTIVE, service, target)
+    return before.get(service)
+
+
+def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> None:
+    """Let the requests of a service wait for a start that is predicted to end in `left_s` seconds.
+
+    One waits up to `longest_s`; further ones than `most`, and those that would wait longer, get 503 at once.
+    """
+    if not re.fullmatch(r"[0-9.+]+", mark):
+        raise Refused(f"expected the key of a start, got {mark!r}")
+    with disk.alone():
+        known(service, SLOTS[0])
+        until = time.time() + float(left_s)
+        disk.put_hold(service, {"mark": mark, "until": until, "longest_s": float(longest_s), "most": int(most)})
+        room.ask()  # it listens for the service before HAProxy sends a request there
+        before = give(service, disk.waiting(service))
+    print(f"{service}: {before} -> {disk.waiting(service)}")
 
 
 def cut(service: str, slot: str) -> None:
@@ -129,14 +156,26 @@ def show() -> None:
     said = {
         "files": {str(file.relative_to(STATE)): hashlib.sha256(file.read_bytes()).hexdigest() for file in there},
         "loaded": disk.digest() == disk.read(LOADED),
+        "keys": disk.read(disk.KEYS).split(),
+        "certificate": disk.fingerprint(),
         "ports": {service: disk.port(disk.service_file(service)) for service in disk.services()},
+        "aliases": {service: disk.aliases(service) for service in disk.services()},
         "slots": {backend: disk.pointed(backend) for backend in disk.backends()},
         "map": disk.read(ACTIVE),
+        "holds": disk.holds(),
+        "room": room.ask(),
     }
     try:
         print(json.dumps({**said, "haproxy": running(), "problem": ""}))
     except Refused as problem:
         print(json.dumps({**said, "haproxy": None, "problem": str(problem)}))
+
+
+def show_each() -> None:
+    """Show at every line on stdin, until it ends: the guard asks often, and starts no process for each question."""
+    for _ in sys.stdin:
+        show()
+        sys.stdout.flush()
 
 
 def running() -> dict[str, object]:
@@ -155,9 +194,12 @@ VERBS: dict[str, Callable[..., None]] = {
     "forget": forget,
     "point": point,
     "switch": switch,
+    "hold": hold,
+    "room": room.serve,
     "cut": cut,
     "preview": preview,
     "show": show,
+    "show-each": show_each,
     "token": token,
 }
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,9 +17,13 @@ from typing import TypedDict
 STATE = Path(os.environ.get("GATEWAY_STATE", "/var/lib/gateway"))  # a volume
 RUN = Path(os.environ.get("GATEWAY_RUN", "/run/gateway"))  # in memory
 SETTINGS, KEYS, CERTIFICATE, ACTIVE = (STATE / name for name in ("gateway.cfg", "keys", "tls.pem", "active.map"))
+ONE = STATE / "one.cfg"  # the one address of all services, where there is one
 CONFIG, NEXT, LOADED, RELEASES = (RUN / name for name in ("haproxy.cfg", "next.cfg", "loaded", "release.map"))
-GIVEN = re.compile(r"gateway\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
+NAMES = RUN / "services.map"
+GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
+ALIASES = re.compile(r"^# Further names: (.+)$", re.MULTILINE)
 BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 DOWN, SERVERS, SLOTS = "be_down", 8, ("blue", "green")
 PATIENCE_S = 20.0
 
@@ -34,8 +39,28 @@ class Pointed(TypedDict):
     servers: list[str]
 
 
+class Hold(TypedDict):
+    """Requests of a service wait for a start. `until`: its predicted end in Unix time; `mark` names the start."""
+
+    mark: str
+    until: float
+    longest_s: float
+    most: int
+
+
 def read(file: Path) -> str:
-    return file.read_text() if file.exists() else ""
+    """Return the text of a file; no text for one that is not there, or that is removed at this moment."""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def fingerprint() -> str:
+    """SHA-256 of the first certificate, as openssl prints it; empty without one."""
+    found = PEM.search(read(CERTIFICATE))
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest() if found else ""
+    return ":".join(digest[at : at + 2].upper() for at in range(0, len(digest), 2))
 
 
 def put(file: Path, text: str) -> None:
@@ -80,6 +105,12 @@ def services() -> list[str]:
     return sorted(file.stem for file in (STATE / "services").glob("[!.]*.cfg"))
 
 
+def aliases(service: str) -> list[str]:
+    """Return the further names of a service."""
+    found = ALIASES.search(read(service_file(service)))
+    return found[1].split() if found else []
+
+
 def backends() -> list[str]:
     return [f"be_{service}_{slot}" for service in services() for slot in SLOTS]
 
@@ -95,6 +126,28 @@ def remember(backend: str, said: Pointed | None) -> None:
     put(STATE / "slots" / backend, json.dumps(said) if said else "")
 
 
+def hold(service: str) -> Hold | None:
+    """The hold of a service; None while its requests do not wait."""
+    text = read(STATE / "holds" / service)
+    return json.loads(text) if text else None
+
+
+def put_hold(service: str, given: Hold | None) -> None:
+    """Begin or end a hold. It begins before HAProxy sends requests to the waiting room, and ends after that."""
+    put(STATE / "holds" / service, json.dumps(given) if given else "")
+
+
+def holds() -> dict[str, Hold]:
+    """Every hold, by service."""
+    known = ((service, hold(service)) for service in services())
+    return {service: given for service, given in known if given}
+
+
+def waiting(service: str) -> str:
+    """The backend whose requests wait."""
+    return f"be_{service}_wait"
+
+
 def rows(text: str) -> dict[str, str]:
     """A map's file, or what `show map` prints, which has a reference before each row."""
     words = [line.split() for line in text.splitlines()]
@@ -107,7 +160,7 @@ def put_rows(file: Path, table: dict[str, str]) -> None:
 
 def configuration() -> list[Path]:
     """All that only a reload can change."""
-    return [SETTINGS, KEYS, CERTIFICATE, *map(service_file, services())]
+    return [SETTINGS, ONE, KEYS, CERTIFICATE, *map(service_file, services())]
 
 
 def digest() -> str:
@@ -124,7 +177,7 @@ def port(file: Path) -> int:
 def ports() -> dict[int, str]:
     """The ports of the whole configuration, and the file of each. Raises Refused for one in two files."""
     found: dict[int, str] = {}
-    for file in (SETTINGS, *map(service_file, services())):
+    for file in filter(Path.exists, (SETTINGS, ONE, *map(service_file, services()))):
         if (number := port(file)) in found:
             raise Refused(f"port {number} is of {found[number]} and of {file.name}")
         found[number] = file.name
@@ -135,8 +188,11 @@ def compose(active: dict[str, str]) -> None:
     """Write the maps and NEXT, from which HAProxy starts. `active` is what the running map says."""
     known = {**active, **rows(read(ACTIVE))}
     put_rows(ACTIVE, {service: known.get(service, DOWN) for service in services()})
+    for service in [held for held in holds() if known.get(held) != waiting(held)]:
+        put_hold(service, None)
     put_rows(RELEASES, {backend: pointed(backend)["release"] for backend in backends()})
-    text = "\n".join([read(SETTINGS), *(read(service_file(service)) for service in services())])
+    put_rows(NAMES, {name: service for service in services() for name in (service, *aliases(service))})
+    text = "\n".join([read(SETTINGS), read(ONE), *(read(service_file(service)) for service in services())])
     put(NEXT, "\n".join(filled(text)) + "\n")
 
 

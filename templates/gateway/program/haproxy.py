@@ -27,7 +27,7 @@ def replace_this() -> NoReturn:
 
 def check(config: Path = NEXT) -> None:
     """Raise Refused with what HAProxy has against a configuration."""
-    told = subprocess.run(["haproxy", "-c", "-f", str(config)], capture_output=True, text=True, check=False)
+    told = subprocess.run(["haproxy", "-c", "-W", "-f", str(config)], capture_output=True, text=True, check=False)
     if told.returncode:
         raise Refused(f"HAProxy refuses the configuration:\n{told.stderr.strip()[-2000:]}")
 

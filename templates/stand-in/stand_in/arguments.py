@@ -21,7 +21,7 @@ class Arguments:
     flags: dict[str, str] = field(default_factory=dict)
     host: str = "0.0.0.0"  # noqa: S104 - as vLLM does
     port: int = 8000
-    served_name: str = ""
+    served_names: tuple[str, ...] = ()
     model_len: int = MODEL_LEN
     most_at_once: int = MOST_AT_ONCE
 
@@ -44,7 +44,7 @@ def parse(argv: Sequence[str]) -> Arguments:
         flags=flags,
         host=flags.get("host", "0.0.0.0"),  # noqa: S104
         port=_whole(flags, "port", 8000),
-        served_name=flags.get("served-model-name", model),
+        served_names=tuple(flags.get("served-model-name", model).split()),
         model_len=_whole(flags, "max-model-len", MODEL_LEN),
         most_at_once=_whole(flags, "max-num-seqs", MOST_AT_ONCE),
     )

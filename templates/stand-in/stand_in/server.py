@@ -35,8 +35,8 @@ class Engine:
         self.arguments = arguments
         self.key = key
         other = "-other" if knobs.answers == "wrong_name" else ""
-        self.name = f"{arguments.served_name}{other}"
-        self.metrics = Metrics(self.name, arguments.model_len)
+        self.names = [f"{name}{other}" for name in arguments.served_names]
+        self.metrics = Metrics(self.names[0], arguments.model_len)
         self.core = Core(knobs, self.metrics, arguments.most_at_once)
         self.server = Server(self.handle, self._sent, knobs.release_name)
         self.created = int(time.time())
@@ -85,7 +85,6 @@ class Engine:
 
     async def _models(self, _: Request, by: Connection) -> None:
         card: dict[str, Any] = {
-            "id": self.name,
             "object": "model",
             "created": self.created,
             "owned_by": "vllm",
@@ -94,11 +93,11 @@ class Engine:
             "max_model_len": self.arguments.model_len,
             "permission": [],
         }
-        by.respond(200, dumps({"object": "list", "data": [card]}))
+        by.respond(200, dumps({"object": "list", "data": [{"id": name, **card} for name in self.names]}))
 
     async def _complete(self, request: Request, by: Connection) -> None:
         wanted = asking.read(request.path, request.body)
-        if wanted.model not in ("", self.name):
+        if wanted.model not in ("", *self.names):
             message = f"The model `{wanted.model}` does not exist."
             raise Refused(HTTPStatus.NOT_FOUND, message, "model", "NotFoundError")
         room = asking.room(wanted, self.arguments.model_len)

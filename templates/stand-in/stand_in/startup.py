@@ -38,7 +38,7 @@ class Start:
         self.facts: dict[str, Any] = {
             "version": VERSION,
             "model": arguments.model,
-            "name": arguments.served_name,
+            "name": arguments.served_names[0],
             "model_len": arguments.model_len,
             "concurrency": KV_TOKENS / arguments.model_len,
             "given": given(arguments),
@@ -90,7 +90,7 @@ def given(arguments: Arguments) -> dict[str, Any]:
     hidden = ("host", "port", "served-model-name")
     flags = {name.replace("-", "_"): value or True for name, value in arguments.flags.items() if name not in hidden}
     model = {"model_tag": arguments.model, "model": arguments.model}
-    return {**model, **flags, "served_model_name": [arguments.served_name]}
+    return {**model, **flags, "served_model_name": [*arguments.served_names]}
 
 
 def shard(done: int, whole_s: float) -> str:

@@ -1,0 +1,1 @@
+"""Gateway and guards as containers: what they lack, how they are replaced or rebuilt."""

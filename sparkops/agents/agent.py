@@ -1,0 +1,50 @@
+"""An agent: a container that serves sparkops itself, and how it gets to be the wanted one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sparkops.command import Command
+from sparkops.docker import commands
+from sparkops.errors import CommandFailed
+from sparkops.images.build import BuildOrder
+from sparkops.nodes.connected import Member
+from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.waiting import Waiting
+
+TRIES, PAUSE_S = 3, 1.0  # where two operators act at once, the second one finds it done
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A container that serves sparkops itself. It is right if it runs and carries `labels`."""
+
+    container: str
+    order: BuildOrder
+    labels: Mapping[str, str]
+    run: Callable[[str], Command]
+    install: Callable[[Member, Agent, Tell], None]
+    """Starts it where none is."""
+    replace: Callable[[Member, Agent, Tell], None]
+    """Lets it take the place of another version."""
+    costs: str
+    """What it costs to replace it."""
+
+
+def up(member: Member, agent: Agent, tell: Tell) -> bool:
+    """Let the container be the wanted one. False if it was."""
+    waiting = Waiting(PAUSE_S, cancel=member.node.cancel, tries=TRIES)
+    return waiting.retry(lambda: _make_right(member, agent, tell), lambda error: isinstance(error, CommandFailed))
+
+
+def _make_right(member: Member, agent: Agent, tell: Tell) -> bool:
+    container = member.engine.container(agent.container)
+    if container is not None and agent.labels.items() <= container["Config"]["Labels"].items():
+        if container["State"]["Running"] and not container["State"]["Restarting"]:
+            return False
+        tell(Event(member.name, f"starting {agent.container}"))
+        member.node.run(commands.start(agent.container))
+        return True
+    (agent.install if container is None else agent.replace)(member, agent, tell)
+    return True

@@ -1,0 +1,177 @@
+"""What runs beside the services: a guard on every node, and the gateway on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from sparkops import names
+from sparkops.agents import front, replacement
+from sparkops.agents.agent import Agent, up
+from sparkops.agents.container import answered
+from sparkops.agents.differences import AgentContainer, Change, Kind, of_container, require_consent
+from sparkops.agents.front import Front
+from sparkops.config import assets
+from sparkops.config.inventory import Fleet
+from sparkops.errors import CommandFailed
+from sparkops.gateway.image import Service
+from sparkops.guard_client import commands, leases, membership
+from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
+from sparkops.images.build import BuildOrder, Built, Gate, build_on
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.parallel import all_or_raise, on_each
+from sparkops.nodes.progress import Event, Tell
+from sparkops.release import LABEL
+
+KINDS = GUARD, GATEWAY = names.GUARD, names.GATEWAY
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What must run. Without a gateway in the inventory there is none."""
+
+    guard: BuildOrder
+    front: Front | None
+
+
+def load(fleet: Fleet, services: Sequence[Service] = ()) -> Wanted:
+    """What must run for `services`, read at the door. Raises ConfigError."""
+    guard = guard_order(assets.load_templates(), assets.load_package(), fleet.build.parent(DEBIAN))
+    return Wanted(guard, front.load(fleet, fleet.gateway, services) if fleet.gateway else None)
+
+
+def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
+    """The guard's image from our own source."""
+    context = guard_context(templates, package, parent)
+    return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.ask_image))
+
+
+def changes(connected: Connected, wanted: Wanted) -> tuple[Change, ...]:
+    """Return how the agents of every connected node differ from what must run. Changes nothing. Raises NodeError."""
+    by_node = connected.all(lambda member: tuple(_changes(member, wanted)))
+    return tuple(change for node in by_node.values() for change in node)
+
+
+def _changes(member: Member, wanted: Wanted) -> Iterator[Change]:
+    """The guard of a node, and the gateway where it is this node's."""
+    guard = _guard(member, wanted.guard)
+    differing = tuple(of_container(member.name, GUARD, _container(member, guard), guard.labels))
+    yield from differing
+    if not differing and not _reaches(member):
+        yield Change(member.name, GUARD, Kind.START, "it does not reach Docker any more")
+    if wanted.front is None:
+        return
+    gateway, place = front.agent(wanted.front), wanted.front.settings.node
+    container = _container(member, gateway)
+    if member.name != place and container:
+        yield Change(member.name, GATEWAY, Kind.REMOVE, f"gateway.node is {place}")
+    elif member.name == place:
+        yield from of_container(member.name, GATEWAY, container, gateway.labels)
+        if container and container.running:
+            yield from front.differences(member, wanted.front)
+
+
+def _container(member: Member, agent: Agent) -> AgentContainer | None:
+    inspect = member.engine.container(agent.container)
+    if inspect is None:
+        return None
+    state = inspect["State"]
+    return AgentContainer(inspect["Config"]["Labels"], state["Running"] and not state["Restarting"])
+
+
+def _reaches(member: Member) -> bool:
+    try:
+        member.node.run(commands.REACHES)
+    except CommandFailed:
+        return False
+    return True
+
+
+def ensure(
+    connected: Connected, wanted: Wanted, tell: Tell, *, apply_gateway: bool = False, wait_s: float = 0.0
+) -> dict[str, tuple[str, ...]]:
+    """Let a guard run on every connected node, and the gateway with its services on its own, if that is one of them.
+
+    Then the guard beside the gateway leads, and the others follow it. Returns what was changed on each node; what is
+    right is only looked at. Raises PlanRefused for changes of the running gateway without `apply_gateway`, Busy where
+    an agent would change while a service does (after `wait_s`), and the errors of a build.
+    """
+    leader = wanted.front.settings.node if wanted.front else ""
+    differing = changes(connected, wanted)
+    if differing and leader in connected.members:  # where nothing differs, the gateway is where the inventory has it
+        membership.require_leader(connected, leader)
+    require_consent(differing, given=apply_gateway)
+    changing = {change.node for change in differing if change.needs_lease}
+    leaders = {leader} if leader and changing else changing  # without a gateway any guard may lead
+    late = {
+        change
+        for change in differing
+        if change.node in leaders and (change.agent, change.kind) == (GUARD, Kind.REPLACE)
+    }
+    done: dict[str, bool] = {}
+    with ExitStack() as leased:
+        if changing:
+            _build(connected, wanted, differing, tell)
+        for name in sorted(leaders):
+            lease = leases.of_agents(connected.member(name), "change of gateway and guards", tell, wait_s)
+            leased.enter_context(lease)
+        for batch in (set(differing) - late, late):  # a lease of a leader ends with its guard
+            jobs = _jobs(connected, wanted, batch, tell, apply_gateway=apply_gateway)
+            done |= all_or_raise(on_each(jobs, lambda name, jobs=jobs: jobs[name](), connected.cancel))  # type: ignore[misc]
+    if leader in connected.members:
+        membership.introduce(connected, leader)
+    return {name: tuple(kind for kind in KINDS if done.get(f"{name} {kind}")) for name in connected.members}
+
+
+def _build(connected: Connected, wanted: Wanted, differing: Iterable[Change], tell: Tell) -> None:
+    """Build what replaces an agent before the lease: no intent waits for a build."""
+    orders = {GUARD: wanted.guard, **({GATEWAY: wanted.front.order} if wanted.front else {})}
+    due = {str(change): change for change in differing if change.kind is Kind.REPLACE}
+
+    def build(text: str) -> Built:
+        return build_on(connected.member(due[text].node), orders[due[text].agent], tell)
+
+    all_or_raise(on_each(due, build, connected.cancel))
+
+
+def _jobs(
+    connected: Connected, wanted: Wanted, differing: Iterable[Change], tell: Tell, *, apply_gateway: bool
+) -> dict[str, Callable[[], bool]]:
+    """What is to be done on the nodes, all at once. Each returns whether it changed anything."""
+    jobs: dict[str, Callable[[], bool]] = {}
+    for node, agent in {(change.node, change.agent) for change in differing}:
+        member = connected.member(node)
+        if agent == GUARD:
+            jobs[f"{node} {GUARD}"] = partial(ensure_guard, member, wanted.guard, tell)
+        elif wanted.front and node != wanted.front.settings.node:
+            jobs[f"{node} {GATEWAY}"] = partial(front.remove, member, tell)
+        elif wanted.front:
+            give = partial(front.ensure, member, wanted.front, tell, apply_gateway=apply_gateway)
+            jobs[f"{node} {GATEWAY}"] = give
+    return jobs
+
+
+def ensure_guard(member: Member, order: BuildOrder, tell: Tell) -> bool:
+    """Let the guard of a node run as wanted. False if it did."""
+    if not up(member, _guard(member, order), tell):
+        if _reaches(member):
+            return False
+        tell(Event(member.name, "restarting the guard: it does not reach Docker any more"))
+        member.node.run(commands.restart())
+    answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
+    return True
+
+
+def _guard(member: Member, order: BuildOrder) -> Agent:
+    inputs = order.context.digest
+    return Agent(
+        container=commands.CONTAINER,
+        order=order,
+        labels={f"{LABEL}inputs": inputs, commands.NODE_LABEL: member.name},
+        run=lambda image: commands.run(image, inputs, member.name),
+        install=replacement.install,
+        replace=replacement.replace,
+        costs="engines and gateway keep running",
+    )

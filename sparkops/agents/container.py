@@ -1,0 +1,41 @@
+"""A container of an agent: wait until it replies, or remove it. Guards import this too, so it builds no image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from sparkops.docker import commands
+from sparkops.errors import CommandFailed, ConnectionLost, NodeError, StartFailed
+from sparkops.nodes.connected import Member
+from sparkops.nodes.waiting import Waiting
+
+PATIENCE_S, POLL_S = 30.0, 0.2
+LOG_TAIL = 10
+T = TypeVar("T")
+
+
+def discard(member: Member, name: str) -> None:
+    """Remove a stopped container, and its image unless something else needs it."""
+    container = member.engine.container(name)
+    if container is None:
+        return
+    member.node.run(commands.remove(name))
+    with suppress(CommandFailed):
+        member.node.run(commands.remove_image(container["Image"]))
+
+
+def answered(member: Member, container: str, ask: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+    """Return what a container that may be just starting replies. Raises StartFailed with the end of its log."""
+    try:
+        return Waiting(POLL_S, patience_s, member.node.cancel).retry(ask, _may_pass)
+    except (NodeError, ValueError) as error:
+        if not _may_pass(error):
+            raise
+        log = member.engine.log(container, tail=LOG_TAIL)
+        raise StartFailed(member.name, f"{container} does not answer: {error}\n{log}") from error
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, NodeError | ValueError) and not isinstance(error, ConnectionLost)

@@ -1,0 +1,167 @@
+"""What gateway and guards lack of what the inventory wants: one change each, and which of them need consent. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sparkops.errors import PlanRefused
+from sparkops.gateway.facts import GatewayFacts
+from sparkops.gateway.image import Service
+from sparkops.release import LABEL
+
+INPUTS = f"{LABEL}inputs"
+SERVICE_FILE = re.compile(r"services/(.+)\.cfg")
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class Kind(StrEnum):
+    """What a change does to an agent."""
+
+    INSTALL = "install"
+    START = "start"
+    """It exists and does not work."""
+    SERVICE = "add a service"
+    CONFIGURE = "configure"
+    REPLACE = "replace"
+    REMOVE = "remove"
+    """A gateway on a node that is no longer the gateway's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference of one agent: `guard` or `gateway`."""
+
+    node: str
+    agent: str
+    kind: Kind
+    text: str
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether clients may notice it: another configuration, version or place of the gateway that runs."""
+        return self.agent == "gateway" and self.needs_lease
+
+    @property
+    def needs_lease(self) -> bool:
+        """Whether no service may change meanwhile."""
+        return self.kind in (Kind.CONFIGURE, Kind.REPLACE, Kind.REMOVE)
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.kind} {self.agent}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContainer:
+    """The container of an agent as Docker shows it."""
+
+    labels: Mapping[str, str]
+    running: bool
+
+
+@dataclass(frozen=True)
+class GatewayWanted:
+    """What the gateway must have. `keys`: by the name of its file, the SHA-256 of each key, as the gateway has it."""
+
+    services: Mapping[str, Service]
+    files: Mapping[str, str | None]
+    keys: Mapping[str, str] = field(default_factory=dict)
+    limits: str = ""
+    """The limits of the inventory's section `gateway`, as text."""
+
+
+def of_container(
+    node: str, agent: str, container: AgentContainer | None, labels: Mapping[str, str]
+) -> Iterator[Change]:
+    """Yield how the container of an agent differs from one with these labels that runs."""
+    expected = labels[INPUTS]
+    if container is None:
+        yield Change(node, agent, Kind.INSTALL, f"image {expected[:12]}")
+    elif (inputs := container.labels.get(INPUTS, "")) != expected:
+        yield Change(node, agent, Kind.REPLACE, f"image {inputs[:12] or 'unknown'}, expected {expected[:12]}")
+    elif not labels.items() <= container.labels.items():
+        yield Change(node, agent, Kind.REPLACE, f"labels {dict(container.labels)}, expected {dict(labels)}")
+    elif not container.running:
+        yield Change(node, agent, Kind.START, "its container does not run")
+
+
+def of_gateway(node: str, facts: GatewayFacts, wanted: GatewayWanted) -> Iterator[Change]:
+    """Yield how the files of a gateway that runs differ."""
+    if not facts.files:
+        yield Change(node, "gateway", Kind.INSTALL, "its first configuration")
+        return
+    for name in sorted({*facts.files, *wanted.files}):
+        text = wanted.files.get(name)
+        if facts.files.get(name) != (None if text is None else hashlib.sha256(text.encode()).hexdigest()):
+            yield _of_file(node, name, facts, wanted)
+    if facts.problem or not facts.loaded:
+        yield Change(node, "gateway", Kind.START, facts.problem or "HAProxy does not run with its files")
+
+
+def _of_file(node: str, name: str, facts: GatewayFacts, wanted: GatewayWanted) -> Change:
+    service = SERVICE_FILE.fullmatch(name)
+    if service and name not in facts.files:
+        return Change(node, "gateway", Kind.SERVICE, f"{service[1]} on port {wanted.services[service[1]].port}")
+    if service:
+        text = _of_service(service[1], facts, wanted)
+    elif name == "keys":
+        text = _of_keys(facts.keys, wanted.keys)
+    elif name == "tls.pem":
+        expected = fingerprint(wanted.files.get(name) or "")
+        text = f"certificate {facts.certificate or 'none'}, expected {expected or 'none'}"
+    else:
+        text = f"{name} differs: expected {wanted.limits}"
+    return Change(node, "gateway", Kind.CONFIGURE, text)
+
+
+def _of_service(service: str, facts: GatewayFacts, wanted: GatewayWanted) -> str:
+    running, expected = facts.services[service], wanted.services[service]
+    if running.port != expected.port:
+        return f"{service} on port {running.port}, expected {expected.port}"
+    if running.aliases != expected.aliases:
+        names = (", ".join(aliases) or "none" for aliases in (running.aliases, expected.aliases))
+        return f"aliases of {service}: {', expected '.join(names)}"
+    return f"access to {service} differs: expected {wanted.limits}"
+
+
+def _of_keys(running: Iterable[str], wanted: Mapping[str, str]) -> str:
+    added = sorted(name for name, key in wanted.items() if key not in running)
+    unnamed = len(set(running) - set(wanted.values()))
+    parts = [f"{name} is added" for name in added]
+    parts += [f"{unnamed} that the inventory does not name" if unnamed > 1 else "one that the inventory does not name"]
+    return f"API keys: {', '.join(parts if unnamed else parts[:-1])}"
+
+
+def fingerprint(pem: str) -> str:
+    """Return the SHA-256 of the first certificate of a PEM text, as `openssl x509 -fingerprint` has it; empty without.
+
+    Raises ValueError for a certificate that cannot be decoded.
+    """
+    match = PEM.search(pem)
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(match[0])).hexdigest() if match else ""
+    return ":".join(digest[at : at + 2].upper() for at in range(0, len(digest), 2))
+
+
+def require_own_names(services: Iterable[Service]) -> None:
+    """Raise PlanRefused where two services have a name in common: clients name one of them by it."""
+    owner: dict[str, str] = {}
+    for service in services:
+        for name in (service.name, *service.aliases):
+            if other := owner.get(name):
+                raise PlanRefused(
+                    f"{service.name}: the name {name} belongs to {other} already: a request names one service",
+                    next_step=f"Remove {name} from serve.aliases of {service.name} or {other}.",
+                )
+            owner[name] = service.name
+
+
+def require_consent(changes: Iterable[Change], *, given: bool) -> None:
+    """Raise PlanRefused for changes of the running gateway that were not consented to."""
+    due = [str(change) for change in changes if change.needs_consent]
+    if due and not given:
+        problem = "\n".join(["the running gateway differs from the inventory:", *(f"  {text}" for text in due)])
+        raise PlanRefused(problem, next_step="Deploy with --apply-gateway to change it, or correct the inventory.")

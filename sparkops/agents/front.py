@@ -1,0 +1,131 @@
+"""The gateway's container: what it must run with, how that differs from what it has, and how it gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkops.agents.agent import Agent, up
+from sparkops.agents.container import answered, discard
+from sparkops.agents.differences import Change, GatewayWanted, Kind, of_gateway, require_consent, require_own_names
+from sparkops.config.inventory import Fleet, Gateway
+from sparkops.errors import NodeError
+from sparkops.gateway import commands
+from sparkops.gateway.facts import GatewayFacts, parse_gateway
+from sparkops.gateway.files import Secrets, load_program, load_secrets, load_templates
+from sparkops.gateway.image import DISK_GIB, IMAGE, NAME, Service, files, gateway_context, hashed
+from sparkops.images.build import BuildOrder, Gate, build_on
+from sparkops.nodes.connected import Member
+from sparkops.nodes.progress import Event, Tell
+
+
+def _limits(settings: Gateway) -> str:
+    """The limits of the gateway's section, for people."""
+    keys = ("port", "memory_mib", "metrics_port", "max_body_mib", "client_connections", "client_requests")
+    return ", ".join(f"{key} {getattr(settings, key)}" for key in keys)
+
+
+@dataclass(frozen=True)
+class Front:
+    """The gateway and the services that it must know; others that it knows already stay."""
+
+    order: BuildOrder
+    services: tuple[Service, ...]
+    settings: Gateway
+    secrets: Secrets
+    templates: Mapping[str, str]
+
+    def wanted(self, facts: GatewayFacts) -> GatewayWanted:
+        """Return what a gateway must have that has its present services too. Raises PlanRefused for a shared name."""
+        known = {name: Service(name, known.port, known.aliases) for name, known in facts.services.items()}
+        services = {**known, **{service.name: service for service in self.services}}
+        require_own_names(services.values())
+        hashes = [hashed([key]).strip() for key in self.secrets.api_keys]
+        keys = dict(zip(self.settings.api_keys, hashes, strict=True))
+        given = files(services.values(), self.settings, self.secrets, self.templates)
+        return GatewayWanted(services, given, keys, _limits(self.settings))
+
+
+def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Front:
+    templates, secrets = load_templates(), load_secrets(fleet)
+    parent = fleet.build.parent(IMAGE)
+    context = gateway_context(templates, load_program(), parent)
+    tried = files(services, settings, secrets, templates)
+    gate = Gate(lambda image: commands.ask_image(image, tried))
+    order = BuildOrder(NAME, context, DISK_GIB, gate)
+    return Front(order, tuple(services), settings, secrets, templates)
+
+
+def ensure(member: Member, front: Front, tell: Tell, *, apply_gateway: bool) -> bool:
+    """Let the gateway of a node run as wanted. False if it did. Raises PlanRefused without consent."""
+    replaced = up(member, agent(front), tell)
+    return _configure(member, front, tell, apply_gateway=apply_gateway) or replaced
+
+
+def agent(front: Front) -> Agent:
+    order, memory_mib = front.order, front.settings.memory_mib
+    inputs = order.context.digest
+    return Agent(
+        container=commands.CONTAINER,
+        order=order,
+        labels=commands.labels(inputs, memory_mib),
+        run=lambda image: commands.run(image, inputs, memory_mib),
+        install=_install_gateway,
+        replace=_replace_gateway,
+        costs=f"new connections fail for a moment, and streams have {commands.STOP_S} s to end",
+    )
+
+
+def _install_gateway(member: Member, agent: Agent, tell: Tell) -> None:
+    image = build_on(member, agent.order, tell).image
+    tell(Event(member.name, f"starting {agent.container}"))
+    member.node.run(agent.run(image))
+
+
+def _replace_gateway(member: Member, agent: Agent, tell: Tell) -> None:
+    image = build_on(member, agent.order, tell).image
+    tell(Event(member.name, f"replacing {agent.container} by another version: {agent.costs}"))
+    member.node.run(commands.stop())
+    discard(member, agent.container)
+    member.node.run(agent.run(image))
+
+
+def remove(member: Member, tell: Tell) -> bool:
+    """Remove a gateway from a node that is no longer its own. Its volume stays."""
+    tell(Event(member.name, f"removing {commands.CONTAINER}: the gateway runs on another node"))
+    member.node.run(commands.stop())
+    discard(member, commands.CONTAINER)
+    return True
+
+
+def _configure(member: Member, front: Front, tell: Tell, *, apply_gateway: bool) -> bool:
+    """Let the gateway have the files that belong to its services. False if it had them, and runs with them."""
+    facts = answered(member, commands.CONTAINER, lambda: _facts(member))
+    wanted = front.wanted(facts)
+    differing = tuple(of_gateway(member.name, facts, wanted))
+    require_consent(differing, given=apply_gateway)
+    if not differing:
+        return False
+    if any(change.kind is not Kind.START for change in differing):
+        tell(
+            Event(member.name, f"the gateway is given its services: {', '.join(sorted(wanted.services)) or 'none yet'}")
+        )
+    member.node.run(commands.configure(wanted.files))
+    answered(member, commands.CONTAINER, lambda: _running(member))
+    return True
+
+
+def differences(member: Member, front: Front) -> Iterator[Change]:
+    facts = answered(member, commands.CONTAINER, lambda: _facts(member))
+    return of_gateway(member.name, facts, front.wanted(facts))
+
+
+def _facts(member: Member) -> GatewayFacts:
+    return parse_gateway(member.node.run(commands.SHOW).stdout)
+
+
+def _running(member: Member) -> GatewayFacts:
+    facts = _facts(member)
+    if facts.problem or not facts.loaded:
+        raise NodeError(member.name, facts.problem or "HAProxy does not run with its files")
+    return facts

@@ -1,0 +1,82 @@
+"""Rebuild gateway and leader on another node, from the journals that the guards keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sparkops.agents import agents, front, rebuild_plan
+from sparkops.agents.agents import Wanted
+from sparkops.agents.container import answered
+from sparkops.agents.rebuild_plan import GuardCopies, Rebuild
+from sparkops.errors import Interrupted
+from sparkops.guard_client import commands, leases, membership
+from sparkops.guard_client.leader import Leader, door, leading
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.waiting import Waiting
+
+SERVE_S, POLL_S = 90.0, 1.0
+
+
+def read_copies(connected: Connected) -> dict[str, GuardCopies]:
+    """Return what the guard of each connected node keeps; nothing of a node without a guard. Raises NodeError."""
+
+    def ask(member: Member) -> GuardCopies | None:
+        if not leases.guarded(member):
+            return None
+        with door(member) as opened:
+            return rebuild_plan.read(opened.copies())
+
+    return {node: copies for node, copies in connected.all(ask).items() if copies is not None}
+
+
+def rebuild_on(connected: Connected, plan: Rebuild, wanted: Wanted, tell: Tell) -> Mapping[str, str]:
+    """Let the planned node lead with these journals, and run the gateway there. Every step may be repeated.
+
+    Returns by service why it does not serve, within SERVE_S; empty for one that does. Raises NodeError.
+    """
+    member = connected.member(plan.node)
+    agents.ensure_guard(member, wanted.guard, tell)
+    tell(
+        Event(
+            plan.node, f"taking the lead of {', '.join(journal.service for journal in plan.journals) or 'no service'}"
+        )
+    )
+    with door(member) as opened:
+        opened.take(plan.journals)
+    member.node.run(commands.restart())
+    answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
+    if wanted.front:
+        front.ensure(member, wanted.front, tell, apply_gateway=True)
+    guarded = {name: other for name, other in connected.members.items() if leases.guarded(other)}
+    membership.introduce(replace(connected, members=guarded), plan.node)
+    with leading(member) as leader:
+        return _until_served(leader, plan, tell)
+
+
+def _until_served(leader: Leader, plan: Rebuild, tell: Tell) -> dict[str, str]:
+    """Wait until each service has its traffic, or only an operator can give it one."""
+    services = [journal.service for journal in (*plan.journals, *plan.kept)]
+
+    def missing() -> dict[str, str]:
+        return {service: why for service in services if (why := failing(leader, service))}
+
+    def report(missing: Mapping[str, str]) -> None:
+        for service, why in missing.items():
+            tell(Event(plan.node, f"waiting for {service}: {why}", lasting=False))
+
+    interrupted = Interrupted("interrupted; the fleet continues", next_step="sparkops status")
+    waiting = Waiting(POLL_S, SERVE_S, leader.node.cancel, interrupted=interrupted)
+    return waiting.poll(missing, lambda missing: not missing, report)
+
+
+def failing(leader: Leader, service: str) -> str:
+    """Return why a service does not serve; empty for one that does, or that was stopped and never had a release."""
+    state = leader.state(service)
+    active, view = state.journal.active, state.gateway
+    if active is None:
+        return "no release is left" if state.journal.previous or state.journal.stopped else ""
+    if state.needs_operator:
+        return state.needs_operator
+    return "" if view and view.traffic == active.release else f"{active.release} has no traffic yet"

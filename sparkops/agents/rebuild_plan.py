@@ -1,0 +1,146 @@
+"""The plan of a rebuild of gateway and leader on another node, from what reachable guards keep. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkops.config.serve import Serve
+from sparkops.errors import PlanRefused, UsageError
+from sparkops.gateway.image import Service
+from sparkops.guard_client import engine_spec
+from sparkops.swap import wire
+from sparkops.swap.journal import Journal
+from sparkops.swap.rebuild import rebuilt
+
+SILENT_S = 10.0
+"""A leader sends a message every second; after so long without one it is lost."""
+
+
+@dataclass(frozen=True)
+class GuardCopies:
+    """What one guard keeps: the journals that it leads by, and copies of its leader's."""
+
+    leader: str
+    """The node whose orders it follows, its own if it leads; empty before it has a fleet."""
+    journals: tuple[Journal, ...] = ()
+    copies: tuple[Journal, ...] = ()
+    heard_ago_s: float | None = None
+    """Seconds since its leader's last message; None without one since its process started."""
+    problems: tuple[str, ...] = ()
+    """Files that it cannot read."""
+
+    @property
+    def known(self) -> tuple[Journal, ...]:
+        """Every journal that it keeps."""
+        return (*self.journals, *self.copies)
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """What is to be done on `node`: the journals that it takes, and the services that it leads already."""
+
+    node: str
+    journals: tuple[Journal, ...]
+    kept: tuple[Journal, ...] = ()
+    lost: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """The services of the gateway, with their ports and names."""
+        known = ((journal.service, _serve(journal)) for journal in (*self.journals, *self.kept))
+        return tuple(Service(name, serve.port, tuple(serve.aliases)) for name, serve in known if serve)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"gateway and leader on {self.node}" + (f", without {', '.join(sorted(self.lost))}" if self.lost else "")
+        for journal in self.journals:
+            serving = f"{journal.active.release} serves" if journal.active else "nothing serves"
+            yield f"  {journal.service}: {serving}; journal term {journal.term}, revision {journal.revision}"
+            given_up = sorted(rank.container for rank in journal.stopped if rank.node in self.lost)
+            if given_up:
+                yield f"    given up: {', '.join(given_up)}"
+        for journal in self.kept:
+            yield f"  {journal.service}: {self.node} leads it already; term {journal.term}"
+        yield from (f"  unreadable: {problem}" for problem in self.problems)
+
+
+def read(reply: Mapping[str, Any]) -> GuardCopies:
+    """Parse a guard's reply to `copies`. Raises WireError where a newer version wrote it."""
+    return GuardCopies(
+        leader=reply["leader"],
+        journals=tuple(wire.load_value(Journal, parsed) for parsed in reply["journals"]),
+        copies=tuple(wire.load_value(Journal, parsed) for parsed in reply["copies"]),
+        heard_ago_s=reply["heard_ago_s"],
+        problems=tuple(reply["problems"]),
+    )
+
+
+def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozenset[str]) -> Rebuild:
+    """Return what makes `node` the leader. `copies_by_node`: of reachable guards; `without`: lost nodes.
+
+    Raises PlanRefused while the old leader answers, or where a guard that may hold a newer journal is missing.
+    """
+    if answering := sorted(without & set(copies_by_node)):
+        raise UsageError(f"--without {answering[0]}: its guard answers", next_step="Leave it out.")
+    newest: dict[str, Journal] = {}
+    for journal in (journal for copies in copies_by_node.values() for journal in copies.known):
+        known = newest.get(journal.service)
+        if known is None or (journal.term, journal.revision) > (known.term, known.revision):
+            newest[journal.service] = journal
+    _require_lost_leader(node, copies_by_node, newest)
+    _require_all(node, copies_by_node, newest, without)
+    own_terms = (
+        {(journal.service, journal.term) for journal in copies_by_node[node].journals}
+        if node in copies_by_node
+        else set()
+    )
+    kept = [journal for journal in newest.values() if (journal.service, journal.term) in own_terms]
+    copies = {service: journal for service, journal in newest.items() if journal not in kept}
+    return Rebuild(
+        node=node,
+        journals=tuple(rebuilt([copies[service]], node, without) for service in sorted(copies)),
+        kept=tuple(kept),
+        lost=without,
+        problems=tuple(f"{name}: {problem}" for name, copies in copies_by_node.items() for problem in copies.problems),
+    )
+
+
+def _require_lost_leader(node: str, copies_by_node: Mapping[str, GuardCopies], newest: Mapping[str, Journal]) -> None:
+    """Unknown is not no: a leader that any guard still hears is not lost, whether this client reaches it or not."""
+    leaders = {journal.leader for journal in newest.values()} - {node}
+    for name, copies in copies_by_node.items():
+        if name in leaders and copies.leader == name:
+            step = f"The gateway is not lost. Set `gateway.node: {name}` in the inventory: sparkops status"
+            raise PlanRefused(f"{name}: the leader of this fleet answers", next_step=step)
+        if copies.leader in leaders and copies.heard_ago_s is not None and copies.heard_ago_s < SILENT_S:
+            problem = (
+                f"{name}: the leader {copies.leader} sent a message {copies.heard_ago_s:.0f} s ago: it is not lost"
+            )
+            raise PlanRefused(problem, next_step="Restore this machine's way to it, or stop the node; then retry.")
+
+
+def _require_all(
+    node: str, copies_by_node: Mapping[str, GuardCopies], newest: Mapping[str, Journal], without: frozenset[str]
+) -> None:
+    """Every guard that may hold a newer journal must be asked or given up."""
+    if not newest:
+        step = "sparkops deploy RECIPE --blue-green starts a gateway for the first time."
+        raise PlanRefused("no reachable guard keeps a journal: nothing to rebuild from", next_step=step)
+    holders = {name for journal in newest.values() for name in (journal.leader, *journal.peers)}
+    given_up = without.union(*(journal.without for journal in newest.values()))
+    if missing := sorted(holders - set(copies_by_node) - given_up - {node}):
+        options = " ".join(f"--without {name}" for name in [*sorted(without), *missing])
+        problem = f"guards that may keep a newer journal do not answer: {', '.join(missing)}"
+        step = f"Bring them back, or give them up with all that ran there: sparkops gateway rebuild {node} {options}"
+        raise PlanRefused(problem, next_step=step)
+
+
+def _serve(journal: Journal) -> Serve | None:
+    """The port and the names of a service on the gateway; None where the journal knows no release of it."""
+    known = (*journal.deployments, *((journal.previous,) if journal.previous else ()))
+    return next((engine_spec.of(rank).parsed.serve for item in known for rank in item.heads), None)

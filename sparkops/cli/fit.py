@@ -1,0 +1,79 @@
+"""The verb fit, and the memory section of `plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import typer
+
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_recipe
+from sparkops.cli.options import JSON, NODES, RECIPE, SET
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import data, data_json, say
+from sparkops.config.engine import ENGINES
+from sparkops.config.recipe import Recipe
+from sparkops.deploy import fitting
+from sparkops.errors import SparkopsError
+from sparkops.memory.fit import Fit, lower
+from sparkops.memory.report import as_json, lines
+from sparkops.nodes.connected import Connected, connect
+from sparkops.nodes.parallel import all_or_raise
+
+
+def fit(
+    context: typer.Context,
+    recipe: RECIPE,
+    node: NODES = None,
+    set_: SET = None,
+    json: JSON = False,
+) -> None:
+    """Predict a recipe's memory use on its nodes
+
+    Reads config.json and safetensors headers on each node, or the recipe's lock. Starts nothing. Exit code 1 if the
+    recipe does not fit, 5 if its memory is unknown.
+
+    Example: sparkops fit 122b-autoround --node spark-1
+    """
+    settings: Settings = context.obj
+    fleet = load_fleet(settings)
+    wanted = load_recipe(recipe, fleet, set_ or ())
+    with connect(fleet, node or wanted.nodes) as connected:
+        outcomes = fitting.fits(connected, wanted)
+    known = {name: made for name, made in outcomes.items() if not isinstance(made, SparkopsError)}
+    if json:
+        data_json({"recipe": wanted.name, "nodes": [as_json(made) for made in known.values()]})
+    elif known:
+        data(text(known))
+    all_or_raise(outcomes)
+    refused = [made for made in known.values() if made.problems]
+    for step in dict.fromkeys(lower(made, wanted.name) for made in refused):
+        say(f"  next: {step}", bold=True)
+    if refused:
+        raise typer.Exit(1)
+
+
+def text(known: Mapping[str, Fit]) -> str:
+    """Return the fits of all nodes as text."""
+    return "\n".join(line for made in known.values() for line in lines(made))
+
+
+def section(connected: Connected, recipe: Recipe, nodes: Sequence[str]) -> str:
+    """Return the memory section that follows a plan; empty for an engine that reads no model.
+
+    Unknown memory does not refuse a plan: it uses `memory.claim_gib`.
+    """
+    if not ENGINES[recipe.engine].weights:
+        return ""
+    members = {name: member for name, member in connected.members.items() if name in nodes}
+    try:
+        outcomes = fitting.fits(replace(connected, members=members), recipe)
+    except SparkopsError as error:
+        return f"\nmemory, predicted:\n  {error}"
+    told = [_unknown(made) if isinstance(made, SparkopsError) else list(lines(made)) for made in outcomes.values()]
+    return "\n".join(["", "memory, predicted:", *(f"  {line}" for part in told for line in part)])
+
+
+def _unknown(error: SparkopsError) -> list[str]:
+    return [*str(error).splitlines(), *(f"  next: {line}" for line in error.next_step.splitlines())]

@@ -1,0 +1,88 @@
+"""The verb gateway rebuild."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from sparkops.agents import agents
+from sparkops.agents.rebuild import read_copies, rebuild_on
+from sparkops.agents.rebuild_plan import Rebuild, plan
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.options import DRY_RUN, JSON, WITHOUT, make_family
+from sparkops.cli.progress import progress
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import data, data_json, say
+from sparkops.config import source
+from sparkops.config.inventory import Fleet
+from sparkops.errors import NeedsPerson, UsageError
+from sparkops.nodes.connected import connect
+
+PATIENCE_S = 5.0  # to connect: a lost node does not answer
+family = make_family("gateway", "Manage the gateway")
+
+
+@family.command()
+def rebuild(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Node that gateway and leader run on from now on")],
+    without: WITHOUT = None,
+    dry_run: DRY_RUN = False,
+    json: JSON = False,
+) -> None:
+    """Rebuild gateway and leader on NODE after their node is lost
+
+    The journals come from the guards that answer. The inventory must name NODE as `gateway.node` first.
+
+    Exit code 5 if a guard still follows the old leader.
+
+    Example: sparkops gateway rebuild spark-2 --without spark-1 --dry-run
+    """
+    settings: Settings = context.obj
+    fleet = load_fleet(settings)
+    _require_named(fleet, node, without or ())
+    with connect(fleet, required=False, patience_s=PATIENCE_S) as connected, progress() as tell:
+        connected.member(node)
+        for name, error in connected.unreachable.items():
+            say(f"{name} is left out: {error}", fg="yellow")
+        made = plan(node, read_copies(connected), frozenset(without or ()))
+        data(str(made)) if dry_run and not json else say(str(made))
+        failing: Mapping[str, str] = (
+            {} if dry_run else rebuild_on(connected, made, agents.load(fleet, made.services), tell)
+        )
+    if json:
+        data_json(_as_json(made, failing, dry_run=dry_run))
+    if failing:
+        problem = "\n".join(f"{service}: {why}" for service, why in failing.items())
+        steps = (f"sparkops rollback {service}" for service in failing)
+        raise NeedsPerson(problem, next_step="\n".join(["sparkops status", *steps]))
+    if not dry_run and fleet.gateway:
+        for service in made.services:
+            say(f"{service.name}: {fleet.gateway.url(service.port)}", fg="green")
+
+
+def _require_named(fleet: Fleet, node: str, without: Sequence[str]) -> None:
+    """Raise ConfigError unless the inventory names the node, so that every client finds the new gateway."""
+    for name in (node, *without):
+        fleet.node(name)
+    if node in without:
+        raise UsageError(f"--without {node}: the gateway is to run there")
+    if fleet.gateway is None or fleet.gateway.node != node:
+        named = fleet.gateway.node if fleet.gateway else "not set"
+        raise source.read(fleet.file).fail(("gateway", "node"), f"{named}, expected {node}")
+
+
+def _as_json(made: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> dict[str, object]:
+    services = [
+        {
+            "name": journal.service,
+            "term": journal.term,
+            "revision": journal.revision,
+            "release": journal.active.release if journal.active else None,
+            "problem": failing.get(journal.service),
+        }
+        for journal in (*made.journals, *made.kept)
+    ]
+    return {"node": made.node, "without": sorted(made.lost), "dry_run": dry_run, "services": services}

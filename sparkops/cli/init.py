@@ -1,0 +1,129 @@
+"""init."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparkops.cli.doctor import doctor
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import say, visible, write
+from sparkops.cli.trust import pin
+from sparkops.config import inventory
+from sparkops.config.inventory import Fleet
+from sparkops.doctor import discovery, machine
+from sparkops.doctor.discovery import Discovered
+from sparkops.errors import NotReady, SparkopsError, UsageError
+from sparkops.network.facts import fabric_query, parse_fabric
+from sparkops.nodes import host
+from sparkops.nodes.connect import Connector
+from sparkops.nodes.parallel import on_each
+from sparkops.nodes.ssh_config import lookup
+
+Routes = Mapping[str, Mapping[str, str]]
+SAMPLE_SHA256 = "5304917fbf629a1d684bdefbfb209dc4231b84b1a39a1d55764e1b160f37786f"
+"""Of inventory.yaml beside README.md."""
+
+
+def init(
+    context: typer.Context,
+    addresses: Annotated[
+        list[str] | None, typer.Argument(metavar="ADDRESS...", help="Addresses of your nodes; none for this machine.")
+    ] = None,
+    user: Annotated[
+        str, typer.Option(metavar="USER", help="SSH user; else that of ~/.ssh/config, else the local one.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Pin host keys without a question.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an inventory that exists.")] = False,
+) -> None:
+    """Create an inventory file
+
+    Asks before it pins a host key, reads GPU, memory, fabric and model directories of each node, writes the inventory
+    with the gateway on the first node, and runs doctor. Changes nothing on the nodes.
+
+    Exit code 1 if a node was not reached, which is then a comment in the inventory, or if doctor finds a problem.
+
+    Example: sparkops init 192.168.1.11 192.168.1.12
+    """
+    settings: Settings = context.obj
+    if settings.inventory.exists() and not force and not _is_sample(settings.inventory):
+        step = "Edit it, name another with --inventory, or replace it with --force."
+        raise UsageError(f"{settings.inventory} exists already", next_step=step)
+    routes = _routes(addresses or (), user)
+    found, lost = _discover(_draft(settings, routes), yes=yes)
+    write(settings.inventory, visible(discovery.inventory(routes, found, lost)))
+    say(f"wrote {settings.inventory}")
+    for name, node in found.items():
+        say(f"{name}: {node}")
+    if not found:
+        say("no node was read: the inventory has all of them", fg="yellow")
+        say("  next: sparkops trust, then sparkops doctor", bold=True)
+        raise typer.Exit(1)
+    doctor(context)
+    if lost:
+        raise typer.Exit(1)
+
+
+def _is_sample(file: Path) -> bool:
+    """Return whether an inventory is the unchanged sample that comes with the sources."""
+    return hashlib.sha256(file.read_bytes()).hexdigest() == SAMPLE_SHA256
+
+
+def _routes(addresses: Sequence[str], user: str) -> Routes:
+    """Return how each node is reached, by its name."""
+    if not addresses:
+        return {"here": {"transport": "local"}}
+    named = {"user": user} if user else {}
+    each = ({"address": address, "user": getpass.getuser(), **lookup(address), **named} for address in addresses)
+    return {f"spark-{number}": route for number, route in enumerate(each, 1)}
+
+
+def _draft(settings: Settings, routes: Routes) -> Fleet:
+    """Return the fleet before anything is known of its nodes. Raises ConfigError for an address that is none."""
+    file = settings.inventory.with_name(f".{settings.inventory.name}.new")
+    write(file, discovery.inventory(routes, {}, {}))
+    try:
+        return inventory.load(file).model_copy(update={"file": settings.inventory})
+    finally:
+        file.unlink()
+
+
+def _discover(fleet: Fleet, *, yes: bool) -> tuple[dict[str, Discovered], dict[str, str]]:
+    """Return the facts of each node that can be read, and why the others cannot. Pins host keys after a question."""
+    connector = Connector(fleet, patience_s=0.0)
+    outcomes: dict[str, Discovered | SparkopsError] = {}
+    for name, node in fleet.nodes.items():
+        try:
+            if node.transport == "ssh" and not pin(connector, name, yes=yes):
+                outcomes[name] = NotReady(name, "its host key is not pinned", next_step=f"sparkops trust {name}")
+        except SparkopsError as error:
+            outcomes[name] = error
+    names = [name for name in fleet.nodes if name not in outcomes]
+    outcomes |= on_each(names, lambda name: _read(connector, name), connector.cancel)
+    found = {name: outcome for name in fleet.nodes if isinstance(outcome := outcomes[name], Discovered)}
+    failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
+    for problem in failed.values():
+        say(f"{problem}", fg="yellow")
+        say(f"  next: {problem.next_step}", bold=True)
+    return found, {name: str(problem).removeprefix(f"{name}: ") for name, problem in failed.items()}
+
+
+def _read(connector: Connector, name: str) -> Discovered:
+    """Read a node. Raises NotReachable, NotReady, NodeError."""
+    node = connector.node(name)
+    try:
+        return Discovered(
+            host.parse(node.run(host.MEMORY).stdout),
+            machine.parse(node.run(machine.query()).stdout),
+            parse_fabric(node.run(fabric_query()).stdout),
+            discovery.parse(node.run(discovery.query()).stdout),
+        )
+    except ValueError as error:
+        raise NotReady(name, f"its shell answered what cannot be read: {error}") from None
+    finally:
+        node.close()

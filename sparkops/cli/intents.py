@@ -1,0 +1,189 @@
+"""Send intents to the leaders of a service, and follow them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from sparkops.cli.outcome import conclude, conclude_all
+from sparkops.cli.progress import progress
+from sparkops.cli.terminal import data_json, say
+from sparkops.config.inventory import Fleet
+from sparkops.deploy import intents, leads
+from sparkops.deploy.operation import DeployOptions, Operation
+from sparkops.deploy.placement import Wish
+from sparkops.errors import Interrupted, PlanRefused, SparkopsError, UsageError
+from sparkops.guard_client.ending import Ending
+from sparkops.guard_client.following import Accepted, Following, interrupted
+from sparkops.guard_client.leader import Leader, leading
+from sparkops.nodes.connected import connect
+from sparkops.nodes.parallel import all_or_raise, on_each
+from sparkops.swap.model import Mode
+
+Led = tuple[Operation, Leader]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a verb that changes a service."""
+
+    nodes: tuple[str, ...] = ()
+    mode: str | None = None
+    allow_downtime: bool = False
+    wait_s: float = 0.0
+    json: bool = False
+    dry_run: bool = False
+    detach: bool = False
+    promote: bool = True
+    without: tuple[str, ...] = ()
+    apply_gateway: bool = False
+
+    def choices(self, fleet: Fleet) -> DeployOptions:
+        """Return the options of the plan. Raises UsageError for an unknown mode or node."""
+        modes = [mode.value for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)]
+        if self.mode is not None and self.mode not in modes:
+            raise UsageError(f"--mode: unknown mode {self.mode}", next_step=f"One of: {', '.join(modes)}")
+        for name in (*self.nodes, *self.without):
+            fleet.node(name)
+        wish = Wish(self.nodes, Mode(self.mode) if self.mode else None, self.allow_downtime)
+        return DeployOptions(wish, self.promote, frozenset(self.without))
+
+
+@contextmanager
+def led(fleet: Fleet, wait_s: float = 0.0) -> Iterator[Led]:
+    """Connect to every node that answers, and to the leader beside the gateway, whose node must answer."""
+    with _reached(fleet, wait_s) as operation, leading(operation.connected.member(operation.node)) as leader:
+        yield operation, leader
+
+
+@contextmanager
+def _reached(fleet: Fleet, wait_s: float, nodes: Sequence[str] = (), *, required: bool = False) -> Iterator[Operation]:
+    """Connect to these nodes (all if empty). Skips those that do not answer; `required`: raises their error."""
+    with connect(fleet, nodes, required=required) as connected, progress() as tell:
+        if fleet.gateway:
+            connected.member(fleet.gateway.node)
+        for name, error in connected.unreachable.items():
+            say(f"{name} is left out: {error}", fg="yellow")
+        yield Operation(connected, tell, wait_s)
+
+
+@contextmanager
+def leaders(fleet: Fleet, service: str, wait_s: float = 0.0) -> Iterator[list[Led]]:
+    """Yield the guards that lead a service: the one beside the gateway, else one for each replica; maybe none."""
+    with _reached(fleet, wait_s) as reached, _leading(reached, service) as found:
+        yield found
+
+
+@contextmanager
+def _leading(reached: Operation, service: str) -> Iterator[list[Led]]:
+    connected, gateway = reached.connected, reached.connected.fleet.gateway
+    with ExitStack() as opened:
+        first = opened.enter_context(leading(connected.member(gateway.node))) if gateway else None
+        found = []
+        for node, direct in leads.heads(connected, service, reached.tell, first).items():
+            leader = first if first and not direct else opened.enter_context(leading(connected.member(node)))
+            found.append((replace(reached, direct=node if direct else ""), leader))
+        if not found:
+            all_or_raise(connected.unreachable)
+        yield found
+
+
+def each(
+    fleet: Fleet,
+    service: str,
+    accept: Callable[[Led], Accepted | None],
+    options: Options,
+    *,
+    back: bool = False,
+) -> None:
+    """Send an intent to every leader of a service, and follow all. Raises UsageError where there is none."""
+    with leaders(fleet, service, options.wait_s) as found:
+        if not found:
+            raise UsageError(f"{service}: no guard leads it", next_step="sparkops status")
+        every(found, service, accept, options, back=back)
+
+
+def every(
+    found: Sequence[Led],
+    service: str,
+    accept: Callable[[Led], Accepted | None],
+    options: Options,
+    *,
+    back: bool = False,
+) -> None:
+    """Send an intent to these leaders, and follow all at once."""
+    if len(found) == 1:
+        followed(found[0], service, accept(found[0]), options, back=back)
+        return
+    by_node = {operation.node: (operation, leader) for operation, leader in found}
+
+    def work(node: str) -> Ending | Accepted | None:
+        return followed_on(by_node[node], service, accept(by_node[node]), options)
+
+    outcomes = at_once(list(by_node), service, work, found[0][0].connected.cancel)
+    conclude_all(service, outcomes, {}, json=options.json, wants_back=back)
+
+
+def at_once(
+    nodes: Sequence[str], service: str, work: Callable[[str], Ending | Accepted | None], cancel: threading.Event
+) -> dict[str, Ending | Accepted | SparkopsError | None]:
+    """Follow several replicas in parallel; an error is the outcome of its replica. Raises Interrupted after Ctrl-C."""
+    try:
+        return on_each(nodes, work, cancel)
+    except Interrupted:
+        raise interrupted(service) from None
+
+
+def followed_on(found: Led, service: str, accepted: Accepted | None, options: Options) -> Ending | Accepted | None:
+    """Follow one replica of several to its end, unless there is nothing to do or to follow."""
+    if accepted is None or options.detach:
+        return accepted
+    return following_of(*found, service).until_end(accepted)
+
+
+def following_of(operation: Operation, leader: Leader, service: str) -> Following:
+    """Return the follower of a service at its leader."""
+    return Following(leader, service, operation.tell)
+
+
+def followed(
+    found: Led | None, service: str, accepted: Accepted | None, options: Options, *, back: bool = False
+) -> None:
+    """Follow an accepted intent, or print that nothing is to do."""
+    if accepted is None or found is None:
+        say(f"{service}: nothing to do", fg="green")
+        if options.json:
+            data_json({"service": service, "result": "nothing"})
+        return
+    conclude(following_of(*found, service), accepted, detach=options.detach, json=options.json, wants_back=back)
+
+
+def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options) -> None:
+    """Send the intent to stop a service, without a gateway on `nodes` only.
+
+    Raises UsageError for some nodes of a service behind the gateway, PlanRefused for containers that no guard leads.
+    """
+    for name in nodes:
+        fleet.node(name)
+    alone = fleet.gateway is None
+    with (
+        _reached(fleet, options.wait_s, nodes if alone else (), required=alone) as reached,
+        _leading(reached, service) as found,
+    ):
+        known = [led for led in found if leads.state_by(reached.connected.member(led[0].node), led[1], service)]
+        if nodes and any(not operation.direct for operation, _ in known):
+            step = f"sparkops stop {service}"
+            problem = f"--node: {service} is behind the gateway: its leader stops it on all nodes"
+            raise UsageError(problem, next_step=step)
+        if wanted := [led for led in known if not nodes or led[0].node in nodes]:
+            every(wanted, service, lambda led: led[0].until_free(lambda: intents.stop(led[1], service)), options)
+        elif leader := leads.leader_elsewhere(reached.connected, service):
+            step = f"sparkops stop {service} --node {leader}"
+            raise UsageError(f"--node: {service} is led by {leader}, which stops all its ranks", next_step=step)
+        elif running := leads.running(reached.connected, service):
+            names = [f"docker stop {' '.join(names)} on {node}" for node, names in running.items()]
+            raise PlanRefused(f"{service}: its containers run, but no guard leads it", next_step="\n".join(names))
+        else:
+            followed(found[0] if found else None, service, None, options)

@@ -1,0 +1,164 @@
+"""The verb lint."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparkops import __version__
+from sparkops.cli.options import JSON
+from sparkops.cli.terminal import data, data_json, say
+from sparkops.config import assets, extends, recipe
+from sparkops.config.shipped import known_recipes
+from sparkops.errors import SparkopsError, UsageError
+from sparkops.lint import report, sarif
+from sparkops.lint.check import Checked, check_dockerfile, findings
+from sparkops.lint.recipe import check_recipe
+from sparkops.lint.report import LintReport
+from sparkops.lint.rules.table import NAMES
+
+STDIN = Path("-")
+FORMATS = ("text", "json", "sarif")
+DOCKERFILE = re.compile(
+    r"(?i)((docker|container)file([._-](?!(.*\.)?(j2|dockerignore|md|sh|py|ya?ml|json|txt)$).*)?|.+[._-](docker|container)file)"
+)
+RECIPES = (".yaml", ".yml")
+RECIPE = re.compile(r"^(extends|image):", re.MULTILINE)
+"""A line that marks a file as a recipe, even if the rest of the file is broken."""
+PASSED_OVER = frozenset({"node_modules", "venv"})
+
+
+def lint(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="Dockerfile, recipe or directory; -: a Dockerfile on stdin"),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json or sarif (2.1.0)")] = "text",
+    json: JSON = False,
+    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="RULE", help="Run only RULE (repeatable)")] = None,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="RULE", help="Skip RULE (repeatable)")] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="Print every rule with its reason; read no file")] = False,
+) -> None:
+    """Check Dockerfiles and recipes
+
+    Checks the named files, or all of this project, against the needs of a Spark.
+
+    Exit code 1 if there is a finding.
+
+    Example: sparkops lint recipes/ Dockerfile
+    """
+    kind = "json" if json else format_
+    if kind not in FORMATS:
+        raise UsageError(f"--format: unknown format {kind}", next_step=f"One of: {', '.join(FORMATS)}")
+    if rules:
+        data_json(report.rules_json()) if kind == "json" else data(report.rules_page().rstrip())
+        return
+    chosen = _chosen(rule or (), ignore or ())
+    reader = _Reader()
+    for file in dict.fromkeys(_files(paths or ())):
+        reader.take(file)
+    found = findings(reader.checked, chosen)
+    _show(report.LintReport(len(reader.checked), found, tuple(map(str, reader.errors))), kind)
+    for error in reader.errors[1:]:
+        say(f"sparkops: {error}", fg="red")
+    if reader.errors:
+        raise reader.errors[0]
+    if found:
+        raise typer.Exit(1)
+
+
+def _chosen(only: Sequence[str], without: Sequence[str]) -> frozenset[str]:
+    for name in (*only, *without):
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, n=1)
+            step = f"Did you mean {near[0]}? " if near else ""
+            raise UsageError(f"there is no rule {name}", next_step=f"{step}All rules: sparkops lint --rules")
+    return frozenset(only or NAMES) - frozenset(without)
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Return every file to read. Raises UsageError if there is none."""
+    if not paths:
+        yield from known_recipes().values()
+        yield from _inside(Path("Dockerfiles"))
+    for path in paths:
+        if path.is_dir():
+            found = list(_inside(path))
+            if not found:
+                raise UsageError(f"{path} holds no Dockerfile and no recipe", next_step="Name the files themselves.")
+            yield from found
+        elif path == STDIN or path.exists():
+            yield path
+        else:
+            raise UsageError(f"there is no file {path}")
+
+
+def _inside(directory: Path) -> Iterator[Path]:
+    for where, directories, names in os.walk(directory):
+        directories[:] = sorted(each for each in directories if not each.startswith(".") and each not in PASSED_OVER)
+        for file in (Path(where, name) for name in sorted(names)):
+            if DOCKERFILE.fullmatch(file.name) or (file.suffix in RECIPES and _is_recipe(file)):
+                yield file
+
+
+def _is_recipe(file: Path) -> bool:
+    try:
+        return file.absolute().parent.name == "recipes" or bool(RECIPE.search(file.read_text(errors="replace")))
+    except OSError:  # reported when the file is read
+        return True
+
+
+@dataclass
+class _Reader:
+    """Reads files one by one; an unreadable file does not stop the others."""
+
+    checked: list[Checked] = field(default_factory=list)
+    errors: list[SparkopsError] = field(default_factory=list)
+
+    def take(self, file: Path) -> None:
+        try:
+            self.checked.append(self._recipe(file) if file.suffix in RECIPES else self._dockerfile(file))
+        except SparkopsError as error:
+            self.errors.append(error)
+
+    def _dockerfile(self, file: Path) -> Checked:
+        return check_dockerfile(_text(file), str(file))
+
+    def _recipe(self, file: Path) -> Checked:
+        loaded, written = recipe.load(file, parts=False), extends.read(file)
+        others = written.files.values() if isinstance(written, extends.Merged) else ()
+        texts = {each: _text(each) for each in (file, *others)}
+        templates, mods = self._assets
+        return check_recipe(loaded, written, texts, templates, mods)
+
+    @cached_property
+    def _assets(self) -> tuple[Mapping[str, str], Mapping[str, bytes]]:
+        return assets.load_templates(), assets.load_mods()
+
+
+def _text(file: Path) -> str:
+    try:
+        return (sys.stdin.buffer.read() if file == STDIN else file.read_bytes()).decode()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is not text in UTF-8") from None
+
+
+def _show(shown: LintReport, kind: str) -> None:
+    if kind == "json":
+        data_json(report.as_json(shown))
+    elif kind == "sarif":
+        data_json(sarif.as_sarif(shown, __version__))
+    elif shown.findings:
+        data(report.as_text(shown))
+    say(report.summary(shown))

@@ -1,0 +1,58 @@
+"""The verb logs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.options import NODES, SERVICE
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import data
+from sparkops.deploy import observe
+from sparkops.docker import commands
+from sparkops.docker.facts import Container
+from sparkops.errors import UsageError
+from sparkops.nodes.connected import Connected, Member, connect
+
+
+def logs(
+    context: typer.Context,
+    service: SERVICE,
+    node: NODES = None,
+    rank: Annotated[
+        int | None, typer.Option("--rank", metavar="RANK", help="Limit to RANK of a replica on several nodes")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until Ctrl-C")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", metavar="LINES", help="Limit to the last LINES of each log")
+    ] = None,
+) -> None:
+    """Show a service's logs
+
+    Prints the log of the newest container on each node.
+
+    Example: sparkops logs qwen3.5-122b --follow
+    """
+    settings: Settings = context.obj
+    with connect(load_fleet(settings), node or ()) as connected:
+        newest = _newest(connected, service, rank)
+        if not newest:
+            which = f"rank {rank} of {service}" if rank is not None else f"container of {service}"
+            raise UsageError(f"{which}: not found", next_step="sparkops status")
+
+        def print_log(member: Member) -> None:
+            mark = f"{member.name} | " if len(newest) > 1 else ""
+            if member.name in newest:
+                command = commands.logs(newest[member.name].name, follow=follow, tail=tail)
+                member.node.run(command, on_line=lambda line: data(f"{mark}{line}"))
+
+        connected.all(print_log)
+
+
+def _newest(connected: Connected, service: str, rank: int | None) -> dict[str, Container]:
+    """Return the newest container on each node that has one."""
+    wanted = {} if rank is None else {"rank": str(rank)}
+    found = connected.all(lambda member: observe.containers(member, service=service, **wanted))
+    return {name: max(each, key=lambda one: one.started_at) for name, each in found.items() if each}

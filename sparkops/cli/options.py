@@ -1,0 +1,57 @@
+"""Arguments and options that several verbs share, and the form of a family of verbs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+MOST = 1_000_000  # as in config/fields.py, which --help does not load
+
+
+def in_range(number: float | None) -> float | None:
+    """Refuse an option that is no amount of seconds or GiB. click's own range lets nan pass. Raises BadParameter."""
+    if number is not None and not 0 <= number <= MOST:
+        raise typer.BadParameter(f"{number} is not in the range 0<=x<={MOST}.")
+    return number
+
+
+RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="File or name of a recipe")]
+SERVICE = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service, as in status")]
+NODES = Annotated[list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Limit to NODE (repeatable)")]
+SOURCE = Annotated[str, typer.Option("--from", metavar="NODE", help="Node to copy from")]
+TARGETS = Annotated[list[str] | None, typer.Option("--to", metavar="NODE", help="Copy only to NODE (repeatable)")]
+WITHOUT = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NODE", help="Give up a lost node: its engines stay down (repeatable)"),
+]
+SET = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the recipe (repeatable)")
+]
+MODE = Annotated[
+    str | None, typer.Option("--mode", metavar="MODE", help="beside, across or in-place; default: the safest that fits")
+]
+ALLOW_DOWNTIME = Annotated[bool, typer.Option("--allow-downtime", help="Allow downtime if no other mode fits")]
+WAIT = Annotated[
+    float,
+    typer.Option(
+        "--wait", callback=in_range, metavar="SECONDS", help="Time to wait while another change is in progress"
+    ),
+]
+TOKEN_FILE = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="File with the hub's token, mode 0600", envvar="HF_TOKEN_PATH"),
+]
+ENDPOINT = Annotated[str, typer.Option(metavar="URL", help="Mirror of the hub", envvar="HF_ENDPOINT")]
+DETACH = Annotated[bool, typer.Option("--detach", help="Return once the fleet has accepted; do not follow")]
+DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Print what would be done and stop")]
+YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
+JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
+
+
+def make_family(name: str, help_line: str) -> typer.Typer:
+    """Return a family of verbs; its callback keeps Typer from making an only verb the whole family."""
+    family = typer.Typer(name=name, help=help_line, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    family.callback()(lambda: None)
+    return family

@@ -1,0 +1,120 @@
+"""The outcome of an intent as text, JSON and exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sparkops.cli.terminal import data_json, say
+from sparkops.errors import InPlaceFailed, NeedsPerson, NodesFailed, SparkopsError
+from sparkops.guard_client.ending import Ending, exit_code
+from sparkops.guard_client.following import Accepted, Following
+
+Outcome = Ending | Accepted | SparkopsError | None
+
+
+def conclude(
+    following: Following, accepted: Accepted, *, detach: bool, json: bool, wants_back: bool = False
+) -> Ending | None:
+    """Follow an accepted intent to its end and print the result; with `detach` only how to follow it.
+
+    Raises the error with the intent's exit code. `wants_back`: the return to the old release is a success.
+    """
+    if detach:
+        detached(following.service, accepted, json=json)
+        return None
+    ending = following.until_end(accepted)
+    code = exit_code(ending, wants_back=wants_back)
+    if json:
+        data_json({"service": following.service, **ending.as_json(), "exit_code": code})
+    if code:
+        raise _failure(following.service, ending, code)
+    _say_lines(following.service, ending)
+    return ending
+
+
+def conclude_all(
+    service: str,
+    outcomes: Mapping[str, Outcome],
+    more: Mapping[str, Mapping[str, object]],
+    *,
+    release: str | None = None,
+    json: bool,
+    wants_back: bool = False,
+) -> None:
+    """Print the outcome of each replica, by the node whose guard leads it; `more` is added to its JSON.
+
+    None: nothing to do; Accepted: not followed. Raises all errors as one, with the highest exit code.
+    """
+    rows, errors = list[dict[str, object]](), list[SparkopsError]()
+    for node, outcome in outcomes.items():
+        row: dict[str, object] = {"node": node, "result": "nothing", "exit_code": 0, **more.get(node, {})}
+        if isinstance(outcome, Ending):
+            code = exit_code(outcome, wants_back=wants_back)
+            row |= {**outcome.as_json(), "exit_code": code}
+            if code:
+                errors.append(_failure(service, outcome, code, node))
+            else:
+                _say_lines(service, outcome, node)
+        elif isinstance(outcome, Accepted):
+            row["result"] = "accepted"
+            say(f"{node}: {service}: accepted; the fleet continues without this client", fg="green")
+            say(f"  next: sparkops follow {service}", bold=True)
+        elif outcome is None:
+            say(f"{node}: {service}: nothing to do", fg="green")
+        else:
+            row |= {"result": "failed", "exit_code": outcome.exit_code, "why": str(outcome)}
+            errors.append(outcome)
+        rows.append(row)
+    if json:
+        data_json({"service": service, **({"release": release} if release else {}), "replicas": rows})
+    if errors:
+        raise _joined(errors)
+
+
+def _joined(errors: Sequence[SparkopsError]) -> SparkopsError:
+    if len(errors) == 1:
+        return errors[0]
+    joined = NodesFailed(errors)
+    joined.exit_code = max(error.exit_code for error in errors)
+    return joined
+
+
+def _say_lines(service: str, ending: Ending, node: str = "") -> None:
+    for line in _lines(service, ending):
+        say(f"{node}: {line}" if node and not line.startswith(" ") else line, fg="green")
+    if ending.cut:
+        say(f"  {ending.cut} requests were open after the drain time and were cut", fg="yellow")
+    if ending.result == "waiting":
+        say(f"  next: sparkops promote {service}, or: sparkops rollback {service}", bold=True)
+
+
+def detached(service: str, accepted: Accepted, *, json: bool) -> None:
+    """Print that an intent is accepted, and how to follow it."""
+    say(f"{service}: accepted; the fleet continues without this client", fg="green")
+    for command in ("follow", "cancel"):
+        say(f"  next: sparkops {command} {service}", bold=True)
+    if json:
+        data_json({"service": service, "result": "accepted", "intent": accepted.intent or None})
+
+
+def _lines(service: str, ending: Ending) -> Iterator[str]:
+    """Yield the result of an intent that succeeded, and the seconds of its phases."""
+    serves = f"{ending.release} serves" if ending.release else "no release serves"
+    mode = f", mode {ending.mode}" if ending.mode else ""
+    heads = {
+        "stopped": f"{service}: stopped",
+        "waiting": f"{service}: {ending.release} has the traffic and waits for promotion{mode}",
+    }
+    yield heads.get(ending.result, f"{service}: {ending.result}: {serves}{mode}")
+    if ending.seconds:
+        yield "  " + " · ".join(f"{phase} {took:g} s" for phase, took in ending.seconds.items())
+
+
+def _failure(service: str, ending: Ending, code: int, node: str = "") -> SparkopsError:
+    """Return the error of an intent that failed."""
+    serves = f"{ending.release} serves" if ending.release else "no release serves"
+    kinds = {InPlaceFailed.exit_code: InPlaceFailed, NeedsPerson.exit_code: NeedsPerson}
+    problem = f"{f'{node}: ' if node else ''}{service}: {ending.result}: {ending.why}; {serves}"
+    error = kinds.get(code, SparkopsError)(problem, next_step=ending.next_step or f"sparkops history {service}")
+    error.exit_code = code
+    return error

@@ -1,0 +1,133 @@
+"""The verb probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+import typer
+
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_recipe
+from sparkops.cli.options import NODES, SERVICE
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import data, data_json, say
+from sparkops.config.inventory import Fleet
+from sparkops.config.recipe import Recipe
+from sparkops.errors import NodesFailed, UsageError
+from sparkops.nodes.connected import Connected, Member, connect
+from sparkops.smoke import coverage, probing
+from sparkops.smoke.probing import Target
+from sparkops.smoke.results import SmokeReport
+
+
+def probe(
+    context: typer.Context,
+    service: SERVICE,
+    *,
+    node: NODES = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="RECIPE", help="Recipe to test against; default: its own")
+    ] = None,
+    passes: Annotated[
+        int | None, typer.Option(min=1, metavar="NUMBER", help="Full passes in a row; default: the recipe's")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Print which checks run and why, and stop")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object with all requests and replies")] = False,
+) -> None:
+    """Run the smoke suite on a running service
+
+    Exit code 1 with the reasons if an answer is wrong.
+
+    Example: sparkops probe qwen3.5-122b
+    """
+    settings: Settings = context.obj
+    fleet = load_fleet(settings)
+    if list_ and recipe:
+        _list([_of(service, load_recipe(recipe, fleet))], json=json)
+        return
+    with connect(fleet, node or ()) as connected:
+        found = _find(connected, service)
+        recipes = {name: _recipe(fleet, recipe, target) for name, target in found.items()}
+        if list_:
+            _list(list({each.name: each for each in recipes.values()}.values()), json=json)
+            return
+        reports = _run(connected, found, recipes, passes, data if not json else say)
+    if json:
+        data_json({"service": service, "replicas": [_as_json(found[name], each) for name, each in reports.items()]})
+    _end(service, found, reports)
+
+
+def _find(connected: Connected, service: str) -> dict[str, Target]:
+    """Return the running replica on each node that has one; of two, the newest."""
+    on_nodes = connected.all(lambda member: probing.targets(member, service))
+    found = {name: max(each, key=lambda one: one.container.started_at) for name, each in on_nodes.items() if each}
+    if not found:
+        raise UsageError(f"{service} does not run", next_step="sparkops status")
+    return found
+
+
+def _recipe(fleet: Fleet, named: str | None, target: Target) -> Recipe:
+    """Return the named recipe, or the one in the container's labels."""
+    container = target.container
+    if not named and not target.recipe:
+        raise UsageError(f"{container.name}: no recipe in its labels", next_step="Pass --recipe RECIPE.")
+    loaded = _of(container.service, load_recipe(named or target.recipe, fleet))
+    if target.differs(loaded):
+        say(f"{container.node}: {loaded.name} has changed since {container.release} was made", fg="yellow")
+    return loaded
+
+
+def _of(service: str, recipe: Recipe) -> Recipe:
+    if recipe.service != service:
+        raise UsageError(f"recipe {recipe.name}: its service is {recipe.service}, expected {service}")
+    return recipe
+
+
+def _list(recipes: list[Recipe], *, json: bool) -> None:
+    planned = {each.name: coverage.planned(each) for each in recipes}
+    if json:
+        rows = {name: [vars(check) for check in checks] for name, checks in planned.items()}
+        data_json({"recipes": rows})
+        return
+    for recipe in recipes:
+        data(f"{recipe.name}: {recipe.probe.passes} passes in a row")
+        for check in planned[recipe.name]:
+            data(f"  {check.name:<11} {'runs' if check.runs else 'off':<5} {check.why}")
+
+
+def _run(
+    connected: Connected,
+    found: Mapping[str, Target],
+    recipes: Mapping[str, Recipe],
+    passes: int | None,
+    show: Callable[[str], None],
+) -> dict[str, SmokeReport]:
+    """Probe all replicas in parallel, and show a line for each check."""
+
+    def probe_one(member: Member) -> SmokeReport:
+        # Clients may send requests meanwhile: the service is in use.
+        how = probing.Probing(recipes[member.name], passes, alone=False)
+        mark = f"{member.name} | " if len(found) > 1 else ""
+        container = found[member.name].container
+        return probing.probe(member, container.name, container.port, how, lambda each: show(f"{mark}{each}"))
+
+    members = {name: connected.members[name] for name in found}
+    return Connected(connected.fleet, members, {}, connected.cancel).all(probe_one)
+
+
+def _as_json(target: Target, report: SmokeReport) -> dict[str, object]:
+    container = target.container
+    place = {"node": container.node, "container": container.name, "release": container.release, "slot": container.slot}
+    return {**place, "recipe": target.recipe, **report.as_json()}
+
+
+def _end(service: str, found: Mapping[str, Target], reports: Mapping[str, SmokeReport]) -> None:
+    """Print the results. Raises ProbeFailed, or NodesFailed for several."""
+    for name, report in reports.items():
+        if report.ok:
+            what = f"{report.passes} of {report.wanted} passes in {report.took_s:.1f} s"
+            say(f"{name}: {found[name].container.release} works: {what}", fg="green")
+    errors = [error for name, each in reports.items() if (error := probing.refused(name, service, each))]
+    if errors:
+        raise errors[0] if len(errors) == 1 else NodesFailed(errors)

@@ -1,0 +1,48 @@
+"""The verb status: reads the nodes while the modules that show them are imported."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from sparkops.cli.options import JSON
+from sparkops.cli.settings import Settings
+from sparkops.config import addresses
+from sparkops.errors import UsageError
+from sparkops.status.read import Reader
+
+
+def status(
+    context: typer.Context,
+    json: JSON = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Show GPUs as well, as --watch does")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s on the terminal until Ctrl-C")] = False,
+) -> None:
+    """Show nodes, services and releases
+
+    Exit code 1 if a node cannot be read, 7 if a service needs an operator. `sparkops schema status` describes the JSON.
+
+    Example: sparkops status --watch
+    """
+    if watch and (json or not sys.stdout.isatty()):
+        step = "sparkops status --json, as often as needed"
+        raise UsageError("--watch: it refreshes a terminal, and this is none", next_step=step)
+    settings: Settings = context.obj
+    with closing(_reader(settings, gpus=gpu or watch)) as reader, ThreadPoolExecutor(1) as importing:
+        module = importing.submit(import_module, f"sparkops.cli.{'watch' if watch else 'shown'}")
+        outcomes = reader.read()
+        module.result().show(settings, reader, outcomes, json=json)
+
+
+def _reader(settings: Settings, *, gpus: bool) -> Reader:
+    """Return the reader of the inventory's nodes. The file is checked before anything is shown."""
+    routes = addresses.read(settings.inventory)
+    if routes is not None:
+        return Reader(routes, routes.nodes, routes.gateway.node if routes.gateway else "", gpus)
+    fleet = import_module("sparkops.cli.inventory").load_fleet(settings)
+    return Reader(fleet, fleet.nodes, fleet.gateway.node if fleet.gateway else "", gpus)

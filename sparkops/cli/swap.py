@@ -1,0 +1,161 @@
+"""The verbs promote, rollback, cancel, stop, follow, hold, unhold and history."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sparkops.cli.intents import Options, each, leaders, send_stop
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, NODES, SERVICE, WAIT, WITHOUT
+from sparkops.cli.settings import Settings
+from sparkops.cli.terminal import data, data_json, say
+from sparkops.deploy import intents, sending
+from sparkops.errors import UsageError
+from sparkops.guard_client.history import lines
+
+
+def promote(
+    context: typer.Context, service: SERVICE, wait: WAIT = 0.0, detach: DETACH = False, json: JSON = False
+) -> None:
+    """Keep a release deployed with --no-promote
+
+    Exit codes as of deploy.
+
+    Example: sparkops promote qwen3.5-122b
+    """
+    settings: Settings = context.obj
+    options = Options(wait_s=wait, detach=detach, json=json)
+    fleet = load_fleet(settings)
+    each(fleet, service, lambda led: led[0].until_free(lambda: intents.promote(led[1], service)), options)
+
+
+def rollback(
+    context: typer.Context,
+    service: SERVICE,
+    allow_downtime: ALLOW_DOWNTIME = False,
+    without: WITHOUT = None,
+    wait: WAIT = 0.0,
+    detach: DETACH = False,
+    json: JSON = False,
+) -> None:
+    """Return to the previous release
+
+    Cancels an unfinished swap, switches to a release that is still warm, or deploys the previous one.
+
+    Exit code 0 when the previous release serves, else as of deploy.
+
+    Example: sparkops rollback qwen3.5-122b
+    """
+    settings: Settings = context.obj
+    fleet = load_fleet(settings)
+    given_up = tuple(without or ())
+    options = Options(allow_downtime=allow_downtime, wait_s=wait, without=given_up, detach=detach, json=json)
+    choices = options.choices(fleet)
+    each(fleet, service, lambda led: sending.rollback(*led, service, choices), options, back=True)
+
+
+def cancel(
+    context: typer.Context, service: SERVICE, wait: WAIT = 0.0, detach: DETACH = False, json: JSON = False
+) -> None:
+    """Cancel an unfinished swap
+
+    Exit code 0 when the old release serves, else as of deploy.
+
+    Example: sparkops cancel qwen3.5-122b
+    """
+    settings: Settings = context.obj
+    options = Options(wait_s=wait, detach=detach, json=json)
+    fleet = load_fleet(settings)
+    each(fleet, service, lambda led: led[0].until_free(lambda: intents.cancel(led[1], service)), options, back=True)
+
+
+def stop(
+    context: typer.Context,
+    service: SERVICE,
+    node: NODES = None,
+    wait: WAIT = 0.0,
+    detach: DETACH = False,
+    json: JSON = False,
+) -> None:
+    """Stop a service
+
+    Behind the gateway, open requests finish first; containers and logs stay.
+
+    Exit code 4 if another change is in progress, 7 if an operator is needed.
+
+    Example: sparkops stop qwen3.5-122b
+    """
+    settings: Settings = context.obj
+    fleet = load_fleet(settings)
+    send_stop(fleet, service, node or (), Options(wait_s=wait, detach=detach, json=json))
+
+
+def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
+    """Follow a swap or stop in progress
+
+    Ctrl-C stops following; the swap continues.
+
+    Exit code of what it follows; 130 after Ctrl-C.
+
+    Example: sparkops follow qwen3.5-122b
+    """
+    settings: Settings = context.obj
+    options = Options(json=json)
+    each(load_fleet(settings), service, lambda led: intents.in_progress(led[1], service, led[0].tell), options)
+
+
+def hold(
+    context: typer.Context,
+    service: SERVICE,
+    message: Annotated[
+        str, typer.Option("--message", "-m", metavar="TEXT", help="Reason, shown when a command is blocked")
+    ],
+) -> None:
+    """Block changes to a service
+
+    A swap that has not switched the traffic yet is reverted.
+
+    Example: sparkops hold qwen3.5-122b --message "benchmark until 18:00"
+    """
+    if not message.strip():
+        raise UsageError("--message: empty; a hold needs a reason")
+    _hold(context.obj, service, message)
+    say(f"{service} is on hold: {message}")
+
+
+def unhold(context: typer.Context, service: SERVICE) -> None:
+    """Release a hold
+
+    Example: sparkops unhold qwen3.5-122b
+    """
+    _hold(context.obj, service, "")
+    say(f"{service}: the hold has ended")
+
+
+def _hold(settings: Settings, service: str, reason: str) -> None:
+    with leaders(load_fleet(settings), service) as found:
+        for _, leader in found:
+            intents.hold(leader, service, reason)
+    if not found:
+        raise UsageError(f"{service}: no guard leads it", next_step="sparkops status")
+
+
+def history(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
+    """Show a service's past events
+
+    Oldest first: intents, phases, failures and their reasons.
+
+    Example: sparkops history qwen3.5-122b
+    """
+    settings: Settings = context.obj
+    with leaders(load_fleet(settings), service) as found:
+        known = {operation.node: leader for operation, leader in found}
+        events = intents.events(found[0][0].connected, known, service) if found else []
+    if json:
+        data_json({"service": service, "events": events})
+    for event in () if json else events:
+        data("\n".join(lines(event)))
+    if not events:
+        say(f"{service}: no events")

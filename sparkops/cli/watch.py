@@ -1,0 +1,49 @@
+"""`status --watch`: a status that refreshes in place."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.live import Live
+from rich.style import Style
+from rich.text import Text
+
+from sparkops.cli.settings import Settings
+from sparkops.cli.shown import Outcomes, joined_status, places
+from sparkops.cli.terminal import visible
+from sparkops.errors import Interrupted
+from sparkops.status.picture import Status
+from sparkops.status.read import Reader
+from sparkops.status.view import FAINT, STRONG, Line, lines
+
+PAUSE_S = 2.0
+"""Seconds between two readings."""
+
+
+def show(settings: Settings, reader: Reader, outcomes: Outcomes, *, json: bool) -> None:  # noqa: ARG001 - as in shown
+    """Show a status until Ctrl-C, which is no error. Raises ConfigError for an inventory that is wrong."""
+    console, (names, gateway) = Console(), places(settings)
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        try:
+            while True:
+                live.update(_screen(joined_status(names, gateway, outcomes), console.width), refresh=True)
+                time.sleep(PAUSE_S)
+                outcomes = reader.read()
+        except (KeyboardInterrupt, Interrupted):
+            return
+
+
+def _screen(status: Status, width: int) -> Text:
+    foot = f"{time.strftime('%H:%M:%S')}  every {PAUSE_S:g} s, Ctrl-C ends"
+    return Text("\n").join(map(_text, (*lines(status, width), (), ((foot, FAINT),))))
+
+
+def _text(line: Line) -> Text:
+    return Text.assemble(*((visible(text), _style(color)) for text, color in line))
+
+
+def _style(color: str) -> Style:
+    if color == STRONG:
+        return Style(bold=True)
+    return Style(color=color or None)

@@ -1,0 +1,114 @@
+"""The addresses of an inventory, read before it is checked: the first connections need no more.
+
+config.inventory reads the same file with all its checks and errors; whoever connects by these addresses loads it before
+anything is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sparkops.errors import UsageError
+
+MAX_BYTES = 64 * 1024
+KINDS: Mapping[str, type] = {"address": str, "transport": str, "user": str, "port": int, "ssh_key": str}
+
+
+@dataclass(frozen=True)
+class Address:
+    """How to reach one node, as config.inventory.NodeConfig has it."""
+
+    address: str = "127.0.0.1"
+    transport: str = "ssh"
+    user: str | None = None
+    port: int | None = None
+    ssh_key: str | None = None
+    jump: None = None
+    """Ways through other nodes are left to config.inventory, which refuses those that lead nowhere."""
+
+
+def gateway_url(address: str, port: int, *, encrypted: bool) -> str:
+    """Return the base URL for OpenAI clients of the service on `port` of the gateway."""
+    host = f"[{address}]" if ":" in address else address
+    return f"{'https' if encrypted else 'http'}://{host}:{port}/v1"
+
+
+@dataclass(frozen=True)
+class GatewayAddress:
+    """How clients reach the gateway, as config.inventory.Gateway has it. `encrypted`: it speaks TLS."""
+
+    node: str
+    address: str
+    port: int | None = None
+    encrypted: bool = False
+
+    def url(self, port: int) -> str:
+        """Return the base URL for OpenAI clients of the service on `port`."""
+        return gateway_url(self.address, port, encrypted=self.encrypted)
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """How to reach all nodes, and the gateway if there is one. `text` is the inventory."""
+
+    file: Path
+    nodes: Mapping[str, Address]
+    known_hosts: Path
+    gateway: GatewayAddress | None = None
+    text: bytes = b""
+
+    def node(self, name: str) -> Address:
+        """Return the address of a node. Raises UsageError for an unknown name."""
+        if name not in self.nodes:
+            raise UsageError(f"{self.file}: there is no node '{name}'")
+        return self.nodes[name]
+
+    def resolve(self, path: str) -> Path:
+        """Return a path of the inventory, seen from the inventory's directory."""
+        return _resolved(self.file, path)
+
+
+def read(file: Path) -> Addresses | None:
+    """Return the addresses of an inventory; None for a file that only config.inventory can judge."""
+    try:
+        text = file.read_bytes()
+        data: Any = yaml.load(text, Loader=_Loader) if len(text) <= MAX_BYTES else {}  # noqa: S506 - a safe loader
+        defaults = data.get("defaults") or {}
+        nodes = {name: _address(node, defaults) for name, node in data["nodes"].items()}
+        gateway = _gateway(data["gateway"], nodes) if data.get("gateway") else None
+        return Addresses(file, nodes, _resolved(file, data.get("known_hosts", "known_hosts")), gateway, text)
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _resolved(file: Path, path: str) -> Path:
+    return (file.parent / Path(path).expanduser()).absolute()
+
+
+def _address(node: Mapping[str, Any], defaults: Mapping[str, Any]) -> Address:
+    """Return a node's address with the defaults. Raises TypeError for a jump node and for values of another kind."""
+    given = {**_set(defaults), **_set(node)}
+    known = {key: given[key] for key in (*KINDS, "jump") if key in given}
+    if any(type(value) is not KINDS.get(key) for key, value in known.items()):
+        raise TypeError(str(known))
+    if "address" not in known and known.get("transport") != "local":
+        raise TypeError("no address")
+    return Address(**known)
+
+
+def _gateway(settings: Mapping[str, Any], nodes: Mapping[str, Address]) -> GatewayAddress:
+    node = settings["node"]
+    address, encrypted = settings.get("address") or nodes[node].address, bool(settings.get("tls_certificate"))
+    return GatewayAddress(node, address, settings.get("port"), encrypted)
+
+
+def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}

@@ -1,0 +1,227 @@
+"""The reference of a model as Markdown, from its types, defaults and docstrings."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from functools import cache, reduce
+from itertools import pairwise
+from operator import or_
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
+
+import annotated_types
+from pydantic import AfterValidator, BaseModel, Field, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from sparkops.config import fields
+
+WORDS: Mapping[Any, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    fields.one_line: "one line of text",
+    fields.literal: "text without $(...)",
+    fields.relative_path: "relative path without .. or colon",
+    fields.local_path: "path",
+    fields.url: fields.URL_WORDS,
+    fields.argument: "text, number, true, false, list or mapping",
+}
+HEAD = "| key | what it is | default | meaning |\n| --- | --- | --- | --- |"
+
+
+class Row(BaseModel):
+    """A dataclass as a model, for its schema and reference. Its fields and their meanings are those of `written_as`."""
+
+    written_as: ClassVar[type]
+
+
+@cache
+def as_model(row: type) -> type[BaseModel]:
+    """Return the model of a dataclass, with the models of those inside it."""
+    hints = get_type_hints(row)
+    kept: dict[str, Any] = {item.name: (_modelled(hints[item.name]), _field(item)) for item in dataclasses.fields(row)}
+    model = create_model(row.__name__, __doc__=row.__doc__, __base__=Row, **kept)
+    model.written_as = row
+    return model
+
+
+def _field(item: dataclasses.Field[Any]) -> Any:
+    if item.default_factory is not dataclasses.MISSING:
+        return Field(default_factory=item.default_factory)
+    return ... if item.default is dataclasses.MISSING else item.default
+
+
+def _modelled(kind: Any) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return as_model(cast("type", kind))
+    inner = get_args(kind)
+    if not inner or get_origin(kind) is Literal:
+        return kind
+    kinds = tuple(map(_modelled, inner))
+    return reduce(or_, kinds) if NoneType in inner else get_origin(kind)[kinds]
+
+
+def reference(model: type[BaseModel]) -> str:
+    """One table for the model and one for each model inside it, in the order of their keys."""
+    title = f"# {model.__name__}\n\n{inspect.getdoc(model)}"
+    parts = [title, _table(model)]
+    for path, inner in _inside(model, ""):
+        parts += [f"## {path}\n\n{inspect.getdoc(inner)}", _table(inner)]
+    return "\n\n".join(parts) + "\n"
+
+
+class Documented(GenerateJsonSchema):
+    """A generator of JSON Schema that describes fields by their docstrings.
+
+    pydantic would read the source at every start to do so (use_attribute_docstrings), for half of a model's time.
+    """
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Return the schema of one model with the meanings of its fields."""
+        json_schema = super().model_schema(schema)
+        meanings = _docstrings(schema["cls"])
+        for name, field in json_schema.get("properties", {}).items():
+            if name in meanings:
+                field.setdefault("description", meanings[name])
+        return json_schema
+
+
+def described(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """Every field of the model with its meaning; empty without a docstring."""
+    written = _docstrings(model)
+    for name, field in model.model_fields.items():
+        section = _section(field.annotation)
+        yield name, written.get(name) or (inspect.getdoc(section) or "" if section else "")
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring below each field that has one, in the model and in those that it inherits from."""
+    classes = [cls for cls in model.__mro__ if issubclass(cls, BaseModel) and cls is not BaseModel]
+    return {name: text for cls in reversed(classes) for name, text in _written(cls)}
+
+
+def _written(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    source = inspect.getsource(getattr(model, "written_as", model))
+    [written] = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(written, ast.ClassDef)  # noqa: S101 - the source of a class
+    for field, below in pairwise(written.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
+            case _:
+                pass
+
+
+def _inside(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in model.model_fields.items():
+        if section := _section(field.annotation):
+            inner = f"{path}{name}{_mark(field.annotation)}"
+            yield inner, section
+            yield from _inside(section, f"{inner}.")
+
+
+def _section(kind: Any) -> type[BaseModel] | None:
+    """The model that a type holds: itself, or in a list, a mapping or beside null."""
+    if inspect.isclass(kind) and issubclass(kind, BaseModel):
+        return kind
+    if inspect.isclass(kind) and dataclasses.is_dataclass(kind):
+        return as_model(kind)
+    return next((found for inner in get_args(kind) if (found := _section(inner))), None)
+
+
+def _mark(kind: Any) -> str:
+    """How a path goes through a list or a mapping: nodes.NAME, services[]."""
+    return {list: "[]", dict: ".NAME"}.get(get_origin(kind), "")
+
+
+def _table(model: type[BaseModel]) -> str:
+    meanings = dict(described(model))
+    rows = [
+        f"| `{name}` | {_field_words(field)} | {_default(field)} | {_cell(meanings[name])} |"
+        for name, field in model.model_fields.items()
+    ]
+    return "\n".join([HEAD, *rows])
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    given = field.get_default(call_default_factory=True)
+    value = _plain(given)
+    if value is None or (isinstance(given, BaseModel) and not value):
+        return "-"
+    return f"`{_cell(json.dumps(value, ensure_ascii=False))}`"
+
+
+def _plain(value: Any) -> Any:
+    """A default as YAML would hold it; of a model only what differs from its own defaults."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_defaults=True)
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _field_words(field: FieldInfo) -> str:
+    words = _words(field.annotation, field.metadata)
+    optional = NoneType in get_args(field.annotation)
+    return _cell(f"{words} or null" if optional and field.is_required() else words)
+
+
+def _words(kind: Any, metadata: Iterable[Any] = ()) -> str:
+    """A type in words. What a validator says is closer than the type itself."""
+    text = next((words for item in metadata if (words := _said(item))), "")
+    if text:
+        return text
+    if origin := get_origin(kind):
+        return _compound(origin, get_args(kind))
+    if issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind):
+        return "mapping"
+    if issubclass(kind, Enum):
+        return _choice(member.value for member in kind)
+    return " ".join([WORDS[kind], *_limits(metadata)])
+
+
+def _compound(origin: Any, inner: tuple[Any, ...]) -> str:
+    if origin is Annotated:
+        return _words(inner[0], inner[1:])
+    if origin is Literal:
+        return _choice(inner)
+    words = [_words(part) for part in inner if part is not NoneType]
+    if origin is list:
+        return f"list: {words[0]}"
+    return f"mapping: {words[0]} to {words[1]}" if origin is dict else " or ".join(words)
+
+
+def _choice(values: Iterable[object]) -> str:
+    return " or ".join(f"`{value}`" for value in values)
+
+
+def _said(validator: Any) -> str:
+    check = validator.func if isinstance(validator, AfterValidator) else None
+    return check.words if isinstance(check, fields.Matching) else WORDS.get(check, "")
+
+
+def _limits(metadata: Iterable[Any]) -> Iterator[str]:
+    for item in metadata:
+        for limit in getattr(item, "metadata", [item]):  # a Field inside Annotated carries a list of them
+            match limit:
+                case annotated_types.Gt(low):
+                    yield f"above {low}"
+                case annotated_types.Ge(low):
+                    yield f"from {low}"
+                case annotated_types.Le(high):
+                    yield f"to {high}"
+                case _:
+                    pass

@@ -1,0 +1,1 @@
+"""Recipes of other tools as recipes of sparkops."""

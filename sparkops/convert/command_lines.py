@@ -1,0 +1,179 @@
+"""The command lines in recipes of others: slots filled, shell words apart, flags and their values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import basename
+from typing import Any
+
+from sparkops.command import unquote
+
+SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)
+FLAG = re.compile(r"--(?P<flag>[A-Za-z][\w-]*(?:\.[\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL)
+INTEGER = re.compile(r"-?[0-9]+")
+DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+")
+SHORT_FLAG = re.compile(r"-(?P<short>[a-z]{1,3})(?P<path>\.[\w.-]+)?(?:=(?P<value>.*))?", re.DOTALL)
+SHORT = {
+    "tp": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "dp": "data-parallel-size",
+    "dpa": "data-parallel-address",
+    "dpb": "data-parallel-backend",
+    "dpe": "data-parallel-external-lb",
+    "dph": "data-parallel-hybrid-lb",
+    "dpl": "data-parallel-size-local",
+    "dpm": "data-parallel-multi-port-external-lb",
+    "dpn": "data-parallel-rank",
+    "dpp": "data-parallel-rpc-port",
+    "dpr": "data-parallel-start-rank",
+    "dcp": "decode-context-parallel-size",
+    "pcp": "prefill-context-parallel-size",
+    "ep": "enable-expert-parallel",
+    "n": "nnodes",
+    "r": "node-rank",
+    "q": "quantization",
+    "ac": "attention-config",
+    "asc": "api-server-count",
+    "cc": "compilation-config",
+    "sc": "speculative-config",
+}
+"""Flags of vLLM that have a short form (vllm/engine/arg_utils.py and entrypoints/openai/cli_args.py of 0.23.0)."""
+MOST_DIGITS = 4300
+"""Python reads no longer ones."""
+OPERATOR = re.compile(r"\|\|?|&&?|;|[0-9]*(>>?|<)(&?[0-9]|[^{}]*)")
+"""Where a shell ends a command or redirects its output."""
+SHELLS = frozenset({"sh", "bash"})
+SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm")
+"""Modules that `python -m` starts as a server; the first one takes flags without `serve`."""
+MOST_CHARACTERS = 64 * 1024
+"""Of a command with its slots filled: a long value may stand in many slots. Real commands have about 1000."""
+TOO_LARGE = f"larger than {MOST_CHARACTERS} characters with its slots filled"
+
+
+def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tuple[str, list[str]]:
+    """Return a command with its {slots} filled, and the names of slots without a value.
+
+    `escapes`: {{ and }} are braces, as in version 1; version 2 knows no escape, so JSON may end in }}.
+
+    Raises ValueError for a command that is larger than MOST_CHARACTERS, before it is put together.
+    """
+    unknown: dict[str, None] = {}
+    size = len(text)
+
+    def one(match: re.Match[str]) -> str:
+        nonlocal size
+        if match[1] is None:
+            return match[0][0]
+        if match[1] not in values:
+            unknown[match[1]] = None
+            return match[0]
+        value = str(values[match[1]])
+        size += len(value)
+        if size > MOST_CHARACTERS:
+            raise ValueError(TOO_LARGE)
+        return value
+
+    if size > MOST_CHARACTERS:
+        raise ValueError(TOO_LARGE)
+    return (SLOT_OR_BRACE if escapes else SLOT).sub(one, text), [*unknown]
+
+
+def words(command: str) -> list[str]:
+    """Return the words of a command over several lines, without its comments. Raises ValueError for an open quote."""
+    lines = (line.rstrip() for line in command.splitlines() if not line.lstrip().startswith("#"))
+    split = unquote(re.sub(r"\\\s*\n", " ", "\n".join(lines) + "\n"))
+    return [part for word in split for part in ((word[:-1], ";") if len(word) > 1 and word.endswith(";") else (word,))]
+
+
+def serve(argv: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the words before vLLM's server, its arguments, and the words that a shell would run after it.
+
+    The server is `vllm serve` with any path, `python -m` with one of SERVERS, or either of them in `bash -c`.
+    Raises ValueError for an open quote in `bash -c`.
+    """
+    for at, word in enumerate(argv):
+        if basename(word) in SHELLS and (script := _script(argv[at + 1 :])) is not None:
+            before, given, after = serve(words(script))
+            if given:
+                return [*argv[:at], *before], given, after
+        if length := _server(argv[at : at + 4]):
+            given = list(argv[at + length :])
+            end = next((n for n, word in enumerate(given) if OPERATOR.fullmatch(word)), len(given))
+            return list(argv[: at - (at > 0 and argv[at - 1] == "exec")]), given[:end], given[end:]
+    return list(argv), [], []
+
+
+def _script(argv: Sequence[str]) -> str | None:
+    """Return the script of `-c`, as in `bash -lc SCRIPT`."""
+    options = (n for n, word in enumerate(argv[:-1]) if re.fullmatch(r"-[a-z]*c", word))
+    at = next(options, None)
+    return None if at is None or any(not word.startswith("-") for word in argv[:at]) else argv[at + 1]
+
+
+def _server(argv: Sequence[str]) -> int:
+    """Return how many words start vLLM's server; 0 for another program."""
+    match argv:
+        case [program, "serve", *_] if basename(program) == "vllm":
+            return 2
+        case [program, "-m", module, *rest] if basename(program).startswith("python") and module in SERVERS:
+            serves = rest[:1] == ["serve"]
+            return 3 + serves if serves or module == SERVERS[0] else 0
+    return 0
+
+
+def flags(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Each flag without dashes and its value: true for a bare one, a list for several words.
+
+    What stands before the first flag comes with an empty name.
+    """
+    name, given = "", list[str]()
+    for word in argv:
+        if (flag := _flag(word)) is None:
+            given.append(word)
+            continue
+        if name or given:
+            yield name, value(given)
+        name, given = flag
+    if name or given:
+        yield name, value(given)
+
+
+def _flag(word: str) -> tuple[str, list[str]] | None:
+    """Return a flag and its value behind =, if it has one; None for a word that is no flag."""
+    if match := FLAG.fullmatch(word):
+        name = normal(match["flag"])
+    elif (match := SHORT_FLAG.fullmatch(word)) and match["short"] in SHORT:
+        name = SHORT[match["short"]] + (match["path"] or "")
+    else:
+        return None
+    return name, [] if match["value"] is None else [match["value"]]
+
+
+def normal(flag: str) -> str:
+    """A flag as vLLM documents it. Behind a dot stands a key of its configuration, which keeps its underscores."""
+    first, dot, rest = flag.partition(".")
+    return first.replace("_", "-").lower() + dot + rest
+
+
+def value(given: Sequence[str]) -> Any:
+    """As YAML would have it: numbers and JSON are no text. Raises ValueError where Python cannot hold one."""
+    if len(given) != 1:
+        return [value([word]) for word in given] or True
+    text = given[0]
+    if INTEGER.fullmatch(text):
+        if len(text) > MOST_DIGITS:
+            raise ValueError(f"a number of {len(text)} digits is too long")
+        return int(text)
+    if DECIMAL.fullmatch(text):
+        return float(text)
+    try:
+        return json.loads(text) if text[:1] in ("{", "[") else text
+    except RecursionError:
+        raise ValueError("JSON is nested too deep") from None
+    except ValueError:
+        # Some recipes of version 2 double their braces, as version 1 needs it.
+        single = text.replace("{{", "{").replace("}}", "}")
+        return text if single == text or not text.startswith("{{") else value([single])

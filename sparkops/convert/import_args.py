@@ -1,0 +1,185 @@
+"""Flags and variables of a vLLM server in another tool's recipe: carried over, left out, or a reason to refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sparkops.config import opt_in
+from sparkops.config.engine import ENGINES
+from sparkops.config.fields import EnvName, Flag, FlagValue, Value
+from sparkops.convert import vllm_023
+from sparkops.convert.carried import Carried, Kind
+
+DROPPED = {
+    "host": "the engine listens where the gateway reaches it",
+    "served-model-name": "clients call `service`",
+    **dict.fromkeys(
+        ("nnodes", "node-rank", "master-addr", "master-port", "headless", "data-parallel-size-local"),
+        "sparkops starts the ranks of a replica itself",
+    ),
+}
+LOADERS = {
+    "instanttensor": "instanttensor==0.2.2",
+    "runai_streamer": "runai-model-streamer==0.17.0",
+    "runai_streamer_sharded": "runai-model-streamer==0.17.0",
+    "tensorizer": "tensorizer==2.10.1",
+}
+"""The package that a load format needs beside the wheel of vLLM 0.23.0 (its metadata, extras of these names; versions
+of 22 November 2026). fastsafetensors comes with the wheel."""
+PATHS = frozenset({"chat-template", "tokenizer", "hf-config-path", "generation-config", "lora-modules"})
+"""Flags that may name a file, without which vLLM does not start."""
+INLINE = ("{", "vllm", "auto")
+FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")
+
+FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
+ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
+
+
+def carry_args(carried: Carried, flags: Mapping[str, Any], model: str, unknown: frozenset[str]) -> dict[str, Any]:
+    """Return the arguments of the new recipe. `unknown` are slots of the command without a value."""
+    args: dict[str, Any] = {}
+    for flag, written in flags.items():
+        line = carried.flag_line(flag)
+        value = _own_draft(written, model) if flag == "speculative-config" else written
+        if flag == "tokenizer" and value == model:
+            continue
+        if reason := _left_out(carried, flag, value, unknown):
+            carried.leave(line, flag, *reason)
+            continue
+        name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
+        args[name] = json.dumps(value) if _has_null(value) else value
+        carried.lines["serve", "args", name] = line
+        if name == "load-format" and value in LOADERS:
+            carried.data.setdefault("packages", []).append(LOADERS[value])
+    return args
+
+
+def _left_out(carried: Carried, flag: str, value: Any, unknown: frozenset[str]) -> tuple[str, Kind] | None:
+    """Return why a flag is not carried over, and how much that matters."""
+    if note := DROPPED.get(flag, ""):
+        return note, "note"
+    if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
+        return "sparkops sets it itself", "note"
+    if loss := _lost(flag, value, unknown):
+        return loss, "loss"
+    if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(carried, flag, value):
+        return problem, "refusal"
+    if loss := _not_ours(flag, value):
+        return loss, "loss"
+    return None
+
+
+def _lost(flag: str, value: Any, unknown: frozenset[str]) -> str:
+    """Return why a flag would need an opt-in or a value; empty where it does not."""
+    if effects := [_opt_in(*need) for need in opt_in.of_flag(flag, value)]:
+        return "; ".join(effects)
+    slot = next((slot for slot in unknown if f"{{{slot}}}" in str(value)), None)
+    return f"its value {{{slot}}} is not known" if slot else ""
+
+
+def _not_ours(flag: str, value: Any) -> str:
+    """Return why no recipe may hold the flag; empty where it may."""
+    try:
+        FLAG.validate_python(flag)
+        FLAG_VALUE.validate_python(json.dumps(value) if _has_null(value) else value)
+    except ValidationError as error:
+        return error.errors()[0]["msg"]
+    return f"it names a path of their container: {value}" if str(value).startswith(("/", "~")) else ""
+
+
+def _refused_by_vllm(flag: str, value: Any) -> str:
+    """Return why vLLM 0.23.0 would end at this flag; empty where it would not."""
+    name = flag.partition(".")[0].removeprefix("no-")
+    names = {flag.partition(".")[0], name}
+    if not any(known.startswith(tuple(names)) for known in vllm_023.FLAGS):
+        return f"vLLM {vllm_023.RELEASE} has no flag --{flag}"
+    choices = vllm_023.CHOICES.get(flag)
+    if choices is not None and isinstance(value, str) and not _chosen(value, choices):
+        return f"vLLM {vllm_023.RELEASE} does not know the value {value}"
+    method = _speculative(flag, value).get("method")
+    if method is not None and method not in vllm_023.CHOICES["spec-method"]:
+        return f"vLLM {vllm_023.RELEASE} does not know the method {method}"
+    return ""
+
+
+def _not_json(flag: str, value: Any) -> str:
+    text = isinstance(value, str) and value[:1] in ("{", "[") and flag != "chat-template"
+    return f"its value is not JSON: {value[:60]}" if text else ""
+
+
+def _chosen(value: str, choices: frozenset[str]) -> bool:
+    return value in choices or value.upper() in choices or value.lower().replace("-", "_") in choices
+
+
+def _missing_file(flag: str, value: Any) -> str:
+    if flag not in PATHS or not isinstance(value, str) or value.startswith(INLINE):
+        return ""
+    if FILE.fullmatch(value) or (flag == "chat-template" and "\n" not in value):
+        return f"it names the file {value}, which no node has: put it beside the weights, and import without this flag"
+    return f"it names {value}, and a recipe fetches one model" if "/" in value else ""
+
+
+def _draft(flag: str, value: Any) -> str:
+    """Return that a flag needs a second checkpoint."""
+    named = value if flag == "spec-model" else _speculative(flag, value).get("model")
+    return f"the draft model {named} is a second checkpoint, and a recipe fetches one" if named else ""
+
+
+def _speculative(flag: str, value: Any) -> dict[str, Any]:
+    """Return what a flag says of speculative decoding, also as --speculative-config.KEY."""
+    first, _, key = flag.partition(".")
+    given = {key: value} if key else value
+    return given if first == "speculative-config" and isinstance(given, dict) else {}
+
+
+def _own_draft(value: Any, model: str) -> Any:
+    """Return a speculative configuration without `model` where that is the model itself, as for its MTP head."""
+    is_same_model = isinstance(value, dict) and value.get("model") == model and "mtp" in str(value.get("method"))
+    return {key: item for key, item in value.items() if key != "model"} if is_same_model else value
+
+
+def _unprovided(carried: Carried, flag: str, value: Any) -> str:
+    """Return why vLLM would end at this flag, and which mods may have provided the flag, its file or its value."""
+    problem = _refused_by_vllm(flag, value) or _missing_file(flag, value)
+    known = [name for name, provides in carried.mods.items() if provides and provides in f"--{flag} {value}"]
+    candidates = known or [name for name, provides in carried.mods.items() if not provides]
+    if not problem or not candidates:
+        return problem
+    provided = "provided by" if known else "perhaps provided by"
+    return f"{problem} ({provided} {', '.join(candidates)}, which is not carried over)"
+
+
+def _has_null(value: Any) -> bool:
+    """Whether JSON has a null, which no mapping of a recipe may hold."""
+    if isinstance(value, dict):
+        return any(map(_has_null, value.values()))
+    return any(map(_has_null, value)) if isinstance(value, list) else value is None
+
+
+def _opt_in(name: str, effect: str) -> str:
+    return f"{effect}; to keep it, write it yourself, with `allow: [{name}]` in `serve`"
+
+
+def carry_env(carried: Carried, env: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of the new recipe."""
+    kept = {}
+    for key, given in env.items():
+        text = str(given).lower() if isinstance(given, bool) else str(given)
+        line = carried.line(("env", key))
+        try:
+            ENV_NAME.validate_python(key)
+            ENV_VALUE.validate_python(text)
+        except ValidationError as error:
+            carried.leave(line, f"env.{key}", error.errors()[0]["msg"], "loss")
+            continue
+        if effect := opt_in.of_variable(key, text):
+            carried.leave(line, f"env.{key}", _opt_in(key, effect), "loss")
+        else:
+            kept[key] = text
+            carried.lines["serve", "env", key] = line
+    return kept

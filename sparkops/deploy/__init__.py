@@ -1,0 +1,1 @@
+"""From a release and the state of the nodes to an intent: placement, plan, preview."""

@@ -1,0 +1,123 @@
+"""From the plan of a swap to the deployment of its intent, which guards start without the operator's files. Pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from sparkops.config.recipe import Recipe
+from sparkops.deploy.plan import SwapPlan
+from sparkops.deploy.preconditions import Observed, own
+from sparkops.engine import runtime
+from sparkops.engine.ranks import Seat
+from sparkops.errors import NotReady
+from sparkops.guard_client import engine_spec
+from sparkops.guard_client.engine_spec import EngineSpec
+from sparkops.memory.compilers import limit, memory_gib
+from sparkops.network.environment import PER_NODE
+from sparkops.network.topology import Fabric
+from sparkops.release import Rank, Release
+from sparkops.swap.model import Deployment, Limits, RankSpec, Replica
+
+
+def deployment(
+    plan: SwapPlan,
+    observed: Mapping[str, Observed],
+    addresses: Mapping[str, str],
+    token: str = "",
+    start_s: float = 0.0,
+) -> Deployment:
+    """Return the planned release with the spec of every rank.
+
+    `addresses`: where the leader reaches each node. `token`: digest of the token of a Ray cluster. `start_s`: predicted
+    time of its start; 0: unknown. Raises NotReady for a node without the image.
+    """
+    specs = [_spec(rank, observed[rank.node], plan.network, addresses[rank.node]) for rank in plan.ranks]
+    specs = [spec.model_copy(update={"token": token}) if spec.ray else spec for spec in specs]
+    ranks = tuple(engine_spec.rank_spec(spec, rank.node) for spec, rank in zip(specs, plan.ranks, strict=True))
+    return Deployment(plan.release.id, plan.rank.slot, (Replica(ranks),), limits(plan.release.recipe, start_s))
+
+
+def limits(recipe: Recipe, start_s: float = 0.0) -> Limits:
+    """Return the limits of the recipe's `swap` section, with the predicted time of a start in seconds.
+
+    Where no request may wait, there is no prediction.
+    """
+    swap = recipe.swap
+    waits = swap.hold_s and swap.hold_max
+    return Limits(
+        bake_s=swap.bake_s,
+        drain_s=swap.drain_s,
+        keep_old_s=swap.keep_blue_s,
+        hold_s=swap.hold_s,
+        hold_max=swap.hold_max,
+        start_s=round(start_s, 1) if waits else 0.0,
+    )
+
+
+def _spec(rank: Rank, node: Observed, network: Fabric | None, address: str) -> EngineSpec:
+    jobs = limit(rank, node.host, node.containers)
+    return EngineSpec(
+        recipe=rank.release.recipe.model_dump(mode="json", exclude_none=True),
+        inputs=rank.release.inputs,
+        image=_image(rank, node),
+        slot=rank.slot,
+        index=rank.index,
+        address=address,
+        node=node.config.model_dump(mode="json", exclude_none=True),
+        jobs=jobs,
+        callers=rank.callers,
+        direct=rank.direct,
+        seat=seat(network, rank.node) if network else None,
+        memory_gib=memory_gib(rank, node.host, jobs),
+    )
+
+
+def _image(rank: Rank, node: Observed) -> str:
+    """The ID of the image that passed its gates; of a rank that runs already, the image that it runs."""
+    running = own(rank, node)
+    image = node.image or (running.image if running else None)
+    if image is None:
+        step = f"sparkops build {rank.release.recipe.name} --node {rank.node}"
+        raise NotReady(rank.node, f"image not found: {rank.release.image}", next_step=step)
+    return image
+
+
+def seat(network: Fabric, node: str) -> Seat:
+    """Return the place of a node's rank in the network of its replica."""
+    own_rank, (head, *_) = network.ranks[node], network.ranks.values()
+    per_node = tuple(name for name in own_rank.env if name in PER_NODE)
+    peers = tuple(rank.address for rank in network.ranks.values())
+    return Seat(own_rank.address, head.address, own_rank.env, own_rank.options, (*per_node, *runtime.LIMITS), peers)
+
+
+def endpoints(deployed: Deployment) -> tuple[tuple[str, int], ...]:
+    """Return address and port of each replica. Raises ValueError for a spec of another version."""
+    specs = [(rank, engine_spec.of(rank)) for rank in deployed.heads]
+    return tuple((spec.address, spec.rank(rank.node).port) for rank, spec in specs)
+
+
+def is_direct(deployed: Deployment) -> bool:
+    """Return whether clients call its engines themselves. Raises ValueError for a spec of another version."""
+    return engine_spec.of(next(deployed.heads)).direct
+
+
+def release_of(deployed: Deployment) -> Release:
+    """Return the release of a deployment from the specs that it carries. Raises ValueError for another version's."""
+    spec = engine_spec.of(next(deployed.heads))
+    return Release(spec.parsed, spec.inputs)
+
+
+def token_ranks(deployed: Deployment) -> tuple[RankSpec, ...]:
+    """Return the ranks whose guards need the token of the replica's Ray cluster; none without Ray."""
+    return tuple(rank for rank in deployed.ranks if engine_spec.of(rank).ray)
+
+
+def token_name(deployed: Deployment) -> str:
+    """Return the name under which a guard keeps that token."""
+    return f"ray-{deployed.release}-{deployed.slot}"
+
+
+def new_id() -> str:
+    """Return an identifier that no other intent has."""
+    return uuid.uuid4().hex

@@ -1,0 +1,61 @@
+"""Read a model's description from a node or a lock, and compare what a recipe takes with the memory of nodes."""
+
+from __future__ import annotations
+
+from sparkops.config import programs
+from sparkops.config.engine import ENGINES
+from sparkops.config.recipe import Recipe
+from sparkops.deploy.observe import containers
+from sparkops.docker.commands import model_dir
+from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
+from sparkops.memory import description, fit, room
+from sparkops.memory.description import Description
+from sparkops.memory.fit import Fit
+from sparkops.nodes import host
+from sparkops.nodes.connected import Connected, Member
+from sparkops.transfer import transfer
+from sparkops.weights import commands
+from sparkops.weights.steps import remedy
+
+
+def describe(member: Member, path: str) -> Description | None:
+    """Return the checkpoint under `path` of a node's model directory; None without one. Raises NodeError."""
+    directory = f"{model_dir(member.config)}/{path}"
+    command = commands.describe(programs.load(*programs.DESCRIBE), directory)
+    answer = transfer.run(member, command).stdout
+    try:
+        return description.parse((answer.splitlines() or [""])[-1], f"{member.name}: {directory}")
+    except ValueError as error:
+        step = "sparkops models list shows what is wrong with it"
+        raise NodeError(member.name, f"{directory}: {error}", next_step=step) from error
+
+
+def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]:
+    """Return what the recipe takes on each connected node, or why that is unknown. Raises PlanRefused."""
+    if recipe.engine != "vllm" or not ENGINES[recipe.engine].weights:
+        raise PlanRefused(f"{recipe.name}: memory unknown: no rules for the engine {recipe.engine}, only for vllm")
+    return connected.on_each(lambda member: _fit(member, recipe))
+
+
+def _fit(member: Member, recipe: Recipe) -> Fit:
+    facts = host.parse(member.node.run(host.FREE).stdout)
+    try:
+        space = room.room(member.name, recipe, facts, containers(member))
+        return fit.fit(recipe, _description(member, recipe), space)
+    except ValueError as error:
+        step = f"Change it in {recipe.name}, or measure a start and set memory.claim_gib."
+        raise PlanRefused(f"{member.name}: memory unknown: {error}", next_step=step) from error
+
+
+def _description(member: Member, recipe: Recipe) -> Description:
+    """Return the description on the node, else in the recipe's lock. Raises NotReady without any."""
+    model = recipe.model
+    described = describe(member, model.path)
+    locked = recipe.lock.checkpoint if recipe.lock else None
+    described = described or description.kept(locked, model.id, model.revision, f"{recipe.name}.lock")
+    if described is None:
+        where = f"{model_dir(member.config)}/{model.path}"
+        problem = f"memory unknown: no config.json in {where}, no description of {model.id} in a lock"
+        step = f"{remedy(recipe, member.name)}\nor, where a node has it: sparkops lock {recipe.name} --node NODE"
+        raise NotReady(member.name, problem, next_step=step)
+    return described

@@ -1,0 +1,57 @@
+"""Read from the nodes what the plan of a deploy needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkops.config.engine import ENGINES
+from sparkops.deploy.preconditions import Observed
+from sparkops.docker.facts import Container, parse_container
+from sparkops.errors import NodeError
+from sparkops.network import preflight
+from sparkops.network.facts import fabric_query
+from sparkops.nodes import host
+from sparkops.nodes.connected import Connected, Member
+from sparkops.release import Release, installed
+from sparkops.weights import models
+
+
+def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]:
+    """Everything that a deploy of `release` wants to know of each connected node."""
+    return connected.all(lambda member: _observe(member, release))
+
+
+def _observe(member: Member, release: Release) -> Observed:
+    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
+    image = member.engine.trusted(release.image)
+    seen = Observed(
+        config=member.config,
+        host=facts,
+        containers=containers(member),
+        image=image["Id"] if image else None,
+        installed=installed(image["Config"].get("Labels") or {}) if image else "",
+    )
+    if release.recipe.serve.tensor_parallel > 1:
+        seen = _with_fabric(member, seen)
+    if not ENGINES[release.recipe.engine].weights:
+        return seen
+    path = release.recipe.model.path
+    try:
+        return replace(seen, weights=models.look(member, [path]).checkpoints.get(path))
+    except NodeError as error:  # it may be that this node is not even meant
+        return replace(seen, unseen=error)
+
+
+def _with_fabric(member: Member, seen: Observed) -> Observed:
+    """Add the node's network, or why it is unknown: the plan may not need this node."""
+    try:
+        return replace(seen, fabric=preflight.facts_of(member))
+    except NodeError as error:
+        return replace(seen, fabric_unknown=error.problem.replace(f"`{fabric_query()}`", "the query"))
+    except ValueError as error:
+        return replace(seen, fabric_unknown=f"its answer cannot be read: {error}")
+
+
+def containers(member: Member, **labels: str) -> tuple[Container, ...]:
+    """The containers of ours on a node that carry `labels`."""
+    return tuple(parse_container(member.name, inspect) for inspect in member.engine.containers(**labels))

@@ -1,0 +1,51 @@
+"""One run of a verb that changes a service, and the operator's choices for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sparkops.deploy.placement import Wish
+from sparkops.errors import UsageError
+from sparkops.guard_client.waiting import until_free
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.progress import Tell
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One run of a verb: connections to the nodes that answer, and where progress goes."""
+
+    connected: Connected
+    tell: Tell
+    wait_s: float = 0.0
+    """Seconds in which a refusal with exit code 4 is tried again."""
+    direct: str = ""
+    """The node whose guard leads a service without a gateway; empty for one behind the gateway."""
+
+    @property
+    def node(self) -> str:
+        """The node whose guard leads: the gateway's. Raises UsageError without a gateway."""
+        if self.direct:
+            return self.direct
+        gateway = self.connected.fleet.gateway
+        if gateway is None:
+            step = "Add `gateway: {node: ...}` to the inventory."
+            raise UsageError(f"{self.connected.fleet.file}: gateway: not found; a swap needs one", next_step=step)
+        return gateway.node
+
+    def until_free(self, attempt: Callable[[], R]) -> R:
+        """Try again while another change is in progress, for `wait_s`. Raises Busy after that, or Interrupted."""
+        return until_free(attempt, self.wait_s, self.node, self.tell, self.connected.cancel)
+
+
+@dataclass(frozen=True)
+class DeployOptions:
+    """The operator's choices for a deploy. `without`: nodes that are given up."""
+
+    wish: Wish = field(default_factory=Wish)
+    promote: bool = True
+    without: frozenset[str] = frozenset()

@@ -1,0 +1,186 @@
+"""One way to bring a green up: a mode on a node, or on the nodes of a pair, and all that stands against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sparkops.config.fabric import FabricRules
+from sparkops.deploy.current import Current
+from sparkops.deploy.preconditions import Observed, obstacles, own
+from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
+from sparkops.memory.bound import HOST_GIB
+from sparkops.memory.pools import Pool, pools
+from sparkops.network import topology
+from sparkops.network.finding import Finding, require
+from sparkops.network.topology import Fabric
+from sparkops.release import Rank
+from sparkops.swap.model import Deployment, Mode
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the operator asked for. `nodes` empty: any node; `mode` None: the safest that fits."""
+
+    nodes: tuple[str, ...] = ()
+    mode: Mode | None = None
+    allow_downtime: bool = False
+
+
+def nodes_of(deployment: Deployment) -> tuple[str, ...]:
+    """Return the nodes of its ranks, in order."""
+    return tuple(rank.node for rank in deployment.ranks)
+
+
+def network(ranks: Sequence[Rank], nodes: Sequence[Observed], rules: FabricRules) -> Fabric | None:
+    """The network between the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
+    if len(ranks) == 1:
+        return None
+    by_name = {rank.node: node for rank, node in zip(ranks, nodes, strict=True)}
+    facts = {name: node.fabric for name, node in by_name.items() if node.fabric}
+    require(_unknown(name, node.fabric_unknown) for name, node in by_name.items() if name not in facts)
+    return topology.join(facts, {name: node.config for name, node in by_name.items()}, rules)
+
+
+def _unknown(node: str, why: str) -> Finding:
+    problem = f"its network is unknown: {why or 'it was not read'}"
+    return Finding(code="NETWORK_UNKNOWN", node=node, problem=problem, next_step="Check `sparkops doctor`.")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One rank of green on its node. `stops` are the containers that stop there before it starts."""
+
+    rank: Rank
+    node: Observed
+    stops: frozenset[str]
+    reserve_gib: float
+    ending: frozenset[tuple[str, str]] = frozenset()
+    """Node and container of engines that an earlier change stops."""
+
+    @property
+    def there(self) -> bool:
+        """Whether this very rank runs already."""
+        return own(self.rank, self.node) is not None
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The memory that the rank needs."""
+        return pools(self.rank.release.recipe, self.node.host)
+
+    def back_gib(self, pool: Pool) -> float:
+        """GiB that return to a pool when the containers of `stops` end."""
+        stopped = [
+            container.claim_gib
+            for container in self.node.containers
+            if container.name in self.stops and container.running
+        ]
+        return sum(claim_gib if pool.claimed else min(claim_gib, HOST_GIB) for claim_gib in stopped)
+
+    def kept_gib(self, pool: Pool) -> float:
+        """What is kept back for others: nothing of a discrete GPU, where a full memory is an error, no wedged node."""
+        return 0.0 if pool.of else self.reserve_gib
+
+    def left_gib(self, pool: Pool) -> float:
+        """What is left of a pool once the rank runs."""
+        return pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - pool.need_gib
+
+    def arithmetic(self, pool: Pool) -> str:
+        """The sum as it is shown."""
+        if self.there:
+            return "the release is there, its memory is taken already"
+        back_gib, kept_gib, left_gib = self.back_gib(pool), self.kept_gib(pool), self.left_gib(pool)
+        parts = [f"{pool.available_gib:.1f} GiB{pool.of} available"]
+        parts += [f"+ {back_gib:g} given back"] if back_gib else []
+        parts += [f"- {kept_gib:g} kept back"] if kept_gib else []
+        how = f"{left_gib:.1f} GiB left" if left_gib >= 0 else f"{-left_gib:.1f} GiB short"
+        return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
+
+    def problems(self) -> Iterator[SparkopsError]:
+        """What stands against this rank on this node."""
+        yield from obstacles(self.rank, self.node)
+        if ending := self._ending():
+            yield ending
+            return  # what they still take of the memory is unknown
+        yield from self._strangers()
+        for pool in self.pools:
+            if self.left_gib(pool) < 0 and not self.there:
+                yield PlanRefused(self.arithmetic(pool))
+
+    def _ending(self) -> Busy | None:
+        """Why the node's memory is unknown yet. The rank's own container is left to the guard, which starts it anew."""
+        running = {container.name for container in self.node.containers if container.running} - {self.rank.container}
+        names = sorted(name for node, name in self.ending if node == self.rank.node and name in running)
+        problem = f"{self.rank.node}: {' and '.join(names)} is being stopped"
+        return Busy(problem, next_step="`--wait SECONDS` retries; sparkops status") if names else None
+
+    def _strangers(self) -> Iterator[PlanRefused]:
+        """Yield running containers in the slot of the new release that never got traffic; a plan does not stop them."""
+        for container in self.node.containers:
+            same_place = (container.service, container.slot) == (self.rank.release.service, self.rank.slot)
+            known = container.name == self.rank.container or container.name in self.stops
+            if same_place and container.running and not known:
+                step = f"docker stop {container.name} on {self.rank.node}, if it is not needed"
+                yield PlanRefused(f"{container.name} runs in slot {container.slot} without traffic", next_step=step)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way: a mode on the nodes of `ranks`."""
+
+    mode: Mode
+    ranks: tuple[Rank, ...]
+    nodes: tuple[Observed, ...]
+    current: Current
+    wish: Wish
+    rules: FabricRules = field(default_factory=FabricRules)
+
+    @property
+    def where(self) -> str:
+        """Its nodes, for people."""
+        return " and ".join(rank.node for rank in self.ranks)
+
+    @property
+    def leaves(self) -> tuple[Deployment, ...]:
+        """Releases that stop first to make room: never the release that is to run."""
+        placed = {(rank.node, rank.container) for rank in self.ranks}
+        return tuple(
+            idle for idle in self.current.idle if not placed & {(rank.node, rank.container) for rank in idle.ranks}
+        )
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Each rank with what is known of its node."""
+        blue = self.current.blue if self.mode is Mode.IN_PLACE else None
+        stops = frozenset(rank.container for gone in (blue, *self.leaves) if gone for rank in gone.ranks)
+        return tuple(
+            Site(rank, node, stops, self._reserve_gib(rank, node, stops), self.current.ending)
+            for rank, node in zip(self.ranks, self.nodes, strict=True)
+        )
+
+    def _reserve_gib(self, rank: Rank, node: Observed, stops: frozenset[str]) -> float:
+        """Refuse what puts other running engines at risk; a node without any has nothing to protect."""
+        others = [
+            container
+            for container in node.containers
+            if container.running and container.name not in (*stops, rank.container)
+        ]
+        return rank.release.recipe.swap.reserve_gib if others else 0.0
+
+    def arithmetic(self) -> tuple[str, ...]:
+        """The sum of each node."""
+        return tuple(f"{site.rank.node}: {site.arithmetic(site.pools[0])}" for site in self.sites)
+
+    def problems(self) -> Iterator[tuple[str, SparkopsError]]:
+        """Everything that stands against it, and where."""
+        for site in self.sites:
+            yield from ((site.rank.node, problem) for problem in site.problems())
+        try:
+            network(self.ranks, self.nodes, self.rules)
+        except (PlanRefused, NodesFailed) as error:
+            yield self.where, error
+        allowed = self.wish.allow_downtime or self.ranks[0].release.recipe.swap.allow_downtime
+        if self.mode is Mode.IN_PLACE and not allowed:
+            other = "" if self.current.direct else ", or give green another node with --node"
+            step = f"Accept the gap with --allow-downtime{other}."
+            yield self.where, PlanRefused(f"the service would be down {self.current.down_for}", next_step=step)

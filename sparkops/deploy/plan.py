@@ -1,0 +1,150 @@
+"""Plan a swap: where green comes up and in which mode, with the arithmetic, or why it is refused. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from sparkops.config import opt_in
+from sparkops.config.fabric import FabricRules
+from sparkops.deploy.current import Current
+from sparkops.deploy.placement import Option, Wish, network, nodes_of
+from sparkops.deploy.preconditions import Observed
+from sparkops.errors import Busy, PlanRefused, SparkopsError
+from sparkops.memory.pools import pools
+from sparkops.network.topology import Fabric
+from sparkops.release import Rank, Release, Slot
+from sparkops.swap.model import PHASES, Deployment, Mode, Phase
+
+
+@dataclass(frozen=True)
+class SwapPlan:
+    """What a swap will do."""
+
+    release: Release
+    mode: Mode
+    ranks: tuple[Rank, ...]
+    current: Current
+    notes: tuple[str, ...]
+    leaves: tuple[Deployment, ...] = ()
+    """Releases without traffic that stop before the new one starts."""
+    network: Fabric | None = None
+    """What joins the ranks of a pair."""
+
+    @property
+    def blue(self) -> Deployment | None:
+        """The release that serves."""
+        return self.current.blue
+
+    @property
+    def rank(self) -> Rank:
+        """The rank that answers requests."""
+        return self.ranks[0]
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases in order."""
+        left_out = {Phase.WORKERS} if len(self.ranks) == 1 else set[Phase]()
+        return tuple(phase for phase in PHASES[self.mode] if phase not in left_out)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"service {self.release.service}, release {self.release.id}, mode {self.mode}"
+        yield from (f"  {note}" for note in opt_in.notes(self.release.recipe.serve))
+        blue = self.blue
+        was = f"{blue.release} ({blue.slot}) on {' and '.join(nodes_of(blue))}" if blue else "nothing"
+        on = " and ".join(rank.node for rank in self.ranks)
+        yield f"  from {was} to {self.rank.slot} on {on}, port {self.rank.port}"
+        yield from (f"  {note}" for note in self.notes)
+        if self.network:
+            yield from (f"  {line}" for line in str(self.network).splitlines())
+        for leaving in self.leaves:
+            where = f"{leaving.slot} on {' and '.join(nodes_of(leaving))}"
+            yield f"  {leaving.release} ({where}) stops first: it has no traffic"
+        yield f"  phases: {' > '.join(self.phases)}"
+        if self.mode is Mode.IN_PLACE:
+            yield f"  the service is down {self.current.down_for}; if green fails, for a start of blue as well"
+
+
+def plan(
+    release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish, rules: FabricRules | None = None
+) -> SwapPlan:
+    """Return the safest mode that fits. Raises PlanRefused with what stands against each.
+
+    Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
+    """
+    busy: Busy | None = None
+    nodes = wish.nodes or tuple(release.recipe.nodes) or tuple(observed)
+    refused, steps = [f"  {name} cannot be reached" for name in nodes if name not in observed], []
+    for option in _options(release, observed, current, replace(wish, nodes=nodes), rules or FabricRules()):
+        if busy and option.mode is Mode.IN_PLACE:
+            break
+        problems = [*option.problems()]
+        if not problems:
+            joined = network(option.ranks, option.nodes, option.rules)
+            swap_plan = SwapPlan(release, option.mode, option.ranks, current, option.arithmetic())
+            return replace(swap_plan, leaves=option.leaves, network=joined)
+        busy = busy or _wait([problem for _, problem in problems])
+        refused += [
+            f"  {option.mode} on {node}: {str(problem).removeprefix(f'{node}: ')}" for node, problem in problems
+        ]
+        steps += [problem.next_step for _, problem in problems if problem.next_step]
+    if busy:
+        raise busy
+    reasons = "\n".join(refused) or f"  {_no_way(release, nodes, current, wish)}"
+    raise PlanRefused(f"no safe way to {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
+
+
+def _wait(problems: list[SparkopsError]) -> Busy | None:
+    """Return what an option waits for, if nothing else stands against it."""
+    busy = [problem for problem in problems if isinstance(problem, Busy)]
+    return busy[0] if len(busy) == len(problems) else None
+
+
+def _no_way(release: Release, nodes: tuple[str, ...], current: Current, wish: Wish) -> str:
+    size = release.recipe.serve.tensor_parallel
+    if current.direct and current.blue:
+        where = " and ".join(nodes_of(current.blue))
+        return f"without a gateway only mode in-place on {where}, where {current.blue.release} runs"
+    if len(nodes) < size:
+        return f"it needs {size} nodes, and there is only {', '.join(nodes) or 'none'}"
+    return f"no node for mode {wish.mode}"
+
+
+def _options(
+    release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish, rules: FabricRules
+) -> Iterator[Option]:
+    """The ways that risk least come first: blue's nodes are left alone where others will do."""
+    nodes = [name for name in wish.nodes if name in observed]
+    slot = current.slot.other if current.slot else Slot.BLUE
+    free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
+    for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current):
+        if current.blue is None or wish.mode in (None, mode):
+            ranks = tuple(Rank(release, slot, name, index, direct=current.direct) for index, name in enumerate(names))
+            yield Option(mode, ranks, tuple(observed[name] for name in names), current, wish, rules)
+
+
+def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:
+    """Modes and groups of nodes: those with the most memory first, and blue's own ones in the order that was asked.
+
+    Without a gateway a release takes the place of the old one, on the same nodes.
+    """
+
+    def freest(names: tuple[str, ...]) -> float:
+        return -min(free_gib[name] for name in names)
+
+    groups, blue = [*combinations(free_gib, size)], current.blue
+    if blue is None:
+        yield from ((Mode.FIRST, names) for names in sorted(groups, key=freest))
+        return
+    old = {*nodes_of(blue)}
+    if current.direct:
+        yield from [(Mode.IN_PLACE, nodes_of(blue))] if len(old) == size and old <= free_gib.keys() else []
+        return
+    apart = [names for names in groups if not {*names} & old]
+    yield from ((Mode.ACROSS, names) for names in sorted(apart, key=freest))
+    shared = sorted((names for names in groups if names not in apart), key=lambda names: {*names} != old)
+    yield from ((mode, names) for mode in (Mode.BESIDE, Mode.IN_PLACE) for names in shared)

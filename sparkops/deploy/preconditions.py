@@ -1,0 +1,106 @@
+"""What a deploy needs of its nodes: where it goes, and what stands against it there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sparkops.config.engine import ENGINES
+from sparkops.config.inventory import NodeConfig
+from sparkops.config.recipe import Recipe
+from sparkops.docker import commands
+from sparkops.docker.facts import Container
+from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
+from sparkops.memory.pools import pools, too_large
+from sparkops.network.facts import NodeFabric
+from sparkops.nodes.host import HostFacts
+from sparkops.release import Rank, Release
+from sparkops.weights.checkpoint import Checkpoint
+from sparkops.weights.plan import in_words, refused, unreadable
+from sparkops.weights.steps import engine_reads, remedy
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
+
+    `weights` is what lies in the model's directory; `unseen` is why it is unknown. `fabric` is its network, read for a
+    replica on several nodes; `fabric_unknown` is why not. `installed`: torch and packages as the gate noted them.
+    """
+
+    config: NodeConfig
+    host: HostFacts
+    containers: tuple[Container, ...] = ()
+    image: str | None = None
+    weights: Checkpoint | None = None
+    unseen: NodeError | None = None
+    fabric: NodeFabric | None = None
+    fabric_unknown: str = ""
+    installed: str = ""
+
+
+def place(recipe: Recipe, nodes: Sequence[str], observed: Mapping[str, Observed]) -> tuple[str, ...]:
+    """The nodes that a deploy goes to: asked for, else the recipe's, else where the service is, else the freest."""
+    if nodes or recipe.nodes:
+        return tuple(nodes or recipe.nodes)
+    serving = tuple(name for name, node in observed.items() if _running(node, recipe.service))
+    return serving or (max(observed, key=lambda name: _suits(recipe, observed[name])),)
+
+
+def _suits(recipe: Recipe, node: Observed) -> tuple[bool, bool, float]:
+    gpu = recipe.backend == "cpu" or node.config.gpu not in (None, "none")
+    weights = not any(refused(engine_reads(recipe), node.weights))
+    return gpu, weights, pools(recipe, node.host)[0].available_gib
+
+
+def _running(node: Observed, service: str) -> list[Container]:
+    return [container for container in node.containers if container.service == service and container.running]
+
+
+def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:
+    """Yield a refusal where nodes differ: two builds of the same recipe may have installed different versions."""
+    installed_by_node = {name: node.installed for name, node in observed.items() if node.installed}
+    if len(set(installed_by_node.values())) > 1:
+        versions = "; ".join(f"{name}: {installed}" for name, installed in installed_by_node.items())
+        step = f"sparkops lock {release.recipe.name}, then build on all of them; or build on one and copy: --once"
+        yield PlanRefused(f"the nodes do not have the same packages in {release.image}: {versions}", next_step=step)
+
+
+def own(rank: Rank, node: Observed) -> Container | None:
+    """The container of this very rank, if it runs."""
+    return next((other for other in node.containers if other.name == rank.container and other.running), None)
+
+
+def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
+    """What a node lacks for a replica, whatever else runs there. Nothing, where the replica runs already."""
+    recipe = rank.release.recipe
+    if own(rank, node):
+        return
+    if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
+        step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
+        yield NotReady(rank.node, f"it offers no GPU, and {recipe.name} needs {recipe.backend}", next_step=step)
+    else:
+        yield from too_large(recipe, rank.node, node.host)
+    if node.image is None:
+        step = f"sparkops build {recipe.name} --node {rank.node}"
+        yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
+    if ENGINES[recipe.engine].weights:
+        yield from _weights_refused(rank, node)
+    if rank.index:
+        return  # only rank 0 listens on ports of its own choosing
+    owner = next(
+        (container for container in node.containers if container.running and container.port == rank.port), None
+    )
+    if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
+        problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
+        yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")
+
+
+def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
+    """Weights that are not there, not whole, or not those of the recipe: found out before anything is stopped."""
+    recipe, name, root = rank.release.recipe, rank.node, commands.model_dir(node.config)
+    if node.unseen:
+        yield node.unseen
+    elif reasons := in_words(refused(engine_reads(recipe), node.weights)):
+        yield NotReady(name, f"the weights in {root}/{recipe.model.path}: {reasons}", next_step=remedy(recipe, name))
+    yield from unreadable(name, root, node.weights)

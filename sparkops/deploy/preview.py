@@ -1,0 +1,142 @@
+"""The dry run of an intent: the machine runs on a copy of what the leader reports, and every effect is listed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from sparkops.command import Command
+from sparkops.deploy.deployment import endpoints, is_direct
+from sparkops.docker.commands import start
+from sparkops.errors import Busy, PlanRefused
+from sparkops.gateway import commands
+from sparkops.guard_client import engine_spec
+from sparkops.guard_client.service_state import ServiceState, free_step
+from sparkops.swap import effects
+from sparkops.swap.effects import FollowerEffect, LeaderEffect
+from sparkops.swap.follower import Local, Record
+from sparkops.swap.intents import Code, Deploy, NothingToDo, Refused, accept
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, RankSpec
+from sparkops.swap.plan import EffectPlan, PlannedEffect, plan
+from sparkops.swap.seen import EngineState, GatewayView, Report, Seen
+
+
+def preview(state: ServiceState, intent: Deploy) -> EffectPlan | None:
+    """Return every effect of a deploy in order; None where there is nothing to do. Raises Busy or PlanRefused.
+
+    A node without a report counts as reachable: a deploy starts its guard first.
+    """
+    journal, locals_ = accepted(state, intent), dict(_locals(state, intent.target))
+    return plan(journal, locals_, state.gateway or _assumed(state.journal)) if journal else None
+
+
+def accepted(state: ServiceState, intent: Deploy) -> Journal | None:
+    """Return the journal that accepts a deploy; None where there is nothing to do. Raises Busy or PlanRefused."""
+    nodes = (node for node, _ in _locals(state, intent.target))
+    reports = {**{node: Report(node, "", 0, -1) for node in nodes}, **state.reports}
+    view = state.gateway or _assumed(state.journal)
+    match accept(state.journal, intent, Seen(reports, view, frozenset(reports))):
+        case Refused(why=why, code=Code.BUSY):
+            raise Busy(why, next_step=free_step(state.journal.service))
+        case Refused(why=why):
+            raise PlanRefused(why)
+        case NothingToDo():
+            return None
+        case Journal() as journal:
+            return journal
+
+
+def _assumed(journal: Journal) -> GatewayView:
+    """The gateway as the journal wants it, where it cannot be read."""
+    active = journal.active
+    return GatewayView(active.release, {active.slot: active.release}) if active else GatewayView()
+
+
+def _locals(state: ServiceState, target: Deployment) -> Iterator[tuple[str, Local]]:
+    journal = state.journal
+    known = [rank for item in (*journal.deployments, target) for rank in item.ranks] + list(journal.stopped)
+    active = set(journal.active.ranks) if journal.active else set[RankSpec]()
+    for node in dict.fromkeys([*state.reports, *(rank.node for rank in known)]):
+        report = state.reports.get(node)
+        if report is None:  # what serves is taken to run
+            here = [rank.container for rank in known if rank.node == node and rank in active]
+            yield node, Local("", engines=dict.fromkeys(here, EngineState.HEALTHY), free_gib=inf)
+            continue
+        armed = next((rank for rank in known if rank.node == node and rank.container == report.armed), None)
+        record = Record(term=report.term, armed=armed, alone=journal.active.alone if journal.active else True)
+        engines = {engine.container: engine.state for engine in report.engines}
+        yield node, Local(report.boot, record, engines, free_gib=inf)
+
+
+def lines(plan: EffectPlan, service: str) -> Iterator[str]:
+    """Yield the phases, each with its effects and the commands that run on the nodes."""
+    phase = ""
+    for planned in plan.effects:
+        if planned.phase != phase:
+            phase = planned.phase
+            yield phase
+        ran = command(planned, service, direct=_is_direct(plan))
+        yield f"  {planned.node}: {ran if ran else _text(planned, plan)}"
+
+
+def _is_direct(plan: EffectPlan) -> bool:
+    """Whether the release that serves at the end has no gateway."""
+    return plan.journal.active is not None and is_direct(plan.journal.active)
+
+
+def _text(planned: PlannedEffect, plan: EffectPlan) -> str:
+    """An effect in words. Without a gateway the map is a note of the guard."""
+    words = str(planned.effect)
+    return words.replace("gateway ", "note ", 1) if _is_direct(plan) and words.startswith("gateway ") else words
+
+
+def command(planned: PlannedEffect, service: str, *, direct: bool = False) -> Command | None:
+    """Return the command of an effect; None for what a guard does without one, such as the smoke suite.
+
+    `direct`: there is no gateway that a command could change.
+    """
+    match planned.effect:
+        case effects.CreateEngine(rank=rank):
+            return engine_spec.of(rank).create(rank.node)
+        case effects.StartEngine(container=container):
+            return start(container)
+        case effects.StopEngine():
+            return _stop(planned.stops)
+        case _:
+            return None if direct else _gateway_command(planned.effect, service)
+
+
+def _stop(rank: RankSpec | None) -> Command | None:
+    """The command that stops a rank. One of another version stops with the grace period of its container."""
+    try:
+        return engine_spec.stop(rank) if rank else None
+    except ValueError:
+        return None
+
+
+def _gateway_command(effect: LeaderEffect | FollowerEffect, service: str) -> Command | None:
+    match effect:
+        case effects.PointSlot(deployment=to):
+            return commands.point(service, to.slot, to.release, endpoints(to))
+        case effects.SwitchTraffic(deployment=None, hold=hold):
+            return commands.hold(service, hold) if hold else commands.switch_down(service)
+        case effects.SwitchTraffic(deployment=Deployment() as to):
+            return commands.switch(service, to.slot, to.release)
+        case effects.CutRequests(deployment=to):
+            return commands.cut(service, to.slot)
+        case _:
+            return None
+
+
+def as_json(plan: EffectPlan, service: str) -> list[dict[str, str | None]]:
+    """Return the effects for `--json`."""
+    return [
+        {
+            "phase": planned.phase,
+            "node": planned.node,
+            "effect": _text(planned, plan),
+            "command": str(ran) if (ran := command(planned, service, direct=_is_direct(plan))) else None,
+        }
+        for planned in plan.effects
+    ]

@@ -1,0 +1,80 @@
+"""A recipe's image and weights on its nodes: what is missing, and the way to bring it there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkops.config.engine import ENGINES
+from sparkops.config.recipe import Recipe
+from sparkops.hub.pull import Hub, pull_model
+from sparkops.images import distribute
+from sparkops.images.build import BuildOrder, build_on_all
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.progress import Tell
+from sparkops.weights import models
+from sparkops.weights.prepare import plan_steps, take_steps
+from sparkops.weights.steps import engine_reads
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a recipe's nodes lack: nodes without its image, and by node why its weights cannot be used."""
+
+    recipe: Recipe
+    image: Sequence[str]
+    weights: Mapping[str, str] = field(default_factory=dict)
+    complete: Sequence[str] = ()
+    """Nodes whose weights are complete."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Give one line for each step that is due."""
+        if self.image:
+            yield f"image: build or copy to {', '.join(self.image)}"
+        if self.weights and self.complete:
+            yield f"weights: copy {self.recipe.model.path} from {self.complete[0]} to {', '.join(self.weights)}"
+        elif self.weights:
+            first, *others = self.weights
+            copied = f", then copy to {', '.join(others)}" if others else ""
+            yield f"weights: download {self.recipe.model.id} to {first}{copied}"
+
+
+def missing(connected: Connected, recipe: Recipe, order: BuildOrder) -> Missing:
+    """Return what the connected nodes lack for a recipe. Raises NodeError for a node that cannot be read."""
+    images = connected.all(lambda member: member.engine.trusted(order.tag) is not None)
+    without = [name for name, has_it in images.items() if not has_it]
+    if not ENGINES[recipe.engine].weights:
+        return Missing(recipe, without)
+    reasons = models.verify(connected, recipe, everywhere=True)
+    complete = [name for name, reason in reasons.items() if not reason]
+    return Missing(recipe, without, {name: reason for name, reason in reasons.items() if reason}, complete)
+
+
+def provision(connected: Connected, due: Missing, order: BuildOrder, source: Hub, tell: Tell, wait_s: float) -> None:
+    """Bring what is missing to the connected nodes. Interrupted anywhere, the next call continues.
+
+    Raises NodeError, NotReady, GateRefused, and Busy where an engine loads for longer than `wait_s`.
+    """
+    if due.image and len(connected.members) > 1:
+        distribute.build_once(connected, order, tell, wait_s)
+    elif due.image:
+        build_on_all(connected, order, tell, wait_s)
+    if not due.weights:
+        return
+    first = due.complete[0] if due.complete else next(iter(due.weights))
+    if not due.complete:
+        _fetch(connected.only([first]), due.recipe, order.tag, source, tell, wait_s)
+    if targets := [name for name in due.weights if name != first]:
+        models.copy(connected.only([first, *targets]), engine_reads(due.recipe), first, models.CopyOptions(), tell)
+
+
+def _fetch(one: Connected, recipe: Recipe, image: str, source: Hub, tell: Tell, wait_s: float) -> None:
+    """Download a model to one node, and take the steps that derive it."""
+
+    def fetch(member: Member) -> None:
+        for weights in recipe.model.fetched:
+            pull_model(member, weights, source, tell)
+        if recipe.model.steps:
+            take_steps(member, plan_steps(member, recipe, image, replace=False), tell, wait_s)
+
+    one.all(fetch)

@@ -1,0 +1,210 @@
+"""Make the intents of the verbs from what the nodes and the leader report, and send them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sparkops.config.inventory import LOOPBACK
+from sparkops.deploy import intents, leads, make_room, observe, pair, preview
+from sparkops.deploy.current import current
+from sparkops.deploy.deployment import deployment, new_id, release_of, token_name, token_ranks
+from sparkops.deploy.intents import sent
+from sparkops.deploy.operation import DeployOptions, Operation
+from sparkops.deploy.placement import nodes_of
+from sparkops.deploy.plan import SwapPlan, plan
+from sparkops.deploy.preconditions import Observed
+from sparkops.errors import SparkopsError, UsageError
+from sparkops.guard_client import engine_spec, service_state
+from sparkops.guard_client.following import Accepted
+from sparkops.guard_client.leader import Leader, door
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.nodes import host
+from sparkops.nodes.progress import Event
+from sparkops.release import Release
+from sparkops.startup import estimate
+from sparkops.swap.intents import Deploy
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, Phase
+from sparkops.swap.plan import EffectPlan
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A planned intent and what it was planned from."""
+
+    plan: SwapPlan
+    observed: Mapping[str, Observed]
+    state: ServiceState
+    intent: Deploy
+    token: str = field(default="", repr=False)
+    """The token of the replica's Ray cluster: a new one at each deploy. Without Ray nothing uses it."""
+    stale: bool = False
+    """Whether guards or the gateway have changed since."""
+
+    def holds(self, state: ServiceState) -> bool:
+        """Return whether the intent may be sent on this state."""
+        planned, now = self.state.journal, state.journal
+        return not self.stale and (planned.term, planned.revision) == (now.term, now.revision)
+
+    @property
+    def effects(self) -> EffectPlan | None:
+        """Every effect of the intent. Raises Busy or PlanRefused where the leader would refuse it."""
+        return preview.preview(self.state, self.intent)
+
+
+def draft(operation: Operation, release: Release, options: DeployOptions, state: ServiceState) -> Draft:
+    """Plan the deploy of a release on the journal of `state`. Raises PlanRefused, Busy and errors of nodes."""
+    connected, direct = operation.connected, bool(operation.direct)
+    replaced = replace(current(state), direct=direct)
+    observed = observe.before_deploy(connected, release)
+    if replaced.blue:  # in another mode too: a later rollback may start this release in place
+        replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
+    swap_plan = _closed(operation, plan(release, observed, replaced, options.wish, connected.fleet.fabric))
+    addresses = {
+        rank.node: LOOPBACK if direct else connected.fleet.engine_address(rank.node) for rank in swap_plan.ranks
+    }
+    token = secrets.token_hex(32)
+    start_s = replaced.gap.took_s if replaced.gap and not direct else 0.0  # without a gateway no request waits
+    target = deployment(swap_plan, observed, addresses, engine_spec.token_digest(token.encode()), start_s)
+    intent = Deploy(new_id(), state.journal.revision, target, swap_plan.mode, options.promote, options.without)
+    return Draft(swap_plan, observed, state, intent, token)
+
+
+def _gap(operation: Operation, release: Release, node: str) -> estimate.Forecast | None:
+    """How long a start takes on a node, by the starts that its guard remembers or the recipe's own figure."""
+    expected = release.recipe.expected.cold_start_s if release.recipe.expected else None
+    past = estimate.remembered(_past_starts(operation, release.service, node))
+    return estimate.forecast(release.id, estimate.kind(release.recipe, release.inputs), expected, past, node)
+
+
+def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str, Any]]:
+    """What a node's guard remembers of a service; nothing where it cannot be read: then no request waits."""
+    if node not in operation.connected.members:
+        return []
+    try:
+        with door(operation.connected.member(node)) as opened:
+            return opened.starts(service)
+    except SparkopsError as error:
+        operation.tell(Event(node, f"past starts not read: {error}"))
+        return []
+
+
+def _closed(operation: Operation, plan: SwapPlan) -> SwapPlan:
+    """The plan with the HTTP port of the new release open to the gateway only, where there is one."""
+    if operation.direct:
+        return plan
+    callers: tuple[str, ...] = ()
+    if plan.rank.node != operation.node:
+        node = operation.connected.member(operation.node).node
+        callers = host.parse_addresses(node.run(host.ADDRESSES).stdout)
+    return replace(plan, ranks=(replace(plan.rank, callers=callers), *plan.ranks[1:]))
+
+
+def dry_run(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Draft | None:
+    """Plan a deploy and send nothing; None where the release serves already."""
+
+    def planned() -> Draft | None:
+        state = _known(operation, leader, release.service)
+        return None if service_state.serves(state, release.id) else draft(operation, release, options, state)
+
+    return operation.until_free(planned)
+
+
+def _known(operation: Operation, leader: Leader, service: str) -> ServiceState:
+    return leads.known(operation.connected, leader, service, operation.tell, direct=bool(operation.direct))
+
+
+def prepare(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Draft | None:
+    """Plan a deploy that the leader would accept; None where the release serves or a swap to it is in progress.
+
+    Changes nothing. Raises Busy, PlanRefused and NotReady as `deploy` does.
+    """
+
+    def attempt() -> Draft | None:
+        state = _known(operation, leader, release.service)
+        if service_state.joins(state, release.id) or service_state.serves(state, release.id):
+            return None
+        made = draft(operation, release, options, state)
+        preview.accepted(state, made.intent)
+        _check(operation, made)
+        return made
+
+    return operation.until_free(attempt)
+
+
+def _check(operation: Operation, draft: Draft) -> None:
+    """Try what only the nodes can show: the network of a pair, and the memory of an in-place swap."""
+    pair.try_network(operation.connected, draft.plan, draft.observed, operation.tell)
+    if draft.plan.mode is Mode.IN_PLACE:
+        _require_memory(operation, draft.intent.target, draft.state.journal.active)
+
+
+def deploy(
+    operation: Operation, leader: Leader, release: Release, options: DeployOptions, planned: Draft | None = None
+) -> Accepted | None:
+    """Send the intent to deploy a release; None where it serves already. A swap to it that is in progress is joined.
+
+    `planned`, from `prepare`, is sent if it still holds.
+    """
+    return operation.until_free(lambda: _deploy(operation, leader, release, options, planned))
+
+
+def _deploy(
+    operation: Operation, leader: Leader, release: Release, options: DeployOptions, planned: Draft | None = None
+) -> Accepted | None:
+    state = leader.state(release.service)
+    if state.swap and service_state.joins(state, release.id):
+        operation.tell(Event(operation.node, f"joining the {release.service} swap in phase '{state.swap.phase}'"))
+        return Accepted(state.swap.intent, state.last)
+    if service_state.serves(state, release.id):
+        return None
+    made = planned if planned and planned.holds(state) else draft(operation, release, options, state)
+    if planned is None or made.intent.target != planned.intent.target:
+        _check(operation, made)
+    _give_token(operation, release.service, made)
+    return sent(leader, state, made.intent)
+
+
+def _require_memory(operation: Operation, target: Deployment, active: Deployment | None) -> None:
+    """Raise NotReady where page cache would keep an in-place swap from starting, before anything is stopped."""
+    old = {rank.node: engine_spec.of(rank) for rank in active.ranks} if active else {}
+    for rank in target.ranks:
+        member = operation.connected.member(rank.node)
+        make_room.require_without(member, engine_spec.of(rank), old.get(rank.node), operation.tell)
+
+
+def _give_token(operation: Operation, service: str, draft: Draft) -> None:
+    """Give the guard of every rank the token of the replica's Ray cluster."""
+    target = draft.intent.target
+    for rank in token_ranks(target):
+        with door(operation.connected.member(rank.node)) as opened:
+            opened.give_secret(service, token_name(target), draft.token)
+
+
+def rollback(operation: Operation, leader: Leader, service: str, options: DeployOptions) -> Accepted | None:
+    """Return to the previous release: cancel an unfinished swap, switch back to a warm release, or deploy it again."""
+    return operation.until_free(lambda: _rollback(operation, leader, service, options))
+
+
+def _rollback(operation: Operation, leader: Leader, service: str, options: DeployOptions) -> Accepted | None:
+    state = leader.state(service)
+    journal = state.journal
+    if state.swap:
+        return intents.cancel(leader, service)
+    if journal.swap and journal.swap.phase is Phase.RETIRE and journal.swap.source:
+        return sent(leader, state, _return_to_warm(journal, journal.swap.source, options))
+    if journal.previous is None:
+        raise UsageError(f"{service}: no previous release", next_step=f"sparkops history {service}")
+    nodes = options.wish.nodes or tuple(node for node in nodes_of(journal.previous) if node not in options.without)
+    again = replace(options, wish=replace(options.wish, nodes=nodes))
+    return _deploy(operation, leader, release_of(journal.previous), again)
+
+
+def _return_to_warm(journal: Journal, warm: Deployment, options: DeployOptions) -> Deploy:
+    """The old release runs: the machine finds its engines created and healthy, checks them and switches."""
+    serving = nodes_of(journal.active) if journal.active else ()
+    mode = Mode.BESIDE if {*serving} & {*nodes_of(warm)} else Mode.ACROSS
+    return Deploy(new_id(), journal.revision, warm, mode, without=options.without)

@@ -1,0 +1,1 @@
+"""Docker: commands as values, and what inspect says of containers."""

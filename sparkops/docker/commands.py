@@ -1,0 +1,230 @@
+"""Docker commands as values. Nothing here runs anything."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from sparkops.command import Command
+from sparkops.config.engine import ENGINES
+from sparkops.config.inventory import NodeConfig
+from sparkops.docker import secrets
+from sparkops.engine import runtime
+from sparkops.engine.ranks import Seat, program
+from sparkops.release import Rank, cache_volume, peer_labels, trust_mark
+
+BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark, FlashInfer 40 min
+MODELS = "/models"  # where a container sees the node's model_dir
+LOG_FILE_SIZE = "20m"
+LOG_FILES = "5"
+BOUNDED_LOG = ("--log-driver=json-file", f"--log-opt=max-size={LOG_FILE_SIZE}", f"--log-opt=max-file={LOG_FILES}")
+
+
+PIDS = 8192
+"""Processes and threads of one container: far above an engine with its compilers, far below a node's 4 million."""
+RIGHTS = (
+    f"--user={runtime.USER}:{runtime.USER}",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    f"--pids-limit={PIDS}",
+)
+"""Rights of a container that runs an image's own programs: an unprivileged user without a capability."""
+GATE_MEMORY = ("--memory=16g", "--memory-swap=16g")
+"""Memory of a container that imports torch and vLLM to ask what they are: 2 to 4 GiB."""
+BUILDKIT = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
+
+
+def docker(*argv: str, timeout_s: float = 60.0, stdin: bytes = b"") -> Command:
+    """A docker command that changes the node."""
+    return Command(("docker", *argv), stdin=stdin, timeout_s=timeout_s, changes=True)
+
+
+def create(
+    rank: Rank, node: NodeConfig, image: str, jobs: int, seat: Seat | None = None, memory_gib: float | None = None
+) -> Command:
+    """Create the container of `rank` from `image` (an image ID, so that a moved tag changes nothing).
+
+    The engine gets SIGTERM, and runs at most `jobs` compilers at once unless its recipe says otherwise. It has no
+    restart policy: its guard starts it. A rank of several has a `seat`. The environment of the node
+    replaces that of the recipe, and the seat's replaces both. `memory_gib` limits its memory in GiB, without swap.
+    """
+    recipe = rank.release.recipe
+    runs = program(rank, MODELS, seat)
+    env = {
+        **ENGINES[recipe.engine].env,
+        "HOME": runtime.HOME,
+        **runtime.CACHES,
+        **runtime.compilers(jobs),
+        **recipe.serve.env,
+        **(node.env or {}),
+        **runs.env,
+    }
+    return docker(
+        "create",
+        f"--name={rank.container}",
+        *_labels({**rank.labels, **peer_labels(seat.peers if seat else (), node.port or 22)}),
+        "--network=host",
+        "--restart=no",
+        *RIGHTS,
+        *_memory(memory_gib),
+        f"--shm-size={int(recipe.serve.shm_gib * 1024)}m",
+        f"--stop-timeout={recipe.serve.stop_grace_s}",
+        *BOUNDED_LOG,
+        f"--volume={model_dir(node)}:{MODELS}:ro",
+        # Compiled kernels are code: neither another image nor another recipe must find them.
+        f"--volume={cache_volume(rank.release)}:{runtime.CACHE}",
+        *gpu(node),
+        *runs.options,
+        *(f"--env={name}={value}" for name, value in env.items()),
+        f"--entrypoint={runs.entrypoint}",
+        image,
+        *runs.arguments,
+        timeout_s=120.0,
+    )
+
+
+def _memory(limit_gib: float | None) -> tuple[str, ...]:
+    if limit_gib is None:
+        return ()
+    limit = f"{int(limit_gib * 1024)}m"
+    return (f"--memory={limit}", f"--memory-swap={limit}")
+
+
+def _labels(labels: Mapping[str, str]) -> Iterable[str]:
+    return (f"--label={key}={value}" for key, value in labels.items())
+
+
+def model_dir(node: NodeConfig) -> str:
+    """The directory that holds the models on a node."""
+    return node.model_dir or "/srv/models"
+
+
+def gpu(node: NodeConfig) -> tuple[str, ...]:
+    """How the accelerator of `node` reaches a container."""
+    match node.gpu:
+        case "runtime":
+            return ("--gpus=all",)
+        case "cdi":
+            return ("--device=nvidia.com/gpu=all",)
+        case "devices":
+            devices = (f"--device={path}" for path in node.gpu_devices or ())
+            mounts = (f"--volume={path}:{path}:ro" for path in node.gpu_mounts or ())
+            return (*devices, *mounts)
+        case "none" | None:
+            return ()
+
+
+def put(container: str, path: str, content: bytes) -> Command:
+    """Write `content` to `path` in a created container: owned by the engine's user, mode 0400, removed with it."""
+    file, archive = PurePosixPath(path), io.BytesIO()
+    member = tarfile.TarInfo(file.name)
+    member.size, member.mode = len(content), 0o400
+    member.uid = member.gid = runtime.USER
+    with tarfile.open(fileobj=archive, mode="w") as packed:
+        packed.addfile(member, io.BytesIO(content))
+    return docker("cp", "-", f"{container}:{file.parent}", stdin=archive.getvalue())
+
+
+def named(command: Command, name: str) -> Command:
+    """Return a `create` whose container has another name."""
+    at = next(index for index, word in enumerate(command.argv) if word.startswith("--name="))
+    return replace(command, argv=(*command.argv[:at], f"--name={name}", *command.argv[at + 1 :]))
+
+
+def rename(container: str, name: str) -> Command:
+    """Give a container another name."""
+    return docker("rename", container, name)
+
+
+def start(container: str) -> Command:
+    """Start a created container."""
+    return docker("start", container)
+
+
+def stop(container: str, grace_s: int) -> Command:
+    """SIGTERM, and SIGKILL after `grace_s` seconds. The container and its log stay."""
+    return docker("stop", f"--time={grace_s}", container, timeout_s=grace_s + 60.0)
+
+
+def kill(container: str) -> Command:
+    """SIGKILL, at once."""
+    return docker("kill", container)
+
+
+def stops(container: str, since_s: float, until_s: float) -> Command:
+    """List the stops and kills that Docker was asked for, from `since_s` to `until_s` (seconds since 1970)."""
+    between = (f"--since={since_s:.9f}", f"--until={until_s:.9f}")
+    filters = (f"--filter=container={container}", "--filter=event=stop", "--filter=event=kill")
+    return Command(("docker", "events", *between, *filters, "--format={{.Action}}"), timeout_s=20.0)
+
+
+def remove(container: str) -> Command:
+    """Remove a stopped container; a running one is refused by Docker."""
+    return docker("rm", container)
+
+
+def remove_by_force(container: str) -> Command:
+    """Kill a container and remove it."""
+    return docker("rm", "--force", container)
+
+
+def logs(container: str, *, follow: bool, tail: int | None) -> Command:
+    """The container's log, both streams."""
+    options = (*(("--follow",) if follow else ()), f"--tail={tail if tail is not None else 'all'}")
+    timeout_s = 30 * 24 * 3600.0 if follow else 120.0
+    return Command(("docker", "logs", *options, container), timeout_s=timeout_s)
+
+
+def build(
+    tag: str, labels: Mapping[str, str], build_args: Mapping[str, str], hidden: Mapping[str, bytes] | None = None
+) -> Command:
+    """Build with BuildKit from a tar on stdin. `hidden` are secrets by the ID that the Dockerfile mounts.
+
+    `docker build` with BuildKit is there with the buildx plugin and, in older clients, without it. The builder is
+    named because another one may be the user's default, and it would not see the node's own images.
+    """
+    options = (
+        "--progress=plain",
+        "--file=Dockerfile",
+        f"--tag={tag}",
+        *_labels(labels),
+        *(f"--build-arg={name}={value}" for name, value in build_args.items()),
+        *secrets.options(hidden or {}),
+    )
+    command = Command((*BUILDKIT, "docker", "build", *options, "-"), timeout_s=BUILD_TIMEOUT_S, changes=True)
+    return secrets.hold(command, hidden or {})
+
+
+def label(image: str, name: str, labels: Mapping[str, str]) -> Command:
+    """Give an image another name and further labels: a build of nothing upon it."""
+    argv = (*BUILDKIT, "docker", "build", "--quiet", f"--tag={name}", *_labels(labels), "-")
+    return Command(argv, stdin=f"FROM {image}\n".encode(), timeout_s=120.0, changes=True)
+
+
+def tag(image: str, name: str) -> Command:
+    """Give an image another name."""
+    return docker("tag", image, name)
+
+
+def trust(name: str, image: str) -> Command:
+    """Note that the image ID `image` got its name from a passed gate or a verified copy."""
+    return docker("volume", "create", trust_mark(name, image))
+
+
+def remove_image(name: str) -> Command:
+    """Take a name from an image; the last name takes the image with it."""
+    return docker("rmi", name)
+
+
+def ask_image(image: str, script: bytes) -> Command:
+    """Run a Python script inside an image as the engine's user, without network, and remove the container."""
+    options = ("--rm", "--interactive", "--network=none", *RIGHTS, *GATE_MEMORY, f"--env=HOME={runtime.HOME}")
+    return docker("run", *options, "--entrypoint=python", image, "-", timeout_s=600.0, stdin=script)
+
+
+def read_file(image: str, path: str) -> Command:
+    """Print a file of an image, and remove the container."""
+    return docker("run", "--rm", "--network=none", *RIGHTS, "--entrypoint=cat", image, path)

@@ -1,0 +1,129 @@
+"""What Docker's inspect of a container of ours says, as a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sparkops.names import LABEL
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of ours. `state` is Docker's word: created, running, restarting, paused, exited, dead."""
+
+    name: str
+    node: str
+    service: str
+    release: str
+    slot: str
+    rank: int
+    port: int
+    inputs: str
+    image: str
+    state: str
+    exit_code: int
+    oom_killed: bool
+    restarts: int
+    restart_policy: str
+    started_at: float
+    grace_s: int
+    claim_gib: float = 0.0
+    ranks: int = 1
+    generation: str = ""
+    callers: tuple[str, ...] | None = None
+    """IP addresses that may connect to its port from other nodes. None: every address; empty: loopback only."""
+    meeting_port: int = 0
+    peers: tuple[str, ...] = ()
+    """Addresses of all ranks, where they are on several nodes."""
+    ssh_port: int = 0
+    spec: str = ""
+    """SHA-256 of the spec that a guard created it from; empty for a container that no guard created."""
+    created_at: float | None = None
+    """When it was created, in seconds since 1970; None if Docker does not report it."""
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self.state in ("running", "restarting", "paused")
+
+
+def parse_container(node: str, inspect: Mapping[str, Any]) -> Container:
+    """Read Docker's inspect. Labels that a container lacks come out empty, so that it can still be shown."""
+    labels = {key.removeprefix(LABEL): value for key, value in (inspect["Config"]["Labels"] or {}).items()}
+    state = inspect["State"]
+    return Container(
+        name=inspect["Name"].lstrip("/"),
+        node=node,
+        service=labels.get("service", ""),
+        release=labels.get("release", ""),
+        slot=labels.get("slot", ""),
+        rank=_number(labels.get("rank", "")),
+        port=_number(labels.get("port", "")),
+        inputs=labels.get("inputs", ""),
+        image=inspect["Image"],
+        state=state["Status"],
+        exit_code=state["ExitCode"],
+        oom_killed=state["OOMKilled"],
+        restarts=inspect["RestartCount"],
+        restart_policy=inspect["HostConfig"]["RestartPolicy"]["Name"] or "no",
+        started_at=timestamp(state["StartedAt"]),
+        grace_s=inspect["Config"].get("StopTimeout") or 10,
+        claim_gib=float(labels.get("claim-gib") or 0.0),
+        ranks=_number(labels.get("ranks", "1")),
+        generation=labels.get("generation", ""),
+        callers=tuple(filter(None, labels["callers"].split(","))) if "callers" in labels else None,
+        meeting_port=_number(labels.get("meeting-port", "")),
+        ssh_port=_number(labels.get("ssh-port", "")),
+        peers=tuple(filter(None, labels.get("peers", "").split(","))),
+        spec=labels.get("spec", ""),
+        created_at=timestamp(inspect["Created"]) if "Created" in inspect else None,
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def timestamp(text: str) -> float:
+    """Seconds since 1970 of Docker's RFC 3339 time, whose nanoseconds Python does not read."""
+    moment, _, fraction = text.rstrip("Z").partition(".")
+    whole = datetime.fromisoformat(f"{moment}+00:00").timestamp()
+    return whole + float(f"0.{fraction or 0}")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a container has used since its start: seconds of CPU, bytes read from disks. And bytes of memory now.
+
+    Memory is counted as `docker stats` does: without page cache that nobody has used for a while.
+    """
+
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+    memory_bytes: int = 0
+
+
+def parse_usage(stats: Mapping[str, Any]) -> Usage:
+    """Read one sample of Docker's stats."""
+    nanoseconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0)
+    operations = stats.get("blkio_stats", {}).get("io_service_bytes_recursive") or ()
+    read = sum(each["value"] for each in operations if each["op"].lower() == "read")
+    memory = stats.get("memory_stats", {})
+    details = memory.get("stats", {})
+    cache = details.get("total_inactive_file", details.get("inactive_file", 0))  # cgroup v1, v2
+    return Usage(nanoseconds / 1e9, read, max(0, memory.get("usage", 0) - cache))
+
+
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
+
+
+def log_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Timestamp and text of each line of a log. A progress bar draws one line many times, parted by returns."""
+    for record in text.split("\n"):
+        stamp, _, line = record.partition(" ")
+        if STAMP.fullmatch(stamp):
+            yield from ((stamp, part) for part in line.split("\r") if part)

@@ -1,0 +1,1 @@
+"""What `sparkops doctor` examines and reports."""

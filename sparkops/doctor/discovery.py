@@ -1,0 +1,128 @@
+"""What `init` writes about a node: a query for its model directories, its facts, the inventory. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkops.command import Command
+from sparkops.doctor.machine import MachineFacts
+from sparkops.network.facts import NodeFabric
+from sparkops.nodes.host import HostFacts
+
+# $1 is what stands before /srv, /data and the home: nothing on a node, a directory in tests.
+QUERY_SCRIPT = """\
+for directory in "$1/srv/models" "$1$HOME/models" "$1/models" "$1/data/models" "$1"/mnt/*/models; do
+  if [ -d "$directory" ]; then
+    count=0
+    for model in "$directory"/*/config.json; do
+      if [ -f "$model" ]; then count=$((count + 1)); fi
+    done
+    if [ -w "$directory" ]; then access=writable; else access=closed; fi
+    echo "models $count $access ${directory#"$1"}"
+  fi
+done
+"""
+MODEL_DIR, GPU = "/srv/models", "runtime"
+UNREAD = {"model_dir": MODEL_DIR, "gpu": GPU}
+PLAIN = re.compile(r"[\w./][\w./-]*")
+SHARED = ("user", "port", "ssh_key", "model_dir", "gpu")
+"""Keys of a node that `defaults` may state for all."""
+HEAD = """\
+# The nodes of your fleet. Every key: docs/inventory.md, or `sparkops schema inventory`.
+known_hosts: known_hosts        # pinned SSH host keys, by node
+"""
+
+
+@dataclass(frozen=True)
+class Models:
+    """A directory of models. `writable`: the SSH user may write there."""
+
+    count: int
+    writable: bool
+    path: str
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """Facts of a node that its line in the inventory needs."""
+
+    host: HostFacts
+    machine: MachineFacts
+    fabric: NodeFabric
+    models: Models | None
+
+    @property
+    def gpu(self) -> str:
+        """How the GPU reaches a container. A GPU without toolkit and CDI spec is `runtime`: doctor says what lacks."""
+        if not (self.machine.gpu or self.machine.gpu_error or self.host.gpu_model):
+            return "none"
+        return "cdi" if self.machine.cdi and not self.machine.toolkit else GPU
+
+    def __str__(self) -> str:
+        found = self.models
+        ports = (device for device in self.fabric.devices if device.active and device.gids)
+        parts = [
+            self.machine.gpu or self.host.gpu_model or "no GPU found",
+            f"{self.host.memory_total_gib:.1f} GiB of memory",
+            *(f"{port.name} {port.gids[0].address}" for port in ports),
+            f"{found.count} models in {found.path}" if found else f"no model directory found: make {MODEL_DIR}",
+        ]
+        return ", ".join(parts) + ("" if found is None or found.writable else ", which its user cannot write to")
+
+
+def query(root: str = "") -> Command:
+    """Ask a node for its model directories."""
+    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=15.0)
+
+
+def parse(text: str) -> Models | None:
+    """Return the directory with the most models, a writable one before others; None where none was found."""
+    rows = (line.split(None, 3) for line in text.splitlines() if line.startswith("models "))
+    found = [Models(int(count), access == "writable", path) for _, count, access, path in rows]
+    return max(found, key=lambda models: (models.count, models.writable), default=None)
+
+
+def inventory(routes: Mapping[str, Mapping[str, str]], found: Mapping[str, Discovered], lost: Mapping[str, str]) -> str:
+    """Return the text of an inventory: how each node is reached, and its facts or why there are none.
+
+    Nodes without facts are comments, unless no node has any.
+    """
+    nodes = {name: {**route, **_stated(found.get(name))} for name, route in routes.items()}
+    usual = {key: _most(nodes[name].get(key) for name in found or routes) for key in SHARED}
+    defaults = {key: value for key in SHARED if (value := usual[key] or UNREAD.get(key))}
+    lines = [HEAD + "defaults:", *(f"  {key}: {_plain(value)}" for key, value in defaults.items()), "nodes:"]
+    for name, node in nodes.items():
+        own = {key: value for key, value in node.items() if defaults.get(key) != value}
+        mark = "# " if found and name not in found else ""
+        remark = " ".join(str(found.get(name) or lost.get(name, "not read")).split())
+        lines.append(f"  {mark}{name}: {_flow(own)}  # {remark}")
+    return "\n".join([*lines, _gateway(next(iter(found or routes)), nodes)]) + "\n"
+
+
+def _stated(node: Discovered | None) -> dict[str, str]:
+    return {} if node is None else {"gpu": node.gpu, "model_dir": node.models.path if node.models else MODEL_DIR}
+
+
+def _most(values: Iterable[str | None]) -> str | None:
+    """Return the most frequent value."""
+    counted = Counter(value for value in values if value)
+    return max(counted, key=lambda value: counted[value], default=None)
+
+
+def _flow(settings: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{key}: {_plain(value)}" for key, value in settings.items()) + "}"
+
+
+def _plain(value: str) -> str:
+    """Return a scalar of YAML, which reads any JSON string."""
+    return value if PLAIN.fullmatch(value) else json.dumps(value)
+
+
+def _gateway(node: str, nodes: Mapping[str, Mapping[str, str]]) -> str:
+    if nodes[node].get("transport") == "local":
+        return f"# gateway: {{node: {node}, address: ADDRESS}}   # ADDRESS is where clients reach this machine"
+    return f"gateway: {{node: {node}}}        # clients call it; a deploy switches it from one release to the next"

@@ -1,0 +1,54 @@
+"""The fixes of `doctor --fix`: commands that stop and delete nothing and can be repeated. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sparkops.command import Command
+from sparkops.config.inventory import NodeConfig
+from sparkops.docker.commands import model_dir
+from sparkops.docker.places import CONTAINER, GATEWAY
+from sparkops.memory import pages
+from sparkops.network.finding import Finding
+
+AS_ROOT = 'if [ "$(id -u)" != 0 ]; then set -- sudo -n "$@"; fi; exec "$@"'
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A command for a finding, and its description."""
+
+    finding: Finding
+    words: str
+    command: Command
+
+
+def fixes(findings: Iterable[Finding], nodes: Mapping[str, NodeConfig]) -> Iterator[Fix]:
+    """Yield a fix for each finding that has one."""
+    for finding in findings:
+        if finding.fixable:
+            yield Fix(finding, *_action(finding.code, nodes[finding.node]))
+
+
+def _action(code: str, node: NodeConfig) -> tuple[str, Command]:
+    match code:
+        case "GUARD_DOWN" | "GATEWAY_DOWN":
+            argv = ("docker", "start", CONTAINER if code == "GUARD_DOWN" else GATEWAY)
+            return " ".join(argv), Command(argv, timeout_s=TIMEOUT_S, changes=True)
+        case "PAGE_CACHE":
+            directory = model_dir(node)
+            return f"drop clean pages of files in {directory} (posix_fadvise)", pages.drop_directory(directory)
+        case "CLOCK":
+            return _as_root("timedatectl", "set-ntp", "true")
+        case "NO_CDI_SPEC":
+            return _as_root("nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml")
+        case _:
+            raise ValueError(f"{code}: no fix is known for this code")
+
+
+def _as_root(*argv: str) -> tuple[str, Command]:
+    """Return a command that runs as root; sudo fails where it needs a password."""
+    command = Command(("sh", "-c", AS_ROOT, "sparkops", *argv), timeout_s=TIMEOUT_S, changes=True)
+    return f"sudo {' '.join(argv)}", command

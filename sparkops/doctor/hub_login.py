@@ -1,0 +1,59 @@
+"""Whether the hub accepts the operator's token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import requests
+
+from sparkops.doctor.examined import Examined, warning
+from sparkops.network.finding import Finding
+from sparkops.weights.checkpoint import ModelDirectory
+
+HUB = "https://huggingface.co"
+HERE = "this machine"
+TIMEOUT_S = 5.0
+MAKE_ONE = "Make a token (type: read) in your account of the hub, chmod 600 its file, set HF_TOKEN_PATH to it."
+
+
+@dataclass(frozen=True)
+class HubLogin:
+    """The operator's token and the URL of another hub; empty without one."""
+
+    token: str = field(default="", repr=False)
+    endpoint: str = ""
+
+    def findings(self, nodes: Sequence[Examined]) -> Iterator[Finding]:
+        """Verify the token at the hub. Without a token, yield a finding if weights are still to be downloaded."""
+        if self.token:
+            yield from self._refused()
+            return
+        empty = [
+            node.name for node in nodes if isinstance(node.weights, ModelDirectory) and not _complete(node.weights)
+        ]
+        if empty and len(empty) == len(nodes):
+            problem = f"no token is configured, and no node has a complete model: {', '.join(empty)}"
+            yield warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
+
+    def _refused(self) -> Iterator[Finding]:
+        """Yield a refused token. A redirect is not followed: it would send the token elsewhere."""
+        where = f"{(self.endpoint or HUB).rstrip('/')}/api/whoami-v2"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        try:
+            status = requests.get(where, headers=headers, timeout=TIMEOUT_S, allow_redirects=False).status_code
+        except requests.RequestException as error:
+            problem = f"the token could not be verified at {where}: {type(error).__name__}"
+            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {where}")
+            return
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            problem = f"the hub refused the token: {where} answered {status}, expected 200"
+            yield Finding(code="HUB_LOGIN", node=HERE, problem=problem, next_step=MAKE_ONE)
+        elif status != HTTPStatus.OK:
+            problem = f"the token could not be verified: {where} answered {status}, expected 200"
+            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {where}")
+
+
+def _complete(held: ModelDirectory) -> bool:
+    return any(checkpoint.complete for checkpoint in held.checkpoints.values())

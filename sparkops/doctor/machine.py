@@ -1,0 +1,154 @@
+"""The query of doctor beyond that of a deploy, and its parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Address, IPv6Address
+
+from sparkops.command import Command
+from sparkops.nodes.host import GIB, KIB
+
+# $1 is the prefix of /proc and /usr: empty on a node, a directory in tests. 0947 is 2375, Docker without TLS.
+QUERY_SCRIPT = """\
+PATH="$1/usr/sbin:$1/usr/bin:$PATH"
+export LC_ALL=C
+echo "kho $(grep -ow 'kho=[a-z]*' "$1/proc/cmdline" 2>/dev/null)"
+for process in "$1"/proc/[0-9]*; do
+  name=
+  read -r name <"$process/comm" || continue
+  case $name in
+    sshd | dockerd) echo "oom $name $(cat "$process/oom_score_adj")" ;;
+    earlyoom | systemd-oomd | nohang) echo "killer $name" ;;
+  esac
+done 2>/dev/null
+cat "$1/proc/net/tcp" "$1/proc/net/tcp6" 2>/dev/null | awk '$4 == "0A" && $2 ~ /:0947$/ {print "docker-tcp", $2}'
+cat "$1/proc/net/tcp" "$1/proc/net/tcp6" 2>/dev/null | awk '$4 == "0A" {print "listen", $2}'
+sed -n 's/^SwapTotal: */swap /p' "$1/proc/meminfo" 2>/dev/null
+for model in "$1$HOME"/.cache/huggingface/hub/models--*; do
+  if [ -d "$model" ]; then echo "hub-cache $(timeout 4 du -sk "$model" | cut -f1) ${model#"$1"}"; fi
+done
+if command -v nvidia-ctk >/dev/null || command -v nvidia-container-cli >/dev/null; then echo "toolkit yes"; fi
+for spec in "$1"/etc/cdi/*.json "$1"/etc/cdi/*.yaml "$1"/var/run/cdi/*.json "$1"/var/run/cdi/*.yaml; do
+  if [ -f "$spec" ]; then
+    if [ ! -r "$spec" ] || grep -qF nvidia.com/gpu "$spec"; then echo "cdi ${spec#"$1"}"; fi
+  fi
+done
+if command -v nvidia-smi >/dev/null; then
+  if said=$(timeout 8 nvidia-smi --query-gpu=name --format=csv,noheader 2>&1); then
+    echo "gpu $(echo "$said" | head -n 1)"
+    for second in 0 1; do
+      sleep "$second"
+      echo "clocks $(timeout 4 nvidia-smi --query-gpu=clocks.sm,clocks.max.sm,utilization.gpu \
+        --format=csv,noheader,nounits 2>/dev/null | head -n 1)"
+    done
+  else
+    echo "gpu-error $(echo "${said:-it gave no answer for 8 s}" | tail -n 1)"
+  fi
+fi
+"""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """A sample of the first GPU: SM clock, highest SM clock, utilization in percent."""
+
+    sm_mhz: int
+    max_mhz: int
+    busy_percent: int
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """`kho_off` is a boot option.
+
+    `oom_score` is oom_score_adj of sshd and dockerd, where seen: -1000 is never killed, 0 is like any other program.
+    `docker_tcp` are the addresses beyond this machine on which something listens at Docker's port without TLS.
+    """
+
+    kho_off: bool
+    oom_score: Mapping[str, int]
+    docker_tcp: tuple[str, ...]
+    toolkit: bool
+    gpu: str
+    gpu_error: str
+    open_ports: frozenset[int] = frozenset()
+    """TCP ports on which something listens beyond loopback."""
+    cdi: tuple[str, ...] = ()
+    """CDI specs that offer nvidia.com/gpu to Docker, and unreadable ones, which may."""
+    swap_gib: float | None = None
+    """Size of the swap in GiB (2^30 bytes)."""
+    oom_killers: frozenset[str] = frozenset()
+    """Running programs that kill a process before memory runs out."""
+    clocks: tuple[Clocks, ...] = ()
+    """Two samples, a second apart; none where the driver does not report all three figures."""
+    hub_cache: Mapping[str, float] = field(default_factory=dict)
+    """Models in the hub's own cache of the SSH user: directory and size in GiB."""
+
+
+def query(root: str = "") -> Command:
+    """Read all of it from a node in one round trip."""
+    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=30.0)
+
+
+def parse(text: str) -> MachineFacts:
+    """Parse the output of query(). Raises ValueError for other text."""
+    lines = [line.partition(" ")[::2] for line in text.splitlines()]
+    said = dict(lines)
+    if "kho" not in said:
+        raise ValueError(f"no 'kho' in {text!r}")
+    listeners = (_address(value) for key, value in lines if key == "docker-tcp")
+    return MachineFacts(
+        kho_off=said["kho"] == "kho=off",
+        oom_score=_scores(value.split() for key, value in lines if key == "oom"),
+        docker_tcp=tuple(str(address) for address in listeners if not address.is_loopback),
+        toolkit="toolkit" in said,
+        gpu=said.get("gpu", ""),
+        gpu_error=said.get("gpu-error", ""),
+        open_ports=frozenset(_open_ports(value for key, value in lines if key == "listen")),
+        cdi=tuple(value for key, value in lines if key == "cdi"),
+        swap_gib=_gib(said["swap"].split()[0]) if "swap" in said else None,
+        oom_killers=frozenset(value for key, value in lines if key == "killer"),
+        clocks=tuple(_clocks(value for key, value in lines if key == "clocks")),
+        hub_cache=dict(_sizes(value for key, value in lines if key == "hub-cache")),
+    )
+
+
+def _gib(kib: str) -> float:
+    return int(kib) * KIB / GIB
+
+
+def _clocks(rows: Iterable[str]) -> Iterator[Clocks]:
+    """Parse the figures of nvidia-smi; a row with another value, such as [N/A], is dropped."""
+    for row in rows:
+        figures = row.split(", ")
+        if len(figures) == len(fields(Clocks)) and all(figure.isdecimal() for figure in figures):
+            yield Clocks(*map(int, figures))
+
+
+def _sizes(rows: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Parse directories with their sizes; one that was not measured in time is missing."""
+    for size, _, directory in (row.partition(" ") for row in rows):
+        if size.isdecimal():
+            yield directory, _gib(size)
+
+
+def _scores(said: Iterable[list[str]]) -> dict[str, int]:
+    """Return the lowest score of each name: sshd protects its listening process, not those of its sessions."""
+    found: dict[str, int] = {}
+    for name, score in said:
+        found[name] = min(int(score), found.get(name, int(score)))
+    return found
+
+
+def _open_ports(listening: Iterable[str]) -> Iterator[int]:
+    for socket in listening:
+        if not _address(socket).is_loopback:
+            yield int(socket.partition(":")[2], 16)
+
+
+def _address(said: str) -> IPv4Address | IPv6Address:
+    """/proc/net/tcp writes each 32 bits of an address in the machine's order, which is little-endian on x86 and arm."""
+    raw = bytes.fromhex(said.partition(":")[0])
+    turned = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    return IPv4Address(turned) if len(turned) == 4 else IPv6Address(turned)

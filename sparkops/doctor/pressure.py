@@ -1,0 +1,69 @@
+"""Findings about the resources of a node: memory, swap, page cache, disk, clocks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkops.config.image import Image
+from sparkops.docker.commands import model_dir
+from sparkops.doctor.examined import Examined, warning
+from sparkops.network.finding import Finding
+
+DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
+MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
+SWAP_GIB = 8.0  # our figure for "small" in spark-vllm-docker's advice: swap small or off, with earlyoom
+CACHE_GIB = 8.0  # of MemFree: tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark PR#19 drops caches below it
+BUSY_PERCENT, STUCK_SHARE = 80, 1 / 3  # eugr/spark-vllm-docker#334: 702 MHz under load, 2398 MHz after a power cycle
+SKEW_S = 5.0
+
+
+def findings(node: Examined) -> Iterator[Finding]:
+    """Yield the findings about the resources of a node."""
+    disk, memory = node.host.disk_free_gib, node.host.memory_available_gib
+    if disk is not None and disk < DISK_GIB:
+        problem = f"{disk:.1f} GiB are free for images; a build needs {DISK_GIB:g}"
+        yield warning("DISK", node.name, problem, "sparkops prune --dry-run; docker system df shows the rest")
+    if memory < MEMORY_GIB:
+        problem = f"{memory:.1f} of {node.host.memory_total_gib:.1f} GiB are available: a node that runs out may hang"
+        yield warning("MEMORY", node.name, problem, f"Keep {MEMORY_GIB:g} GiB free: sparkops status shows what runs.")
+    if _shares_memory(node):
+        yield from _unified(node)
+    if abs(node.skew_s) > SKEW_S:
+        way = "ahead of" if node.skew_s > 0 else "behind"
+        problem = f"its clock is {abs(node.skew_s):.0f} s {way} this machine's"
+        step = "sudo timedatectl set-ntp true; timedatectl shows whether it is synchronized"
+        yield warning("CLOCK", node.name, problem, step, fixable=True)
+    yield from _clocks(node)
+
+
+def _shares_memory(node: Examined) -> bool:
+    return node.config.gpu not in (None, "none") and not node.host.gpu_is_discrete
+
+
+def _unified(node: Examined) -> Iterator[Finding]:
+    """Yield the findings about a node whose GPU shares its memory."""
+    machine, host = node.machine, node.host
+    if not machine.oom_killers:
+        problem = "neither earlyoom, systemd-oomd nor nohang runs: nothing ends a process before memory runs out"
+        yield warning("NO_EARLYOOM", node.name, problem, "sudo apt-get install earlyoom")
+    if machine.swap_gib is not None and machine.swap_gib > SWAP_GIB:
+        problem = f"swap has {machine.swap_gib:.1f} GiB, expected up to {SWAP_GIB:g}"
+        yield warning("SWAP", node.name, problem, "sudo swapoff --all, and remove its line from /etc/fstab")
+    free, available = host.memory_free_gib, host.memory_available_gib
+    idle = not any(container.running for container in node.containers)
+    if idle and host.gpu_shares_memory and free is not None and free < CACHE_GIB <= available - free:
+        problem = f"{free:.1f} GiB are free without the page cache, {available:.1f} GiB with it: CUDA counts the first"
+        step = f"sparkops doctor --fix --node {node.name}: drops clean pages of {model_dir(node.config)}, without root"
+        yield warning("PAGE_CACHE", node.name, problem, step, fixable=True)
+
+
+def _clocks(node: Examined) -> Iterator[Finding]:
+    """Yield a GPU that is busy and slow in every sample: an idle one is slow too, and one sample may be a transient."""
+    samples = node.machine.clocks
+    if samples and all(
+        sample.busy_percent >= BUSY_PERCENT and sample.sm_mhz < STUCK_SHARE * sample.max_mhz for sample in samples
+    ):
+        last = samples[-1]
+        problem = f"the GPU runs at {last.sm_mhz} of {last.max_mhz} MHz while {last.busy_percent} % busy"
+        step = "sudo poweroff, unplug the power adapter for some minutes, start it: a reboot does not help"
+        yield warning("CLOCKS_LOW", node.name, problem, step)

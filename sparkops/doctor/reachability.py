@@ -1,0 +1,59 @@
+"""Whether guards and the gateway answer: on their nodes, to the leader, and to this machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sparkops.docker.places import CONTAINER, GATEWAY
+from sparkops.doctor.examined import Examined, warning
+from sparkops.errors import ConnectionLost, NodeError, SparkopsError
+from sparkops.network.finding import Finding
+from sparkops.status.observation import NodeReport
+from sparkops.status.picture import Drift
+
+STARTABLE = ("created", "exited")
+NOT_REACHED = "GUARD_NOT_REACHED"
+Reports = Mapping[str, NodeReport | SparkopsError]
+
+
+def findings(nodes: Sequence[Examined], reports: Reports, drift: Sequence[Drift]) -> Iterator[Finding]:
+    """Yield the agents that do not run or do not answer. `reports` and `drift` are those of status."""
+    for node in nodes:
+        report = reports.get(node.name)
+        if down := _down("GUARD_DOWN", CONTAINER, node):
+            yield down
+        elif isinstance(report, SparkopsError):
+            yield _unread(node.name, report)
+        if down := _down("GATEWAY_DOWN", GATEWAY, node):
+            yield down
+        elif isinstance(report, NodeReport) and report.gateway and report.gateway.problem:
+            problem, step = f"{GATEWAY} does not answer: {report.gateway.problem}", f"docker logs --tail 50 {GATEWAY}"
+            yield Finding(code="GATEWAY_DOWN", node=node.name, problem=problem, next_step=step)
+    for row in drift:
+        if row.code == NOT_REACHED:
+            step = f"docker logs --tail 50 {CONTAINER}, on both nodes; docs/security.md lists the port"
+            yield Finding(code="GUARD_NOT_REACHED", node=row.node, problem=row.detail, next_step=step)
+
+
+def _down(code: str, container: str, node: Examined) -> Finding | None:
+    """Return a finding if a container exists and does not run."""
+    state = node.agents.get(container, "running")
+    if state == "running":
+        return None
+    startable = state in STARTABLE
+    step = f"docker start {container}" if startable else f"docker logs --tail 50 {container}"
+    problem = f"the container {container} is {state}"
+    return Finding(code=code, node=node.name, problem=problem, next_step=step, fixable=startable)
+
+
+def _unread(node: str, error: SparkopsError) -> Finding:
+    code = "GUARD_SILENT" if isinstance(error, ConnectionLost) else "STATUS_FAILED"
+    problem = error.problem if isinstance(error, NodeError) else str(error)
+    return Finding(code=code, node=node, problem=problem, next_step=error.next_step or "sparkops status")
+
+
+def closed(node: str, address: str, why: str) -> Finding:
+    """Return the finding for an address of the gateway that refuses connections from this machine."""
+    problem = f"no connection from this machine to the gateway at {address}: {why}"
+    step = "curl -v the address from a client; correct gateway.address of the inventory, or open the port"
+    return warning("GATEWAY_CLOSED", node, problem, step)

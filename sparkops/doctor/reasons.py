@@ -1,0 +1,84 @@
+"""The reason of each finding of doctor, with its source unless it is a rule of sparkops. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sparkops.network.finding import Finding
+
+NCCL_FAILS = "Ranks meet over this link: NCCL fails there, or waits until its deadline of 600 s."
+OPEN = "Any client that reaches the port can use the engine without a key, or disturb the ranks."
+UNLIKE = "Two Sparks of different driver and kernel were 2.4 times slower together than alike (reported by al-engr)."
+REASONS: Mapping[str, str] = {
+    "UNREACHABLE": "Nothing can be deployed to, read from or repaired on a node without SSH and Docker.",
+    "DOCKER_OLD": "sparkops is tested with Docker Engine 26; its builds and copies need BuildKit's streams.",
+    "NO_BUILDKIT": "Images of sparkops are built with cache mounts and secrets, which only BuildKit has.",
+    "DOCKER_TCP": "Port 2375 has neither TLS nor a password (docs.docker.com, Protect the Docker daemon socket).",
+    "GPU_SILENT": "An engine cannot start. GB10 needs the open kernel modules: with the proprietary ones of 580.173.02 "
+    "nvidia-smi finds no device (Start9Labs/start-technologies#3693).",
+    "NO_DRIVER": "An engine with CUDA cannot start without the driver.",
+    "NO_TOOLKIT": "Docker's --gpus calls the programs of nvidia-container-toolkit.",
+    "NO_CDI_SPEC": "Docker reads the devices of a GPU from that file.",
+    "DRIVER_590": "Capture of CUDA graphs deadlocks with 590.x on GB10 (README of eugr/spark-vllm-docker).",
+    "KERNEL_KHO": "NCCL cannot register memory, and ends at start (eugr/spark-vllm-docker#392).",
+    "KERNEL_RDMA": "NCCL cannot register memory, and ends at start; 7.0.0-30 works "
+    "(MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).",
+    "DISK": "A build that fills the disk fails, and Docker with it.",
+    "MEMORY": "GPU and system share the memory of a Spark: a node that runs out answers no SSH until it is reset "
+    "(NVIDIA/dgx-spark-playbooks#116, NVIDIA/open-gpu-kernel-modules#1358).",
+    "NO_EARLYOOM": "The kernel acts too late where the GPU holds the memory: the node hangs first "
+    "(README of eugr/spark-vllm-docker, MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#193).",
+    "SWAP": "Under pressure a node with much swap thrashes instead of ending a process: keep it small or off, with "
+    "earlyoom (README of eugr/spark-vllm-docker).",
+    "PAGE_CACHE": "CUDA counts the page cache as used on GB10, so a loader can abort although memory is available "
+    "(MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205, NVIDIA/xr-ai#440).",
+    "CLOCKS_LOW": "The GPU stays in a low-power state, at half the speed, until its power is cut "
+    "(eugr/spark-vllm-docker#334, Blackwellboy/model-serving-minefield#55).",
+    "CLOCK": "Times of logs and events cannot be compared, and TLS may refuse certificates.",
+    "OOM_SCORE": "A node whose sshd or dockerd was killed cannot be repaired from here.",
+    "WEIGHTS_TWICE": "Weights of 60 to 80 GB fill the disk (eugr/spark-vllm-docker#262, spark-arena/sparkrun#291).",
+    "WEIGHTS_UNREAD": "A deploy verifies the weights first, and fails the same way.",
+    "HUB_LOGIN": "Without a valid token the hub refuses gated models, and may answer 416 for public ones.",
+    "GATEWAY_DOWN": "Clients get no answer, whatever runs behind the gateway.",
+    "GATEWAY_CLOSED": "Clients call this address; a firewall, a wrong gateway.address or a stopped gateway closes it.",
+    "GUARD_DOWN": "Nothing starts engines after a boot, watches the memory floor or continues a swap on this node.",
+    "GUARD_SILENT": "sparkops cannot ask this guard for its services, and deploys that need it fail.",
+    "STATUS_FAILED": "`sparkops status` cannot show the node either.",
+    "GUARD_NOT_REACHED": "Swaps wait for every guard that takes part.",
+    "DRIVERS": UNLIKE,
+    "KERNELS": UNLIKE,
+    "FIRMWARE": "The vendor does not test links between different firmware versions.",
+    "ENGINE_OPEN": OPEN,
+    "FILTER_UNKNOWN": OPEN,
+    "FILTER_MISSING": OPEN,
+    "SAME_ADDRESS": NCCL_FAILS,
+    "LINK_DOWN": NCCL_FAILS,
+    "NO_GID": NCCL_FAILS,
+    "SAME_SUBNET": "The kernel answers for both ports through either of them (docs/NETWORKING.md of "
+    "eugr/spark-vllm-docker).",
+    "MTU": "TCP agrees on a size; RoCE loses what is larger, without an error.",
+    "MTU_PATH": "TCP agrees on a size; RoCE loses what is larger, without an error.",
+    "SUBNET": NCCL_FAILS,
+    "NO_PEER": "A port without a peer carries no traffic.",
+    "CROSSED": "NCCL pairs devices by their order (AINode 0.5.11: ibv_modify_qp timed out).",
+    "HALF_PORT": "98 instead of 161 Gbit/s "
+    "(tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35).",
+    "FABRIC_NAMED": "The inventory names a port that the node does not have.",
+    "ENVIRONMENT": "NCCL and Gloo select the interface by name, and fail without it.",
+    "NO_UVERBS": "A container without these files has no RDMA.",
+    "NO_PING": "The link was not tested.",
+    "NO_ANSWER": NCCL_FAILS,
+    "NO_RDMA": NCCL_FAILS,
+    "SLOW_LINK": "Tensor parallelism waits for this link at every layer.",
+}
+
+
+def explained(finding: Finding) -> Finding:
+    """Return a finding with its reason."""
+    return finding.model_copy(update={"reason": REASONS[finding.code]})
+
+
+def table() -> Iterator[str]:
+    """Yield the section of docs/doctor.md about codes, line by line."""
+    yield from ("", "## Codes", "", "| code | why it matters |", "| --- | --- |")
+    yield from (f"| `{code}` | {reason} |" for code, reason in sorted(REASONS.items()))

@@ -1,0 +1,1 @@
+"""The inference server: its command line, its ranks, its figures."""

@@ -1,0 +1,25 @@
+"""What vLLM says of itself, asked through a session that knows the way to it."""
+
+from __future__ import annotations
+
+from requests import Session
+from requests.exceptions import RequestException
+
+HEALTH_TIMEOUT_S = 5.0
+
+
+def healthy(session: Session) -> bool:
+    """Whether /health says 200. It proves that a server listens, nothing more."""
+    try:
+        return session.get("http://node/health", timeout=HEALTH_TIMEOUT_S).status_code == 200
+    except (RequestException, OSError):
+        return False
+
+
+def metrics_page(session: Session) -> str | None:
+    """What /metrics says, empty where there is none; None if the server does not answer."""
+    try:
+        reply = session.get("http://node/metrics", timeout=HEALTH_TIMEOUT_S)
+    except (RequestException, OSError):
+        return None
+    return reply.text if reply.status_code == 200 else ""

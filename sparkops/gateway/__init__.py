@@ -1,0 +1,1 @@
+"""The gateway: its image, configuration, commands and reports."""

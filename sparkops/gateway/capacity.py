@@ -1,0 +1,23 @@
+"""Size of the gateway's buffers, which follows from the memory of its container. Pure."""
+
+from __future__ import annotations
+
+MIB, KIB = 2**20, 2**10
+MEMORY_MIB = 1536
+"""Least and default memory of the container: two of the smallest buffers for each connection, and RESERVE_MIB."""
+RESERVE_MIB = 261
+"""Memory for all but buffers: two HAProxy processes during a reload, the waiting room and sockets. With 512 MiB, 680
+requests of 1 MB that had waited through a reload ended the gateway (docs/evidence/gateway.md)."""
+LEAST_BUFFER, MOST_BUFFER = 128 * KIB, 1024 * KIB
+BESIDE_BODY = 32 * KIB
+"""Bytes of a buffer that headers and HAProxy's own marks may take."""
+CONNECTIONS = 5100
+"""Four services of 1000 connections, 1000 that have waited, and the metrics of 100."""
+
+
+def buffer_bytes(memory_mib: int) -> int:
+    """Return the largest size of a buffer, a power of two, of which two for each connection fit into the memory."""
+    size = LEAST_BUFFER
+    while size < MOST_BUFFER and 4 * size * CONNECTIONS <= (memory_mib - RESERVE_MIB) * MIB:
+        size *= 2
+    return size

@@ -1,0 +1,95 @@
+"""The gateway's image and configuration. All of it is static text: a swap changes one value of one map."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sparkops import names
+from sparkops.config.inventory import Gateway
+from sparkops.gateway.capacity import BESIDE_BODY, CONNECTIONS, KIB, MIB, buffer_bytes
+from sparkops.gateway.files import Secrets
+from sparkops.render.context import Content, Context, digest
+from sparkops.render.sandbox import fill
+
+NAME = names.GATEWAY
+DISK_GIB = 1.0
+"""Free space in GiB that a node needs before the image is built."""
+IMAGE = "debian:bookworm-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587"
+"""The image for all architectures."""
+Files = Mapping[str, str | None]
+"""The text of each file that the gateway is given, by name. None removes the file."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A name that clients call, its port on the gateway and its further names (`serve.port`, `serve.aliases`)."""
+
+    name: str
+    port: int
+    aliases: tuple[str, ...] = ()
+
+
+def files(services: Iterable[Service], gateway: Gateway, secrets: Secrets, templates: Mapping[str, str]) -> Files:
+    """All that the gateway is given: its configuration, the keys as hashes, and the certificate."""
+    given = {"one.cfg": None, "keys": hashed(secrets.api_keys) or None, "tls.pem": secrets.certificate or None}
+    return {**given, **config(services, gateway, templates)}
+
+
+def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str, str]) -> dict[str, str]:
+    """The configuration: files for what all services share and for their one address, and one for each, in order."""
+    shared = fill(
+        "gateway/haproxy.cfg.j2",
+        templates,
+        metrics_port=str(gateway.metrics_port),
+        connections=str(CONNECTIONS),
+        buffer=str(buffer_bytes(gateway.memory_mib)),
+    )
+    ordered = sorted(services, key=lambda service: service.name)
+    own = {
+        f"services/{service.name}.cfg": _frontend(
+            "service", gateway, templates, service.port, service=service.name, aliases=service.aliases
+        )
+        for service in ordered
+    }
+    one = {"one.cfg": _frontend("one", gateway, templates, gateway.port)} if gateway.port else {}
+    return {"gateway.cfg": shared, **one, **own}
+
+
+def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: int, **names: object) -> str:
+    inspected = buffer_bytes(gateway.memory_mib) - BESIDE_BODY
+    return fill(
+        f"gateway/{kind}.cfg.j2",
+        templates,
+        **names,
+        one=kind == "one",
+        port=str(port),
+        ipv6=":" in (gateway.address or ""),
+        guarded=bool(gateway.api_keys),
+        encrypted=gateway.tls_certificate is not None,
+        connections=str(gateway.client_connections),
+        requests=str(gateway.client_requests),
+        body=str(gateway.max_body_mib * MIB),
+        body_mib=str(gateway.max_body_mib),
+        inspected=str(inspected),
+        inspected_kib=str(inspected // KIB),
+    )
+
+
+def hashed(api_keys: Iterable[str]) -> str:
+    """The SHA-256 of each key, one a line, as HAProxy writes it: the keys themselves stay with the operator."""
+    return "".join(f"{each}\n" for each in sorted(hashlib.sha256(key.encode()).hexdigest().upper() for key in api_keys))
+
+
+def gateway_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
+    """The Dockerfile of the gateway's image."""
+    return fill("gateway/Dockerfile.j2", templates, image=image)
+
+
+def gateway_context(templates: Mapping[str, str], program: Mapping[str, bytes], image: str = IMAGE) -> Context:
+    """Everything that the build of the gateway's image sees. `image` is the base."""
+    sent: dict[str, Content] = {"Dockerfile": gateway_dockerfile(templates, image).encode(), "program/": b""}
+    sent |= {f"program/{name}": content for name, content in program.items()}
+    ordered = tuple(sorted(sent.items()))
+    return Context(ordered, {}, digest(ordered))

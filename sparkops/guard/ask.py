@@ -1,0 +1,47 @@
+"""`python -m sparkops.guard.ask`: passes lines from stdin to this guard's door, and its answers to stdout.
+
+A process for each connection of the operator's machine, so it imports nothing beyond the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+
+SOCKET = os.environ.get("SPARKOPS_DOOR", "/tmp/sparkops-guard.sock")  # noqa: S108 - in the container's own memory
+OPEN_S, POLL_S = 10.0, 0.1
+
+
+def main() -> None:
+    """Pass lines on until stdin ends."""
+    with _connected() as door:
+        answers = door.makefile("rb")
+        for line in sys.stdin.buffer:
+            door.sendall(line)
+            answered = answers.readline()
+            if not answered:
+                sys.exit("the guard ended before it answered")
+            sys.stdout.buffer.write(answered)
+            sys.stdout.buffer.flush()
+
+
+def _connected() -> socket.socket:
+    """A connection to the door. A guard that has just started opens it after a second or two."""
+    end_s = time.monotonic() + OPEN_S
+    while True:
+        door = socket.socket(socket.AF_UNIX)
+        try:
+            door.connect(SOCKET)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            door.close()
+            if time.monotonic() >= end_s:
+                sys.exit(f"the guard does not answer: {error}")
+            time.sleep(POLL_S)
+        else:
+            return door
+
+
+if __name__ == "__main__":
+    main()

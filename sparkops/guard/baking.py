@@ -1,0 +1,75 @@
+"""Whether a new release that has the traffic still answers rightly: a light pass of the smoke suite, over and over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+
+from sparkops.errors import SparkopsError
+from sparkops.guard_client import engine_spec
+from sparkops.nodes.http import direct
+from sparkops.smoke import suite
+from sparkops.smoke.coverage import light
+from sparkops.smoke.suite import Server
+from sparkops.swap.model import Deployment
+
+PAUSE_S = 10.0
+WRONG = 2
+"""Failed passes in a row before a verdict: one alone is repeated."""
+
+
+@dataclass
+class Baking:
+    """The passes over one release. `look` never waits for one."""
+
+    executor: Executor
+    log: Callable[[str], None]
+    check: Callable[[Deployment], str] = field(default_factory=lambda: light_pass)
+    clock: Callable[[], float] = time.monotonic
+    release: str = ""
+    failures: int = 0
+    next_s: float = 0.0
+    pending: Future[str] | None = None
+
+    def wrong(self, deployment: Deployment | None) -> bool:
+        """Whether a release has failed its last passes. Begins the next pass if one is due; None ends them."""
+        if (deployment.release if deployment else "") != self.release:
+            self.release, self.failures, self.pending = deployment.release if deployment else "", 0, None
+            self.next_s = self.clock() + PAUSE_S
+        if deployment is None:
+            return False
+        if self.pending is not None and self.pending.done():
+            self._learn(self.pending.result())
+        if self.pending is None and self.clock() >= self.next_s:
+            self.pending = self.executor.submit(self.check, deployment)
+        return self.failures >= WRONG
+
+    def _learn(self, problem: str) -> None:
+        self.pending, self.next_s = None, self.clock() + (1.0 if problem else PAUSE_S)
+        self.failures = self.failures + 1 if problem else 0
+        if problem:
+            self.log(f"{self.release}: a light pass has failed: {problem}")
+
+
+def light_pass(deployment: Deployment) -> str:
+    """Return what is wrong with the answers of a release's engines, asked directly; empty if nothing is."""
+    for rank in deployment.heads:
+        spec = engine_spec.of(rank)
+        recipe, port = light(spec.parsed), spec.rank(rank.node).port
+        server = Server(
+            open=lambda address=spec.address, port=port: direct(address, port),  # type: ignore[misc]
+            recipe=recipe,
+            alone=False,
+            cancel=threading.Event(),
+            stall_s=recipe.swap.stall_s,
+        )
+        try:
+            report = suite.run(server, passes=1)
+        except (SparkopsError, OSError) as error:
+            return str(error)
+        if not report.ok:
+            return report.failure
+    return ""

@@ -1,0 +1,163 @@
+"""Files that survive a power cut and a full disk: two slots written in turn, or a whole file replaced at once."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+
+from sparkops.docker.places import CONTAINER
+from sparkops.errors import NeedsPerson, SparkopsError
+
+MAGIC = b"sparkop2"
+HEADER = Struct(">8sQQ32s")  # magic, number of the write, length of the data, SHA-256 of these three and the data
+BLOCK = 4096  # no block of the disk belongs to two slots, so a torn write damages one of them only
+
+
+class Unreadable(SparkopsError):
+    """A file that is damaged or of a newer version. It is left as it is."""
+
+    exit_code = NeedsPerson.exit_code
+
+    def __init__(self, file: Path, why: str, *, next_step: str = "") -> None:
+        step = f"Check `sparkops status`. To start without it: docker exec {CONTAINER} mv {file} {file}.bad"
+        super().__init__(f"{file}: unreadable: {why}", next_step=next_step or step)
+
+
+@dataclass
+class Durable:
+    """A file of two slots for up to `size` bytes. A write replaces the older slot, so a crash leaves the newer one.
+
+    Every block is written when the file is created. On file systems that overwrite in place, such as ext4, a full disk
+    stops no later write.
+    """
+
+    file: Path
+    size: int
+    _doubtful: int | None = field(default=None, init=False)
+    """The slot whose last write failed: what the kernel returns for it may not be on the disk."""
+
+    def read(self) -> bytes | None:
+        """Return the data of the newest write; None if the file does not exist. Raises Unreadable and OSError."""
+        try:
+            with self._opened(os.O_RDONLY, fcntl.LOCK_SH) as file:
+                return self._newest(file)[2]
+        except FileNotFoundError:
+            return None
+
+    def write(self, data: bytes) -> None:
+        """Replace the data; they are on the disk on return. Raises OSError, Unreadable, SparkopsError for too much."""
+        if len(data) > self.size:
+            raise SparkopsError(f"{self.file}: not written: {len(data)} bytes, expected up to {self.size}")
+        if not self.file.exists() and self._created(data):
+            return
+        with self._opened(os.O_RDWR, fcntl.LOCK_EX) as file:
+            number, newest, _ = self._newest(file)
+            self._doubtful = 1 - newest
+            _write_all(file, _packed(number + 1, data), self._doubtful * self._span)
+            os.fsync(file)
+            self._doubtful = None
+
+    @property
+    def _span(self) -> int:
+        """Bytes from the start of one slot to the next."""
+        return -(-(HEADER.size + self.size) // BLOCK) * BLOCK
+
+    def _created(self, data: bytes) -> bool:
+        """Create the file with its first data, in place at once; False if another thread has created it."""
+        make_directory(self.file.parent)
+        with locked(self.file.parent):
+            if self.file.exists():
+                return False
+            slot = _packed(1, data).ljust(self._span, b"\0")
+            replace_file(self.file, slot + bytes(self._span))
+            return True
+
+    @contextmanager
+    def _opened(self, flags: int, lock: int) -> Iterator[int]:
+        file = os.open(self.file, flags | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, lock)
+            yield file
+        finally:
+            os.close(file)
+
+    def _newest(self, file: int) -> tuple[int, int, bytes]:
+        """Return number, slot and data of the newest write."""
+        slots = [
+            (content[0], slot, content[1])
+            for slot in (0, 1)
+            if slot != self._doubtful and (content := _unpacked(os.pread(file, self._span, slot * self._span)))
+        ]
+        if not slots:
+            raise Unreadable(self.file, "both copies are damaged")
+        return max(slots)
+
+
+def _packed(number: int, data: bytes) -> bytes:
+    digest = hashlib.sha256(HEADER.pack(MAGIC, number, len(data), b"") + data).digest()
+    return HEADER.pack(MAGIC, number, len(data), digest) + data
+
+
+def _unpacked(slot: bytes) -> tuple[int, bytes] | None:
+    """Return number and data of a slot; None for a damaged or empty one."""
+    if len(slot) < HEADER.size:
+        return None
+    _, number, length, _ = HEADER.unpack_from(slot)
+    data = slot[HEADER.size :][:length]
+    return (number, data) if slot.startswith(_packed(number, data)) else None
+
+
+def _write_all(file: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(file, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Write a file for its owner only and rename it into place. Raises OSError, and leaves the old file as it was."""
+    new = file.with_name(f".{file.name}.new")
+    opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(opened, data, 0)
+        os.fsync(opened)
+        new.replace(file)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(opened)
+    sync_directory(file.parent)
+
+
+def make_directory(directory: Path) -> None:
+    """Create a directory for its owner only, with its parents, on the disk on return. Raises OSError."""
+    if not directory.is_dir():
+        make_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        sync_directory(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Write a directory's names to the disk. Raises OSError."""
+    opened = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Exclude other threads and processes from a directory's files. Raises OSError."""
+    opened = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)

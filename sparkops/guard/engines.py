@@ -1,0 +1,203 @@
+"""This node's engines: their containers as Docker shows them, and the commands that create, start and stop them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from sparkops.command import Command, Completed
+from sparkops.docker import commands, facts
+from sparkops.docker.facts import Container
+from sparkops.docker.places import CONTAINER
+from sparkops.engine.ranks import TOKEN
+from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
+from sparkops.guard.filter import close_ports
+from sparkops.guard_client import engine_spec
+from sparkops.guard_client.engine_spec import EngineSpec
+from sparkops.network import nccl_log
+from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.local import LocalNode
+from sparkops.redact import redacted
+from sparkops.startup import advice
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import RankSpec
+
+LOG_LINES, LOG_CHARACTERS = 20_000, 2**20  # the end of a log; the container has the whole
+ENDED = ("exited", "dead")
+SECRET_S = 3600.0
+"""A secret is saved before the intent that needs it is in a journal: a younger one is kept in any case."""
+Secret = Callable[[str, str], bytes | None]
+
+
+def reason(error: Exception) -> str:
+    """Return the text of an error for a report, which names the node itself, with its next step."""
+    text = error.problem if isinstance(error, NodeError) else str(error)
+    step = error.next_step if isinstance(error, SparkopsError) else ""
+    return f"{text}\nnext: {step}" if step else text
+
+
+def secret_name(release: str, slot: str) -> str:
+    """Return the name of the secret that holds the token of a release's Ray cluster."""
+    return f"ray-{release}-{slot}"
+
+
+def secrets(journal: Journal) -> frozenset[str]:
+    """Return the names of the secrets that the releases of a journal may have."""
+    returns = (journal.previous, journal.swap.previous if journal.swap else None)
+    known = (*journal.deployments, *(deployment for deployment in returns if deployment))
+    return frozenset(secret_name(deployment.release, deployment.slot) for deployment in known)
+
+
+@dataclass
+class Engines:
+    """The engines of one node. `secret` reads a secret of a service by its name; None: the node has none."""
+
+    node: LocalNode
+    secret: Secret
+    log: Callable[[str], None]
+    _reader: Engine | None = field(default=None, init=False)
+
+    def containers(self) -> dict[str, Container]:
+        """Return this node's containers of ours by name. One thread may call this. Raises NotReady, ConnectionLost."""
+        try:
+            self._reader = self._reader or Engine(self.node)
+            parsed = [facts.parse_container(self.node.name, inspect) for inspect in self._reader.containers()]
+        except SparkopsError:
+            self.close()
+            raise
+        return {container.name: container for container in parsed}
+
+    def close(self) -> None:
+        """Close the stream to Docker; the next read opens another one."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def container(self, name: str) -> Container | None:
+        """Return one container as it is now; None if it does not exist. Raises NotReady, ConnectionLost."""
+        with closing(Engine(self.node)) as engine:
+            inspect = engine.container(name)
+        return None if inspect is None else facts.parse_container(self.node.name, inspect)
+
+    def evidence(self, name: str) -> dict[str, str]:
+        """Return log and inspect of a container by file name; nothing if it is gone. Raises NodeError."""
+        with closing(Engine(self.node)) as engine:
+            inspect = engine.container(name)
+            if inspect is None:
+                return {}
+            log = engine.log(name, tail=LOG_LINES)[-LOG_CHARACTERS:]
+        return {"log.txt": redacted(log), "inspect.json": redacted(json.dumps(inspect, indent=2))}
+
+    def network_problem(self, container: Container, *, ray: bool) -> str:
+        """Return how a rank falls short of the RoCE that it was promised; empty if it does not. Raises NodeError.
+
+        NCCL falls back to sockets without an error, and such a replica serves, slowly.
+        """
+        with closing(Engine(self.node)) as engine:
+            inspect = engine.container(container.name)
+            if inspect is None or not nccl_log.promised(inspect["Config"]["Env"] or ()):
+                return ""
+            printed = nccl_log.printed(container.rank, container.ranks, ray=ray)
+            problem = nccl_log.problem(engine.log(container.name, since=container.started_at), printed)
+        step = "next: compare what `sparkops plan` derives for this node with `ibv_devinfo` and `show_gids` there"
+        return f"{container.name}: {problem}\n{step}" if problem else ""
+
+    def create(self, rank: RankSpec) -> None:
+        """Create the container of a rank, in place of a stopped one. Raises SparkopsError, ValueError."""
+        spec = engine_spec.of(rank)
+        token = self._token(spec, rank)
+        self._remove(rank.container)
+        if token is None:
+            self._run(spec.create(rank.node))
+        else:
+            self._create_with(token, spec.create(rank.node), rank.container)
+
+    def _token(self, spec: EngineSpec, rank: RankSpec) -> bytes | None:
+        """Return the token of its Ray cluster; None if it joins none. Raises NotReady without that of its deploy."""
+        if not spec.ray:
+            return None
+        release = spec.rank(rank.node).release
+        token = self.secret(release.service, secret_name(release.id, spec.slot))
+        if token is None:
+            raise NotReady(self.node.name, "no Ray token on this node: deploy again")
+        if engine_spec.token_digest(token) != spec.token:
+            raise NotReady(self.node.name, "the Ray token on this node is of another deploy: deploy again")
+        return token
+
+    def _create_with(self, token: bytes, command: Command, container: str) -> None:
+        """Name the container once its token is in it: without, it must not be taken for a created one after a crash."""
+        unfinished = f"{container}.new"
+        self._remove(unfinished)
+        self._run(commands.named(command, unfinished))
+        try:
+            self._run(commands.put(unfinished, TOKEN, token))
+        except SparkopsError:
+            self._run(commands.remove(unfinished))
+            raise
+        self._run(commands.rename(unfinished, container))
+
+    def _engine(self, name: str) -> Container | None:
+        """Return the container of a rank; None if it does not exist. Raises NodeError for a container that is none."""
+        container = self.container(name)
+        if container is not None and not container.service:
+            raise NodeError(self.node.name, f"{name} belongs to no service of sparkops: left as it is")
+        return container
+
+    def _remove(self, container: str) -> None:
+        """Remove a stopped container if it exists."""
+        if self._engine(container) is not None:
+            self._run(commands.remove(container))
+
+    def start(self, container: str) -> None:
+        """Close the ports of this node to others, then start a container. Raises SparkopsError, OSError, ValueError."""
+        self._engine(container)
+        close_ports(self.node)
+        try:
+            self._run(commands.start(container))
+        except ConnectionLost:
+            if not self._runs(container):
+                raise
+
+    def stop(self, name: str, *, loading: bool = False) -> None:
+        """Stop a container with its grace period, by SIGKILL if need be. Raises NodeError if it still runs.
+
+        `loading`: its engine is known not to have answered yet.
+        """
+        container = self._engine(name)
+        if container is None or not container.running:
+            return
+        grace_s = engine_spec.grace_s(container.rank, container.ranks, container.grace_s, loading=loading)
+        for command in (commands.stop(name, grace_s), commands.kill(name)):
+            try:
+                self._run(command)
+            except (CommandFailed, ConnectionLost) as error:
+                self.log(reason(error))  # inspect decides
+            if not self._runs(name):
+                return
+        raise NodeError(self.node.name, f"{name} still runs after docker stop and docker kill")
+
+    def stopped_by_hand(self, container: Container) -> bool:
+        """Return whether Docker was asked to end a container that has ended since. Raises NodeError.
+
+        A Docker that starts again after it was killed ends what has lived on, this guard's container among it: what
+        was ended before this guard started was ended by nobody's hand.
+        """
+        guard = self.container(CONTAINER)
+        since_s = max(container.started_at, guard.started_at) if guard else container.started_at
+        listed = self.node.run(commands.stops(container.name, since_s, time.time()))
+        return bool(listed.stdout.split())
+
+    def _runs(self, name: str) -> bool:
+        container = self.container(name)
+        return container is not None and container.running
+
+    def _run(self, command: Command) -> Completed:
+        """Run a command. Raises CommandFailed with the likely cause of an error of Docker."""
+        try:
+            return self.node.run(command)
+        except CommandFailed as error:
+            cause, step = advice.of_docker(error.completed.last_lines) or ("", "")
+            raise CommandFailed(error.completed, cause=cause, next_step=step) from error

@@ -1,0 +1,61 @@
+"""Measure what an engine finds free on this node before it starts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sparkops.config.recipe import Recipe
+from sparkops.docker.facts import Container
+from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NotReady
+from sparkops.memory import pages
+from sparkops.memory.pools import counts_page_cache, free_gib, pools
+from sparkops.nodes import host
+from sparkops.nodes.local import LocalNode
+
+APART_S = 1.0
+LACK = "waiting for memory: "
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """A measurement for the container of an engine. `guard` is this guard's own container, None outside of one.
+
+    `first`: the engine has never run here, so page cache of other files counts as used where CUDA counts it.
+    """
+
+    node: LocalNode
+    container: str
+    recipe: Recipe
+    guard: Container | None
+    first: bool
+    show: Callable[[str], None]
+    cancel: threading.Event
+
+    def drop(self) -> None:
+        """Drop the clean pages of the model where they count as used. A start never fails for this alone."""
+        if self.guard is None or not counts_page_cache(self.recipe, host.parse(self.node.run(host.FREE).stdout)):
+            return
+        try:
+            command = pages.drop_through(self.container, self.guard.image, self.recipe)
+            self.show(self.node.run(command).stdout.strip())
+        except (CommandFailed, ConnectionLost, NotReady) as error:
+            self.show(f"page cache not dropped: {error.problem}")
+
+    def free_gib(self) -> float:
+        """Return the lower of two samples in GiB. Raises Interrupted, CommandFailed, ConnectionLost, ValueError."""
+        return min(self._samples())
+
+    def _samples(self) -> Iterator[float]:
+        yield self._sample()
+        if self.cancel.wait(APART_S):
+            raise Interrupted("interrupted")
+        yield self._sample()
+
+    def _sample(self) -> float:
+        facts = host.parse(self.node.run(host.FREE).stdout)
+        lack = "; ".join(pool.lack for pool in pools(self.recipe, facts, dropped=self.first) if pool.lack)
+        if lack:
+            self.show(f"{LACK}{lack}")
+        return free_gib(self.recipe, facts, dropped=self.first)

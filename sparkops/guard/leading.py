@@ -1,0 +1,231 @@
+"""Every service that this guard leads, and what the operator's machine may ask of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from sparkops.deploy.deployment import is_direct
+from sparkops.errors import Busy, NotReady, PlanRefused
+from sparkops.guard.direct import DirectView
+from sparkops.guard.door import Question
+from sparkops.guard.durable import Unreadable
+from sparkops.guard.follower import Follower
+from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.lead import Front, Lead
+from sparkops.guard.leases import Leases
+from sparkops.guard.members import Members
+from sparkops.guard.reach import GuardLink, Orders, Reach
+from sparkops.guard.state import DirectMap, Membership, Peer, State
+from sparkops.guard.view import ServiceView
+from sparkops.nodes.node import Node
+from sparkops.nodes.waiting import Waiting
+from sparkops.swap import wire
+from sparkops.swap.intents import Code, Deploy, Intent, NothingToDo, Refused
+from sparkops.swap.journal import Journal
+from sparkops.swap.orders import Order
+from sparkops.swap.rebuild import taken
+from sparkops.swap.seen import Report
+
+MEET_S = 6.0  # for the first reports of the guards that an intent needs
+EVENTS_POLL_S = 0.3
+
+
+class _Asked(BaseModel):
+    """An intent as it comes in; its `kind` says which one it is."""
+
+    intent: Intent
+
+
+@dataclass
+class Leading:
+    """The services of one leader. `link` opens the way to a peer."""
+
+    state: State
+    node: Node
+    follower: Follower
+    link: Callable[[str, Peer, Membership], GuardLink]
+    log: Callable[[str], None]
+    leads: dict[str, Lead] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    agents: Leases = field(default_factory=Leases)
+    """A change of gateway and guards. Meanwhile every intent is refused."""
+    members: Members = field(init=False)
+    desk: GatewayDesk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.desk = GatewayDesk(self.node)
+        self.members = Members(self.state, self.node.name, self.link, self._reach, self.lock)
+
+    def start(self) -> None:
+        """Lead every service whose journal names this node, and reach the other guards."""
+        for service in self.state.services():
+            with suppress(Unreadable):  # `shown` reports it; it stops no other service
+                if (journal := self.state.journal(service)) and journal.leader == self.node.name:
+                    self._lead(journal, direct=self.state.direct(service) is not None)
+        self.members.reach.start()  # last: an exchange that asks about one service confirms nothing for the others
+
+    def verbs(self) -> dict[str, Callable[[Question], object]]:
+        """What the door answers."""
+        return {
+            "intend": self._intend,
+            "secret": lambda request: self.state.put_secret(
+                request["service"], request["name"], request["value"].encode()
+            ),
+            "key": lambda request: {"key": self.members.key(request)},
+            "join": self.members.join,
+            "peers": self._peers,
+            "lead": self._take,
+        }
+
+    def followed(self, service: str, order: Order | None) -> Order | None:
+        """The order of another leader; None where this guard has deployed the service itself, in no earlier term."""
+        lead = self.leads.get(service)
+        leads = lead is not None and lead.journal.deployments
+        return None if leads and lead and order and order.journal.term <= lead.journal.term else order
+
+    def _intend(self, request: Question) -> dict[str, Any]:
+        """Decide on an intent. The first one for a service makes its journal."""
+        intent = _Asked.model_validate({"intent": request["intent"]}).intent
+        lead = self._leading(request["service"], intent)
+        if isinstance(intent, Deploy):
+            self._meet(lead, {rank.node for rank in intent.target.ranks})
+        with lead.lock:
+            holder = self.agents.text
+            reply = Refused(f"no intent is accepted during the {holder}", Code.BUSY) if holder else lead.intend(intent)
+        number = max((event["n"] for event in self.state.events(lead.journal.service)), default=0)
+        if reply is None:
+            return {"result": "accepted", "why": "", "code": 0, "last": number}
+        if isinstance(reply, NothingToDo):
+            return {"result": "nothing", "why": reply.why, "code": 0, "last": number}
+        return {"result": "refused", "why": reply.why, "code": int(reply.code), "last": number}
+
+    def _leading(self, service: str, intent: Intent) -> Lead:
+        with self.lock:
+            lead = self.leads.get(service)
+            if lead is None or not isinstance(lead.view, DirectView):
+                self.members.require_lead()
+            elif isinstance(intent, Deploy) and not is_direct(intent.target):
+                raise _deployed(lead.journal)
+            if lead is None:
+                peers = tuple(sorted(self.members.own().peers))
+                lead = self._lead(self.state.journal(service) or Journal(service, self.node.name, peers))
+            return lead
+
+    def _lead(self, journal: Journal, *, direct: bool = False) -> Lead:
+        service = journal.service
+        lead = Lead(
+            journal,
+            self.state,
+            self._front(service, direct=direct),
+            lambda: self._reports(service),
+            lambda: frozenset(self.members.reach.met),
+            self.log,
+            lambda: self.members.reach.wake(),  # noqa: PLW0108 - new peers get another Reach
+        )
+        self.leads[service] = lead
+        threading.Thread(target=lead.run, args=(self.over,), name=f"lead {service}", daemon=True).start()
+        return lead
+
+    def _front(self, service: str, *, direct: bool) -> Front:
+        if direct:
+            return DirectView(service, self.state, lambda: self.follower.handle(service, None), self.log)
+        return ServiceView(service, self.desk)
+
+    def _take(self, request: Question) -> None:
+        """Lead a service from now on, without a gateway if `direct`: then `peers` are the nodes of its other ranks.
+
+        `copies` are journals of other leaders, of which nothing may run any more.
+        """
+        service, direct = str(request["service"]), bool(request["direct"])
+        copies = [wire.load_value(Journal, copy) for copy in request["copies"]]
+        with self.lock:
+            peers = tuple(sorted(request["peers"] if direct else self.members.own().peers))
+            lead = self.leads.get(service)
+            kept = self.state.record(service).copy if service in self.state.services() else None
+            known = [copy for copy in (lead and lead.journal, kept, *copies) if copy and copy.revision]
+            newest = max(known, key=lambda copy: (copy.term, copy.revision), default=None)
+            same = newest is None or newest.leader == self.node.name
+            if lead and same and (isinstance(lead.view, DirectView), lead.journal.peers) == (direct, peers):
+                return
+            for journal in known:
+                if journal.deployments or journal.stopping:
+                    raise _deployed(journal)
+            self._begin(service, peers, known, direct=direct)
+
+    def _begin(self, service: str, peers: tuple[str, ...], known: list[Journal], *, direct: bool) -> None:
+        """Lead a service without a leader, one term after the last known one."""
+        journal = taken(service, known, self.node.name, peers)
+        self.state.write_direct(service, DirectMap() if direct else None)
+        lead = self.leads.get(service)
+        if lead is None:
+            lead = self._lead(replace(journal, revision=0), direct=direct)
+        lead.lead(journal, self._front(service, direct=direct))
+
+    def _reports(self, service: str) -> Mapping[str, Report]:
+        """Those of the other guards, and this node's own."""
+        lead = self.leads.get(service)
+        peers = lead.journal.peers if lead else ()
+        reports = {node: report for node, report in self.members.reach.reports(service).items() if node in peers}
+        with suppress(NotReady):  # Docker does not answer here: this node is unknown, as any other would be
+            report = self.follower.handle(service, None)
+            if lead is not None and lead.journal.revision:
+                report = self.follower.handle(service, lead.order(self.node.name, report.boot))
+            reports[self.node.name] = report
+        return reports
+
+    def _meet(self, lead: Lead, nodes: set[str]) -> None:
+        Waiting(EVENTS_POLL_S, MEET_S, self.over).poll(lead.reports, lambda reports: nodes <= set(reports))
+
+    def _orders(self, node: str, boots: Mapping[str, str]) -> Orders:
+        """What a guard is to do for every service: an order for the boot that it reported, or a question."""
+        leads = dict(self.leads)
+        return {
+            service: lead.order(node, boots[service]) if service in boots and lead.journal.revision else None
+            for service, lead in leads.items()
+            if node in lead.journal.peers
+        }
+
+    def _peers(self, request: Question) -> None:
+        """Lead the fleet, with these other guards; `add`: besides those that are led. Not while a swap needs them."""
+        peers = {node: Peer(peer["address"], int(peer["port"])) for node, peer in request["peers"].items()}
+        with self.lock:
+            known = self.members.own()
+            if request.get("add"):
+                peers = {**known.peers, **peers}
+            same = self.members.leads and dict(known.peers) == peers
+            if not same and (under_way := [service for service, lead in self.leads.items() if lead.busy]):
+                raise Busy(f"a swap of {under_way[0]} is under way", next_step=f"sparkops follow {under_way[0]}")
+            if self.members.set_peers(peers):
+                for lead in self.leads.values():
+                    if not isinstance(lead.view, DirectView):
+                        lead.regroup(tuple(sorted(peers)))
+
+    def _reach(self, links: tuple[GuardLink, ...]) -> Reach:
+        leads = self.leads
+        return Reach(
+            links, self._orders, lambda: any(lead.busy for lead in tuple(leads.values())), self.log, changed=self._wake
+        )
+
+    def _wake(self) -> None:
+        for lead in tuple(self.leads.values()):
+            lead.wake.set()
+
+    def close(self) -> None:
+        """End."""
+        self.over.set()
+        self._wake()
+        self.members.reach.close()
+
+
+def _deployed(journal: Journal) -> PlanRefused:
+    """Why another leader, or the same one in another way, cannot have a service."""
+    problem = f"{journal.service} is deployed already, led by {journal.leader}"
+    step = f"sparkops stop {journal.service}, then deploy it again"
+    return PlanRefused(problem, next_step=step)

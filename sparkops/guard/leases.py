@@ -1,0 +1,55 @@
+"""Leases that operators' machines hold of a guard, each named after who does what. A lease ends with its connection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Leases:
+    """The leases of one kind. Thread-safe."""
+
+    superseded: str = ""
+    """What engines wait for where another guard may lead by now (guard/succession.py); empty for nothing."""
+    _held: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def text(self) -> str:
+        """The holders, such as `build of image X by user@host`; empty without a lease."""
+        with self._lock:
+            return "; ".join(dict.fromkeys(self._held))
+
+    @property
+    def awaited(self) -> str:
+        """What the engines of a node wait for before they start; empty for nothing."""
+        return self.text or self.superseded
+
+    def add(self, holder: str) -> None:
+        """Add a lease beside others."""
+        with self._lock:
+            self._held.append(holder)
+
+    def remove(self, holder: str) -> None:
+        """Remove a lease of this holder."""
+        with self._lock:
+            self._held.remove(holder)
+
+    def add_alone(self, holder: str) -> str:
+        """Add a lease unless there is one. Returns the holder of that one; empty where it was added."""
+        with self._lock:
+            if not self._held:
+                self._held.append(holder)
+                return ""
+            return self._held[0]
+
+    @contextmanager
+    def until_end(self, holder: str) -> Iterator[None]:
+        """Remove the lease of `holder` at the end of the context."""
+        try:
+            yield
+        finally:
+            self.remove(holder)

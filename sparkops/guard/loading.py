@@ -1,0 +1,122 @@
+"""Watch one engine from its start until it answers, fails, or is not to be watched any more."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+from sparkops.config.inventory import NodeConfig
+from sparkops.config.recipe import Recipe
+from sparkops.config.startup import Startup
+from sparkops.docker.facts import Container
+from sparkops.errors import ConnectionLost, NotReady, StartFailed
+from sparkops.memory.relief import floor_gib
+from sparkops.nodes.connected import Member
+from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.http import session
+from sparkops.nodes.local import LocalNode
+from sparkops.startup import advice
+from sparkops.startup.estimate import Forecast
+from sparkops.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
+from sparkops.startup.watch import LogCursor, StartMonitor
+
+POLL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """How a start ended: with a `problem`, or with an engine that answers. `samples`: how often it was looked at."""
+
+    watch: Watch
+    samples: int
+    problem: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Evidence by file name."""
+
+
+def limits(recipe: Recipe, rank: int) -> Startup:
+    """Return when a start counts as hung. A rank above 0 is silent while it works; rank 0's node judges both."""
+    if rank == 0:
+        return recipe.probe.startup
+    return Startup.model_construct(stall_s=math.inf, compile_stall_s=math.inf, ceiling_s=math.inf)
+
+
+def resumed(watch: Watch, unseen_s: float) -> Watch:
+    """Return the watch after a time without samples, in which no clock of it advances."""
+    later = watch.limits.model_copy(update={"ceiling_s": watch.limits.ceiling_s + unseen_s})
+    return replace(watch, limits=later, moved_s=watch.moved_s + unseen_s)
+
+
+@dataclass
+class Loading:
+    """The watch over one start. `show` gets one line for the progress. `cancel` ends it without a verdict."""
+
+    node: LocalNode
+    container: Container
+    recipe: Recipe
+    forecast: Forecast | None
+    show: Callable[[str], None]
+    cancel: threading.Event
+    unanswered: Callable[[], None]
+    """Called after each sample in which /health did not answer."""
+    watch: Watch = field(init=False)
+    memory: list[MemorySample] = field(default_factory=list)
+    seen_s: float = 0.0
+    """Age of the container at the last sample."""
+    last: str = ""
+    """Timestamp of the last line of the log that was read."""
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(limits(self.recipe, self.container.rank), floor_gib(self.recipe.swap.reserve_gib))
+
+    def follow(self) -> Loaded | None:
+        """Watch until the verdict; None if cancelled. While Docker cannot be read, no clock advances."""
+        while not self.cancel.is_set():
+            try:
+                if self._look():
+                    return self._verdict()
+            except (ConnectionLost, NotReady) as error:
+                self.show(f"waiting for Docker: {error.problem}")
+                self.cancel.wait(POLL_S)
+            except StartFailed as error:
+                return Loaded(self.watch, len(self.memory), error.problem)
+        return None
+
+    def _look(self) -> bool:
+        """Sample over one connection until the verdict; False if cancelled."""
+        with closing(Engine(self.node)) as engine, session(self.node, self.container.port) as asking:
+            member = Member(self.node.name, NodeConfig(transport="local"), self.node, engine)
+            cursor = LogCursor(member, self.container, self.last)
+            born_s = time.monotonic() - (time.time() - self.container.started_at)
+            eyes = StartMonitor(member, self.container, asking, cursor, born_s, memory=self.memory)
+            self.watch = resumed(self.watch, max(0.0, time.monotonic() - born_s - self.seen_s))
+            while not self.cancel.is_set():
+                over = self._advance(eyes.sample())
+                self.last = cursor.last
+                if over:
+                    return True
+                self.cancel.wait(POLL_S)
+        return False
+
+    def _advance(self, sample: Sample) -> bool:
+        """Take one sample in. What still runs after a failure is sampled once more: its last lines tell the cause."""
+        before, self.watch, self.seen_s = self.watch, advance(self.watch, sample), sample.at_s
+        if not self.watch.healthy:
+            self.unanswered()
+        left = f", {self.forecast.left(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
+        self.show(f"{self.watch.text}{left or f', {sample.at_s:.0f} s'}")
+        ended = bool(self.watch.failure) and not sample.running
+        return self.watch.healthy or bool(before.failure) or ended
+
+    def _verdict(self) -> Loaded:
+        watch, samples = self.watch, len(self.memory)
+        if watch.healthy:
+            return Loaded(watch, samples)
+        known = advice.of_log(watch.tail)
+        lines = [f"{self.container.name} did not start: {watch.failure}"]
+        lines += [f"  likely cause: {known.cause}", f"next: {known.step}"] if known else []
+        return Loaded(watch, samples, "\n".join(lines), {"memory.csv": memory_csv(self.memory)})

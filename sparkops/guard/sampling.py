@@ -1,0 +1,127 @@
+"""The report of a guard's node for `sparkops status`: engines sampled in the background, the rest read when asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import inf
+
+from sparkops.docker.places import GATEWAY, SHOW, STATE
+from sparkops.engine.load import METRICS
+from sparkops.guard.door import Held, Verbs, answer
+from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.nodes.node import Node
+from sparkops.status import node_survey
+from sparkops.status.commands import EVENTS_READ, FORMAT, request
+from sparkops.status.node_survey import Facts
+
+ASKED_S, IDLE_S = 60.0, 15.0
+"""Seconds after a report during which every look samples, and seconds between two samples afterwards."""
+OLD_S = 4.0
+"""An older sample is renewed before it is reported. Twice the pause between two looks."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One engine at `at_s`, in monotonic seconds, and its figures some seconds before if they are known."""
+
+    start: str
+    """When its container was started: a later start is another engine."""
+    at_s: float
+    engine: Facts
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the engine answered."""
+        return bool(self.engine.get("healthy"))
+
+
+@dataclass
+class Sampler:
+    """Samples the engines of a node. `look` runs every few seconds; reports may be asked for by several threads."""
+
+    node: Node
+    verbs: Verbs
+    clock: Callable[[], float] = time.monotonic
+    _samples: dict[str, Sampled] = field(default_factory=dict)
+    """By ID of the container."""
+    _asked_s: float = -inf
+    _sampled_s: float = -inf
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._request = request(at_gateway=True)
+        self._gateway = GatewayDesk(self.node)
+
+    def look(self) -> None:
+        """Sample the engines if that is due. Raises OSError."""
+        now_s = self.clock()
+        if now_s - self._asked_s > ASKED_S:
+            with self._mutex:  # a process in the gateway's container, for reports only
+                self._gateway.stream.close()
+            if now_s - self._sampled_s < IDLE_S:
+                return
+        self._sampled_s = now_s
+        self._renew(node_survey.containers(str(self._request["label"]))[0], 0.0)
+
+    def report(self) -> Facts:
+        """Return what node_survey.survey returns, with the age of each engine's sample in seconds."""
+        self._asked_s = self.clock()
+        inspects, docker, names = node_survey.containers(str(self._request["label"]))
+        samples = self._renew(inspects, OLD_S)
+        with self._mutex:
+            gateway = self._shown() if names is None or GATEWAY in names else None
+        now_s = self.clock()
+        return {
+            "format": FORMAT,
+            "host": node_survey.host(STATE),
+            "docker": docker,
+            "containers": inspects,
+            "engines": [{**sample.engine, "sampled_s": round(now_s - sample.at_s, 1)} for sample in samples],
+            "gateway": gateway or node_survey.failure(node_survey.NO_CONTAINER + GATEWAY),
+            "guard": node_survey.replies(self._reply, EVENTS_READ),
+        }
+
+    def _renew(self, inspects: list[Facts], old_s: float) -> list[Sampled]:
+        """Sample the engines whose last sample is `old_s` seconds old or more, or of another start. Return all."""
+        known, now_s = self._samples, self.clock()
+        due = [item for item in inspects if self._old(item, known.get(item["Id"]), now_s - old_s)]
+        with ThreadPoolExecutor(8) as pool:
+            fresh = dict(zip((item["Id"] for item in due), pool.map(self._sample, due), strict=True))
+        self._samples = samples = {item["Id"]: fresh.get(item["Id"]) or known[item["Id"]] for item in inspects}
+        return list(samples.values())
+
+    @staticmethod
+    def _old(inspect: Facts, sample: Sampled | None, before_s: float) -> bool:
+        """Return whether a sample is renewed: one of an engine that did not answer in any case, it may by now."""
+        return sample is None or sample.start != _start(inspect) or not sample.healthy or sample.at_s <= before_s
+
+    def _sample(self, inspect: Facts) -> Sampled:
+        known = self._samples.get(inspect["Id"])
+        last = known if known and known.start == _start(inspect) and known.healthy else None
+        engine = node_survey.engine(inspect, self._request, lambda port: self._figures(port, last))
+        return Sampled(_start(inspect), self.clock(), engine)
+
+    def _figures(self, port: int, last: Sampled | None) -> Facts:
+        """Return the figures of an engine after those of its last sample; without one, two samples of now."""
+        if last is None:
+            return node_survey.samples(port, METRICS)
+        newest = node_survey.figures(node_survey.get(port, "/metrics"), METRICS)
+        earlier = last.engine.get("second") or last.engine["first"]
+        return {"first": earlier, "second": newest, "took_s": max(0.1, self.clock() - last.at_s)}
+
+    def _shown(self) -> Facts:
+        line = self._gateway.printed()
+        return {"code": 0, "out": line, "err": ""} if line else node_survey.run(SHOW.argv)
+
+    def _reply(self, line: str) -> str:
+        with Held() as leases:
+            return json.dumps(answer(self.verbs, line.encode(), leases)) + "\n"
+
+
+def _start(inspect: Facts) -> str:
+    return f"{inspect['State']['Status']} {inspect['State']['StartedAt']}"

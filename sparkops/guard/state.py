@@ -1,0 +1,240 @@
+"""What a guard keeps on its node: journals, records, events, evidence, secrets and its membership of the fleet."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import ConfigDict
+
+from sparkops.docker.places import STATE
+from sparkops.errors import SparkopsError
+from sparkops.guard import records
+from sparkops.guard.clock import NodeClock, read_clock
+from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
+from sparkops.guard.evidence import Evidence, QuotaExceeded
+from sparkops.guard.log import log
+from sparkops.release import Slot
+from sparkops.swap import wire
+from sparkops.swap.follower import Record
+from sparkops.swap.journal import SCHEMA, Journal
+from sparkops.swap.values import WireError
+
+DIRECTORY = Path(STATE) / "v2"
+NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT
+SLOT_BYTES = 2**20
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a guard receives messages."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The fleet of a guard. On the leader `key` is the fleet key; on others their derived key, and no peers."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    leader: str
+    key: bytes = field(repr=False)
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    """By node: the other guards."""
+    former: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """By leader before this one: the key of its messages, so that one that returns is told of the newer term."""
+    gateway: tuple[str, ...] = ()
+    """Addresses of the leader's node, where the gateway's requests come from."""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredRecord:
+    """A record with the version that wrote it."""
+
+    record: Record
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class DirectMap:
+    """What a gateway's map would hold for a service without one: releases. `cut`: no request of it is waited for."""
+
+    traffic: str = ""
+    slots: Mapping[Slot, str] = field(default_factory=dict)
+    cut: str = ""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class State:
+    """The files in a directory. Every method raises OSError, and SparkopsError for a name that is none."""
+
+    directory: Path = DIRECTORY
+    clock: Callable[[], NodeClock] = read_clock
+    log: Callable[[str], None] = log
+    _files: dict[Path, Durable] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def services(self) -> list[str]:
+        """Return the names of the services with a journal or a record, readable or not."""
+        known = {file.parent.name for kind in ("journal", "record") for file in self._services.glob(f"*/{kind}")}
+        return sorted(name for name in known if NAME.fullmatch(name))
+
+    def journal(self, service: str) -> Journal | None:
+        """Return the leader's journal; None if none was written. Raises Unreadable."""
+        return self._read(Journal, self._service(service) / "journal")
+
+    def write_journal(self, journal: Journal) -> None:
+        """Replace a journal; it is on the disk on return, whether the disk is full or not. Raises Unreadable."""
+        self._write(Journal, self._service(journal.service) / "journal", journal)
+
+    def record(self, service: str) -> Record:
+        """Return this guard's record; an empty one if none was written. Raises Unreadable."""
+        stored = self._read(_StoredRecord, self._service(service) / "record")
+        return stored.record if stored else Record()
+
+    def write_record(self, service: str, record: Record) -> None:
+        """Replace a record; it is on the disk on return, whether the disk is full or not. Raises Unreadable."""
+        self._write(_StoredRecord, self._service(service) / "record", _StoredRecord(record))
+
+    def direct(self, service: str) -> DirectMap | None:
+        """Return the map of a service without a gateway; None for one behind a gateway. Raises Unreadable."""
+        return self._read(DirectMap, self._service(service) / "direct")
+
+    def write_direct(self, service: str, direct: DirectMap | None) -> None:
+        """Replace that map; None: the service gets a gateway. Raises Unreadable."""
+        file = self._service(service) / "direct"
+        if direct is None:
+            self._files.pop(file, None)
+            if file.exists():
+                file.unlink()
+                sync_directory(file.parent)
+        else:
+            self._write(DirectMap, file, direct)
+
+    def add_event(self, service: str, event: Mapping[str, object]) -> int:
+        """Append an event and return its number, from 1. It is on the disk on return."""
+        return records.add_event(self._service(service), event)
+
+    def events(self, service: str, since: int = 0) -> list[dict[str, Any]]:
+        """Return the events after number `since`, oldest first, with their number `n` and time `at` (UTC)."""
+        return list(records.events(self._service(service), since))
+
+    def learn(self, service: str, started: Mapping[str, object]) -> None:
+        """Add a start that ended well; the oldest of more than `records.STARTS` is dropped."""
+        records.add_start(self._service(service), started)
+
+    def starts(self, service: str) -> list[dict[str, Any]]:
+        """Return the starts that ended well, oldest first."""
+        return list(records.starts(self._service(service)))
+
+    def keep(self, service: str, release: str, files: Mapping[str, str]) -> Path | None:
+        """Save evidence and return its directory; None where it does not fit, with the reason in the log.
+
+        Older evidence is dropped for it, each drop with an event. Raises no OSError: a full disk stops nothing.
+        """
+        self._service(service)
+        try:
+            return Evidence(self.directory / "evidence", self._note_drop).save(service, release, files)
+        except (OSError, QuotaExceeded) as error:
+            self.log(f"{service}: evidence of {release} not saved: {error}")
+            return None
+
+    def _note_drop(self, old: Path) -> None:
+        try:
+            self.add_event(
+                old.parent.name,
+                {"kind": "note", "text": f"evidence dropped: {old}: newer evidence needs its space", "lasting": True},
+            )
+        except OSError as error:
+            self.log(f"{old}: evidence dropped; its event is not saved: {error}")
+
+    def secret(self, service: str, name: str) -> bytes | None:
+        """Return a secret; None if this node has none of that name."""
+        return _bytes(self._secret(service, name))
+
+    def put_secret(self, service: str, name: str, value: bytes) -> None:
+        """Save a secret, for its owner only."""
+        file = self._secret(service, name)
+        make_directory(file.parent)
+        replace_file(file, value)
+
+    def forget_secrets(self, service: str, kept: Collection[str], age_s: float) -> None:
+        """Remove the secrets of a service that are not in `kept` and were saved more than `age_s` seconds ago."""
+        before_s = time.time() - age_s
+        for file in (self._service(service) / "secrets").glob("*"):
+            if file.name not in kept and file.stat().st_mtime < before_s:
+                file.unlink()
+
+    def note_by_hand(self, service: str, containers: frozenset[str]) -> None:
+        """Replace the set of containers that an operator stopped with Docker."""
+        file = self._service(service) / "by_hand.json"
+        make_directory(file.parent)
+        replace_file(file, wire.dump(frozenset[str], containers))
+
+    def by_hand(self, service: str) -> frozenset[str]:
+        """Return the containers that an operator stopped with Docker. Raises Unreadable."""
+        file = self._service(service) / "by_hand.json"
+        text = _bytes(file)
+        return frozenset() if text is None else _loaded(frozenset[str], text, file)
+
+    def membership(self) -> Membership | None:
+        """Return the fleet of this guard; None before it has one. Raises Unreadable."""
+        text = _bytes(self._membership)
+        return None if text is None else _loaded(Membership, text, self._membership)
+
+    def write_membership(self, membership: Membership) -> None:
+        """Replace the fleet of this guard, for its owner only."""
+        make_directory(self.directory)
+        replace_file(self._membership, wire.dump(Membership, membership))
+
+    @property
+    def _membership(self) -> Path:
+        return self.directory / "membership.json"
+
+    @property
+    def _services(self) -> Path:
+        return self.directory / "services"
+
+    def _service(self, service: str) -> Path:
+        if not NAME.fullmatch(service):
+            raise SparkopsError(f"{service!r}: expected the name of a service: {NAME.pattern}")
+        return self._services / service
+
+    def _secret(self, service: str, name: str) -> Path:
+        if not SECRET.fullmatch(name):
+            raise SparkopsError(f"{service}: {name!r}: expected the name of a secret: {SECRET.pattern}")
+        return self._service(service) / "secrets" / name
+
+    def _durable(self, file: Path) -> Durable:
+        return self._files.setdefault(file, Durable(file, SLOT_BYTES))
+
+    def _read(self, kind: type[Value], file: Path) -> Value | None:
+        data = self._durable(file).read()
+        return None if data is None else _loaded(kind, data, file)
+
+    def _write(self, kind: type[Value], file: Path, value: Value) -> None:
+        self._durable(file).write(wire.dump(kind, value))
+
+
+def _loaded(kind: type[Value], text: bytes, file: Path) -> Value:
+    """Parse a file. Raises Unreadable."""
+    try:
+        return wire.load(kind, text)
+    except WireError as error:
+        raise Unreadable(file, str(error), next_step=error.next_step) from None
+
+
+def _bytes(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,50 @@
+"""Tasks of a guard that take time, and the state of tasks in threads."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from sparkops.swap.effects import CreateEngine, FollowerEffect, ProveEngine, StartEngine, StopEngine
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Task of a guard: find out what is free for the start of a container. Not an effect: it changes nothing."""
+
+    container: str
+
+    def __str__(self) -> str:
+        return f"measure free memory for {self.container}"
+
+
+Task = FollowerEffect | Measure
+
+
+Act = CreateEngine | StartEngine | StopEngine | ProveEngine | Measure
+"""Tasks that take time. The others are notes on disk."""
+
+
+@dataclass
+class Job:
+    """A task in a thread of its own. `cancel` ends a measurement or a smoke suite."""
+
+    task: Act
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
+class WatchedStart:
+    """A start that a thread watches, by the time of the start (seconds since 1970)."""
+
+    started_at: float
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class MeasuredRoom:
+    """GiB that were free for a container, measured from `began_s` to `ended_s` (monotonic seconds)."""
+
+    free_gib: float
+    began_s: float
+    ended_s: float

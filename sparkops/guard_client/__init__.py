@@ -1,0 +1,1 @@
+"""The operator's side of the guards: their container, requests, leases, events."""

@@ -1,0 +1,123 @@
+"""How a followed swap ends: from the leader's events and journal to a result and an exit code. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from sparkops.swap.events import DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR
+from sparkops.swap.journal import Journal, Swap
+from sparkops.swap.model import Mode, Phase
+
+Record = Mapping[str, Any]
+"""One event as the leader sends it."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The result of a swap or stop: done, waiting (for `promote`), reverted, cancelled, stopped or needs operator."""
+
+    result: str
+    exit_code: int
+    release: str = ""
+    """The release that serves now."""
+    mode: str = ""
+    why: str = ""
+    next_step: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each phase."""
+    cut: int = 0
+    """Requests that were still open after the drain time, and were cut."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `--json` prints."""
+        return {
+            "result": self.result,
+            "exit_code": self.exit_code,
+            "release": self.release or None,
+            "mode": self.mode or None,
+            "why": self.why or None,
+            "seconds": dict(self.seconds),
+            "cut": self.cut,
+        }
+
+
+def of_event(event: Record) -> Ending | None:
+    """Return the ending that an event of kind `end` or `trouble` states; None for another kind."""
+    if event["kind"] not in ("end", "trouble"):
+        return None
+    return Ending(
+        result=event["result"],
+        exit_code=event["exit_code"],
+        release=event.get("release", ""),
+        mode=event.get("mode", ""),
+        why=event.get("why") or (event["text"] if event["exit_code"] else ""),
+        next_step=event.get("next_step", ""),
+        seconds=event.get("seconds", {}),
+        cut=event.get("cut", 0),
+    )
+
+
+def needs_operator(journal: Journal, why: str) -> Ending:
+    """Return the ending of what the fleet cannot continue by itself."""
+    return Ending("needs operator", NEEDS_OPERATOR, _serving(journal), why=why)
+
+
+def settled(journal: Journal, intent: str, known_trouble: str = "") -> Ending | None:
+    """Return how the swap of `intent` (empty: a stop) stands once its operator need not wait; None before.
+
+    A promoted release whose old one is only kept warm is done; a release that was deployed with --no-promote waits.
+    `known_trouble`: what already needed an operator when the intent was sent.
+    """
+    swap = journal.swap
+    if journal.trouble and journal.trouble != known_trouble:
+        return needs_operator(journal, journal.trouble)
+    if journal.stopping or (journal.halting and not intent):
+        return None
+    if swap and swap.intent == intent:
+        return _of_swap(swap)
+    outcome = journal.outcome(intent)
+    if outcome and outcome.result == "done":
+        return Ending("done", DONE, _serving(journal))
+    if outcome and outcome.result != "accepted":
+        result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
+        return Ending(result, FAILED, _serving(journal), why=outcome.why)
+    return Ending("done" if journal.active else "stopped", DONE, _serving(journal)) if swap is None else None
+
+
+def _of_swap(swap: Swap) -> Ending | None:
+    if swap.reverting:
+        return None
+    if swap.phase is Phase.RETIRE:
+        return Ending("done", DONE, swap.target.release, swap.mode.value)
+    waits = swap.phase is Phase.BAKE and not swap.automatic
+    return Ending("waiting", DONE, swap.target.release, swap.mode.value) if waits else None
+
+
+def _serving(journal: Journal) -> str:
+    return journal.active.release if journal.active else ""
+
+
+def phase_seconds(events: Iterable[Record]) -> dict[str, float]:
+    """Return the seconds of each phase that ended, from the times of the events; a repeated phase is summed."""
+    entered = [(event["phase"], datetime.fromisoformat(event["at"])) for event in events if event["kind"] == "phase"]
+    seconds: dict[str, float] = {}
+    for (phase, begun), (_, later) in pairwise(entered):
+        seconds[phase] = round(seconds.get(phase, 0.0) + (later - begun).total_seconds(), 2)
+    return seconds
+
+
+def exit_code(ending: Ending, *, wants_back: bool) -> int:
+    """Return the exit code of the verb. A verb that asked for the return has its way where the swap went back."""
+    back = ending.result in ("cancelled", "reverted")
+    return DONE if wants_back and back and ending.exit_code in (FAILED, IN_PLACE_FAILED) else ending.exit_code
+
+
+def swap_line(swap: Swap) -> str:
+    """Return a swap in progress in one line."""
+    way = "returning to" if swap.reverting else "to"
+    gap = ", the service is down until the switch" if swap.mode is Mode.IN_PLACE and swap.offline else ""
+    return f"swap {way} {swap.target.release}, mode {swap.mode}, phase '{swap.phase}'{gap}"

@@ -1,0 +1,116 @@
+"""Follow an accepted intent by the leader's events. It runs without this process; any machine may follow it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from sparkops.errors import ConnectionLost, Interrupted
+from sparkops.guard_client.ending import Ending, needs_operator, of_event, phase_seconds, settled
+from sparkops.guard_client.leader import Leader
+from sparkops.guard_client.repeats import Repeats
+from sparkops.guard_client.service_state import ServiceState, unreported, ways_out
+from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.waiting import Waiting
+
+POLL_S = 2.0  # a request for events waits so long; then the progress of a load is shown again
+STUCK_S = 60.0
+LOST_TRIES, LOST_PAUSE_S = 10, 3.0  # a guard that is replaced or restarts is back within seconds
+NUMBER = re.compile(r"\d[\d.]*")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """An accepted intent: its swap (empty for a stop), and the last event and the trouble before it."""
+
+    intent: str
+    last: int
+    trouble: str = ""
+
+
+@dataclass
+class Following:
+    """One service that is followed. `events` are those since the intent was accepted."""
+
+    leader: Leader
+    service: str
+    tell: Tell
+    events: list[dict[str, Any]] = field(default_factory=list)
+    repeats: dict[str, Repeats] = field(default_factory=dict)
+    stuck_since_s: float | None = None
+
+    def until_end(self, accepted: Accepted) -> Ending:
+        """Report events and progress until the swap or stop ends. Raises Interrupted or ConnectionLost."""
+        try:
+            return self._until_end(accepted)
+        except KeyboardInterrupt:
+            raise interrupted(self.service) from None
+
+    def _until_end(self, accepted: Accepted) -> Ending:
+        last = accepted.last
+        while not self.leader.node.cancel.is_set():
+            last = self._report_events(last, POLL_S)
+            state = self._patiently(lambda: self.leader.state(self.service))
+            self._report_progress(state)
+            ending = settled(state.journal, accepted.intent, accepted.trouble) or self._stuck(state)
+            if ending is not None:
+                self._report_events(last, 0.0)  # what the leader kept between the two requests
+            stated = next((event_ending for event in self.events if (event_ending := of_event(event))), None)
+            if stated or ending:
+                return self._measured(stated or ending)  # type: ignore[arg-type]
+        raise interrupted(self.service)
+
+    def _stuck(self, state: ServiceState) -> Ending | None:
+        """The end of following where the leader cannot continue. One that has just restarted may within seconds."""
+        now_s = time.monotonic()
+        known = state.needs_operator == state.journal.trouble
+        why = unreported(state) if known else state.needs_operator
+        if not why:
+            self.stuck_since_s = None
+            return None
+        self.stuck_since_s = self.stuck_since_s or now_s
+        return needs_operator(state.journal, why) if now_s - self.stuck_since_s >= STUCK_S else None
+
+    def _measured(self, ending: Ending) -> Ending:
+        return ending if ending.seconds else replace(ending, seconds=phase_seconds(self.events))
+
+    def _report_events(self, since: int, wait_s: float) -> int:
+        """Report the events after `since`. Returns the number of the last one."""
+        events = self._patiently(lambda: self.leader.events(self.service, since, wait_s))
+        for event in events:
+            self.events.append(event)
+            node = event.get("node") or self.leader.node.name
+            self.tell(Event(node, event["text"], lasting=event.get("lasting", True)))
+        return max((event["n"] for event in events), default=since)
+
+    def _report_progress(self, state: ServiceState) -> None:
+        """Report how far the engines are; a plain log keeps a new stage, or the same one after a while."""
+        for node, containers in state.progress.items():
+            for container, text in containers.items():
+                repeats = self.repeats.setdefault(container, Repeats())
+                kept = repeats.keeps(NUMBER.sub("", text), time.monotonic())
+                self.tell(Event(node, f"{container}: {text}", lasting=kept))
+
+    def _patiently(self, ask: Callable[[], R]) -> R:
+        """Ask again on a new stream while the guard is away. Raises ConnectionLost after LOST_TRIES."""
+
+        def report(lost: ConnectionLost) -> None:
+            self.tell(Event(self.leader.node.name, f"waiting for the guard: {lost.problem}", lasting=False))
+
+        stopped, cancel = interrupted(self.service), self.leader.node.cancel
+        waiting = Waiting(LOST_PAUSE_S, cancel=cancel, tries=LOST_TRIES, interrupted=stopped)
+        try:
+            return waiting.retry(ask, lambda error: isinstance(error, ConnectionLost), report)
+        except ConnectionLost as lost:
+            problem = f"{lost.problem}; {self.service} continues without this client"
+            raise ConnectionLost(lost.node, problem, next_step="\n".join(ways_out(self.service))) from lost
+
+
+def interrupted(service: str) -> Interrupted:
+    """Return the error of an operator who stops to follow an intent that is accepted."""
+    problem = f"{service}: no longer followed; the fleet continues"
+    return Interrupted(problem, next_step="\n".join(ways_out(service)))

@@ -1,0 +1,205 @@
+"""The operator's side of a guard: requests and replies, a line of JSON each, over the one connection to its node."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkops.errors import Busy, ConnectionLost, PlanRefused
+from sparkops.guard_client import service_state
+from sparkops.guard_client.commands import ASK, CONTAINER
+from sparkops.guard_client.reply import refusal, unfit
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.nodes.connected import Member
+from sparkops.nodes.line_stream import LineStream
+from sparkops.nodes.node import Node
+from sparkops.nodes.output import KEEP
+from sparkops.nodes.retry import until_begun
+from sparkops.swap import wire
+from sparkops.swap.intents import Intent
+from sparkops.swap.journal import Journal
+
+REPLY_S = 60.0
+"""Seconds within which a guard replies, besides the time that a request lets it wait."""
+LIMIT = 4 * KEEP
+"""Characters of a reply: a history of some 10^5 events."""
+RESENDS = 3  # of an intent whose reply was lost: its identifier makes a repetition harmless
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The leader's reply to an intent: accepted, refused or nothing (to do). `code` is the exit code of a refusal."""
+
+    result: str
+    why: str = ""
+    code: int = 0
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the fleet executes it; an intent that was sent twice was accepted the first time."""
+        return self.result == "accepted" or (self.result == "nothing" and self.why.startswith("already accepted"))
+
+    def require(self, service: str) -> None:
+        """Raise Busy or PlanRefused for a refusal."""
+        if self.result != "refused":
+            return
+        about = self.why if self.why.startswith(service) else f"{service}: {self.why}"
+        if self.code == Busy.exit_code:
+            raise Busy(about, next_step=service_state.free_step(service))
+        raise PlanRefused(about)
+
+
+@dataclass
+class GuardDoor:
+    """A stream of requests to the guard of one node, opened by the first one and again after it was lost."""
+
+    node: Node
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.stream = LineStream(self.node, ASK)
+
+    def request(self, op: str, *, patience_s: float = 0.0, **words: Any) -> Any:
+        """Send one request and return its reply; `patience_s` is how long the guard may wait before it replies.
+
+        Raises the guard's refusal with its exit code, or ConnectionLost where no whole reply came.
+        """
+        question = json.dumps({"op": op, **words})
+        with self.mutex:
+            line = until_begun(lambda: self._exchange(op, question, REPLY_S + patience_s), cancel=self.node.cancel)
+        reply = json.loads(line)
+        if "error" in reply:
+            raise refusal(self.node.name, reply)
+        return reply["ok"]
+
+    def _exchange(self, op: str, question: str, timeout_s: float) -> str:
+        """Return the line that replies. After any failure the next request opens a new stream."""
+        try:
+            reused = self._open()
+            line = self.stream.ask(question, timeout_s, LIMIT + 1)
+            if reused and not line:  # the guard was replaced since the stream was opened: no request harms twice
+                self.close()
+                self._open()
+                line = self.stream.ask(question, timeout_s, LIMIT + 1)
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(self.node.name, f"no reply to `{op}` from the guard: {error}") from error
+        except BaseException:  # such as Ctrl-C: the reply would be taken for that of the next request
+            self.close()
+            raise
+        if problem := unfit(op, line, LIMIT):
+            self.close()
+            step = f"docker logs {CONTAINER}, on {self.node.name}"
+            raise ConnectionLost(self.node.name, problem, next_step=step)
+        return line
+
+    def _open(self) -> bool:
+        try:
+            return self.stream.open()
+        except OSError as error:
+            raise ConnectionLost(self.node.name, f"the guard cannot be reached: {error}") from error
+
+    def close(self) -> None:
+        """End the stream, if one is open."""
+        self.stream.close()
+
+    def services(self) -> list[str]:
+        """Return the names of the services that the guard has journals of."""
+        return [str(name) for name in self.request("services")]
+
+    def state(self, service: str) -> ServiceState:
+        """Return the state of a service. Raises WireError where a newer version wrote it."""
+        return service_state.read(service, self.node.name, self.request("state", service=service))
+
+    def starts(self, service: str) -> list[dict[str, Any]]:
+        """Return the starts of a service that ended well on the guard's node, oldest first."""
+        return list(self.request("starts", service=service))
+
+    def give_secret(self, service: str, name: str, value: str) -> None:
+        """Give the guard a secret of a service, over stdin."""
+        self.request("secret", service=service, name=name, value=value)
+
+    def join(self, leader: str, key: str, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
+        """Let the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
+
+        `gateway`: the addresses of that node, which may connect to engines. `idle`: raises PlanRefused where another
+        leader has deployed something that needs this guard.
+        """
+        self.request("join", leader=leader, key=key, gateway=list(gateway), **_flag(idle=idle))
+
+    def terms(self) -> dict[str, int]:
+        """Return the term of each service that this node leads, as far as its guard knows."""
+        return dict(self.request("terms"))
+
+    def copies(self) -> Mapping[str, Any]:
+        """Return what the guard keeps of every service: agents.rebuild_plan.read parses it."""
+        return dict(self.request("copies"))
+
+    def take(self, journals: Iterable[Journal]) -> None:
+        """Let the guard lead the fleet with these journals, from its next start on."""
+        self.request("take", journals=[wire.plain(Journal, journal) for journal in journals])
+
+    def lease(self, kind: str, holder: str) -> None:
+        """Take or renew a lease, until this stream ends. Raises Busy while something stands against it."""
+        self.request("lease", kind=kind, holder=holder)
+
+    def events(self, service: str, since: int = 0, wait_s: float = 0.0) -> list[dict[str, Any]]:
+        """Return the events after number `since`; without any, wait for one up to `wait_s` seconds."""
+        return list(self.request("events", patience_s=wait_s, service=service, since=since, wait_s=wait_s))
+
+
+@dataclass
+class Leader(GuardDoor):
+    """The guard that leads the services of a fleet."""
+
+    def intend(self, service: str, intent: Intent) -> Decision:
+        """Send an intent. Raises ConnectionLost where it stays unknown whether the leader has accepted it."""
+        sent = json.loads(wire.dump(type(intent), intent))
+        reply = self._resent(lambda: self.request("intend", service=service, intent=sent))
+        return Decision(reply["result"], reply["why"], reply["code"])
+
+    def _resent(self, send: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        for _ in range(RESENDS - 1):
+            with suppress(ConnectionLost):
+                return send()
+        return send()
+
+    def key_of(self, node: str, *, idle: bool = False) -> str:
+        """Return the key (hex) with which orders to a node's guard are signed. `idle`: as for `join`."""
+        return str(self.request("key", node=node, **_flag(idle=idle))["key"])
+
+    def set_peers(self, peers: Mapping[str, tuple[str, int]], *, add: bool = False) -> None:
+        """Let the leader reach the guards of other nodes at these addresses and ports; `add`: besides those it does."""
+        known = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
+        self.request("peers", peers=known, **_flag(add=add))
+
+    def lead(self, service: str, copies: Iterable[Journal], peers: Sequence[str], *, direct: bool) -> None:
+        """Let this guard lead a service, without a gateway if `direct`: then `peers` hold its other ranks.
+
+        `copies` are what others know of the service. Raises PlanRefused while it is deployed in another way.
+        """
+        known = [json.loads(wire.dump(Journal, copy)) for copy in copies]
+        self.request("lead", service=service, copies=known, peers=list(peers), direct=direct)
+
+
+def _flag(**flags: bool) -> dict[str, bool]:
+    """The flags that are set."""
+    return {name: value for name, value in flags.items() if value}
+
+
+@contextmanager
+def leading(member: Member) -> Iterator[Leader]:
+    """Requests to the guard of this node, which leads."""
+    with closing(Leader(member.node)) as leader:
+        yield leader
+
+
+@contextmanager
+def door(member: Member) -> Iterator[GuardDoor]:
+    """Requests to the guard of any node."""
+    with closing(GuardDoor(member.node)) as opened:
+        yield opened

@@ -1,0 +1,110 @@
+"""Leases of guards, held while this process works: shared work on a node, and changes of gateway and guards."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+from sparkops.errors import Busy, NodeError, SparkopsError
+from sparkops.guard_client.commands import CONTAINER
+from sparkops.guard_client.leader import GuardDoor, door
+from sparkops.guard_client.service_state import ways_out
+from sparkops.guard_client.waiting import until_free
+from sparkops.nodes.connected import Member
+from sparkops.nodes.progress import Event, Tell
+
+NODE, AGENTS = "node", "agents"
+RENEW_S = 15.0
+"""Seconds between two renewals; a guard ends a lease after 60 s without one."""
+END_S = 5.0
+NOT_UNDERSTOOD = "does not understand"
+"""In the reply of a guard of an earlier version, which the next deploy replaces."""
+
+
+@contextmanager
+def on_node(member: Member, work: str, tell: Tell, wait_s: float = 0.0) -> Iterator[None]:
+    """Let no engine of a node load during `work`, such as `build of image X`. Without a guard there is no lease.
+
+    Raises Busy where an engine loads there, after trying again for `wait_s`.
+    """
+    with _lease(member, NODE, work, tell, wait_s):
+        yield
+
+
+@contextmanager
+def of_agents(leader: Member, work: str, tell: Tell, wait_s: float = 0.0) -> Iterator[None]:
+    """Let the leader refuse every intent during `work`. Without a guard there is no leader and no lease.
+
+    Raises Busy while a service changes or another client changes the agents, after trying again for `wait_s`.
+    """
+    with _lease(leader, AGENTS, work, tell, wait_s):
+        yield
+
+
+@contextmanager
+def _lease(member: Member, kind: str, work: str, tell: Tell, wait_s: float) -> Iterator[None]:
+    if not guarded(member):
+        yield
+        return
+    holder = f"{work} by {operator()}"
+    with door(member) as opened:
+        taken = until_free(lambda: _taken(opened, kind, holder), wait_s, member.name, tell, member.node.cancel)
+        with _renewed(opened, kind, holder, tell) if taken else nullcontext():
+            yield
+
+
+def _taken(opened: GuardDoor, kind: str, holder: str) -> bool:
+    """Take a lease; False from a guard that knows none yet and has no swap. Raises Busy, NodeError."""
+    try:
+        opened.lease(kind, holder)
+    except NodeError as error:
+        if NOT_UNDERSTOOD not in error.problem:
+            raise
+    else:
+        return True
+    for service in opened.services():
+        if swap := opened.state(service).swap:
+            problem = f"{opened.node.name}: a swap of {service} to {swap.target.release} is in phase '{swap.phase}'"
+            raise Busy(problem, next_step="\n".join(ways_out(service)))
+    return False
+
+
+def guarded(member: Member) -> bool:
+    """Return whether a guard runs on a node."""
+    container = member.engine.container(CONTAINER)
+    return container is not None and bool(container["State"]["Running"])
+
+
+def operator() -> str:
+    """Return user and host of this process, as `ann@laptop`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in some containers
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}"
+
+
+@contextmanager
+def _renewed(opened: GuardDoor, kind: str, holder: str, tell: Tell) -> Iterator[None]:
+    """Repeat the request in a thread. A guard that was restarted gives the lease again."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(RENEW_S):
+            try:
+                opened.lease(kind, holder)
+            except SparkopsError as error:
+                if not over.is_set():
+                    tell(Event(opened.node.name, f"lease not renewed: {error}"))
+
+    thread = threading.Thread(target=renew, name=f"lease {opened.node.name}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(END_S)

@@ -1,0 +1,75 @@
+"""Who leads and who follows: each guard gets the key of its leader's orders, and the leader the addresses of guards.
+
+Keys go from the leader's guard to the others through this process, over stdin of SSH, and are kept nowhere here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparkops.errors import NodeError, PlanRefused
+from sparkops.guard_client import leases
+from sparkops.guard_client.commands import PEER_PORT
+from sparkops.guard_client.leader import Leader, door, leading
+from sparkops.nodes import host
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.parallel import all_or_raise, on_each
+
+
+def introduce(connected: Connected, gateway: str) -> None:
+    """Let the guards of all connected nodes follow the one beside the gateway, and let it reach every node's.
+
+    A node that does not answer now stays known to the leader. Raises the errors of all nodes at once.
+    """
+    fleet = connected.fleet
+    others = [name for name in connected.members if name != gateway]
+    addresses = host.parse_addresses(connected.member(gateway).node.run(host.ADDRESSES).stdout)
+    with leading(connected.member(gateway)) as leader:
+        all_or_raise(on_each(others, lambda name: _join(leader, connected.member(name), addresses), connected.cancel))
+        known = {name: (fleet.engine_address(name), PEER_PORT) for name in fleet.nodes if name != gateway}
+        leader.set_peers(known)
+
+
+def introduce_ranks(connected: Connected, head: str, others: Sequence[str]) -> None:
+    """Let the guards of the other ranks of a replica follow that of rank 0, without a gateway.
+
+    Raises the errors of all nodes at once: PlanRefused where a guard follows another leader for another service.
+    """
+    fleet = connected.fleet
+    with leading(connected.member(head)) as leader:
+        joined = on_each(others, lambda name: _join(leader, connected.member(name), idle=True), connected.cancel)
+        all_or_raise(joined)
+        leader.set_peers({name: (fleet.engine_address(name), PEER_PORT) for name in others}, add=True)
+
+
+def require_leader(connected: Connected, gateway: str) -> None:
+    """Raise PlanRefused where another guard leads a service in the same or a newer term than the one beside `gateway`.
+
+    The inventory of this client may name the wrong node: a second leader must not start.
+    """
+    terms = {name: node_terms for name, node_terms in connected.all(_terms).items() if node_terms}
+    gateway_terms = terms.pop(gateway, {})
+    for node, led in terms.items():
+        if services := sorted(service for service, term in led.items() if term >= gateway_terms.get(service, 0)):
+            problem = f"{node} leads {', '.join(services)}: gateway.node is {gateway}, expected {node}"
+            step = f"Correct the inventory; if the gateway on {node} is lost: sparkops gateway rebuild {gateway}"
+            raise PlanRefused(problem, next_step=step)
+
+
+def _terms(member: Member) -> Mapping[str, int]:
+    """The services that a node leads. A guard of an earlier version does not say, and is replaced."""
+    if not leases.guarded(member):
+        return {}
+    try:
+        with door(member) as opened:
+            return opened.terms()
+    except NodeError as error:
+        if leases.NOT_UNDERSTOOD not in error.problem:
+            raise
+        return {}
+
+
+def _join(leader: Leader, member: Member, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
+    key = leader.key_of(member.name, idle=idle)
+    with door(member) as opened:
+        opened.join(leader.node.name, key, gateway, idle=idle)

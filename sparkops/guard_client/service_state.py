@@ -1,0 +1,99 @@
+"""The state of a service as its leader reports it, and what a verb derives from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkops.swap import values
+from sparkops.swap.journal import Journal, Swap
+from sparkops.swap.model import Answer, Phase, RankSpec
+from sparkops.swap.orders import traffic
+from sparkops.swap.seen import GatewayView, Report
+
+Progress = Mapping[str, Mapping[str, str]]
+"""By node and container: how far an engine is, such as `loading weights 40 %, about 3 min left`."""
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """One reply of the leader. Without a journal nothing was deployed yet: `journal` is then an empty one."""
+
+    journal: Journal
+    needs_operator: str = ""
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    gateway: GatewayView | None = None
+    """None: the leader cannot read the gateway."""
+    progress: Progress = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    """Nodes without a recent report: silent, or not asked yet."""
+    why_missing: Mapping[str, str] = field(default_factory=dict)
+    """By node: why the leader's last exchange with its guard failed."""
+    last: int = 0
+    """Number of the last event."""
+    direct: bool = False
+    """Whether the guard leads a service without a gateway."""
+
+    @property
+    def swap(self) -> Swap | None:
+        """The swap in progress. None once the new release is promoted and drained: the old one is only kept warm."""
+        swap = self.journal.swap
+        return swap if swap and (swap.reverting or swap.phase is not Phase.RETIRE) else None
+
+    @property
+    def fails(self) -> bool:
+        """Whether the release that should have the traffic does not answer; unknown counts as an answer."""
+        return self.gateway is not None and self.gateway.answer(traffic(self.journal)) is Answer.NO
+
+
+def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
+    """Parse the reply to `state`. Raises WireError for one of a newer version, and KeyError for what lacks a field."""
+    journal, gateway = reply["journal"], reply["gateway"]
+    return ServiceState(
+        journal=values.parse(Journal, journal) if journal else Journal(service, leader),
+        needs_operator=reply["needs_operator"],
+        reports={node: values.parse(Report, report) for node, report in reply["reports"].items()},
+        gateway=values.parse(GatewayView, gateway) if gateway else None,
+        progress=reply["progress"],
+        missing=tuple(reply["missing"]),
+        why_missing=reply["why_missing"],
+        last=reply["last"],
+        direct=reply.get("direct", False),
+    )
+
+
+def ways_out(service: str) -> Iterator[str]:
+    """Yield the commands for an operator who meets a swap in progress."""
+    yield f"sparkops follow {service}"
+    yield f"sparkops cancel {service}"
+
+
+def free_step(service: str) -> str:
+    """Return the next step for an operator whose change must wait for another one."""
+    return f"sparkops status; `--wait SECONDS` retries; sparkops follow {service}"
+
+
+def unreported(state: ServiceState) -> str:
+    """Return why it stays unknown whether a stopped service has ended; empty while a guard can still confirm more."""
+    halting = state.journal.halting
+    nodes = sorted({rank.node for rank in halting})
+    if not set(nodes) <= set(state.missing) or state.journal.stopping:
+        return ""
+    stops = (f"its guard stops {_containers(halting, node)} once the leader reaches it" for node in nodes)
+    return "; ".join(f"{node} does not report: {text}" for node, text in zip(nodes, stops, strict=True))
+
+
+def _containers(ranks: Iterable[RankSpec], node: str) -> str:
+    return " and ".join(rank.container for rank in ranks if rank.node == node)
+
+
+def joins(state: ServiceState, release: str) -> bool:
+    """Return whether a swap to this very release is in progress, so that a deploy of it follows that swap."""
+    return state.swap is not None and not state.swap.reverting and state.swap.target.release == release
+
+
+def serves(state: ServiceState, release: str) -> bool:
+    """Return whether a release has the traffic, and no swap is in progress: then a deploy of it has nothing to do."""
+    active = state.journal.active
+    return state.swap is None and active is not None and active.release == release and not state.fails

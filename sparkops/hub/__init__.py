@@ -1,0 +1,1 @@
+"""Downloads of models from their hub, in an image of their own."""

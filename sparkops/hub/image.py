@@ -1,0 +1,33 @@
+"""The image that fetches models: Debian's Python with huggingface_hub, and nothing that a recipe names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sparkops.config.assets import BuildInputs
+from sparkops.guard_client.image import DEBIAN
+from sparkops.render.context import Content, Context, digest, index, places
+from sparkops.render.sandbox import fill
+
+IMAGE = DEBIAN
+HUB = "hub"
+"""What the image and its builds are called, where a recipe's name stands otherwise."""
+DISK_GIB = 1.0
+"""Free space in GiB that a node needs before the image is built."""
+
+
+def hub_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
+    """Return the Dockerfile of the image."""
+    return fill("hub/Dockerfile.j2", templates, image=image)
+
+
+def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> Context:
+    """Return everything that the build sees. The wheels of the inventory are for recipes, and are not sent."""
+    files: dict[str, Content] = {
+        "Dockerfile": hub_dockerfile(templates, image).encode(),
+        "requirements.txt": requirements,
+        **places(replace(inputs, wheels=())),
+    }
+    ordered = tuple(sorted(files.items()))
+    return Context(ordered, {}, digest(ordered), index(inputs))

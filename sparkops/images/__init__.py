@@ -1,0 +1,1 @@
+"""Images on the nodes: build, check before the tag, copies."""

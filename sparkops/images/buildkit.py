@@ -1,0 +1,64 @@
+"""BuildKit's plain progress: which step is running, how far the build is, what failed and why."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+# From ten steps on the numbers are padded: [runner  2/10].
+STEP = re.compile(r"#(?P<id>\d+) \[(?:(?P<stage>[\w.-]+) )? *(?P<at>\d+)/(?P<of>\d+)\] (?P<what>.+)")
+SENDING = re.compile(r"#(?P<id>\d+) \[internal\] load (remote )?build context")
+ENDED = re.compile(r"#(?P<id>\d+) (?P<how>DONE|CACHED|ERROR|CANCELED)(?: (?P<seconds>[\d.]+)s)?")
+OUTPUT = re.compile(r"#(?P<id>\d+) [\d.]+ (?P<text>.*)")
+DISK_FULL = re.compile(r"no space left on device|ENOSPC|disk quota exceeded", re.IGNORECASE)
+ALL = "exporting to image"
+KEEP_LINES = 20
+
+
+@dataclass(frozen=True)
+class BuildProgress:
+    """How far a build is. `step` reads like `runner 3/9: RUN uv pip install`."""
+
+    steps: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+    step: str = ""
+    failed: str = ""
+    tail: tuple[str, ...] = ()
+    disk_full: bool = False
+
+    @property
+    def done(self) -> int:
+        """Steps that have ended."""
+        return len(self.ended & set(self.steps))
+
+    @property
+    def total(self) -> int:
+        """Steps of all stages that have begun."""
+        return sum(self.sizes.values())
+
+
+def advance(progress: BuildProgress, line: str) -> BuildProgress:
+    """The progress after one more line."""
+    if DISK_FULL.search(line):
+        progress = replace(progress, disk_full=True)
+    if match := STEP.fullmatch(line):
+        name = f"{match['stage'] or 'image'} {match['at']}/{match['of']}: {_short(match['what'])}"
+        sizes = {**progress.sizes, match["stage"] or "": int(match["of"])}
+        return replace(progress, steps={**progress.steps, match["id"]: name}, sizes=sizes, step=name)
+    if SENDING.fullmatch(line):
+        return replace(progress, step="sending the build context")
+    if line.endswith(ALL):
+        return replace(progress, step=ALL)
+    if match := ENDED.match(line):
+        failed = progress.steps.get(match["id"], "") if match["how"] == "ERROR" else progress.failed
+        return replace(progress, ended=progress.ended | {match["id"]}, failed=failed)
+    if match := OUTPUT.fullmatch(line):
+        drawn = match["text"].rstrip("\r").rpartition("\r")[2]  # of a line that was drawn again and again: the last
+        return replace(progress, tail=(*progress.tail, drawn)[-KEEP_LINES:])
+    return progress
+
+
+def _short(what: str) -> str:
+    """A step's instruction without its mounts, which fill a line and say nothing new."""
+    return re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ", "", what))[:100]

@@ -1,0 +1,235 @@
+"""What a built image says of itself, and whether that is what its recipe says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparkops.config.image import Torch
+from sparkops.config.recipe import Recipe
+from sparkops.engine.runtime import USER
+
+CPU_TORCH = (
+    "the CPU's torch came along without a word: a package with an open torch dependency brought it; every "
+    "`uv pip install` must see UV_OVERRIDE, also in a stage that begins again with FROM"
+)
+REPLACED = (
+    "the override was not applied: a package with an open torch dependency brought its own; every `uv pip install` "
+    "must see UV_OVERRIDE, also in a stage that begins again with FROM"
+)
+OTHER_CUDA = "this torch is for another CUDA; check image.torch.backend and where the build finds torch"
+NO_DRIVER = (
+    "vLLM's binaries need the driver's library, and this image has neither a stub of it nor a compiler that could make "
+    "one; take a -devel base, or add gcc to image.apt"
+)
+NO_BINARIES = (
+    "this vLLM has no compiled part: a source tree, or a wheel for another platform, was installed in place of the "
+    "wheel for this one"
+)
+NO_CUBIN = (
+    "PTX without a cubin for this GPU: the driver would compile it at every first start, and one that is older than "
+    "the compiler refuses it (cudaErrorUnsupportedPtxVersion); build with TORCH_CUDA_ARCH_LIST=12.1a, or take a wheel "
+    "that has sm_120"
+)
+OTHER_ABI = (
+    "vLLM's binaries were made for another torch (an ABI break); take the vLLM that asks for exactly the torch of this "
+    "recipe, or build it against that torch"
+)
+OTHER_PROCESSOR = "the binary ended the process that loaded it: it is made for another processor"
+NOT_IMPORTED = "vLLM cannot be imported in this image; a dependency is missing, or does not fit"
+NO_CACHE = (
+    "engines run as this user, and would lose what they compile; end the template with `macros.finish`, which creates "
+    "the user and its ~/.cache"
+)
+MOD_MISSING = "the mod left no marker: the image was built without it"
+SPARK = frozenset({"sm_120", "sm_120f", "sm_121", "sm_121a", "sm_121f"})
+"""The cubins that a GB10 (compute capability 12.1) runs: its own, and those of 12.0 but for sm_120a, which is only for
+12.0 itself. Source: NVIDIA's CUDA C++ programming guide, on binary compatibility and on specific features."""
+KERNELS = "_C", "_moe_C"
+"""The binaries of vLLM that every model needs. Others are for other GPUs, or have another way for this one."""
+
+
+@dataclass(frozen=True)
+class ImportAnswer:
+    """What one package said: its version, or the error of importing it."""
+
+    version: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The code for GPUs in one binary: the architectures (sm_120) of its cubins, and of its PTX."""
+
+    cubins: frozenset[str]
+    ptx: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What an image says of itself."""
+
+    python: str
+    machine: str
+    torch: ImportAnswer
+    cuda: str | None
+    vllm: ImportAnswer
+    binaries: ImportAnswer
+    stub: bool
+    """Whether vLLM's binaries were loaded with the toolkit's stub in place of a GPU's driver."""
+    mods: Mapping[str, str]
+    """The outcome of each mod by its name."""
+    archs: tuple[str, ...] = ()
+    """The GPUs that torch has code for, in its own order."""
+    device_code: Mapping[str, DeviceCode] | None = field(default_factory=dict)
+    """Of each binary of vLLM that has any; None where the image has no cuobjdump to tell."""
+    packages: tuple[str, ...] = ()
+    """What is installed, each as name==version, in order."""
+    cache_error: str = ""
+    """Why the engine's user cannot write to its cache; empty if it can."""
+
+    @property
+    def packages_digest(self) -> str:
+        """SHA-256 over the packages: two images with the same one hold the same versions."""
+        return hashlib.sha256("\n".join(self.packages).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class GateVerdict:
+    """One thing that was looked at. `cause` says what usually leads here, and is empty where all is well."""
+
+    name: str
+    ok: bool
+    found: str
+    expected: str
+    cause: str = ""
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.name}: {self.found}"
+        return f"{self.name}: found {self.found}, expected {self.expected}: {self.cause}"
+
+
+def parse(stdout: str) -> ImageFacts:
+    """Read what templates/gate.py printed. Raises ValueError where that is not an answer."""
+    lines = stdout.strip().splitlines()
+    try:
+        printed = json.loads(lines[-1])
+        return ImageFacts(
+            python=printed["python"],
+            machine=printed["machine"],
+            torch=_answer(printed["torch"]),
+            cuda=printed["torch"].get("cuda"),
+            vllm=_answer(printed["vllm"]),
+            binaries=_answer(printed["vllm_c"]),
+            stub=bool(printed["vllm_c"].get("stub")),
+            mods={mod["name"]: mod["outcome"] for mod in printed["mods"]},
+            archs=tuple(printed["torch"].get("archs", ())),
+            device_code=_device_code(printed["device_code"]),
+            packages=tuple(printed["packages"]),
+            cache_error=str(printed["cache_error"]),
+        )
+    except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        raise ValueError(f"expected one JSON object on the last line, got {stdout[-500:]!r}") from None
+
+
+def _answer(printed: Mapping[str, str]) -> ImportAnswer:
+    return ImportAnswer(printed.get("version", ""), printed.get("error", ""))
+
+
+def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Mapping[str, DeviceCode] | None:
+    if libraries is None:
+        return None
+    return {name: DeviceCode(frozenset(code["cubins"]), frozenset(code["ptx"])) for name, code in libraries.items()}
+
+
+def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
+    """Compare an image with its recipe. What the recipe does not name is not looked at."""
+    wanted = recipe.image
+    return (
+        *((_torch(wanted.torch, facts), _cuda(wanted.torch, facts)) if wanted.torch else ()),
+        *((_vllm(wanted.vllm, facts.vllm), _binaries(facts)) if wanted.vllm else ()),
+        *((_kernels(facts.device_code),) if wanted.vllm and wanted.torch and wanted.torch.cuda else ()),
+        *(_mod(name, facts) for name in wanted.mods),
+        _cache(facts.cache_error),
+    )
+
+
+def _torch(wanted: Torch, facts: ImageFacts) -> GateVerdict:
+    """The package index's own builds are +cu130 only in torch.__version__, so there the local part says nothing."""
+    expected = wanted.pin.removeprefix("torch==")
+    version = facts.torch.version
+    same = version == expected or (not wanted.local_version and _public(version) == wanted.version)
+    return GateVerdict("torch", same, version or facts.torch.error, expected, "" if same else _replaced(wanted, facts))
+
+
+def _replaced(wanted: Torch, facts: ImageFacts) -> str:
+    return CPU_TORCH if wanted.cuda and facts.torch.version and facts.cuda is None else REPLACED
+
+
+def _cuda(wanted: Torch, facts: ImageFacts) -> GateVerdict:
+    cuda, expected = facts.cuda or "none", wanted.cuda or "none"
+    same = not facts.torch.error and cuda == expected
+    cause = _replaced(wanted, facts) if facts.cuda is None else OTHER_CUDA
+    return GateVerdict("torch.version.cuda", same, cuda, expected, "" if same else cause)
+
+
+def _vllm(requirement: str, answer: ImportAnswer) -> GateVerdict:
+    expected = requirement.partition("==")[2]
+    same = answer.version == expected or _public(answer.version) == expected
+    cause = NOT_IMPORTED if answer.error else "another package replaced the vLLM that image.vllm names"
+    return GateVerdict("vllm", same, answer.version or answer.error, expected, "" if same else cause)
+
+
+def _binaries(facts: ImageFacts) -> GateVerdict:
+    error = facts.binaries.error
+    loaded = error or ("importable, with a stub of the driver" if facts.stub else "importable")
+    return GateVerdict("vllm._C", not error, loaded, "importable", _why_not_loaded(error))
+
+
+def _kernels(code: Mapping[str, DeviceCode] | None) -> GateVerdict:
+    """A binary that only has PTX is named even where it is no reason to refuse: its first start takes longer."""
+    name, expected = "GPU code", f"cubins that a GB10 runs: {', '.join(sorted(SPARK))}"
+    if code is None:
+        return GateVerdict(name, ok=True, found="not looked at: the image has no cuobjdump", expected=expected)
+    needed = {library: kernels for library, kernels in code.items() if library.startswith(KERNELS)}
+    lacking = [_printed(library, kernels) for library, kernels in needed.items() if not kernels.cubins & SPARK]
+    if lacking or not needed:
+        problem = "; ".join(lacking) or f"no code for GPUs in {', '.join(KERNELS)}"
+        return GateVerdict(name, ok=False, found=problem, expected=expected, cause=NO_CUBIN if lacking else NO_BINARIES)
+    found = "; ".join(f"{library}: {', '.join(sorted(kernels.cubins & SPARK))}" for library, kernels in needed.items())
+    only_ptx = ", ".join(library for library, kernels in code.items() if kernels.ptx and not kernels.cubins & SPARK)
+    found += f"; only PTX for it: {only_ptx}" if only_ptx else ""
+    return GateVerdict(name, ok=True, found=found, expected=expected)
+
+
+def _printed(name: str, code: DeviceCode) -> str:
+    return f"{name}: cubins {', '.join(sorted(code.cubins)) or 'none'}, PTX {', '.join(sorted(code.ptx)) or 'none'}"
+
+
+def _why_not_loaded(error: str) -> str:
+    if not error:
+        return ""
+    if "libcuda.so" in error:
+        return NO_DRIVER
+    if "signal" in error:
+        return OTHER_PROCESSOR
+    if "No module named 'vllm._C'" in error:
+        return NO_BINARIES
+    return OTHER_ABI if "undefined symbol" in error else NOT_IMPORTED
+
+
+def _mod(name: str, facts: ImageFacts) -> GateVerdict:
+    marker = facts.mods.get(name, "no marker")
+    same = marker in ("applied", "already there")
+    return GateVerdict(f"mod {name}", same, marker, "applied or already there", "" if same else MOD_MISSING)
+
+
+def _cache(error: str) -> GateVerdict:
+    return GateVerdict("cache", not error, error or "writable", f"writable for user {USER}", NO_CACHE if error else "")
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]

@@ -1,0 +1,1 @@
+"""Lock files: what a build takes, resolved on one node."""

@@ -1,0 +1,1 @@
+"""The network between nodes: links, the environment of ranks, firewall, preflight."""

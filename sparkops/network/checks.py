@@ -1,0 +1,166 @@
+"""What is tried between nodes before a model is loaded over their network, and what the answers mean. Pure.
+
+A pair loads for 15 minutes before it fails on its network. These checks take seconds, and name the broken link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sparkops.command import Command
+from sparkops.errors import CommandFailed, SparkopsError
+from sparkops.network import answers, commands
+from sparkops.network.commands import Perftest
+from sparkops.network.facts import NodeFabric
+from sparkops.network.finding import Finding, Same, Severity
+from sparkops.network.links import Link
+from sparkops.network.ports import End
+from sparkops.network.topology import Fabric, Transport
+
+# One function of a ConnectX-7 carries 100 Gbit/s and more. Both at once measured 92.6 and 97.3 (NVIDIA's guide, whose
+# mark is 184 for both) and 92.6 twice (mac-amd-cuda-llm-cluster, 2026-09); a test of 2 s may show a little less.
+MARK = 0.9
+FUNCTION_GBIT_S = 100.0
+PERFTEST_KIB = 1024  # it locks two messages of 64 KiB and its queues; the limit of old systems is 64 KiB
+
+SAME_DRIVER = Same("DRIVER", "the NVIDIA driver", "Install one driver on all nodes; mixed ones are slow.")
+
+Outcome = str | SparkopsError
+"""What a command printed, or why it failed."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Commands that run on one node, one after the other, until one fails; `judge` reads what became of them."""
+
+    node: str
+    title: str
+    commands: tuple[Command, ...]
+    judge: Callable[[Sequence[Outcome]], Iterator[Finding]]
+    meets: bool = False
+    """Whether a rank meets the others in it."""
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.title}" + "".join(f"\n      $ {command}" for command in self.commands)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """What the ranks will run. `port` is that of the first handshake, at rank 0; `ports` are others that each needs.
+
+    With `ray` the image must hold a Ray that authenticates its clients.
+    """
+
+    image: str
+    port: int
+    ports: tuple[int, ...] = ()
+    ray: bool = False
+
+
+def same_driver(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """All ranks must have one driver below them."""
+    yield from SAME_DRIVER.check({node: facts[node].driver or "none" for node in fabric.ranks})
+
+
+def equipment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """What must be there on each node before anything is tried."""
+    for node in fabric.ranks:
+        files = facts[node].rdma_files
+        if fabric.transport is Transport.ROCE and not any(name.startswith("uverbs") for name in files):
+            problem, step = "there is no /dev/infiniband/uverbs* for a container", "sudo modprobe ib_uverbs"
+            yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
+        if "ping" not in facts[node].tools:
+            problem = "ping is not installed, so it was not seen whether packets pass"
+            step = "sudo apt-get install iputils-ping"
+            yield Finding(code="NO_PING", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
+
+
+def paths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
+    """Whether packets, also whole large ones, pass over each link, in both directions between neighbours."""
+    for link in fabric.links:
+        for one, two in zip(link.ends, link.ends[1:], strict=False):
+            for here, far in ((one, two), (two, one)):
+                if "ping" in facts[here.node].tools:
+                    yield _path(link, here, far)
+
+
+def _path(link: Link, here: End, far: End) -> Check:
+    source, target = str(here.address.ip), str(far.address.ip)
+    return Check(
+        node=here.node,
+        title=f"{far.node} answers over {link.subnet}, to {link.mtu} bytes in one piece",
+        commands=(commands.ping(source, target), commands.ping_whole(source, target, link.mtu)),
+        judge=partial(_judge_path, link, here, far),
+    )
+
+
+def _judge_path(link: Link, here: End, far: End, outcomes: Sequence[Outcome]) -> Iterator[Finding]:
+    way = f"{here.node} {here} to {far.node} {far}"
+    if isinstance(outcomes[0], SparkopsError):
+        problem = f"the link {link.subnet} is broken: nothing comes back from {way}: {why(outcomes[0])}"
+        step = f"Look at the cable between {here.interface.name} and {far.interface.name}, and at both addresses."
+        yield Finding(code="NO_ANSWER", node=here.node, problem=problem, next_step=step)
+    elif isinstance(outcomes[-1], SparkopsError):
+        problem = f"the link {link.subnet} loses packets of {link.mtu} bytes from {way}: {why(outcomes[-1])}"
+        step = f"Give both ends, and a switch between them, MTU {link.mtu} or more."
+        yield Finding(code="MTU_PATH", node=here.node, problem=problem, next_step=step)
+
+
+def why(error: SparkopsError) -> str:
+    """What a program said last, without the frame of ping's statistics."""
+    text = error.completed.last_lines if isinstance(error, CommandFailed) else str(error)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "packet loss" in line), lines[-1] if lines else "it printed nothing")
+
+
+def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
+    """ib_write_bw over all links of the first two nodes at once, where both can run it; else nothing."""
+    nodes = list(fabric.ranks)[:2]
+    if fabric.transport is not Transport.ROCE or not all(_measures(facts[node]) for node in nodes):
+        return
+    for number, link in enumerate(fabric.links):
+        here, far = link.ends[:2]
+        title = f"bandwidth over {link.subnet}"
+        wait = commands.bandwidth_server(_perftest(here, number))
+        call = commands.bandwidth_client(_perftest(far, number), str(here.address.ip))
+        yield Check(here.node, f"{title}, server", (wait,), lambda _: iter(()))  # its failure is the client's as well
+        yield Check(far.node, f"{title}, client", (call,), partial(_judge_bandwidth, link, far))
+
+
+def _measures(facts: NodeFabric) -> bool:
+    """Whether a node has perftest, and its user may lock the memory that it writes from."""
+    limit = facts.memlock_kib
+    return "ib_write_bw" in facts.tools and (limit is None or limit >= PERFTEST_KIB)
+
+
+def _perftest(end: End, link: int) -> Perftest:
+    device = end.device
+    if device is None or end.gid_index is None:  # join() has refused such a link
+        raise ValueError(f"{end} is no port for RoCE")
+    return Perftest(device.name, device.port, end.gid_index, link)
+
+
+def _judge_bandwidth(link: Link, end: End, outcomes: Sequence[Outcome]) -> Iterator[Finding]:
+    measured = _measured(outcomes[0])
+    if isinstance(measured, str):
+        step = f"Try the link by hand, and look at its GID table: show_gids {end.device.name if end.device else ''}"
+        problem = f"the link {link} carries no RDMA: {measured}"
+        yield Finding(code="NO_RDMA", node=end.node, problem=problem, next_step=step)
+        return
+    mark = MARK * min(FUNCTION_GBIT_S, link.speed_mbit_s / 1000 or FUNCTION_GBIT_S)
+    if measured < mark:
+        problem = f"the link {link} carries {measured:g} Gbit/s, and {mark:g} are usual"
+        step = "Restart both nodes: after a cable was moved a port may stay at 13 Gbit/s until then."
+        yield Finding(code="SLOW_LINK", node=end.node, problem=problem, next_step=step, severity=Severity.WARNING)
+
+
+def _measured(outcome: Outcome) -> float | str:
+    """Gbit/s, or why there is no figure."""
+    if isinstance(outcome, SparkopsError):
+        return why(outcome)
+    try:
+        return answers.bandwidth(outcome)
+    except ValueError as error:
+        return str(error)

@@ -1,0 +1,132 @@
+"""The environment of a rank: what NCCL, Gloo, Ray and UCX are told about the network of its node. Pure.
+
+Every name is always given, because an image may hold another host's. Sources: facts of spark-vllm-docker and sparkrun
+(launch-cluster.sh, comm_env.py), NCCL's user guide for the grammar of its lists and for the choice of a GID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Interface
+
+from sparkops.network.facts import NodeFabric
+from sparkops.network.finding import Finding
+from sparkops.network.ports import End
+
+EXACT_INTERFACE = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MN_IF_NAME", "OMPI_MCA_btl_tcp_if_include")
+OWN_ADDRESS = ("VLLM_HOST_IP", "RAY_NODE_IP_ADDRESS", "RAY_OVERRIDE_NODE_IP_ADDRESS")
+PER_NODE = (*OWN_ADDRESS, *EXACT_INTERFACE, "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "UCX_NET_DEVICES")
+"""The variables that differ between nodes. Ray must not carry them from the driver to its workers."""
+ANY_GID = "-1"  # NCCL looks for the row itself
+EVERYWHERE = {
+    "NCCL_IGNORE_CPU_AFFINITY": "1",
+    # INIT and NET say once which network is used: NET/IB or NET/Socket.
+    "NCCL_DEBUG": "INFO",
+    "NCCL_DEBUG_SUBSYS": "INIT,NET",
+    # CPU and GPU share the memory: Ray would take a full one for a leak, and kill the worker.
+    "RAY_memory_monitor_refresh_ms": "0",
+}
+
+
+def roce(ends: Sequence[End]) -> dict[str, str]:
+    """For a rank whose ports are `ends`. The first one is also for what goes over TCP, such as the first handshake.
+
+    NCCL_NET=IB makes NCCL fail where it would silently go on over TCP, when no device has a name of NCCL_IB_HCA.
+    """
+    devices = [f"{end.device.name}:{end.device.port}" for end in ends if end.device]
+    return {
+        **_sockets(ends[0]),
+        "NCCL_NET": "IB",
+        "NCCL_IB_DISABLE": "0",
+        "NCCL_IB_HCA": f"={','.join(devices)}",  # without = it is a list of prefixes
+        **_gid(ends),
+        "UCX_NET_DEVICES": ",".join(devices),
+        **EVERYWHERE,
+    }
+
+
+def _gid(ends: Sequence[End]) -> dict[str, str]:
+    """NCCL takes one row for all devices. Where they differ, it must find each device's row by itself."""
+    rows = {end.gid_index for end in ends}
+    if len(rows) == 1:
+        return {"NCCL_IB_GID_INDEX": str(rows.pop())}
+    return {"NCCL_IB_GID_INDEX": ANY_GID, "NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
+
+
+def tcp(end: End) -> dict[str, str]:
+    """For a rank without RoCE."""
+    network = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "UCX_NET_DEVICES": end.interface.name}
+    return {**_sockets(end), **network, **EVERYWHERE}
+
+
+def _sockets(end: End) -> dict[str, str]:
+    address, interface = str(end.address.ip), end.interface.name
+    return {
+        **dict.fromkeys(OWN_ADDRESS, address),
+        "NCCL_SOCKET_IFNAME": f"={interface}",
+        **dict.fromkeys(EXACT_INTERFACE, interface),
+    }
+
+
+def check(envs: Mapping[str, Mapping[str, str]], facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """What the environments name, by node, and a node does not have, or has on another network than the other nodes.
+
+    Without this a wrong name ends a start only when the ranks have not found each other for 10 minutes.
+    """
+    for name in (*OWN_ADDRESS, "NCCL_SOCKET_IFNAME", *EXACT_INTERFACE):
+        yield from _one_network(name, {node: env[name] for node, env in envs.items()}, facts)
+    for node, env in envs.items():
+        if env["NCCL_IB_DISABLE"] == "0":
+            yield from _devices(node, env, facts[node])
+
+
+def _one_network(name: str, values: Mapping[str, str], facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """What a variable names must be there on each node, and in one network on all of them."""
+    chosen = {node: _addresses(name, value, facts[node]) for node, value in values.items()}
+    missing = [node for node, addresses in chosen.items() if not addresses]
+    for node in missing:
+        up = ", ".join(f"{interface.name} {address.ip}" for interface, address in facts[node].addresses if interface.up)
+        yield _wrong(node, f"{name}={values[node]} names nothing that is up and has an IPv4 address; up are: {up}")
+    networks = [{address.network for address in addresses} for addresses in chosen.values()]
+    if not missing and not set.intersection(*networks):
+        chosen_values = ", ".join(f"{node} {values[node]} ({_list(chosen[node])})" for node in values)
+        yield _wrong(list(values)[-1], f"{name} names no network that the nodes have in common: {chosen_values}")
+
+
+def _addresses(name: str, value: str, facts: NodeFabric) -> list[IPv4Interface]:
+    networks = [(interface, address) for interface, address in facts.addresses if interface.up]
+    if name in OWN_ADDRESS:
+        return [address for _, address in networks if str(address.ip) == value]
+    prefixes = name == "NCCL_SOCKET_IFNAME"
+    return [address for interface, address in networks if _selected(value if prefixes else f"={value}", interface.name)]
+
+
+def _devices(node: str, env: Mapping[str, str], facts: NodeFabric) -> Iterator[Finding]:
+    up = [device for device in facts.devices if device.active]
+    chosen = [device for device in up if _selected(env["NCCL_IB_HCA"], device.name)]
+    if not chosen:
+        active = _list(device.name for device in up)
+        yield _wrong(node, f"NCCL_IB_HCA={env['NCCL_IB_HCA']} names no device that is up; up are: {active}")
+    gid_index = env["NCCL_IB_GID_INDEX"]
+    for device in chosen:
+        rows = [str(gid.index) for gid in device.gids]
+        if gid_index not in (*rows, ANY_GID):
+            what = f"NCCL_IB_GID_INDEX={gid_index} is no row for RoCE v2 over IPv4 of {device.name}"
+            yield _wrong(node, f"{what}; its rows are: {_list(rows)}")
+
+
+def _selected(value: str, name: str) -> bool:
+    """As NCCL reads a list: of prefixes, with = in front of whole names, with ^ in front of what it avoids."""
+    pattern = value.removeprefix("^")
+    names = [item.partition(":")[0] for item in pattern.removeprefix("=").split(",")]
+    selected = any(name == item if pattern.startswith("=") else name.startswith(item) for item in names)
+    return selected != value.startswith("^")
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values)) or "none"
+
+
+def _wrong(node: str, problem: str) -> Finding:
+    step = f"Correct `env` of {node} in the inventory; what is left out there is derived from the node."
+    return Finding(code="ENVIRONMENT", node=node, problem=problem, next_step=step)

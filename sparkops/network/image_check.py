@@ -1,0 +1,113 @@
+"""Ranks meet from inside the image that they will run, before they load a model in it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sparkops.errors import SparkopsError
+from sparkops.network import answers, commands
+from sparkops.network.answers import Met
+from sparkops.network.checks import Check, Outcome, Ranks, why
+from sparkops.network.commands import Meeting
+from sparkops.network.finding import Finding, Same
+from sparkops.network.topology import Fabric, RankNetwork, Transport
+from sparkops.release import recipe_of
+
+RAY_TOKENS = (2, 52)
+"""The first release of Ray with token authentication (RAY_AUTH_MODE=token)."""
+COPY = "Run one image on all: `sparkops images copy` brings it from one node to the others."
+
+
+def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
+    """All ranks must run the same content; a tag may mean two builds of the same recipe."""
+    recipe, present = recipe_of(image), [node for node, inspect in inspects.items() if inspect]
+    for node, inspect in inspects.items():
+        if inspect is None:
+            step = f"sparkops build {recipe} builds it once, and copies it to the nodes that lack it."
+            yield Finding(code="NO_IMAGE", node=node, problem=f"it does not have the image {image}", next_step=step)
+    contents = {node: answers.content(inspect)[:12] for node, inspect in inspects.items() if inspect}
+    others = "".join(f" --to {node}" for node in present[1:])
+    step = f"sparkops images copy {recipe} --from {present[0]}{others}" if present else ""
+    yield from Same("IMAGE", f"the content of {image}", step).check(contents)
+
+
+def checks(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: bytes) -> Iterator[Check]:
+    """Every rank calls rank 0 from inside the image that it will run. `images` are IDs by node."""
+    nodes = list(fabric.ranks)
+    head = fabric.ranks[nodes[0]]
+    for number, (node, rank) in enumerate(fabric.ranks.items()):
+        meeting = Meeting(number, len(nodes), rank.address, head.address, ranks.port, ranks.ports)
+        yield Check(
+            node=node,
+            title=f"rank {number} meets the others from inside {ranks.image}",
+            commands=(commands.meet(images[node], rank.options, meeting, script),),
+            judge=partial(_judge_meeting, fabric.transport, number, rank, head, ranks),
+            meets=True,
+        )
+
+
+def _judge_meeting(
+    transport: Transport, number: int, rank: RankNetwork, head: RankNetwork, ranks: Ranks, outcomes: Sequence[Outcome]
+) -> Iterator[Finding]:
+    met, port = read(outcomes[0]), ranks.port
+    if isinstance(met, SparkopsError):
+        step = "Try it by hand: docker run --rm --network=host IMAGE python --version"
+        problem = f"a container of the image could not be tried: {why(met)}"
+        yield Finding(code="NO_CONTAINER", node=rank.node, problem=problem, next_step=step)
+        return
+    for taken in met.taken:
+        step = f"Who has it: sudo ss -ltnp 'sport = :{taken}'"
+        yield Finding(code="PORT_TAKEN", node=rank.node, problem=f"port {taken} is taken", next_step=step)
+    if met.problem:
+        what = f"rank {number} cannot reach {head.address}:{port}, rank 0 on {head.node}, from {rank.address}"
+        problem = (
+            f"{what}: {met.problem}" if number else f"rank 0 cannot listen on {head.address}:{port}: {met.problem}"
+        )
+        step = f"Is a firewall in the way? On {head.node}: sudo ufw status; sudo ss -ltnp 'sport = :{port}'"
+        yield Finding(code="NO_MEETING", node=rank.node, problem=problem, next_step=step)
+    if ranks.ray:
+        yield from _judge_ray(rank.node, met)
+    if transport is Transport.ROCE:
+        yield from _judge_rights(rank.node, met)
+
+
+def _judge_ray(node: str, met: Met) -> Iterator[Finding]:
+    """Ray before 2.52 ignores RAY_AUTH_MODE: each client runs code there. An absent Ray is reported by its start."""
+    release = re.match(r"(\d+)\.(\d+)", met.ray)
+    if release and (int(release[1]), int(release[2])) < RAY_TOKENS:
+        expected = ".".join(map(str, RAY_TOKENS))
+        problem = f"Ray {met.ray} in the image has no token authentication, expected {expected} or newer"
+        step = f"Set image.packages: [ray>={expected}] or serve.executor: mp in the recipe, then build it again."
+        yield Finding(code="RAY_OLD", node=node, problem=problem, next_step=step)
+
+
+def _judge_rights(node: str, met: Met) -> Iterator[Finding]:
+    if not met.locks_memory:
+        problem = f"a container may lock {met.memlock_bytes} bytes of memory, and RDMA needs no limit"
+        step = "Raise it for dockerd: sudo systemctl edit docker, LimitMEMLOCK=infinity, and restart it."
+        yield Finding(code="MEMLOCK", node=node, problem=problem, next_step=step)
+    if not any(name.startswith("uverbs") for name in met.rdma):
+        problem, step = (
+            "a container sees no /dev/infiniband/uverbs*",
+            "sudo modprobe ib_uverbs, and look: ls /dev/infiniband",
+        )
+        yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
+
+
+def read(outcome: Outcome) -> Met | SparkopsError:
+    """Return the report of a rank, or why there is none."""
+    if isinstance(outcome, SparkopsError):
+        return outcome
+    try:
+        return answers.met(outcome)
+    except ValueError as error:
+        return SparkopsError(str(error))
+
+
+def same_versions(mets: Mapping[str, Met]) -> Iterator[Finding]:
+    """All ranks must run one vLLM and one torch."""
+    yield from Same("VLLM", "the version of vLLM", COPY).check({node: met.vllm for node, met in mets.items()})
+    yield from Same("TORCH", "the version of torch", COPY).check({node: met.torch for node, met in mets.items()})

@@ -1,0 +1,167 @@
+"""Which ports of a node can be an end of a link: read on the node, or named in the inventory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv4Network
+
+from sparkops.config.fabric import Port
+from sparkops.config.inventory import NodeConfig
+from sparkops.network.facts import Device, Interface, NodeFabric
+from sparkops.network.finding import Finding, Severity
+
+ETHERNET = "Ethernet"  # the link layer of RoCE; the other one is InfiniBand
+MEND = "Correct `fabric` of {node} in the inventory; `fabric: auto` reads it on the node."
+
+
+@dataclass(frozen=True)
+class End:
+    """One address of one port. `device` is its RDMA device; None for plain TCP. `gid_index` None: no usable row."""
+
+    node: str
+    interface: Interface
+    address: IPv4Interface
+    device: Device | None = None
+    gid_index: int | None = None
+    named: bool = False
+    """Whether the inventory names it."""
+
+    @property
+    def up(self) -> bool:
+        """Whether it can carry data."""
+        return self.interface.up and (self.device is None or self.device.active)
+
+    @property
+    def subnet(self) -> IPv4Network:
+        """The network that its address is in: two ends in one network are a link."""
+        return self.address.network
+
+    def __str__(self) -> str:
+        return f"{port_words(self.device, self.interface.name)} {self.address.ip}"
+
+
+def port_words(device: Device | None, interface: str | None) -> str:
+    """A port as messages name it: rocep1s0f0 (enp1s0f0np0)."""
+    return f"{device.name} ({interface})" if device else f"{interface}"
+
+
+def rdma(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End | Finding]:
+    """The ports for RoCE, with what is wrong in the inventory."""
+    if isinstance(config.fabric, list):
+        for port in config.fabric:
+            yield from _named(node, facts, port)
+        return
+    for device in facts.devices:
+        if device.link_layer == ETHERNET:
+            for interface in _interfaces(device, facts):
+                yield from _ends(node, device, interface, _global(interface.addresses))
+
+
+def tcp(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]:
+    """The ports for plain TCP. Names in the inventory were checked by rdma()."""
+    if isinstance(config.fabric, list):
+        for port in config.fabric:
+            named = [end for end in _named(node, facts, port) if isinstance(end, End)]
+            yield from (End(node, end.interface, end.address, named=True) for end in named)
+        return
+    for interface in facts.interfaces.values():
+        if interface.up:
+            yield from (End(node, interface, address) for address in _global(interface.addresses))
+
+
+def halves(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[Finding]:
+    """Devices whose twin is up and not `used` (names of devices): NCCL measured 98 instead of 161 Gbit/s.
+
+    Source: tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35.
+    """
+    for device in facts.devices:
+        for twin in facts.devices:
+            twins = device.slot == twin.slot and device.slot and device.name in used and twin.name not in used
+            if twins and twin.active:
+                problem = f"{device.name} is used without its twin {port_words(twin, twin.interface)}: half of the port"
+                step = f"Give {twin.interface} an address in a subnet of its own, and the same at the other end."
+                yield Finding(code="HALF_PORT", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
+
+
+def why_none(node: str, facts: NodeFabric) -> Iterator[str]:
+    """What keeps each RDMA device of a node from being used."""
+    devices = [device for device in facts.devices if device.link_layer == ETHERNET]
+    if not devices:
+        yield f"{node} has no RDMA device"
+    for device in devices:
+        port = f"{node}: {port_words(device, device.interface)}"
+        interfaces = _interfaces(device, facts)
+        addresses = [address for interface in interfaces for address in interface.addresses]
+        if not device.active:
+            yield f"{port} is {device.state.lower()}, {device.phys_state}"
+        elif not any(interface.up for interface in interfaces):
+            yield f"{port} has no carrier"
+        elif not addresses:
+            yield f"{port} has no IPv4 address"
+        elif not _global(addresses):
+            yield f"{port} has only the link-local address {addresses[0].ip}"
+        else:
+            yield f"{port} has {', '.join(str(address) for address in _global(addresses))}"
+
+
+def _interfaces(device: Device, facts: NodeFabric) -> tuple[Interface, ...]:
+    """Its own, and those that its GID table names, such as a VLAN."""
+    names = dict.fromkeys([device.interface or "", *(gid.interface for gid in device.gids)])
+    return tuple(facts.interfaces[name] for name in names if name in facts.interfaces)
+
+
+def _global(addresses: Iterable[IPv4Interface]) -> list[IPv4Interface]:
+    """Without 169.254.0.0/16, where every port seems to be in one network, and without 127.0.0.0/8."""
+    return [address for address in addresses if not address.is_link_local and not address.is_loopback]
+
+
+def _ends(
+    node: str, device: Device | None, interface: Interface, addresses: Iterable[IPv4Interface], *, named: bool = False
+) -> Iterator[End]:
+    for address in addresses:
+        rows = (
+            (gid.index for gid in device.gids if (gid.address, gid.interface) == (address.ip, interface.name))
+            if device
+            else ()
+        )
+        yield End(node, interface, address, device, next(iter(rows), None), named)
+
+
+def _named(node: str, facts: NodeFabric, port: Port) -> Iterator[End | Finding]:
+    device = next((device for device in facts.devices if device.name == port.device), None)
+    name = port.interface or (device.interface if device else None)
+    interface = facts.interfaces.get(name or "")
+    if port.device and device is None:
+        yield _wrong(
+            node, f"there is no RDMA device {port.device}, only: {_list(device.name for device in facts.devices)}"
+        )
+    elif interface is None:
+        yield _wrong(node, f"there is no interface {name}, only: {_list(facts.interfaces)}")
+    else:
+        yield from _addressed(node, device, interface, port)
+
+
+def _addressed(node: str, device: Device | None, interface: Interface, port: Port) -> Iterator[End | Finding]:
+    if port.address:
+        addresses = [address for address in interface.addresses if str(address.ip) == port.address]
+    else:
+        addresses = _global(interface.addresses) or list(interface.addresses)
+    if not addresses:
+        has = _list(str(address.ip) for address in interface.addresses)
+        yield _wrong(node, f"{interface.name} has no IPv4 address {port.address or ''}, only: {has}".replace(" ,", ","))
+    for end in _ends(node, device, interface, addresses, named=True):
+        if device and port.gid_index not in (None, end.gid_index):
+            has = f"row {end.gid_index}" if end.gid_index is not None else "no row"
+            problem = f"row {port.gid_index} of {device.name} is not RoCE v2 with {end.address.ip}; {has} is"
+            yield _wrong(node, problem)
+        else:
+            yield end
+
+
+def _wrong(node: str, problem: str) -> Finding:
+    return Finding(code="FABRIC_NAMED", node=node, problem=problem, next_step=MEND.format(node=node))
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,36 @@
+"""At which addresses a node reaches another one: over the fabric where they share a network, else its own. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkops.config.inventory import NodeConfig
+from sparkops.network.facts import NodeFabric
+from sparkops.network.ports import End, rdma
+
+
+@dataclass(frozen=True)
+class Host:
+    """A node as others reach it. `fabric` is what it says about its network; None if it says nothing."""
+
+    name: str
+    config: NodeConfig
+    fabric: NodeFabric | None = None
+
+    @property
+    def ends(self) -> list[End]:
+        """Its ports for the fabric that can carry data. What is wrong in the inventory is said elsewhere."""
+        ends = rdma(self.name, self.fabric, self.config) if self.fabric else ()
+        return [end for end in ends if isinstance(end, End) and end.up]
+
+
+def addresses(source: Host, target: Host) -> tuple[str, ...]:
+    """Addresses of the target for calls from the source, the fastest first.
+
+    Those in a network that both have a port in; then the address of the inventory. A local node has none of these: it
+    calls itself 127.0.0.1.
+    """
+    networks = {end.subnet for end in source.ends}
+    shared = [str(end.address.ip) for end in target.ends if end.subnet in networks]
+    configured = [target.config.address] if target.config.transport == "ssh" else []
+    return tuple(dict.fromkeys([*shared, *configured]))

@@ -1,0 +1,91 @@
+"""The nodes of a fleet while we hold connections to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.errors import SparkopsError
+from sparkops.nodes.connect import Connector
+from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.node import Node
+from sparkops.nodes.parallel import all_or_raise, on_each
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A connected node and the reader of its Docker."""
+
+    name: str
+    config: NodeConfig
+    node: Node
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Connected nodes, and for those that are not: why."""
+
+    fleet: Fleet
+    members: dict[str, Member]
+    unreachable: dict[str, SparkopsError] = field(default_factory=dict)
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def member(self, name: str) -> Member:
+        """A connected node. Raises why it is not connected."""
+        if name in self.unreachable:
+            raise self.unreachable[name]
+        return self.members[name]
+
+    def only(self, names: Sequence[str]) -> Connected:
+        """The connections to these nodes. Raises why one is not connected."""
+        return replace(self, members={name: self.member(name) for name in names})
+
+    def on_each(self, work: Callable[[Member], R]) -> dict[str, R | SparkopsError]:
+        """Do `work` on every connected node at once; an error is that node's result."""
+        return on_each(self.members, lambda name: work(self.members[name]), self.cancel)
+
+    def all(self, work: Callable[[Member], R]) -> dict[str, R]:
+        """Do `work` on every connected node at once. Raises the error, or NodesFailed with all of them."""
+        return all_or_raise(self.on_each(work))
+
+
+@contextmanager
+def connect(
+    fleet: Fleet, names: Sequence[str] = (), *, patience_s: float = 20.0, required: bool = True
+) -> Iterator[Connected]:
+    """Connect to `names` (all nodes if empty) at once, and close everything afterwards.
+
+    With `required` a node that cannot be reached raises its error; otherwise it is listed in `unreachable`.
+    """
+    cancel = threading.Event()
+    connector = Connector(fleet, patience_s=patience_s, cancel=cancel)
+    for name in names:
+        fleet.node(name)
+    outcomes = on_each(names or fleet.nodes, lambda name: _member(connector, fleet, name), cancel)
+    members = {name: member for name, member in outcomes.items() if isinstance(member, Member)}
+    failed = {name: error for name, error in outcomes.items() if isinstance(error, SparkopsError)}
+    try:
+        if required:
+            all_or_raise(outcomes)
+        yield Connected(fleet, members, failed, cancel)
+    finally:
+        for member in members.values():
+            with suppress(OSError):  # a stream that is gone already
+                member.engine.close()
+                member.node.close()
+
+
+def _member(connector: Connector, fleet: Fleet, name: str) -> Member:
+    node = connector.node(name)
+    try:
+        return Member(name, fleet.node(name), node, Engine(node))
+    except SparkopsError:
+        node.close()
+        raise

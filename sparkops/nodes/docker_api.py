@@ -1,0 +1,180 @@
+"""Reading a node's Docker with the Docker SDK, over the node's own connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import docker
+import docker.constants
+import requests
+from docker.errors import APIError, ImageNotFound, NotFound
+from requests.exceptions import RequestException
+
+from sparkops.command import Command
+from sparkops.errors import ConnectionLost, NodeError, NotReady
+from sparkops.nodes.http import BoundedBody, StreamAdapter
+from sparkops.nodes.node import Node
+from sparkops.nodes.trace import trace
+from sparkops.release import LABEL, trust_mark
+
+DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
+READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
+
+VERSION = re.compile(r"^/v[0-9.]+(?=/)")
+
+MOST_BYTES, MOST_LOG_BYTES = 16 * 1024 * 1024, 128 * 1024 * 1024
+"""Of one answer. Inspects and lists take some KiB; Docker keeps up to 100 MB of a log for us (docker/commands.py)."""
+
+Facts = dict[str, Any]
+"""What Docker says, as its own JSON."""
+
+
+class _ApiAdapter(StreamAdapter):
+    """Docker's API on one node. Logs method and path of each request, without the API's version and the query."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(lambda: node.pipe(DIAL))
+        self.node = node.name
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Log the request, then send it. Reading more of the answer than fits raises NodeError."""
+        path = VERSION.sub("", urlsplit(request.url or "").path)
+        trace(self.node, f"docker API {request.method} {path}")
+        response = super().send(request, *args, **options)
+        most = MOST_LOG_BYTES if path.endswith("/logs") else MOST_BYTES
+        problem = f"docker API {request.method} {path}: the answer has more than {most} bytes; stopped"
+        refusal = partial(NodeError, self.node, problem, next_step="Check `sparkops doctor`.")
+        response.raw = BoundedBody(response.raw, most, refusal)
+        return response
+
+
+class Engine:
+    """A reader of one node's Docker. It changes nothing: changes are commands."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._adapter = _ApiAdapter(node)
+        self.version = self._version()
+        api = min(self.version["ApiVersion"], docker.constants.DEFAULT_DOCKER_API_VERSION, key=_numbers)
+        self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))
+        self._client.trust_env = False  # else the environment is read for a proxy at every question
+        self._client.mount("http+docker://", self._adapter)
+
+    def _version(self) -> Facts:
+        asking = requests.Session()  # not closed: that would close the adapter, which lives on
+        asking.trust_env = False
+        asking.mount("http+docker://", self._adapter)
+        try:
+            answer = asking.get("http+docker://localhost/version", timeout=READ_TIMEOUT_S)
+        except (RequestException, OSError) as error:
+            raise self._no_docker(error) from error
+        facts: Facts = answer.json()
+        return facts
+
+    def _no_docker(self, error: Exception) -> NotReady:
+        """Ask the docker program itself: what it says is clearer than a stream that ended."""
+        why = self.node.run(Command(("sh", "-c", "docker version --format ok 2>&1 || true"))).stdout.strip()
+        return NotReady.without_docker(self.node.name, why or str(error))
+
+    def containers(self, **labels: str) -> list[Facts]:
+        """Inspect of every container of ours, running or not, that carries all of `labels`."""
+        labelled = [f"{LABEL}service", *(f"{LABEL}{key}={value}" for key, value in labels.items())]
+        with self._asking():
+            listed = self._client.containers(all=True, filters={"label": labelled})
+            return [facts for container in listed for facts in self._inspect(container["Id"])]
+
+    def _inspect(self, container: str) -> Iterator[Facts]:
+        try:
+            yield self._client.inspect_container(container)
+        except NotFound:  # removed since it was listed
+            return
+
+    def container(self, name: str) -> Facts | None:
+        """Inspect of one container; None if there is none of that name."""
+        with self._asking():
+            return next(self._inspect(name), None)
+
+    def image(self, name: str) -> Facts | None:
+        """Inspect of an image; None if there is none of that name."""
+        with self._asking():
+            try:
+                facts: Facts = self._client.inspect_image(name)  # type: ignore[no-untyped-call]
+            except ImageNotFound:
+                return None
+            return facts
+
+    def trusted(self, tag: str) -> Facts | None:
+        """Return the inspect of an image that sparkops gave this tag on this node; None for any other image."""
+        image = self.image(tag)
+        return image if image and self._has_volume(trust_mark(tag, image["Id"])) else None
+
+    def _has_volume(self, name: str) -> bool:
+        with self._asking():
+            try:
+                self._client.inspect_volume(name)
+            except NotFound:
+                return False
+            return True
+
+    def images(self, **labels: str) -> list[Facts]:
+        """Inspect of every image that carries all of `labels`, with a name or without."""
+        labelled = [f"{LABEL}{key}={value}" for key, value in labels.items()]
+        with self._asking():
+            listed = self._client.images(filters={"label": labelled})
+            return [facts for image in listed if (facts := self.image(image["Id"]))]
+
+    def history(self, image: str) -> list[Facts]:
+        """How an image was made, the newest step first, with the bytes that each has added."""
+        with self._asking():
+            facts: list[Facts] = self._client.history(image)  # type: ignore[no-untyped-call]
+            return facts
+
+    def info(self) -> Facts:
+        """What `docker info` says."""
+        with self._asking():
+            facts: Facts = self._client.info()
+            return facts
+
+    def disk(self) -> Facts:
+        """What `docker system df` counts. It walks through volumes and writable layers, so it may take long."""
+        url = f"http+docker://localhost/v{self._client.api_version}/system/df"
+        with self._asking():
+            facts: Facts = self._client.get(url, timeout=DISK_TIMEOUT_S).json()
+            return facts
+
+    def usage(self, container: str) -> Facts:
+        """One sample of `docker stats`, without waiting for a second one."""
+        with self._asking():
+            facts: Facts = self._client.stats(container, stream=False, one_shot=True)
+            return facts
+
+    def log(self, container: str, *, since: float = 0.0, tail: int | None = None) -> str:
+        """The container's log with Docker's timestamps, from `since` (the node's clock, seconds) on."""
+        with self._asking():
+            raw: bytes = self._client.logs(
+                container, timestamps=True, since=since or None, tail="all" if tail is None else tail
+            )
+            return raw.decode(errors="replace")
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except APIError as error:
+            raise NotReady(self.node.name, f"Docker refused to answer: {error.explanation or error}") from error
+        except (RequestException, OSError) as error:
+            raise ConnectionLost(self.node.name, f"Docker's answer was cut off: {error}") from error
+
+    def close(self) -> None:
+        """Close the streams."""
+        self._client.close()
+        self._adapter.close()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,172 @@
+"""What a node says about itself: a query and the parser of its output, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from ipaddress import ip_address
+
+from sparkops.command import Command
+
+GIB = 2**30
+MIB = 2**20
+KIB = 2**10
+
+QUERY_SCRIPT = """\
+echo "arch $(uname -m)"
+echo "now $(date +%s.%N)"
+awk '/^(MemTotal|MemAvailable|MemFree):/ {print $1, $2}' /proc/meminfo
+sed -n 's/^Model:[[:space:]]*/gpu-model /p' /proc/driver/nvidia/gpus/*/information 2>/dev/null || true
+"""
+
+GPU_SCRIPT = """\
+if command -v nvidia-smi >/dev/null; then
+  timeout 8 nvidia-smi --query-gpu=memory.total,memory.free --format=csv,noheader,nounits 2>/dev/null |
+    sed 's/^/gpu-memory /'
+fi
+"""
+
+GPU_STATE_SCRIPT = """\
+command -v nvidia-smi >/dev/null || exit 0
+fields=utilization.gpu,power.draw,temperature.gpu,clocks.sm
+timeout 8 nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits || true
+"""
+
+PREFLIGHT_SCRIPT = (
+    QUERY_SCRIPT
+    + GPU_SCRIPT
+    + """\
+root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/docker)
+echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
+echo "cores $(nproc)"
+if DOCKER_BUILDKIT=1 docker build --help 2>/dev/null | grep -q -e --progress; then echo "buildkit yes"; fi
+awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+"""
+)
+
+MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
+FREE = Command(("sh", "-c", QUERY_SCRIPT + GPU_SCRIPT), timeout_s=15.0)
+"""Memory with that of the GPUs; in the guard's container, which has no nvidia-smi, without it."""
+GPU_STATE = Command(("sh", "-c", GPU_STATE_SCRIPT), timeout_s=15.0)
+"""What each GPU does; empty without nvidia-smi."""
+ADDRESSES = Command(("hostname", "-I"), timeout_s=15.0)
+"""IP addresses of all interfaces, without loopback and IPv6 link-local ones."""
+PREFLIGHT = Command(("sh", "-c", PREFLIGHT_SCRIPT), timeout_s=30.0)
+"""Everything that a build or deploy wants to know of the machine first, in one round trip."""
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """Memory of one discrete GPU in GiB."""
+
+    total_gib: float
+    free_gib: float
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """What a GPU does now: share of the time in which it computes, watts, degrees Celsius, MHz. None: unknown."""
+
+    use: float | None
+    power_w: float | None
+    temperature_c: float | None
+    clock_mhz: float | None
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """Facts of one node. Memory and disk in GiB (2^30 bytes); `now_s` is the node's clock, seconds since 1970."""
+
+    arch: str
+    now_s: float
+    memory_total_gib: float
+    memory_available_gib: float
+    disk_free_gib: float | None = None
+    buildkit: bool = False
+    listening: frozenset[int] = frozenset()
+    cores: int | None = None
+    gpu_model: str = ""
+    """Model of the first GPU as the driver names it in /proc; empty without a driver."""
+    gpus: tuple[GpuMemory | None, ...] = ()
+    """Memory by GPU, as nvidia-smi reports it; None for one that shares the node's memory (GB10: [N/A])."""
+    memory_free_gib: float | None = None
+    """MemFree: without the page cache. Where memory is shared, it is what CUDA counts as free."""
+
+    @property
+    def gpu_shares_memory(self) -> bool:
+        """Whether a GPU has no memory of its own."""
+        return None in self.gpus if self.gpus else "GB10" in self.gpu_model
+
+    @property
+    def gpu_is_discrete(self) -> bool:
+        """Whether a GPU has memory of its own. Without nvidia-smi the model tells: only a GB10 has none."""
+        return any(self.gpus) if self.gpus else bool(self.gpu_model) and "GB10" not in self.gpu_model
+
+    @property
+    def gpu(self) -> GpuMemory | None:
+        """Memory of the discrete GPU with the least free: an engine uses one GPU of a node, and which is not known."""
+        return min((gpu for gpu in self.gpus if gpu), key=lambda gpu: gpu.free_gib, default=None)
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """Read the output of ADDRESSES, sorted. Raises ValueError for anything else, or for none."""
+    addresses = tuple(sorted(str(ip_address(word)) for word in text.split()))
+    if not addresses:
+        raise ValueError("hostname -I: no address: expected at least one")
+    return addresses
+
+
+def parse_gpu_states(text: str) -> tuple[GpuState, ...]:
+    """Read the output of GPU_STATE. A figure that the driver does not have is None; any other line is a message."""
+    rows = [[_number(cell) for cell in line.split(", ")] for line in text.splitlines()]
+    return tuple(
+        GpuState(row[0] / 100 if row[0] is not None else None, *row[1:])
+        for row in rows
+        if len(row) == len(fields(GpuState)) and any(figure is not None for figure in row)
+    )
+
+
+def _number(cell: str) -> float | None:
+    """Return a figure of nvidia-smi; None for `[N/A]` and the like."""
+    return float(cell) if cell.replace(".", "", 1).isdecimal() else None
+
+
+def available_gib(meminfo: str) -> float:
+    """MemAvailable of /proc/meminfo, in GiB. Raises ValueError where it does not say."""
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * KIB / GIB
+    raise ValueError(f"no 'MemAvailable' in {meminfo!r}")
+
+
+def parse(text: str) -> HostFacts:
+    """Read the output of MEMORY or PREFLIGHT. Raises ValueError for anything else."""
+    lines = [line.split(None, 1) for line in text.splitlines() if " " in line.strip()]
+    pairs = {(key.rstrip(":"), value) for key, value in lines}
+    values = dict(pairs)
+    try:
+        return HostFacts(
+            arch=values["arch"],
+            now_s=float(values["now"]),
+            memory_total_gib=int(values["MemTotal"]) * KIB / GIB,
+            memory_available_gib=available_gib(text),
+            disk_free_gib=int(values["disk"]) * KIB / GIB if "disk" in values else None,
+            buildkit=("buildkit", "yes") in pairs,
+            listening=frozenset(int(value, 16) for key, value in pairs if key == "listen"),
+            cores=int(values["cores"]) if "cores" in values else None,
+            gpu_model=values.get("gpu-model", ""),
+            memory_free_gib=int(values["MemFree"]) * KIB / GIB if "MemFree" in values else None,
+            gpus=tuple(_gpus(value for key, value in lines if key == "gpu-memory")),
+        )
+    except KeyError as missing:
+        raise ValueError(f"no {missing} in {text!r}") from None
+
+
+def _gpus(rows: Iterable[str]) -> Iterator[GpuMemory | None]:
+    """Read nvidia-smi's `total, free` in MiB. Any other line is a message: then nothing is known of a GPU."""
+    for row in rows:
+        total, _, free = row.partition(", ")
+        if total.isdecimal() and free.isdecimal():
+            yield GpuMemory(int(total) * MIB / GIB, int(free) * MIB / GIB)
+        elif total == "[N/A]":
+            yield None

@@ -1,0 +1,1 @@
+"""What can be removed from the nodes' disks, and its removal."""

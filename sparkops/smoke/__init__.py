@@ -1,0 +1,1 @@
+"""The smoke suite: requests, checks, and the run over a server."""

@@ -1,0 +1,224 @@
+"""The checks of the smoke suite that any chat model is held to. Pure: requests out, replies in, a finding at the end.
+
+A check is a generator: it yields requests that belong together, gets their replies, and returns a Finding. It reads
+no clock and opens no connection, so a test can play the server by hand. smoke/claims.py has the checks of what a
+recipe claims besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+
+from sparkops.config.smoke import SmokeQuestion
+from sparkops.engine.metrics import parse
+from sparkops.exchange import Reply, Request
+from sparkops.smoke import coverage, garbage, openai, prompts
+from sparkops.smoke.openai import Unusable, shown
+from sparkops.smoke.prompts import LOOK_S, METRICS, MODELS, Round
+from sparkops.smoke.results import CheckFinding
+
+Steps = Generator[tuple[Request, ...], tuple[Reply, ...], CheckFinding]
+Asking = Generator[tuple[Request, ...], tuple[Reply, ...], Reply]
+
+SHOWN_WRONG = 2
+LOOKS = 5  # at the metrics, until they show no running request
+
+
+def one(request: Request) -> Asking:
+    """Send one request."""
+    (reply,) = yield (request,)
+    return reply
+
+
+def health(_: Round) -> Steps:
+    """/health says 200. It proves that a server listens, nothing more."""
+    reply = openai.whole((yield from one(Request("/health", timeout_s=LOOK_S))))
+    return status_is(reply, 200, "/health does not say that all is well")
+
+
+def status_is(reply: Reply, wanted: int, problem: str) -> CheckFinding:
+    """Whether a reply has that status."""
+    got = f"{reply.status}: {shown(reply.body)}" if reply.body else f"{reply.status}"
+    return CheckFinding() if reply.status == wanted else CheckFinding(problem, f"HTTP {wanted}", f"HTTP {got}")
+
+
+def version(run: Round) -> Steps:
+    """/version answers, with the version that the recipe names if it names one."""
+    body = openai.data((yield from one(Request("/version", timeout_s=LOOK_S))))
+    reported = str(body.get("version", "")) if isinstance(body, dict) else ""
+    wanted = run.smoke.version.expect or ""
+    if not reported or not reported.startswith(wanted):
+        return CheckFinding("the engine is not the one of the recipe", f"version {wanted or 'any'}", shown(str(body)))
+    return CheckFinding(note=reported)
+
+
+def models(run: Round) -> Steps:
+    """The served name is the service's, and the window is at least what the recipe sets."""
+    cards = openai.cards((yield from one(Request(MODELS, timeout_s=LOOK_S))))
+    card = next((card for card in cards if card.name == run.recipe.service), None)
+    if card is None:
+        got = ", ".join(card.name for card in cards) or "no model"
+        return CheckFinding("clients will not find the model by its name", f"the name {run.recipe.service}", got)
+    wanted = coverage.window_of(run.recipe)
+    run.window = card.window or wanted
+    if wanted and card.window and card.window < wanted:
+        return CheckFinding("the window is smaller than the recipe says", f"{wanted} tokens", str(card.window))
+    return CheckFinding(note=f"{card.name}, {run.window or 'unknown'} tokens")
+
+
+def warm_up(run: Round) -> Steps:
+    """One request that may take minutes; of its answer only the status counts."""
+    request = prompts.question(run, run.smoke.questions.ask[0])
+    patient = Request(request.path, request.body, timeout_s=run.smoke.warm_up.timeout_s)
+    reply = openai.whole((yield from one(patient)))
+    return status_is(reply, 200, "the first chat request failed")
+
+
+def ask_all(run: Round) -> Generator[tuple[Request, ...], tuple[Reply, ...], dict[str, str]]:
+    """Ask every question, one after the other."""
+    answers = {}
+    for question in run.smoke.questions.ask:
+        answers[question.ask] = openai.chat((yield from one(prompts.question(run, question)))).text
+    return answers
+
+
+def questions(run: Round) -> Steps:
+    """Most answers are right, and none is garbage."""
+    run.answers = yield from ask_all(run)
+    tuning = run.smoke.questions
+    for text in run.answers.values():
+        for problem, expected, got in garbage.garbage(text, run.smoke.text):
+            return CheckFinding(problem, expected, f"{got}: {shown(text)}")
+    wrong = [question for question in tuning.ask if not right(run, question)]
+    if len(wrong) <= tuning.wrong:
+        return CheckFinding(note=f"{len(tuning.ask) - len(wrong)} of {len(tuning.ask)} right")
+    few = f"only {len(tuning.ask) - len(wrong)} of {len(tuning.ask)} answers are right"
+    return CheckFinding(few, f"at least {len(tuning.ask) - tuning.wrong}", "; ".join(_missed(run, wrong[:SHOWN_WRONG])))
+
+
+def right(run: Round, question: SmokeQuestion) -> bool:
+    """Return whether the question got the expected answer when sent alone."""
+    return prompts.holds(question.expect, run.answers.get(question.ask, ""))
+
+
+def _missed(run: Round, wrong: Iterable[SmokeQuestion]) -> Iterable[str]:
+    return (
+        f"{question.ask!r} answered with {shown(run.answers[question.ask])}, not {question.expect!r}"
+        for question in wrong
+    )
+
+
+def text(run: Round) -> Steps:
+    """A longer text has the statistics of text."""
+    tuning = run.smoke.text
+    more = {"logprobs": True} if tuning.logprobs else {}
+    reply = openai.chat((yield from one(prompts.chat(run, tuning.ask, tuning.max_tokens, **more))))
+    return garbage.judge(reply, tuning)
+
+
+def repeat(run: Round) -> Steps:
+    """The same questions have the same answers."""
+    first = run.answers or (yield from ask_all(run))
+    again = yield from ask_all(run)
+    differing = [ask for ask, answer in again.items() if answer != first[ask]]
+    allowed = run.smoke.repeat.differences
+    if len(differing) <= allowed:
+        return CheckFinding(note=f"{len(again) - len(differing)} of {len(again)} the same")
+    both = f"{differing[0]!r} answered with {shown(first[differing[0]])}, then with {shown(again[differing[0]])}"
+    problem = "the same question has another answer each time, at temperature 0"
+    return CheckFinding(problem, f"at most {allowed} to differ", f"{len(differing)}: {both}")
+
+
+def needle(run: Round) -> Steps:
+    """A fact in the middle of a long prompt is found."""
+    tokens = coverage.needle_tokens(run.recipe, run.window or coverage.window_of(run.recipe))
+    reply = openai.chat((yield from one(prompts.chat(run, prompts.haystack(run, tokens), 64))))
+    if prompts.holds(prompts.secret(run), reply.text):
+        return CheckFinding(note=f"found in {reply.prompt_tokens} tokens")
+    problem = f"a fact in the middle of {reply.prompt_tokens} tokens is not found"
+    return CheckFinding(problem, repr(prompts.secret(run)), shown(reply.text))
+
+
+def concurrent(run: Round) -> Steps:
+    """What was right alone is right in a batch of mixed lengths."""
+    if not run.answers:
+        run.answers = yield from ask_all(run)
+    known = [question for question in run.smoke.questions.ask if right(run, question)]
+    if not known:
+        return CheckFinding("no question got the expected answer alone, so none is sent concurrently")
+    lengths = run.smoke.concurrent.words
+    batch = [known[number % len(known)] for number in range(len(lengths))]
+    replies = yield tuple(_hurried(run, *pair) for pair in zip(batch, lengths, strict=True))
+    for question, words, reply in zip(batch, lengths, replies, strict=True):
+        if problem := _wrong_in_batch(question, reply):
+            head = f"one of {len(lengths)} requests at once, with {words} words before the question, went wrong"
+            return CheckFinding(head, repr(question.expect), problem, silent=bool(reply.problem))
+    return CheckFinding(note=f"{len(replies)} right, the slowest in {max(reply.took_s for reply in replies):.1f} s")
+
+
+def _hurried(run: Round, question: SmokeQuestion, words: int) -> Request:
+    request = prompts.question(run, question, words)
+    return Request(request.path, request.body, timeout_s=run.smoke.concurrent.timeout_s)
+
+
+def _wrong_in_batch(question: SmokeQuestion, reply: Reply) -> str:
+    """What is wrong with an answer, in words; empty if it is right."""
+    try:
+        answer = openai.chat(reply).text
+    except Unusable as error:
+        return str(error)
+    return "" if prompts.holds(question.expect, answer) else shown(answer)
+
+
+def negatives(run: Round) -> Steps:
+    """What must be refused is refused."""
+    request = prompts.question(run, run.smoke.questions.ask[0])
+    unknown = Request(
+        request.path, {**(request.body or {}), "model": f"{run.recipe.service}-unknown"}, request.timeout_s
+    )
+    reply = openai.whole((yield from one(unknown)))
+    findings = [status_is(reply, 404, "a model that does not exist is not refused")]
+    if run.smoke.negatives.too_long and run.window:
+        reply = openai.whole((yield from one(prompts.too_long(run, run.window))))
+        findings.append(status_is(reply, 400, "a prompt that is longer than the window is not refused"))
+    if run.keyed:
+        reply = openai.whole((yield from one(Request(MODELS, timeout_s=LOOK_S, keyless=True))))
+        findings.append(status_is(reply, 401, "the server is open: it answers without the API key"))
+    return next((finding for finding in findings if finding.problem), CheckFinding(note=f"{len(findings)} refused"))
+
+
+def look_at_metrics(run: Round) -> Steps:
+    """What the counters say before the other checks; not a check of its own."""
+    reply = yield from one(Request(METRICS, timeout_s=LOOK_S))
+    try:
+        run.before = parse(openai.whole(reply).body)
+    except ValueError:
+        run.before = None
+    return CheckFinding()
+
+
+def metrics(run: Round) -> Steps:
+    """The counters grew, and nothing is left running."""
+    wait_s = 0.0
+    for _ in range(LOOKS):
+        reply = openai.whole((yield from one(Request(METRICS, timeout_s=LOOK_S, after_s=wait_s))))
+        try:
+            after = parse(reply.body)
+        except ValueError as error:
+            return CheckFinding("/metrics are not vLLM's", "vLLM's metrics", str(error))
+        if run.before is None:
+            return CheckFinding("/metrics could not be read before the other checks")
+        grown = after.generated - run.before.generated
+        if grown > 0 and (after.running == 0 or not run.alone):
+            return CheckFinding(note=f"{grown} tokens generated, {after.running} running")
+        wait_s = run.smoke.metrics.settle_s / (LOOKS - 1)
+    if grown <= 0:
+        return CheckFinding("the engine answers, but counts no token", "generation_tokens_total to grow", f"{grown}")
+    return CheckFinding("requests are left running after all answers came", "0 running", f"{after.running}")
+
+
+def restarts(count: int) -> CheckFinding:
+    """The container has not restarted. `count` is what the caller saw at the end."""
+    if count:
+        return CheckFinding("the container restarted meanwhile", "0 restarts", f"{count}")
+    return CheckFinding(note="0 restarts")

@@ -1,0 +1,191 @@
+"""The checks of the smoke suite for streams, tools, JSON, thoughts and speed. Pure, as smoke/checks.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from sparkops.config.smoke import StreamingCheck
+from sparkops.smoke import openai, prompts
+from sparkops.smoke.checks import Steps, one
+from sparkops.smoke.openai import ChatReply, Streamed, shown
+from sparkops.smoke.prompts import Round
+from sparkops.smoke.results import CheckFinding
+
+RAW_TAGS = re.compile(r"</?tool_call>|<function=|<\|?tool|\[TOOL_CALLS\]|<\|python_tag\|>|to=functions|<invoke ")
+THINK_TAGS = re.compile(r"</?think(ing)?>|<\|channel\|>|\[/?THINK\]")
+BURST_S = 2.0  # a first step on two busy cores took 1.2 s, and the rest of a tiny model's answer no time
+BURST_SHARE = 0.1
+WARN_BELOW = 0.8
+
+CITY = "Paris"
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city now",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "Name of the city"}},
+            "required": ["city"],
+        },
+    },
+}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "country": {"type": "string"}, "rivers": {"type": "integer"}},
+    "required": ["name", "country", "rivers"],
+    "additionalProperties": False,
+}
+TYPES = {"name": str, "country": str, "rivers": int}
+DESCRIBE = "Describe Budapest as JSON with the keys name, country and rivers (how many rivers flow through it)."
+THINK = "What is 12*17? Think step by step."
+
+
+def streaming(run: Round) -> Steps:
+    """An answer comes in pieces over time, with an end and a count."""
+    tuning = run.smoke.streaming
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    reply = yield from one(prompts.chat(run, tuning.ask, tuning.max_tokens, **streamed))
+    return judge_stream(openai.stream(reply), tuning)
+
+
+def judge_stream(stream: Streamed, tuning: StreamingCheck) -> CheckFinding:
+    """Whether the stream was whole and came as it was made."""
+    if not stream.done:
+        return CheckFinding(
+            "the stream was cut", "[DONE] at its end", stream.problem or f"an end after {shown(stream.text)}"
+        )
+    if len(stream.arrivals) < tuning.chunks:
+        return CheckFinding("the stream has too few pieces", f"at least {tuning.chunks}", f"{len(stream.arrivals)}")
+    if stream.tokens < 1:
+        return CheckFinding("the stream does not say how many tokens it used", "usage in the last piece", "none")
+    late = next(_late(stream.arrivals, tuning), None)
+    return late or CheckFinding(note=f"{len(stream.arrivals)} pieces, the first after {stream.arrivals[0]:.2f} s")
+
+
+def _late(arrivals: tuple[float, ...], tuning: StreamingCheck) -> Iterator[CheckFinding]:
+    """What is wrong with the times at which the pieces came."""
+    first_s, last_s = arrivals[0], arrivals[-1]
+    gap_s = max((late - early for early, late in pairwise(arrivals)), default=0.0)
+    if last_s > BURST_S and last_s - first_s < BURST_SHARE * last_s:
+        got = f"{len(arrivals)} pieces within {last_s - first_s:.2f} s after {first_s:.2f} s"
+        yield CheckFinding("something holds the stream back until it is whole", "pieces over time", got)
+    if first_s > tuning.first_s:
+        yield CheckFinding("the first piece comes late", f"it within {tuning.first_s:g} s", f"{first_s:.1f} s")
+    if gap_s >= tuning.gap_s:
+        yield CheckFinding("the stream stops in between", f"no gap of {tuning.gap_s:g} s", f"{gap_s:.1f} s")
+
+
+def tools(run: Round) -> Steps:
+    """A question that wants a tool is answered with a call of it, not with the model's raw tags."""
+    ask = f"What is the weather in {CITY} now? Use the tool."
+    more = {"tools": [TOOL], "tool_choice": "auto"}
+    return judge_tool(
+        openai.chat((yield from one(prompts.chat(run, ask, run.smoke.tools.max_tokens, **more)))),
+        str(run.recipe.serve.args.get("tool-call-parser", "(none)")),
+    )
+
+
+def judge_tool(reply: ChatReply, parser: str) -> CheckFinding:
+    """Whether the answer is the call that was wanted."""
+    name = TOOL["function"]["name"]
+    if RAW_TAGS.search(reply.text):
+        problem = f"the tool call came as text: tool-call-parser {parser} does not fit the model"
+        return CheckFinding(problem, "it in tool_calls", shown(reply.text))
+    if not reply.calls:
+        return CheckFinding("the model called no tool", f"a call of {name}", shown(reply.text or reply.reasoning))
+    if reply.finish != "tool_calls":
+        return CheckFinding("clients will not see the tool call", "finish_reason tool_calls", repr(reply.finish))
+    call = reply.calls[0]
+    try:
+        city = json.loads(call.arguments)["city"]
+    except (ValueError, KeyError, TypeError):
+        return CheckFinding("the arguments of the tool call are broken", '{"city": ...}', shown(call.arguments))
+    if call.name != name or not prompts.holds(CITY, str(city)):
+        return CheckFinding("the tool call is wrong", f"{name}({CITY})", f"{call.name}({city})")
+    return CheckFinding(note=f"{call.name}({city})")
+
+
+def structured(run: Round) -> Steps:
+    """An answer that is held to a schema fits it."""
+    form = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": SCHEMA}}
+    request = prompts.chat(run, DESCRIBE, run.smoke.structured.max_tokens, response_format=form)
+    return judge_structured(openai.chat((yield from one(request))).text)
+
+
+def judge_structured(text: str) -> CheckFinding:
+    """Whether the text is JSON of the schema."""
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return CheckFinding("response_format json_schema is not obeyed", "JSON", shown(text))
+    wrong = not isinstance(parsed, dict) or {key: type(value) for key, value in parsed.items()} != TYPES
+    if wrong:
+        return CheckFinding(
+            "the JSON does not fit its schema", "name, country: text, rivers: a whole number", shown(text)
+        )
+    return CheckFinding(note="JSON of the schema")
+
+
+def reasoning(run: Round) -> Steps:
+    """Thoughts come in their own field; where thinking can be switched off, there are none."""
+    request = prompts.chat(run, THINK, run.smoke.reasoning.max_tokens, **run.thinking)
+    parser = str(run.recipe.serve.args.get("reasoning-parser", "(none)"))
+    finding = judge_thoughts(openai.chat((yield from one(request))), parser)
+    if finding.problem or not run.switches_off:
+        return finding
+    quiet = openai.chat((yield from one(prompts.chat(run, THINK, 256))))
+    return judge_quiet(quiet, finding.note)
+
+
+def judge_thoughts(reply: ChatReply, parser: str) -> CheckFinding:
+    """Whether thoughts and answer are apart. Thoughts that used up all tokens leave no answer, and that is no fault."""
+    if THINK_TAGS.search(reply.text):
+        problem = f"thoughts leak into the answer: reasoning-parser {parser} does not fit the model"
+        return CheckFinding(problem, "no think tag in content", shown(reply.text))
+    if not reply.reasoning:
+        return CheckFinding(
+            "the thoughts are missing", "a reasoning field that is not empty", f"content {shown(reply.text)}"
+        )
+    if not reply.text.strip() and reply.finish != "length":
+        return CheckFinding("the model thinks and says nothing", "content after the thoughts", shown(reply.reasoning))
+    return CheckFinding(note=f"{len(reply.reasoning)} characters of thoughts, {len(reply.text)} of answer")
+
+
+def judge_quiet(reply: ChatReply, note: str) -> CheckFinding:
+    """Whether an answer without thinking is one."""
+    if reply.reasoning or THINK_TAGS.search(reply.text):
+        return CheckFinding("thinking cannot be switched off", "no reasoning", shown(reply.reasoning or reply.text))
+    if not reply.text.strip():
+        return CheckFinding("without thinking the model says nothing", "content", f"finish_reason {reply.finish!r}")
+    return CheckFinding(note=note)
+
+
+def speed(run: Round) -> Steps:
+    """One stream decodes at least at a share of the measured speed."""
+    tuning = run.smoke.speed
+    more = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
+    request = prompts.chat(run, run.smoke.text.ask, tuning.max_tokens, **more)
+    stream = openai.stream((yield from one(request)))
+    expected = run.recipe.expected.tok_s if run.recipe.expected else None
+    return judge_speed(stream, expected or 0.0, tuning.floor)
+
+
+def judge_speed(stream: Streamed, expected: float, floor: float) -> CheckFinding:
+    """Whether the stream was fast enough; the time to its first piece is not counted."""
+    if not stream.done or stream.tokens < 2 or len(stream.arrivals) < 2:
+        return CheckFinding(
+            "the speed cannot be measured", "a whole stream", stream.problem or f"{stream.tokens} tokens"
+        )
+    took_s = stream.arrivals[-1] - stream.arrivals[0]
+    tok_s = (stream.tokens - 1) / took_s if took_s > 0 else float("inf")
+    share = tok_s / expected if expected else 1.0
+    if share < floor:
+        expectation = f"at least {floor * expected:.1f} tok/s, {floor:.0%} of the recipe's {expected:g}"
+        return CheckFinding("the engine is too slow, as with a fallback kernel", expectation, f"{tok_s:.1f} tok/s")
+    slow = ", which is slow" if share < WARN_BELOW else ""
+    return CheckFinding(note=f"{tok_s:.1f} tok/s, {share:.0%} of expected{slow}")

@@ -1,0 +1,129 @@
+"""Which checks of the smoke suite a recipe calls for, and why. Pure; `sparkops probe --list` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkops.config.recipe import Recipe
+from sparkops.config.smoke import SmokeCheck
+
+SMALL_WINDOW = 2048
+STRUCTURED_FLAGS = ("structured-outputs-config", "guided-decoding-backend")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Whether a check runs, and why."""
+
+    name: str
+    runs: bool
+    why: str
+
+
+def planned(recipe: Recipe, *, keyed: bool = False) -> tuple[Planned, ...]:
+    """Every check in its order. `keyed`: the server wants an API key."""
+    return tuple(_planned(recipe, name, default, keyed=keyed) for name, default in DEFAULTS.items())
+
+
+def _planned(recipe: Recipe, name: str, default: Default, *, keyed: bool) -> Planned:
+    check: SmokeCheck = getattr(recipe.probe.smoke, name)
+    runs, why = default(recipe)
+    if check.enabled is not None and check.enabled != runs:
+        return Planned(name, check.enabled, f"probe.smoke.{name}.enabled: {str(check.enabled).lower()}")
+    if name == "negatives" and keyed:
+        why += ", and a request without the key"
+    return Planned(name, runs, why)
+
+
+Default = Callable[[Recipe], tuple[bool, str]]
+
+
+def _always(why: str) -> Default:
+    return lambda _: (True, why)
+
+
+def _needle(recipe: Recipe) -> tuple[bool, str]:
+    window = window_of(recipe)
+    if window is not None and window < SMALL_WINDOW:
+        return False, f"max-model-len {window} is below {SMALL_WINDOW}"
+    return True, f"about {needle_tokens(recipe, window)} tokens"
+
+
+def _tools(recipe: Recipe) -> tuple[bool, str]:
+    if recipe.serve.args.get("enable-auto-tool-choice") is True:
+        return True, f"tool-call-parser {recipe.serve.args.get('tool-call-parser', '(none)')}"
+    return False, "serve.args has no enable-auto-tool-choice"
+
+
+def _structured(recipe: Recipe) -> tuple[bool, str]:
+    flag = next((flag for flag in recipe.serve.args if flag.split(".")[0] in STRUCTURED_FLAGS), None)
+    return (True, flag) if flag else (False, f"serve.args has no {STRUCTURED_FLAGS[0]}")
+
+
+def _reasoning(recipe: Recipe) -> tuple[bool, str]:
+    parser = recipe.serve.args.get("reasoning-parser")
+    return (True, f"reasoning-parser {parser}") if parser else (False, "serve.args has no reasoning-parser")
+
+
+def _speed(recipe: Recipe) -> tuple[bool, str]:
+    if recipe.expected is None or recipe.expected.tok_s is None:
+        return False, "the recipe has no expected.tok_s"
+    floor = recipe.probe.smoke.speed.floor
+    return True, f"at least {floor * recipe.expected.tok_s:.1f} tok/s, {floor:.0%} of {recipe.expected.tok_s:g}"
+
+
+def _questions(recipe: Recipe) -> tuple[bool, str]:
+    tuning = recipe.probe.smoke.questions
+    return True, f"{len(tuning.ask)} questions, {tuning.wrong} may be wrong"
+
+
+DEFAULTS: dict[str, Default] = {
+    "health": _always("/health says 200"),
+    "version": _always("/version answers"),
+    "models": _always("the served name and the window"),
+    "warm_up": _always("the first request may compile"),
+    "questions": _questions,
+    "text": _always("garbage has other statistics than text"),
+    "repeat": _always("the same answers again"),
+    "needle": _needle,
+    "concurrent": lambda recipe: (True, f"{len(recipe.probe.smoke.concurrent.words)} at once"),
+    "streaming": _always("pieces over time"),
+    "tools": _tools,
+    "structured": _structured,
+    "reasoning": _reasoning,
+    "speed": _speed,
+    "negatives": _always("an unknown model, a prompt that is too long"),
+    "metrics": _always("tokens are counted, nothing is left running"),
+    "restarts": _always("the container has not restarted"),
+}
+
+
+def window_of(recipe: Recipe) -> int | None:
+    """max-model-len of the recipe in tokens, where it is a number; vLLM also takes 32k, 32K and auto."""
+    given = str(recipe.serve.args.get("max-model-len", ""))
+    factor = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}.get(given[-1:], 1)
+    digits = given if factor == 1 else given[:-1]
+    return int(digits) * factor if digits.isdecimal() else None
+
+
+def needle_tokens(recipe: Recipe, window: int | None) -> int:
+    """Length of the long prompt: what is wanted, and never more than half of the window."""
+    wanted = recipe.probe.smoke.needle.tokens
+    return wanted if window is None else min(wanted, window // 2)
+
+
+LIGHT = {"health", "questions"}
+
+
+def light(recipe: Recipe) -> Recipe:
+    """The recipe with only the checks that take no time: for repeated checks while clients use the server."""
+    smoke = recipe.probe.smoke
+    checks = {
+        name: getattr(smoke, name).model_copy(update={"enabled": name in LIGHT})
+        for name in type(smoke).model_fields
+        if isinstance(getattr(smoke, name), SmokeCheck)
+    }
+    return recipe.model_copy(
+        update={"probe": recipe.probe.model_copy(update={"smoke": smoke.model_copy(update=checks)})}
+    )

@@ -1,0 +1,163 @@
+"""The requests of the smoke suite: bodies, long prompts, and when an answer holds what was expected. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkops.config.recipe import Recipe
+from sparkops.config.smoke import Smoke, SmokeQuestion
+from sparkops.engine.load import Load
+from sparkops.exchange import Request
+
+COMPLETIONS = "/v1/chat/completions"
+MODELS = "/v1/models"
+METRICS = "/metrics"
+LOOK_S = 10.0  # for what needs no model
+LETTERS_PER_TOKEN = 4.5  # of English with a tokenizer of today
+THOUGHTS = 1024
+
+SWITCHES = {
+    "deepseek_v3": "thinking",
+    "gemma4": "enable_thinking",
+    "glm45": "enable_thinking",
+    "granite": "thinking",
+    "holo2": "thinking",
+    "hunyuan_a13b": "enable_thinking",
+    "nemotron_v3": "enable_thinking",
+    "qwen3": "enable_thinking",
+}
+"""By reasoning-parser: the key of chat_template_kwargs that switches thinking on and off."""
+
+SENTENCES = (
+    "The harbour office opened at {hour} and closed early on day {n}.",
+    "On page {n} the clerk wrote that the wind had turned to the north.",
+    "Boat number {n} brought {hour} crates of apples and a new rope.",
+    "Nobody asked about the old map, which hung beside door {n}.",
+    "It rained for {hour} hours, and the market of week {n} was moved indoors.",
+)
+SECRETS = ("marigold", "saltbush", "juniper", "cinnamon", "hawthorn", "lavender", "rosemary", "sycamore", "foxglove")
+
+
+@dataclass
+class Round:
+    """One pass over a server, and what its checks have learned so far. `number` is 1 for the first pass."""
+
+    recipe: Recipe
+    number: int = 1
+    keyed: bool = False
+    alone: bool = True
+    window: int | None = None
+    before: Load | None = None
+    answers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def smoke(self) -> Smoke:
+        """The tuning of the checks."""
+        return self.recipe.probe.smoke
+
+    @property
+    def switch(self) -> str | None:
+        """What switches the model's thinking, if anything does."""
+        return SWITCHES.get(str(self.recipe.serve.args.get("reasoning-parser")))
+
+    @property
+    def silent(self) -> Mapping[str, Any]:
+        """Keys of a request that is to be answered without thinking."""
+        if self.smoke.extra is not None:
+            return self.smoke.extra
+        return {"chat_template_kwargs": {self.switch: False}} if self.switch else {}
+
+    @property
+    def switches_off(self) -> bool:
+        """Whether `silent` does switch thinking off."""
+        kwargs = self.silent.get("chat_template_kwargs")
+        return isinstance(kwargs, Mapping) and False in (kwargs.get(key) for key in set(SWITCHES.values()))
+
+    @property
+    def thinking(self) -> Mapping[str, Any]:
+        """Keys of a request that is to be answered after thinking."""
+        if self.smoke.reasoning.extra is not None:
+            return self.smoke.reasoning.extra
+        return {"chat_template_kwargs": {self.switch: True}} if self.switch else {}
+
+    @property
+    def room(self) -> int:
+        """Tokens for thoughts that every answer may have besides its own."""
+        if self.smoke.thinking_tokens is not None:
+            return self.smoke.thinking_tokens
+        return THOUGHTS if self.recipe.serve.args.get("reasoning-parser") and not self.switches_off else 0
+
+
+def chat(run: Round, ask: str, max_tokens: int, **more: Any) -> Request:
+    """A chat request of one user message, answered greedily."""
+    body = {
+        "model": run.recipe.service,
+        "messages": [{"role": "user", "content": ask}],
+        "max_tokens": _limit(run, max_tokens),
+        "temperature": 0,
+        **run.silent,
+        **more,
+    }
+    return Request(COMPLETIONS, body, timeout_s=run.smoke.timeout_s)
+
+
+def _limit(run: Round, max_tokens: int) -> int:
+    """An answer takes at most half of the window, or a small window would leave no room for the prompt."""
+    limit = max_tokens + run.room
+    return min(limit, run.window // 2) if run.window else limit
+
+
+def question(run: Round, question: SmokeQuestion, words: int = 0) -> Request:
+    """A question, after so many words of other text."""
+    text = question.ask
+    if words and run.window:
+        words = min(words, run.window // 4)
+    if words:
+        text = f"{filler(words * 6, run.number)}\n\nForget the text above. {question.ask}"
+    return chat(run, text, question.max_tokens, **question.extra)
+
+
+def secret(run: Round) -> str:
+    """The word that is hidden in this pass."""
+    return SECRETS[(run.number - 1) % len(SECRETS)]
+
+
+def haystack(run: Round, tokens: int) -> str:
+    """A long text with the secret word in its middle. Its first words differ in each pass: no cache knows it."""
+    text = filler(int(tokens * LETTERS_PER_TOKEN), run.number)
+    middle = text.index(". ", len(text) // 2) + 2 if ". " in text[len(text) // 2 :] else len(text)
+    return (
+        f"{text[:middle]}The secret word is {secret(run)}. {text[middle:]}\n\n"
+        "What is the secret word? Answer with the word only."
+    )
+
+
+def filler(letters: int, seed: int) -> str:
+    """English of about so many letters, in which no sentence stands twice."""
+    lines: list[str] = [f"Journal of the harbour, volume {seed}."]
+    length, n = len(lines[0]), 0
+    while length < letters:
+        n += 1
+        lines.append(SENTENCES[n % len(SENTENCES)].format(n=n + 100 * seed, hour=2 + n % 9))
+        length += len(lines[-1]) + 1
+    return " ".join(lines)
+
+
+def too_long(run: Round, window: int) -> Request:
+    """A prompt of more tokens than the window holds: every word is at least one."""
+    return chat(run, "a " * (window + 16), 1)
+
+
+def holds(expect: str, text: str) -> bool:
+    """Whether `expect` stands in the text as words of its own, whatever its case and spaces."""
+    parts = re.findall(r"\w+|[^\w\s]", _folded(expect))
+    body = r"\s*".join(map(re.escape, parts))
+    return re.search(rf"(?<![a-z0-9]){body}(?![a-z0-9])", _folded(text)) is not None
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text.casefold())

@@ -1,0 +1,150 @@
+"""Run the smoke suite over one server: checks and claims decide, the client asks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from requests import Session
+
+from sparkops.config.recipe import Recipe
+from sparkops.errors import Interrupted
+from sparkops.exchange import Reply, Request
+from sparkops.smoke import checks, claims, coverage
+from sparkops.smoke.checks import Steps
+from sparkops.smoke.client import PAUSE_S, Client
+from sparkops.smoke.openai import Unusable
+from sparkops.smoke.prompts import Round
+from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
+from sparkops.smoke.stall import Pulse
+
+CHECKS: dict[str, Callable[[Round], Steps]] = {
+    "health": checks.health,
+    "version": checks.version,
+    "models": checks.models,
+    "warm_up": checks.warm_up,
+    "questions": checks.questions,
+    "text": checks.text,
+    "repeat": checks.repeat,
+    "needle": checks.needle,
+    "concurrent": checks.concurrent,
+    "streaming": claims.streaming,
+    "tools": claims.tools,
+    "structured": claims.structured,
+    "reasoning": claims.reasoning,
+    "speed": claims.speed,
+    "negatives": checks.negatives,
+    "metrics": checks.metrics,
+}
+ONCE = {"warm_up"}  # only in the first pass
+
+
+def _no_restarts() -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Server:
+    """What is probed. `open` gives sessions that know the way to it, as sparkops.nodes.http.session does.
+
+    `restarts` is asked at the end of each pass. `alone`: no other client sends requests. `pause_s` lies between
+    the two tries of a connection. An answer is given up once the engine has made no step for `stall_s` seconds;
+    None: not before its deadline.
+    """
+
+    open: Callable[[], Session]
+    recipe: Recipe
+    restarts: Callable[[], int] = _no_restarts
+    api_key: str | None = None
+    alone: bool = True
+    cancel: threading.Event = field(default_factory=threading.Event)
+    pause_s: float = PAUSE_S
+    stall_s: float | None = None
+
+
+def ignore(_: CheckVerdict) -> None:
+    """Ignore the event."""
+
+
+def run(server: Server, tell: Callable[[CheckVerdict], None] = ignore, passes: int | None = None) -> SmokeReport:
+    """Full passes of every check that the recipe calls for, until enough have passed or one has failed.
+
+    A pass goes on after a wrong answer, so that all reasons are known; a server that gives no answer ends it.
+    Raises Interrupted.
+    """
+    return _Suite(server, tell, passes or server.recipe.probe.passes).run()
+
+
+@dataclass
+class _Suite:
+    server: Server
+    tell: Callable[[CheckVerdict], None]
+    wanted: int
+    verdicts: list[CheckVerdict] = field(default_factory=list)
+    transcript: list[Entry] = field(default_factory=list)
+    began_s: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        server, stall_s = self.server, self.server.stall_s
+        watch = (lambda: Pulse(server.open, stall_s).stopped) if stall_s else None
+        self.client = Client(server.open, server.api_key, server.cancel, server.pause_s, watch)
+
+    def run(self) -> SmokeReport:
+        """See run above."""
+        passed = 0
+        while passed < self.wanted and self._pass(passed + 1):
+            passed += 1
+        took_s = time.monotonic() - self.began_s
+        return SmokeReport(passed, self.wanted, tuple(self.verdicts), tuple(self.transcript), took_s)
+
+    def _pass(self, number: int) -> bool:
+        """One pass; whether all went well."""
+        keyed = self.server.api_key is not None
+        run = Round(self.server.recipe, number, keyed=keyed, alone=self.server.alone)
+        runs = [check.name for check in coverage.planned(self.server.recipe, keyed=keyed) if check.runs]
+        if "metrics" in runs:
+            self._take("metrics", number, checks.look_at_metrics(run))
+        first = len(self.verdicts)
+        for name in runs:
+            if name in ONCE and number > 1:
+                continue
+            verdict = self._check(name, run)
+            self.verdicts.append(verdict)
+            self.tell(verdict)
+            if verdict.ends:
+                return False
+        return all(verdict.ok for verdict in self.verdicts[first:])
+
+    def _check(self, name: str, run: Round) -> CheckVerdict:
+        began_s, sent = time.monotonic(), len(self.transcript)
+        if name == "restarts":
+            finding = checks.restarts(self.server.restarts())
+        else:
+            finding = self._take(name, run.number, CHECKS[name](run))
+        verdict = CheckVerdict(name, run.number, time.monotonic() - began_s, finding)
+        self.transcript[sent:] = [replace(entry, ok=verdict.ok) for entry in self.transcript[sent:]]
+        return verdict
+
+    def _take(self, name: str, number: int, steps: Steps) -> CheckFinding:
+        """Send what a check asks for until it has its finding."""
+        replies: tuple[Reply, ...] | None = None
+        try:
+            while True:
+                requests = next(steps) if replies is None else steps.send(replies)
+                replies = self._send(name, number, requests)
+        except StopIteration as end:
+            finding: CheckFinding = end.value
+            return finding
+        except Unusable as error:
+            return CheckFinding(str(error), silent=error.silent)
+
+    def _send(self, name: str, number: int, requests: tuple[Request, ...]) -> tuple[Reply, ...]:
+        if self.server.cancel.is_set():
+            raise Interrupted("interrupted")
+        at_s = time.monotonic() - self.began_s
+        replies = self.client.send(requests)
+        sent = zip(requests, replies, strict=True)
+        self.transcript += [Entry(name, number, at_s, request, reply, ok=True) for request, reply in sent]
+        return replies

@@ -1,0 +1,168 @@
+"""Known causes of a failed start, each with the next step: one table for engine logs, one for Docker's errors.
+
+Texts and figures are those of vLLM 0.23 (captured on an H100) and 0.32 (read in its source). On a Spark the engine
+counts the node's available memory as free memory of the GPU, so the same figures and steps hold there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+
+class Advice(NamedTuple):
+    """The likely cause of a failure, and what to do next."""
+
+    cause: str
+    step: str
+
+
+Cause = tuple[re.Pattern[str], Callable[[re.Match[str]], Advice]]
+
+TAKE_LESS = (
+    "Lower gpu-memory-utilization (or kv-cache-memory-bytes), max-num-batched-tokens or max-num-seqs in serve.args, "
+    "or free memory on the node."
+)
+
+
+def _known(pattern: str, cause: str, step: str) -> Cause:
+    """A cause without figures. `{}` in `step` is the first group of the pattern."""
+    return re.compile(pattern), lambda match: Advice(cause, step.format(*match.groups()))
+
+
+def _too_little_free(match: re.Match[str]) -> Advice:
+    device, (free, total, share, needed) = match[1], map(float, match.groups()[1:])
+    cause = f"{free:g} of {total:g} GiB are free on {device}; gpu-memory-utilization {share:g} reserves {needed:g} GiB"
+    # Not free / total: where another process holds the weights (0.32), the engine's own budget is less than its share.
+    most = math.floor(100 * (share - (needed - free) / total)) / 100
+    step = "Stop what uses the memory (on the node: nvidia-smi, docker ps, free -g)"
+    lower = f", or set gpu-memory-utilization to {most:.2f} or less in serve.args" if most > 0 else ""
+    return Advice(cause, f"{step}{lower}.")
+
+
+def _window_too_large(match: re.Match[str]) -> Advice:
+    length, needed, left, fits = match.groups()
+    cause = f"max-model-len {length} needs {needed} GiB of KV cache, and {left} GiB remain for it"
+    lower = f"Set max-model-len to {fits} or less" if fits else "Lower max-model-len"
+    more = f"{float(needed) - float(left):.2f} GiB more"
+    return Advice(cause, f"{lower} in serve.args, or raise gpu-memory-utilization so that it reserves {more}.")
+
+
+def _no_cache(match: re.Match[str]) -> Advice:
+    lacks = f" {match[1]} GiB" if match[1] else ""
+    cause = f"gpu-memory-utilization reserves{lacks} less than the model takes without a KV cache"
+    more = f" so that it reserves{lacks} more, plus the KV cache" if lacks else ""
+    step = f"Raise gpu-memory-utilization in serve.args{more}; or lower max-num-batched-tokens or max-num-seqs."
+    return Advice(cause, step)
+
+
+def _allocation(match: re.Match[str]) -> Advice:
+    return Advice(f"an allocation of {match[1]} failed: {match[3]} of the GPU's {match[2]} were free", TAKE_LESS)
+
+
+LOG: tuple[Cause, ...] = (
+    _known(
+        r"Insufficient space in /dev/shm",
+        "the container's shared memory is too small",
+        "Raise serve.shm_gib in the recipe.",
+    ),
+    _known(
+        r"[Aa]ddress already in use(?!\. Retrying)",
+        "another program has the port",
+        "`ss -ltnp` on the node names it: stop it, or change serve.port.",
+    ),
+    (
+        re.compile(
+            r"Free memory on device (\S+) \(([\d.]+)/([\d.]+) GiB\) on startup is less than "
+            r"(?:desired GPU memory utilization|the engine's budget[^(]*) \(([\d.]+), ([\d.]+) GiB\)"
+        ),
+        _too_little_free,
+    ),
+    (
+        re.compile(
+            r"max seq len \((\d+)\), \(([\d.]+) GiB KV cache is needed, which is larger than the available KV cache "
+            r"memory \(([\d.]+) GiB\)\.(?: Based on the available memory, the estimated maximum model length is (\d+))?"
+        ),
+        _window_too_large,
+    ),
+    (
+        re.compile(r"(?s)(?:Available KV cache memory: -([\d.]+) GiB.*?)?No available memory for the cache blocks"),
+        _no_cache,
+    ),
+    (
+        re.compile(
+            r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
+            r"of which ([\d.]+ \w+) is free"
+        ),
+        _allocation,
+    ),
+    _known(
+        r"CUDA out of memory|NV_ERR_NO_MEMORY",
+        "the engine ran out of GPU memory",
+        TAKE_LESS,
+    ),
+    _known(
+        r"Failed to infer device type",
+        "no GPU reaches the container",
+        "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`.",
+    ),
+    _known(
+        r"Unsupported ?PTX|cudaErrorUnsupportedPtxVersion",
+        "the image was built for a newer CUDA than the node's driver can translate",
+        "Pin an older CUDA build in the recipe.",
+    ),
+    _known(
+        r"unrecognized arguments: (.+)",
+        "this vLLM does not know an argument of serve.args",
+        "Remove {} from serve.args, or build a vLLM that knows it.",
+    ),
+    _known(
+        r"No space left on device",
+        "the node's disk is full",
+        "Free space on the node: sparkops prune; docker system df",
+    ),
+    # Last, because an optional module may be missing in a start that fails for another reason.
+    _known(
+        r"ModuleNotFoundError: No module named '([\w.]+)'",
+        "the image lacks a Python module that the engine imports",
+        "Add the package that has `{}` to image.packages, or take it out of image.remove; then build and deploy again.",
+    ),
+)
+
+DOCKER: tuple[Cause, ...] = (
+    _known(
+        r'could not select device driver "cdi"',
+        "CDI is off in the node's Docker (28.2 and newer have it on)",
+        'Set {{"features": {{"cdi": true}}}} in /etc/docker/daemon.json on the node, and restart Docker; '
+        "or set `gpu: runtime` in the inventory.",
+    ),
+    _known(
+        r"could not select device driver",
+        "the node's Docker lacks the NVIDIA Container Toolkit, which `gpu: runtime` (--gpus) needs",
+        "On the node: sudo apt-get install nvidia-container-toolkit; sudo nvidia-ctk runtime configure "
+        "--runtime=docker; sudo systemctl restart docker\nWithout the toolkit: set `gpu: devices` in the inventory.",
+    ),
+    _known(
+        r"unresolvable CDI devices (\S+)",
+        "the node has no CDI specification of the devices",
+        "On the node: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; nvidia-ctk cdi list must then "
+        "name {}\nOr set `gpu: runtime` or `gpu: devices` in the inventory.",
+    ),
+)
+
+
+def of_log(lines: Iterable[str]) -> Advice | None:
+    """Return the known cause behind the last lines of an engine's log; None if none is known."""
+    return _first(LOG, "\n".join(lines))
+
+
+def of_docker(output: str) -> Advice | None:
+    """Return the known cause behind what a docker command printed; None if none is known."""
+    return _first(DOCKER, output)
+
+
+def _first(table: tuple[Cause, ...], text: str) -> Advice | None:
+    matches = ((advise, match) for pattern, advise in table if (match := pattern.search(text)))
+    return next((advise(match) for advise, match in matches), None)

@@ -1,0 +1,173 @@
+"""Is a start still moving? Pure: samples in, a verdict out; time is an argument.
+
+A start has no fixed deadline: a model of 122B parameters takes 12 minutes and more on a Spark. It fails when its
+container dies, when the log says something fatal, or when nothing has moved for as long as `probe.startup` of the
+recipe allows. Moving is: a log line that was not there before, another percent, CPU time, bytes read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from sparkops.config.startup import Startup
+from sparkops.memory import relief
+from sparkops.startup import vllm_log
+from sparkops.startup.exceptions import headline
+from sparkops.startup.vllm_log import Stage
+
+WINDOW_S = 30.0  # work is measured over so long, or over half the time of a stall where that is shorter
+CPU_MOVES = 5.0 / 30  # seconds of CPU a second: compiling, tuning and graph capture are silent but busy
+READ_MOVES = 50_000_000 / 30  # bytes read a second
+KEEP_LINES = 300  # the cause stands above the tracebacks of two processes
+KEEP_SEEN = 5000
+
+
+class Line(NamedTuple):
+    """A line of the log. `at_s` is seconds since the container's start."""
+
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True)
+class MemorySample:
+    """Memory in GiB, `at_s` seconds after the start: what the node has available, and what the container holds."""
+
+    at_s: float
+    available_gib: float
+    container_gib: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a starting container. `at_s` is seconds since its start.
+
+    `restarted`: Docker has started its process again since the first look, as with a restart policy.
+    """
+
+    at_s: float
+    lines: tuple[Line, ...] = ()
+    running: bool = True
+    restarted: bool = False
+    exit_code: int = 0
+    oom_killed: bool = False
+    available_gib: float | None = None
+    healthy: bool = False
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is known about a start so far."""
+
+    limits: Startup
+    floor_gib: float = 0.0
+    low: tuple[float, ...] = ()
+    """GiB that the node had available at the last looks in a row, while they were less than that."""
+    stage: Stage = Stage.STARTING
+    percent: int | None = None
+    reached: tuple[tuple[Stage, float], ...] = ((Stage.STARTING, 0.0),)
+    moved_s: float = 0.0
+    window: Sample = field(default_factory=lambda: Sample(0.0))
+    seen: frozenset[str] = frozenset()
+    tail: tuple[str, ...] = ()
+    fatal: bool = False
+    healthy: bool = False
+    failure: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether the verdict is in."""
+        return self.healthy or bool(self.failure)
+
+    @property
+    def text(self) -> str:
+        """The stage as it is shown: `loading weights 40 %`."""
+        return f"{self.stage} {self.percent} %" if self.percent is not None else str(self.stage)
+
+
+def advance(watch: Watch, sample: Sample) -> Watch:
+    """The state after one more sample."""
+    watch = _read_lines(watch, sample)
+    watch = _look_at_work(watch, sample)
+    watch = _look_at_memory(watch, sample)
+    if sample.healthy:
+        return replace(_reach(watch, Stage.SERVING, sample.at_s, sample.at_s), healthy=True, failure="")
+    failure = headline(watch.tail) if watch.fatal else watch.failure or _failure(watch, sample)
+    return replace(watch, failure=failure)
+
+
+def _read_lines(watch: Watch, sample: Sample) -> Watch:
+    for at_s, line in sample.lines:
+        reading = vllm_log.read(line)
+        mark = vllm_log.fingerprint(line)
+        new = mark not in watch.seen or (reading.percent is not None and reading.percent != watch.percent)
+        seen = watch.seen | {mark} if len(watch.seen) < KEEP_SEEN else watch.seen
+        tail = (*watch.tail, line)[-KEEP_LINES:]
+        fatal = watch.fatal or reading.fatal
+        watch = replace(watch, seen=seen, tail=tail, fatal=fatal, moved_s=sample.at_s if new else watch.moved_s)
+        if reading.stage is not None:
+            watch = _reach(watch, reading.stage, at_s, sample.at_s)
+        if watch.stage is Stage.WEIGHTS and reading.percent is not None:
+            watch = replace(watch, percent=reading.percent)
+    return watch
+
+
+def _reach(watch: Watch, stage: Stage, at_s: float, seen_s: float) -> Watch:
+    if not stage.follows(watch.stage):
+        return watch
+    return replace(watch, stage=stage, percent=None, reached=(*watch.reached, (stage, at_s)), moved_s=seen_s)
+
+
+def _stall_s(watch: Watch) -> float:
+    loading = watch.stage.order <= Stage.WEIGHTS.order
+    return watch.limits.stall_s if loading else watch.limits.compile_stall_s
+
+
+def _look_at_work(watch: Watch, sample: Sample) -> Watch:
+    took_s = sample.at_s - watch.window.at_s
+    if took_s < min(WINDOW_S, _stall_s(watch) / 2):
+        return watch
+    worked = sample.cpu_s - watch.window.cpu_s >= CPU_MOVES * took_s
+    read = sample.read_bytes - watch.window.read_bytes >= READ_MOVES * took_s
+    moved_s = sample.at_s if worked or read else watch.moved_s
+    return replace(watch, window=sample, moved_s=moved_s)
+
+
+def _look_at_memory(watch: Watch, sample: Sample) -> Watch:
+    left_gib = sample.available_gib
+    if left_gib is None or not sample.running:  # what an engine had taken, its end gives back
+        return watch
+    return replace(watch, low=(*watch.low, left_gib) if left_gib < watch.floor_gib else ())
+
+
+def _failure(watch: Watch, sample: Sample) -> str:
+    if len(watch.low) >= relief.LOOKS or (watch.low and not sample.running):
+        return f"the node had {min(watch.low):.1f} GiB of memory left while {watch.text}: it must not hang"
+    if not sample.running:
+        return _end(watch, sample)
+    if sample.restarted:
+        return f"its process ended while {watch.text}, and Docker has started it again"
+    stall_s = _stall_s(watch)
+    if sample.at_s - watch.moved_s > stall_s:
+        return f"nothing has moved for {stall_s:.0f} s while {watch.text}"
+    if sample.at_s > watch.limits.ceiling_s:
+        return f"it is still {watch.text} after {watch.limits.ceiling_s:.0f} s"
+    return ""
+
+
+def _end(watch: Watch, sample: Sample) -> str:
+    """Say how the process ended. The error that it printed last is the reason unless the kernel killed it."""
+    if sample.oom_killed:
+        return f"its process was killed for want of memory (OOM) while {watch.text}"
+    error = headline(watch.tail)
+    return f"its process ended with code {sample.exit_code} while {watch.text}" + (f": {error}" if error else "")
+
+
+def memory_csv(looks: Iterable[MemorySample]) -> str:
+    """The memory of a start as a table."""
+    rows = (f"{look.at_s:.1f},{look.available_gib:.2f},{look.container_gib:.2f}\n" for look in looks)
+    return "time_s,available_gib,container_gib\n" + "".join(rows)

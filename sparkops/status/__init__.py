@@ -1,0 +1,1 @@
+"""What `sparkops status` reads and shows."""

@@ -1,0 +1,55 @@
+"""Why a container does not work, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkops.docker.facts import Container
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.status.observation import RankReport, Seen
+from sparkops.status.picture import Health
+
+ENDED_WELL = {0, 137, 143}
+"""Exit codes of a program that ended by itself, or by the SIGKILL or SIGTERM of `docker stop`."""
+NEXT = "\nnext: "
+
+
+def progress(container: Container, states: Sequence[ServiceState]) -> str | None:
+    """Return what the guard of a container waits for, as its leader reports it; None if nothing."""
+    texts = (state.progress.get(container.node, {}).get(container.name) for state in states)
+    return next((text for text in texts if text), None)
+
+
+def of_rank(rank: RankReport, seen: Seen) -> tuple[str, str]:
+    """Return the problem of a container and the next command; both empty if it works or was stopped."""
+    reported = _reported(rank.container, seen.states)
+    problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, seen) else _observed(rank))
+    if not problem:
+        return "", ""
+    step = reported.partition(NEXT)[2]
+    look = "history" if seen.states else "logs"
+    return problem, step or f"sparkops {look} {seen.name}"
+
+
+def _reported(container: Container, states: Sequence[ServiceState]) -> str:
+    """Return why its last start failed, as its guard reports it; empty if it did not."""
+    reports = (state.reports.get(container.node) for state in states)
+    return next((text for report in reports if report and (text := report.engine(container.name).problem)), "")
+
+
+def _replaced(rank: RankReport, seen: Seen) -> bool:
+    """Return whether a container has ended while another release of its service works: how it ended is history."""
+    return bool(seen.states) and seen.live is not None and rank not in seen.live_ranks and not rank.container.running
+
+
+def _observed(rank: RankReport) -> str:
+    container = rank.container
+    if container.oom_killed:
+        return f"{container.name} was OOM-killed"
+    if container.state == "restarting":
+        return f"{container.name} restarts again and again: {container.restarts} times, exit code {container.exit_code}"
+    if not container.running:
+        code = container.exit_code
+        return "" if code in ENDED_WELL else f"{container.name} ended with exit code {code}"
+    failing = rank.health is Health.FAILING
+    return f"{container.name} runs, and /health does not answer" if failing else ""

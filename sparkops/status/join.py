@@ -1,0 +1,181 @@
+"""Join what every node said into one picture. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+
+from sparkops.docker.facts import Container
+from sparkops.errors import NodeError, SparkopsError
+from sparkops.gateway.facts import HoldFacts
+from sparkops.startup import durations
+from sparkops.status import drift, failures
+from sparkops.status.observation import GatewayPlace, NodeReport, RankReport, Seen, missing, replicas, services
+from sparkops.status.picture import (
+    GatewayRow,
+    GatewayState,
+    Gpu,
+    Health,
+    Live,
+    Memory,
+    NodeRow,
+    RankRow,
+    ReplicaRow,
+    ServiceRow,
+    State,
+    Status,
+    SwapRow,
+    WaitingRow,
+)
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Phase
+
+
+def join(
+    names: Sequence[str], reports: Mapping[str, NodeReport | SparkopsError], gateway: GatewayPlace | None = None
+) -> Status:
+    """One picture of all nodes, in the order of the inventory. Of gateways only that of the inventory counts."""
+    reached = [
+        report if gateway and report.name == gateway.node else replace(report, gateway=None)
+        for report in reports.values()
+        if isinstance(report, NodeReport)
+    ]
+    seen = [*services(reached)]
+    return Status(
+        nodes=[_node(name, reports[name]) for name in names],
+        services=[_service(each, gateway) for each in seen],
+        gateway=_gateway(gateway, reports) if gateway else None,
+        drift=[found for each in seen for found in drift.of_service(each)] + drift.of_gateway(reached),
+    )
+
+
+def _gateway(gateway: GatewayPlace, reports: Mapping[str, NodeReport | SparkopsError]) -> GatewayRow:
+    report = reports.get(gateway.node)
+    if not isinstance(report, NodeReport):
+        state: GatewayState = "unreachable"
+    elif report.gateway is None:
+        state = "absent"
+    else:
+        state = "down" if report.gateway.problem else "up"
+    url = gateway.url(gateway.port) if gateway.port else None
+    return GatewayRow(node=gateway.node, address=gateway.address or "", url=url, state=state)
+
+
+def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
+    if isinstance(report, SparkopsError):
+        problem = report.problem if isinstance(report, NodeError) else str(report)
+        return NodeRow(name=name, reachable=False, error=problem, memory=None, next_step=report.next_step or None)
+    host = report.host
+    memory = Memory(total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1))
+    gpus = [Gpu(**asdict(gpu)) for gpu in report.gpus]
+    disk = _rounded(host.disk_free_gib, 1)
+    return NodeRow(name=name, reachable=True, error=None, memory=memory, disk_free_gib=disk, gpus=gpus)
+
+
+def _service(seen: Seen, gateway: GatewayPlace | None) -> ServiceRow:
+    live = seen.live.container if seen.live else None
+    return ServiceRow(
+        name=seen.name,
+        url=gateway.url(seen.front.port) if gateway and seen.front else None,
+        state=_state(seen.live_ranks if seen.front and seen.live else seen.ranks, seen.journals),
+        live=Live(slot=live.slot, release=live.release, image=live.image) if live else None,
+        swap=next((swap for journal in seen.journals if (swap := _swap(journal))), None),
+        waiting=_waiting(seen.front.hold) if seen.front and seen.front.hold else None,
+        hold=next((journal.hold for journal in seen.journals if journal.hold), None),
+        replicas=[
+            ReplicaRow(
+                release=ranks[0].container.release,
+                slot=ranks[0].container.slot,
+                ranks=[_rank(rank, seen) for rank in ranks],
+                age_s=max((rank.age_s for rank in ranks if rank.age_s is not None), default=None),
+            )
+            for ranks in replicas(seen.ranks)
+        ],
+        events=list(seen.events),
+    )
+
+
+def _waiting(hold: HoldFacts) -> WaitingRow:
+    return WaitingRow(
+        requests=hold.waiting, most=hold.most, longest_s=hold.wait_s, limit_s=hold.longest_s, left_s=hold.left_s
+    )
+
+
+def _swap(journal: Journal) -> SwapRow | None:
+    swap = journal.swap
+    if swap is None:
+        return None
+    return SwapRow(
+        release=swap.target.release,
+        mode=swap.mode.value,
+        phase=swap.phase.value,
+        reverting=swap.reverting,
+        waits_for_promote=not swap.automatic and swap.phase is Phase.BAKE,
+        why=swap.why,
+    )
+
+
+def _state(ranks: Sequence[RankReport], journals: Sequence[Journal]) -> State:
+    """A stopped container beside a running one is history, not trouble."""
+    healths = {rank.health for rank in ranks if rank.container.running}
+    if not healths and any(_crashed(rank.container, journals) for rank in ranks):
+        return "failed"
+    if _stops(journals):
+        return "stopping"
+    if not healths:
+        return "stopped"
+    if healths == {Health.OK}:
+        return "degraded" if any(missing(each) for each in replicas(ranks)) else "healthy"
+    if Health.OK in healths:
+        return "degraded"
+    return "failed" if Health.FAILING in healths else "starting"
+
+
+def _stops(journals: Sequence[Journal]) -> bool:
+    stops = any(journal.stopping or journal.halting for journal in journals)
+    return stops and all(journal.stopping or not journal.deployments for journal in journals)
+
+
+def _crashed(container: Container, journals: Sequence[Journal]) -> bool:
+    """Ended by itself: `docker stop` ends a program with 0, or by SIGTERM (143) or SIGKILL (137).
+
+    A rank of several that loses the others while all are stopped may end with any code: there the journal decides.
+    """
+    idle = (journal.previous for journal in journals if not (journal.active or journal.swap))
+    if any(stopped and stopped.release == container.release for stopped in idle):
+        return False
+    return container.oom_killed or container.exit_code not in (0, 137, 143)
+
+
+def _rank(rank: RankReport, seen: Seen) -> RankRow:
+    container, load, rates = rank.container, rank.load, rank.rates
+    progress = failures.progress(container, seen.states)
+    problem, next_step = failures.of_rank(rank, seen)
+    return RankRow(
+        node=container.node,
+        rank=container.rank,
+        container=container.name,
+        image=container.image,
+        state=container.state,
+        stage=rank.stage or None,
+        health=rank.health,
+        port=container.port,
+        exit_code=None if container.running else container.exit_code,
+        running=load.running if load else None,
+        waiting=load.waiting if load else None,
+        tok_s=round(rates.tok_s, 1) if load else None,
+        ttft_s=_rounded(rates.ttft_s),
+        kv_use=_rounded(rates.kv_use),
+        prefix_hits=_rounded(rates.prefix_hits),
+        draft_accepted=_rounded(rates.draft_accepted),
+        up_s=_rounded(rank.up_s),
+        sampled_s=rank.sampled_s,
+        progress=progress,
+        left_s=durations.left_s(progress) if progress else None,
+        problem=problem or None,
+        next_step=next_step or None,
+    )
+
+
+def _rounded(figure: float | None, digits: int = 3) -> float | None:
+    return None if figure is None else round(figure, digits)

@@ -1,0 +1,238 @@
+"""A node as `sparkops status` shows it: engines with health and metrics, gateway, guard, memory and disk.
+
+Guards import this module; to nodes without a guard its text is sent and run. Hence only the standard library, and
+Python 3.9 as on every DGX OS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+COMMAND_S, HTTP_S = 20.0, 5.0
+RATE_S = 0.5  # between two samples of an engine of which no earlier sample exists
+PAGE_BYTES = 4 * 2**20
+DOCKER_ROOT = "/var/lib/docker"
+BOOT_IDS = ("/run/boot_id", "/proc/sys/kernel/random/boot_id")
+"""In the guard's container the first is the node's own."""
+NO_CONTAINER = "No such container: "
+Facts = dict[str, Any]
+
+
+def run(argv: Sequence[str], errors: int = subprocess.PIPE) -> Facts:
+    """Return exit code, stdout and stderr of a command; code -1 if it did not end in time."""
+    try:
+        ended = subprocess.run(
+            argv, timeout=COMMAND_S, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        )
+    except FileNotFoundError:
+        return failure(f"{argv[0]}: not found", 127)
+    except subprocess.TimeoutExpired:
+        return failure(f"no result within {COMMAND_S:g} s", -1)
+    out, err = (text.decode(errors="replace") for text in (ended.stdout, ended.stderr or b""))
+    return {"code": ended.returncode, "out": out, "err": err}
+
+
+def failure(why: str, code: int = 1) -> Facts:
+    """Return what `run` returns for a command that fails."""
+    return {"code": code, "out": "", "err": why}
+
+
+def host(disk: str = DOCKER_ROOT) -> Facts:
+    """Return clock, memory and GPU model in the lines of nodes.host.QUERY_SCRIPT, and the free disk under `disk`."""
+    try:
+        boot = next(Path(file) for file in BOOT_IDS if Path(file).exists()).read_text()
+        memory = Path("/proc/meminfo").read_text()
+    except OSError as error:
+        return failure(str(error))
+    lines = [f"arch {os.uname().machine}", f"now {time.time()}", f"boot {boot.strip()}"]
+    lines += re.findall(r"^Mem(?:Total|Available|Free): +\d+", memory, re.MULTILINE)
+    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        lines += re.sub(r"Model:\s*", "gpu-model ", file.read_text()).splitlines()[:1]
+    with suppress(OSError):  # then it stays unknown
+        free = os.statvfs(disk)
+        lines.append(f"disk {free.f_bavail * free.f_frsize // 1024}")
+    return {"code": 0, "out": "\n".join(lines), "err": ""}
+
+
+def containers(label: str) -> tuple[list[Facts], Facts, set[str] | None]:
+    """Return the inspects of all containers with a label, the result of reading them, and all names on the node.
+
+    From Docker's own socket: a `docker` program takes 40 ms of a core. Names are None where only that program reaches
+    Docker, which also prints why nothing does.
+    """
+    try:
+        status, text = page(docker_socket, "/containers/json?all=1")
+        if status != 200:
+            return [], failure(text), None
+        listed = json.loads(text)
+        pages = [
+            page(docker_socket, f"/containers/{item['Id']}/json") for item in listed if label in (item["Labels"] or {})
+        ]
+        failed = [text for status, text in pages if status not in (200, 404)]  # 404: removed since they were listed
+        names = {name.lstrip("/") for item in listed for name in item["Names"]}
+        inspects = [json.loads(text) for status, text in pages if status == 200]
+    except (OSError, ValueError):
+        return printed(label)
+    return inspects, failure(failed[0]) if failed else {"code": 0, "out": "", "err": ""}, names
+
+
+def printed(label: str) -> tuple[list[Facts], Facts, None]:
+    """Return what `containers` does, by the `docker` program, which knows contexts and DOCKER_HOST."""
+    listed = run(("docker", "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={label}"))
+    names = listed["out"].split()
+    if listed["code"] or not names:
+        return [], listed, None
+    shown = run(("docker", "inspect", "--type=container", "--format={{json .}}", *names))
+    inspects = [json.loads(line) for line in shown["out"].splitlines() if line.startswith("{")]
+    gone = sum("No such container" in line for line in shown["err"].splitlines())  # removed since they were listed
+    return inspects, {**shown, "code": shown["code"] or 1 if len(inspects) + gone < len(names) else 0}, None
+
+
+def docker_socket() -> socket.socket:
+    """Connect to Docker. Raises OSError where it listens on no socket of this node."""
+    scheme, _, path = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")
+    if scheme != "unix":
+        raise FileNotFoundError(scheme)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(COMMAND_S)
+    try:
+        connection.connect(path)
+        return connection
+    except OSError:
+        connection.close()
+        raise
+
+
+def asked(inspect: Facts) -> bool:
+    """Return whether an engine answers requests: it runs, and as rank 0 it answers for all ranks."""
+    rank = inspect["Config"]["Labels"].get("sparkops.rank", "")
+    follows = rank.isdecimal() and int(rank) > 0
+    return not follows and inspect["State"]["Status"] in ("running", "restarting", "paused")
+
+
+def engine(inspect: Facts, request: Mapping[str, Any], sample: Callable[[int], Facts]) -> Facts:
+    """Return an engine's health with what `sample` returns for its port, or the end of its log."""
+    if not asked(inspect):
+        return {}
+    port = inspect["Config"]["Labels"].get("sparkops.port", "")
+    if port.isdecimal() and get(int(port), "/health")[0] == 200:
+        return {"healthy": True, **sample(int(port))}
+    started, tail = f"--since={inspect['State']['StartedAt']}", f"--tail={request['tail']}"
+    logs = ("docker", "logs", "--timestamps", started, tail, inspect["Id"])
+    return {"healthy": False, "log": run(logs, errors=subprocess.STDOUT)}
+
+
+def samples(port: int, names: Sequence[str]) -> Facts:
+    """Return the figures of an engine, and with any request in progress those of RATE_S later."""
+    first, began = figures(get(port, "/metrics"), names), time.monotonic()
+    if not first.get(names[0]):
+        return {"first": first}
+    time.sleep(RATE_S)
+    return {"first": first, "second": figures(get(port, "/metrics"), names), "took_s": time.monotonic() - began}
+
+
+def figures(reply: tuple[int, str], names: Sequence[str]) -> dict[str, float]:
+    """Return the sum of each metric over all engines of a server, in the text format of Prometheus."""
+    sums: dict[str, float] = {}
+    for line in reply[1].splitlines() if reply[0] == 200 else ():
+        name, value = re.split(r"[{\s]", line, maxsplit=1)[0], line.rpartition(" ")[2]
+        if name in names:
+            figure = float(value)
+            share = name.endswith("_perc")  # of the fullest engine; sums of shares mean nothing
+            sums[name] = max(sums.get(name, 0.0), figure) if share else sums.get(name, 0.0) + figure
+    return sums
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """Return status and body of a page on this node; 0 where nothing replies."""
+    try:
+        return page(lambda: socket.create_connection(("127.0.0.1", port), HTTP_S), path)
+    except OSError:
+        return 0, ""
+
+
+def page(connect: Callable[[], socket.socket], path: str) -> tuple[int, str]:
+    """Return status and body of a page; HTTP/1.0 ends with the connection. Raises OSError."""
+    request = f"GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with connect() as connection:
+        connection.sendall(request.encode())
+        head, _, body = connection.makefile("rb").read(PAGE_BYTES).partition(b"\r\n\r\n")
+    words = head.split(None, 2)
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, body.decode(errors="replace")
+
+
+def ask(argv: Sequence[str], count: int) -> Facts:
+    """Return the lines with which the guard replies to a program in its container, and that program's errors."""
+    pipe = subprocess.PIPE
+    try:
+        guard = subprocess.Popen(argv, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
+    except FileNotFoundError:
+        return {**replies(lambda _: "", count), "errors": f"{argv[0]}: not found"}
+    stdin, stdout, stderr = (cast("IO[str]", stream) for stream in (guard.stdin, guard.stdout, guard.stderr))
+
+    def question(line: str) -> str:
+        with suppress(BrokenPipeError):  # its last words can still be read
+            stdin.write(line)
+            stdin.flush()
+        return stdout.readline()
+
+    (watchdog := threading.Timer(COMMAND_S, guard.kill)).start()
+    with guard:
+        said = replies(question, count)
+        with suppress(BrokenPipeError):  # it has ended
+            stdin.close()
+        errors = stderr.read()
+    watchdog.cancel()
+    return {**said, "errors": errors}
+
+
+def replies(question: Callable[[str], str], count: int) -> Facts:
+    """Return the lines with which a guard replies: its services, and state and last events of each."""
+
+    def reply(**request: object) -> str:
+        return question(json.dumps(request) + "\n")
+
+    services = reply(op="services")
+    names = json.loads(services).get("ok", ()) if services.startswith("{") else ()
+    states = {name: reply(op="state", service=name) for name in names}
+    since = {name: last(state) - count for name, state in states.items()}
+    events = {name: reply(op="events", service=name, since=since[name], wait_s=0) for name in names}
+    return {"services": services, "states": states, "events": events, "errors": ""}
+
+
+def last(state: str) -> int:
+    """Return the number of the last event in the reply to `state`; 0 in an error."""
+    return int(json.loads(state).get("ok", {}).get("last", 0)) if state.startswith("{") else 0
+
+
+def survey(request: Mapping[str, Any]) -> Facts:
+    """Read everything at once. `request` is that of status.commands.survey."""
+    inspects, docker, names = containers(request["label"])
+    with ThreadPoolExecutor(16) as pool:
+        shows = request["show"] and (names is None or request["gateway"] in names)
+        gateway = pool.submit(run, request["show"]) if shows else None
+        asks = names is None or request["guard"] in names
+        guard = pool.submit(ask, request["ask"], request["events"]) if asks else None
+        metrics = request["metrics"]
+        engines = pool.map(lambda inspect: engine(inspect, request, lambda port: samples(port, metrics)), inspects)
+        absent = failure(NO_CONTAINER + request["gateway"]) if request["show"] else None
+        nothing = {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]}
+        return {
+            "host": host(),
+            "docker": docker,
+            "containers": inspects,
+            "engines": list(engines),
+            "gateway": gateway.result() if gateway else absent,
+            "guard": guard.result() if guard else nothing,
+        }

@@ -1,0 +1,93 @@
+"""Read every node for status: one connection each, and the report of its guard or else one command."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+
+from sparkops.config import programs
+from sparkops.docker.places import REPORT
+from sparkops.errors import ConnectionLost, SparkopsError
+from sparkops.nodes.connect import Connector
+from sparkops.nodes.host import GPU_STATE
+from sparkops.nodes.node import Node
+from sparkops.nodes.parallel import on_each
+from sparkops.nodes.retry import SAID, until_begun
+from sparkops.nodes.routes import Routes
+from sparkops.status.commands import FORMAT, survey
+
+PATIENCE_S = 0.0  # one try: status shows what is true now
+REPORT_S = 5.0  # a guard that takes longer is asked in its container, where an error shows
+REPORT_BYTES = 16 * 2**20
+
+
+@dataclass
+class Reader:
+    """The nodes of a fleet. A connection stays open until a node could not be read over it, or until `close`."""
+
+    routes: Routes
+    names: Collection[str]
+    gateway: str = ""
+    """The node of the gateway; empty without one."""
+    gpus: bool = False
+    """Whether each node is also asked what its GPUs do, by a command: no guard can read that."""
+    report: str = REPORT
+    """Where the guard of a node reports it."""
+    cancel: threading.Event = field(default_factory=threading.Event)
+    nodes: dict[str, Node] = field(default_factory=dict, init=False)
+
+    def read(self) -> dict[str, str | SparkopsError]:
+        """Return a line of JSON from every node, with lines on its GPUs, or the error that prevents it.
+
+        Raises Interrupted.
+        """
+        return on_each(self.names, self._read, self.cancel)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for name in tuple(self.nodes):
+            self._close(name)
+
+    def _read(self, name: str) -> str:
+        if name not in self.nodes:
+            self.nodes[name] = Connector(self.routes, patience_s=PATIENCE_S, cancel=self.cancel).node(name)
+        node = self.nodes[name]
+        try:
+            text = _reported(node, self.report) or self._surveyed(name, node)
+            return text + node.run(GPU_STATE).stdout if self.gpus else text
+        except SparkopsError:
+            self._close(name)
+            raise
+
+    def _surveyed(self, name: str, node: Node) -> str:
+        """Return what the program prints on a node."""
+        command = survey(programs.load_survey(), at_gateway=self.gateway == name)
+        return until_begun(lambda: _begun(name, node.run(command).stdout), raised=(ConnectionLost,))
+
+    def _close(self, name: str) -> None:
+        with suppress(OSError):  # the connection may be gone already
+            self.nodes.pop(name).close()
+
+
+def _reported(node: Node, socket: str) -> str:
+    """Return the report of a node's guard; empty where there is none, or one of another format."""
+    try:
+        with closing(node.dial(socket)) as stream:
+            stream.settimeout(REPORT_S)
+            text = bytes(stream.makefile("rb").read(REPORT_BYTES)).decode()
+    except (OSError, ValueError):
+        return ""
+    return text if text.startswith(f'{{"format": {FORMAT},') and text.endswith("}\n") else ""
+
+
+def _begun(name: str, text: str) -> str:
+    """Return the text. Raises ConnectionLost where Docker could not begin a question to the gateway or the guard."""
+    survey = json.loads(text)
+    gateway, guard = survey["gateway"] or {"out": "", "err": ""}, survey["guard"]
+    for printed in (gateway["out"] + gateway["err"], guard["services"] + guard["errors"]):
+        if all(words in printed for words in SAID):
+            raise ConnectionLost(name, printed)
+    return text

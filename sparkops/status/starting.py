@@ -1,0 +1,14 @@
+"""How far the start of an engine is. Apart from survey.py, because it imports pydantic: most engines have started."""
+
+from __future__ import annotations
+
+from sparkops.config.startup import Startup
+from sparkops.docker.facts import log_lines
+from sparkops.startup.verdict import Line, Sample, Watch, advance
+
+
+def stage(log: str) -> tuple[bool, str]:
+    """Return whether the engine has served by its log with Docker's timestamps, and its stage in words."""
+    lines = tuple(Line(0.0, line) for _, line in log_lines(log))
+    watch = advance(Watch(Startup()), Sample(0.0, lines))
+    return watch.stage.name == "SERVING", watch.text

@@ -1,0 +1,136 @@
+"""Read the output of status/node_survey.py: a node as status shows it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from sparkops.docker.facts import Container, parse_container
+from sparkops.docker.places import CONTAINER, GATEWAY
+from sparkops.engine import load
+from sparkops.engine.load import UNKNOWN, Load, Rates
+from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
+from sparkops.gateway.facts import GatewayFacts, parse_gateway
+from sparkops.guard_client import history, service_state
+from sparkops.guard_client.reply import refusal, unfit
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.nodes import host
+from sparkops.status.commands import EVENTS
+from sparkops.status.observation import NodeReport, RankReport
+from sparkops.status.picture import Health
+
+REPLY_LIMIT = 4 * 2**20
+"""Characters of a guard's reply."""
+Facts = Mapping[str, Any]
+
+
+def reported(node: str, outcome: str | SparkopsError) -> NodeReport | SparkopsError:
+    """Return what the program printed on a node as a report, or why there is none."""
+    try:
+        return outcome if isinstance(outcome, SparkopsError) else read(node, outcome)
+    except SparkopsError as error:
+        return error
+
+
+def read(node: str, text: str) -> NodeReport:
+    """Return what the program printed on a node.
+
+    Raises NotReady where Docker does not answer, NodeError for a failed query, ConnectionLost for a guard that does
+    not reply, and the error that it replied.
+    """
+    line, _, gpus = text.partition("\n")
+    survey = json.loads(line)
+    if survey["docker"]["code"]:
+        raise NotReady.without_docker(node, _words(survey["docker"]))
+    if survey["host"]["code"]:
+        raise NodeError(node, f"memory cannot be read: {_words(survey['host'])}")
+    return NodeReport(
+        name=node,
+        host=(facts := host.parse(survey["host"]["out"])),
+        gpus=host.parse_gpu_states(gpus),
+        ranks=tuple(
+            replace(
+                _aged(_rank(parse_container(node, inspect), engine), facts.now_s),
+                sampled_s=engine.get("sampled_s", 0.0),
+            )
+            for inspect, engine in zip(survey["containers"], survey["engines"], strict=True)
+        ),
+        gateway=_gateway(survey["gateway"]) if survey["gateway"] else None,
+        states=(states := tuple(state for state in _states(node, survey["guard"]) if state.journal.leader == node)),
+        events={state.journal.service: _events(node, state.journal.service, survey["guard"]) for state in states},
+    )
+
+
+def _aged(rank: RankReport, now_s: float) -> RankReport:
+    created_at, container = rank.container.created_at, rank.container
+    age_s = None if created_at is None else max(0.0, now_s - created_at)
+    return replace(rank, age_s=age_s, up_s=max(0.0, now_s - container.started_at) if container.running else None)
+
+
+def _words(ended: Facts) -> str:
+    return f"{ended['out']}\n{ended['err']}".strip()
+
+
+def _rank(container: Container, engine: Facts) -> RankReport:
+    """Return one container with its stage, health and load."""
+    if not container.running:
+        return RankReport(container)
+    if container.rank:  # no one asks it; rank 0 shows whether they work together
+        return RankReport(container, Health.OK, f"rank {container.rank} of {container.ranks}")
+    if engine["healthy"]:
+        return RankReport(container, Health.OK, "serving", *_load(engine))
+    log = engine["log"]
+    if log["code"]:
+        raise NotReady(container.node, f"the log of {container.name} cannot be read: {_words(log)}")
+    served, stage = import_module("sparkops.status.starting").stage(log["out"])
+    return RankReport(container, Health.FAILING if served else Health.STARTING, stage)
+
+
+def _load(engine: Facts) -> tuple[Load | None, Rates]:
+    """Return the requests now, and the speed between two samples if there are two. None: not vLLM's metrics."""
+    first = engine["first"]
+    second = engine.get("second", first)
+    try:
+        return load.read(second), load.rates(first, second, engine.get("took_s", 1.0))
+    except ValueError:
+        return None, UNKNOWN
+
+
+def _gateway(shown: Facts) -> GatewayFacts | None:
+    """Return the gateway's facts; None before a deploy has created it."""
+    if f"No such container: {GATEWAY}" in shown["err"]:
+        return None
+    try:
+        if shown["code"]:
+            raise ValueError(_words(shown))
+        return parse_gateway(shown["out"])
+    except ValueError as error:
+        return GatewayFacts(services={}, files={}, loaded=False, problem=str(error))
+
+
+def _states(node: str, guard: Facts) -> Iterator[ServiceState]:
+    """Yield the guard's state of every service that it knows; none before a deploy has created the guard."""
+    if not guard["services"] and f"No such container: {CONTAINER}" in guard["errors"]:
+        return
+    _reply(node, "services", guard["services"], guard["errors"])
+    for service, line in guard["states"].items():
+        yield service_state.read(service, node, _reply(node, "state", line, guard["errors"]))
+
+
+def _events(node: str, service: str, guard: Facts) -> list[str]:
+    """Return the last lasting events of a service in a line each."""
+    records = _reply(node, "events", guard["events"][service], guard["errors"])
+    return [next(history.lines(record)) for record in history.merge(records, ())][-EVENTS:]
+
+
+def _reply(node: str, op: str, line: str, errors: str) -> Any:
+    if problem := unfit(op, line, REPLY_LIMIT):
+        why = f"{problem}: {errors.strip()}" if errors.strip() else problem
+        raise ConnectionLost(node, why, next_step=f"docker logs {CONTAINER}, on {node}")
+    reply = json.loads(line)
+    if "error" in reply:
+        raise refusal(node, reply)
+    return reply["ok"]

@@ -1,0 +1,208 @@
+"""Lay out a status in lines of coloured cells, for a terminal of any width. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from sparkops.status.failures import ENDED_WELL
+from sparkops.status.picture import (
+    Drift,
+    GatewayRow,
+    Gpu,
+    Health,
+    NodeRow,
+    RankRow,
+    ReplicaRow,
+    ServiceRow,
+    Status,
+    SwapRow,
+    WaitingRow,
+)
+
+Cell = tuple[str, str]
+"""Text and colour; without a colour empty."""
+Line = tuple[Cell, ...]
+BAD, BUSY, GOOD, FAINT, STRONG = "red", "yellow", "green", "bright_black", "bold"
+COLORS = {
+    **dict.fromkeys(("healthy", "up", "ok", "reachable"), GOOD),
+    **dict.fromkeys(("starting", "degraded", "stopping"), BUSY),
+    **dict.fromkeys(("failed", "failing", "down", "unreachable"), BAD),
+    **dict.fromkeys(("stopped", "absent", "none"), FAINT),
+}
+"""By state of a service, gateway, node or health."""
+WIDE = 100_000
+"""Columns of a pipe: no line is folded."""
+BAR = 30
+"""Columns of a progress bar."""
+
+
+def lines(status: Status, width: int = WIDE) -> Iterator[Line]:
+    """Yield a status as lines of at most `width` columns; a single longer word is cut."""
+    disk = any(node.disk_free_gib is not None for node in status.nodes)
+    head = ("NODE", "STATE", "MEMORY AVAILABLE", *(("DISK FREE",) if disk else ()))
+    yield from _cut(_aligned([head, *(_node(node)[: len(head)] for node in status.nodes)], ""), width)
+    for node in status.nodes:
+        for number, gpu in enumerate(node.gpus):
+            yield from _gpu(f"{node.name}: GPU {number}", gpu, width)
+        yield from _failure(f"{node.name}: {node.error}" if node.error else None, node.next_step, "", width)
+    if status.gateway:
+        yield from _cut([_gateway(status.gateway)], width)
+    for service in status.services:
+        yield ()
+        yield from _service(service, width)
+    for drift in status.drift:
+        yield ()
+        yield from _drift(drift, width)
+    if not status.services:
+        yield ()
+        yield from _folded("no service; next: sparkops deploy RECIPE", "", "", width)
+
+
+def age(seconds: float | None) -> str:
+    """Return a duration in its largest unit, rounded down; `-` for none."""
+    if seconds is None:
+        return "-"
+    for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit_s:
+            return f"{seconds // unit_s:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _node(node: NodeRow) -> Sequence[str | Cell]:
+    state = "reachable" if node.reachable else "unreachable"
+    memory = node.memory
+    free = f"{memory.available_gib:.1f} of {memory.total_gib:.1f} GiB" if memory else "-"
+    disk = "-" if node.disk_free_gib is None else f"{node.disk_free_gib:.1f} GiB"
+    return node.name, (state, COLORS[state]), free, disk
+
+
+def _gpu(title: str, gpu: Gpu, width: int) -> Iterator[Line]:
+    use = None if gpu.use is None else f"{gpu.use:.0%} busy"
+    figures = ((gpu.power_w, "W"), (gpu.temperature_c, "°C"), (gpu.clock_mhz, "MHz"))
+    parts = [title, use, *(f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None)]
+    yield from _folded("  ".join(part.replace(" ", "\0") for part in parts if part), "", "", width)
+
+
+def _gateway(gateway: GatewayRow) -> Line:
+    return (
+        ("gateway  ", ""),
+        (gateway.state, COLORS[gateway.state]),
+        (f"  on {gateway.node} ({gateway.url or gateway.address})", ""),
+    )
+
+
+def _service(service: ServiceRow, width: int) -> Iterator[Line]:
+    head: Line = ((service.name, STRONG), ("  ", ""), (service.state, COLORS[service.state]))
+    yield from _cut([(*head, (f"  {service.url}", "")) if service.url else head], width)
+    if service.swap:
+        yield from _swap(service.swap, service.name, width)
+    if service.waiting:
+        yield from _folded(_waiting(service.waiting), "  ", BUSY, width)
+    if service.hold:
+        yield from _folded(f"on hold: {service.hold}", "  ", BUSY, width)
+    active = service.live.release if service.live else ""
+    hidden = 0
+    for replica in service.replicas:
+        shown = [rank for rank in replica.ranks if rank.exit_code not in ENDED_WELL or rank.problem]
+        hidden += len(replica.ranks) - len(shown)
+        if shown:
+            yield from _replica(replica, shown, active, width)
+    if hidden:
+        yield from _folded(f"and {hidden} stopped, which --json lists", "  ", FAINT, width)
+    for event in service.events:
+        yield from _folded(event, "  ", FAINT, width)
+
+
+def _swap(swap: SwapRow, service: str, width: int) -> Iterator[Line]:
+    verb, why = "return to" if swap.reverting else "swap to", f" ({swap.why})" if swap.why else ""
+    yield from _folded(f"{verb} {swap.release}, {swap.mode}, phase {swap.phase}{why}", "  ", BUSY, width)
+    step = "promote" if swap.waits_for_promote else "follow"
+    yield from _folded(f"next: sparkops {step} {service}", "    ", STRONG, width)
+
+
+def _waiting(row: WaitingRow) -> str:
+    limits = f"at most {row.most} requests, {row.limit_s:.0f} s each"
+    return f"{row.requests} requests wait, longest {row.longest_s:.0f} s, about {row.left_s:.0f} s left ({limits})"
+
+
+def _replica(replica: ReplicaRow, ranks: Sequence[RankRow], active: str, width: int) -> Iterator[Line]:
+    mark = "  active" if replica.release == active else ""
+    title = f"  {replica.slot:<5}  {replica.release}  age {age(replica.age_s)}"
+    yield from _cut([((title, ""), (mark, GOOD))], width)
+    for rank, row in zip(ranks, _aligned(map(_rank, ranks), "    "), strict=True):
+        yield from _cut([row], width)
+        yield from _load(rank, width)
+        if rank.progress and rank.health is not Health.OK:
+            yield from _progress(rank, rank.progress, width)
+        yield from _failure(rank.problem, rank.next_step, "      ", width)
+
+
+def _rank(rank: RankRow) -> Sequence[str | Cell]:
+    color = COLORS[rank.health] if rank.exit_code is None else BAD if rank.problem else FAINT
+    state = rank.state if rank.exit_code is None else f"{rank.state} ({rank.exit_code})"
+    return rank.node, (state, color), f"up {age(rank.up_s)}", f"port {rank.port}", (rank.stage or "-", color)
+
+
+def _load(rank: RankRow, width: int) -> Iterator[Line]:
+    """Yield the figures of an engine, folded between two figures."""
+    if rank.running is None:
+        return
+    ttft = None if rank.ttft_s is None else f"TTFT {rank.ttft_s:.2f} s"
+    shares = (("KV", rank.kv_use), ("prefix hits", rank.prefix_hits), ("drafts accepted", rank.draft_accepted))
+    parts = [f"{rank.running} running", f"{rank.waiting} waiting", f"{rank.tok_s:g} tok/s", ttft]
+    parts += [f"{name} {share:.0%}" for name, share in shares if share is not None]
+    yield from _folded("  ".join(part.replace(" ", "\0") for part in parts if part), "      ", "", width)
+
+
+def _progress(rank: RankRow, text: str, width: int) -> Iterator[Line]:
+    """Yield a bar of the time of the start, where its end is known, and the guard's words; the row has the stage."""
+    if rank.left_s is not None and rank.up_s is not None:
+        share = rank.up_s / max(1.0, rank.up_s + rank.left_s)
+        size = max(1, min(BAR, width - 11))
+        filled = round(size * share)
+        yield ("      ", ""), ("█" * filled, BUSY), ("░" * (size - filled), FAINT), (f" {share:.0%}", "")
+        text = text.partition(", ")[2]
+    yield from _folded(text, "      ", BUSY, width)
+
+
+def _failure(problem: str | None, next_step: str | None, indent: str, width: int) -> Iterator[Line]:
+    for text in (problem or "").splitlines():
+        yield from _folded(text, indent, BAD, width)
+    for text in (next_step or "").splitlines() if problem else ():
+        yield from _folded(f"next: {text}", f"{indent}  ", STRONG, width)
+
+
+def _drift(drift: Drift, width: int) -> Iterator[Line]:
+    yield from _failure(f"drift {drift.code} on {drift.node}: {drift.detail}", drift.next_step, "", width)
+
+
+def _folded(text: str, indent: str, color: str, width: int) -> Iterator[Line]:
+    """Yield a text in lines of at most `width` columns; `\\0` is a space at which no line ends."""
+    further = indent + "  "
+    folded = textwrap.wrap(
+        text, max(width, 20), initial_indent=indent, subsequent_indent=further, break_on_hyphens=False
+    )
+    yield from (((line.replace("\0", " "), color),) for line in folded)
+
+
+def _aligned(rows: Iterable[Sequence[str | Cell]], indent: str) -> list[Line]:
+    """Return rows with all columns but the last padded to their longest cell."""
+    cells = [[cell if isinstance(cell, tuple) else (cell, "") for cell in row] for row in rows]
+    widths = [max(len(text) for text, _ in column) for column in zip(*cells, strict=True)]
+    return [
+        ((indent, ""), *((f"{text:<{size}}  ", color) for (text, color), size in zip(row, widths, strict=True)))
+        for row in cells
+    ]
+
+
+def _cut(rows: Iterable[Line], width: int) -> Iterator[Line]:
+    """Yield lines without spaces at their end, cut to `width` columns."""
+    for row in rows:
+        text = "".join(text for text, _ in row).rstrip()
+        most, kept = min(width, len(text)), list[Cell]()
+        for cell, color in row:
+            if part := cell[:most]:
+                kept.append((part, color))
+            most -= len(part)
+        yield tuple(kept)

@@ -1,0 +1,93 @@
+"""Changes of a journal as events for operators, numbered so that any client can follow. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkops.swap.journal import Journal, Outcome, Swap
+from sparkops.swap.model import Mode, Phase
+
+DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR = 0, 1, 6, 7
+"""Exit codes of an ended swap (DESIGN: CLI contract)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapEvent:
+    """One event. `more` has the figures of an event of kind `end`."""
+
+    kind: str
+    text: str
+    node: str | None = None
+    lasting: bool = True
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """Return the event as stored and sent; the store adds its number and time."""
+        return {"kind": self.kind, "text": self.text, "node": self.node, "lasting": self.lasting, **self.more}
+
+
+def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
+    """Yield the events between two journals, in order."""
+    known = {(outcome.intent, outcome.result) for outcome in old.outcomes}
+    fresh = [outcome for outcome in new.outcomes if (outcome.intent, outcome.result) not in known]
+    for outcome in fresh:
+        if outcome.result == "accepted":
+            yield SwapEvent("intent", f"intent {outcome.intent} accepted", more={"intent": outcome.intent})
+    yield from _swap(old.swap, new.swap)
+    for outcome in fresh:
+        if outcome.result != "accepted":
+            yield _end(old, outcome)
+    yield from _stop(old, new)
+    if old.hold != new.hold:
+        yield SwapEvent("note", f"on hold: {new.hold}" if new.hold else "the hold has ended")
+    if new.trouble and new.trouble != old.trouble:
+        step = f"sparkops status; sparkops rollback {new.service}"
+        more = {"result": "needs operator", "exit_code": NEEDS_OPERATOR, "next_step": step}
+        yield SwapEvent("trouble", f"needs an operator: {new.trouble}", more=more)
+
+
+def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:
+    if new is None:
+        return
+    if old is not None and old.key != new.key and new.why and old.why != new.why:
+        yield SwapEvent("failure", f"{new.why}; {'retrying' if new.reverting == old.reverting else 'rolling back'}")
+    if old is None or (old.key, old.phase) != (new.key, new.phase):
+        yield SwapEvent("phase", f"{new.target.release}: {new.phase}", more={"phase": new.phase.value})
+
+
+def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:
+    """A service is stopped when its guards have reported that every container has ended."""
+    if new.deployments or new.stopping or not (old.stopping or old.halting):
+        return
+    if not new.halting:
+        yield SwapEvent("end", f"{new.service} is stopped", more={"result": "stopped", "exit_code": DONE})
+    elif old.stopping:
+        yield SwapEvent("note", f"stopping {', '.join(f'{rank.container} on {rank.node}' for rank in new.halting)}")
+
+
+def _end(old: Journal, outcome: Outcome) -> SwapEvent:
+    """Return the end of a swap: the release that serves, and the exit code for its followers."""
+    swap = old.swap
+    release, mode = (swap.target.release, swap.mode.value) if swap else ("", "")
+    if outcome.result == "done":
+        more = {"result": "done", "exit_code": DONE, "release": release, "mode": mode}
+        return SwapEvent("end", f"{release} serves" if release else "done", more=more)
+    code = IN_PLACE_FAILED if swap and _was_offline(swap) else FAILED
+    result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
+    serves = _serving(old, swap)
+    more = {"result": result, "exit_code": code, "release": serves, "mode": mode, "why": outcome.why}
+    return SwapEvent("end", f"{outcome.why}; {f'{serves} serves' if serves else 'nothing serves'}", more=more)
+
+
+def _was_offline(swap: Swap) -> bool:
+    """Return whether clients had no release for a time: an in-place swap that was reverted."""
+    return swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.QUIESCE))
+
+
+def _serving(old: Journal, swap: Swap | None) -> str:
+    if swap is None:
+        return old.active.release if old.active else ""
+    kept = swap.target if swap.reverting else swap.source
+    return kept.release if kept else ""

@@ -1,0 +1,40 @@
+"""The journal of a new leader, made from the copies that guards keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sparkops.swap.journal import Journal
+
+
+def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str]) -> Journal:
+    """Return the journal of a new leader on `node`: the newest copy, one term later. `lost` nodes are given up.
+
+    Raises ValueError without a copy.
+    """
+    newest = max(copies, key=lambda copy: (copy.term, copy.revision))
+    swap, active = newest.swap, newest.active
+    dead = [item for item in newest.deployments if any(rank.node in lost for rank in item.ranks)]
+    if swap and swap.target in dead:
+        active, swap = swap.source, None
+    known = {rank.place for rank in newest.stopped}
+    given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.place not in known)
+    return newest.changed(
+        term=newest.term + 1,
+        leader=node,
+        peers=tuple(peer for peer in (newest.leader, *newest.peers) if peer != node),
+        without=newest.without | lost,
+        active=None if active in dead else active,
+        swap=swap,
+        stopped=(*newest.stopped, *given_up),
+    )
+
+
+def taken(service: str, copies: Sequence[Journal], node: str, peers: tuple[str, ...]) -> Journal:
+    """Return the journal with which `node` leads a stopped service, with other guards than before."""
+    if not copies:
+        return Journal(service, node, peers)
+    newer = rebuilt(copies, node, frozenset())
+    stopped = tuple(rank for rank in newer.stopped if rank.node in {node, *peers})
+    return replace(newer, peers=peers, without=newer.without & {*peers}, stopped=stopped)

@@ -1,0 +1,1 @@
+"""Files from node to node, over connections between the nodes."""

@@ -1,0 +1,123 @@
+"""Bytes from a node to others: directly where they reach each other, else through this machine.
+
+`send` is for whatever has to get from node to node: files into a directory, or what one program prints into another
+program's input. transfer/commands.py has the two kinds of each end.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from sparkops.command import Command, Completed
+from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
+from sparkops.nodes.connected import Member
+from sparkops.nodes.node import Stream
+from sparkops.nodes.parallel import all_or_raise, on_each
+from sparkops.transfer import commands, facts
+from sparkops.transfer.commands import Key
+from sparkops.transfer.rendezvous import SOURCE, Door, Ends, Rendezvous, TransferObserver, exit_code, held_open, modules
+
+CHUNK = 256 * 1024
+NOT_FOUND = 127
+
+
+def send(ends: Ends, on_bytes: Callable[[int], None], on_detour: Callable[[], None]) -> None:
+    """Send once, to the end. `on_detour` is told when the nodes do not reach each other.
+
+    Raises NodeError with the words of the end that failed, NotReady for a node without Python, Interrupted. Nothing is
+    left running or listening on either node, and what has arrived whole is kept for the next try.
+    """
+    all_or_raise(send_to_all([(ends, TransferObserver(on_bytes, on_detour))]))
+
+
+def send_to_all(sent: Sequence[tuple[Ends, TransferObserver]]) -> dict[str, SparkopsError | None]:
+    """Send the same from one node to several at once. It is read once for all that the source reaches directly.
+
+    Returns the error of each target by its name, or None where all has arrived. Raises Interrupted.
+    """
+    doors = [Door(ends, observer) for ends, observer in sent if ends.addresses]
+    errors = Rendezvous(doors).run() if doors else {}
+    met = {door.name: _explained(door.ends, errors[door.name]) for door in doors if not door.apart}
+    apart = {ends.target.name: (ends, observer) for ends, observer in sent if ends.target.name not in met}
+    return {**met, **on_each(apart, lambda name: _through_here(*apart[name]), sent[0][0].source.node.cancel)}
+
+
+def _through_here(ends: Ends, observer: TransferObserver) -> None:
+    """The source's stdout is the target's stdin. As fast as two SSH connections of this machine."""
+    observer.on_detour()
+    key = Key(secrets.token_bytes(32))
+    giving, taking = commands.send(modules(), key, ends.give, None), commands.receive(modules(), key, ends.take, None)
+
+    def on_line(line: str) -> None:
+        if isinstance(message := facts.parse(line), facts.Arrived):
+            observer.heard(message)
+
+    stream = _opened(ends.source, giving)
+    try:
+        ends.target.node.run(taking, stdin=_pieces(ends.source, stream), on_line=on_line)
+    except CommandFailed as failed:
+        raise in_words(ends.target, failed) from failed
+    finally:
+        stream.close()
+
+
+def _opened(source: Member, command: Command) -> Stream:
+    try:
+        stream = source.node.pipe(command)
+        stream.sendall(command.stdin)
+    except OSError as error:
+        raise ConnectionLost(source.name, f"the stream of a transfer broke: {error}") from error
+    return stream
+
+
+def _pieces(source: Member, stream: Stream) -> Iterator[bytes]:
+    try:
+        while piece := stream.recv(CHUNK):
+            yield piece
+    except OSError as error:
+        raise ConnectionLost(source.name, f"the stream of a transfer broke: {error}") from error
+
+
+def _explained(ends: Ends, errors: Mapping[str, SparkopsError]) -> SparkopsError | None:
+    """Return the error of the end that failed first: the other end only reports a closed connection."""
+    if not errors:
+        return None
+    chosen = sorted(errors, key=lambda end: (exit_code(errors[end]) == commands.BROKEN, end))[0]
+    error, member = errors[chosen], ends.source if chosen == SOURCE else ends.target
+    return in_words(member, error) if isinstance(error, CommandFailed) else error
+
+
+def in_words(member: Member, failed: CommandFailed) -> NodeError:
+    """What a program of ours said last, without the command that ran it."""
+    if failed.completed.exit_code == NOT_FOUND:
+        step = "Install it: sudo apt-get install python3"
+        return NotReady(member.name, "it has no python3, which sparkops looks at models with", next_step=step)
+    lines = failed.completed.stderr.strip().splitlines()
+    why = lines[-1] if lines else f"a program ended with code {failed.completed.exit_code} and no message"
+    return NodeError(member.name, why, next_step="Run it again: what has arrived is kept.")
+
+
+def attended(member: Member, command: Command, on_line: Callable[[str], None]) -> None:
+    """Run a program in a container; it ends with its stdin, so that it never outlives its client.
+
+    Raises NodeError with its last words.
+    """
+    over = threading.Event()
+    try:
+        member.node.run(command, stdin=held_open(over), on_line=on_line)
+    except CommandFailed as failed:
+        last_line = (failed.completed.stderr.strip() or "it said nothing").splitlines()[-1]
+        code = failed.completed.exit_code
+        raise NodeError(member.name, f"a container of ours ended with code {code}: {last_line}") from failed
+    finally:
+        over.set()
+
+
+def run(member: Member, command: Command, on_line: Callable[[str], None] | None = None) -> Completed:
+    """Run a program of ours on a node. Raises NodeError with its own words, NotReady for a node without Python."""
+    try:
+        return member.node.run(command, on_line=on_line)
+    except CommandFailed as failed:
+        raise in_words(member, failed) from failed

@@ -1,0 +1,226 @@
+"""What a node's model directory holds: the answer of templates/node/store.py read, and what is wrong with it said."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+GB = 10**9
+WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
+MARKER = ".sparkops.json"
+"""The file in which sparkops writes what a directory is. It is copied with the rest."""
+NUMBERED = re.compile(r"[0-9]+(?=-of-[0-9]+\.safetensors$)")
+"""The number of a shard among others: model-00002-of-00014.safetensors."""
+UNFINISHED = {
+    ".partial": "it was begun and is not whole; the same command goes on with it",
+    ".replaced": "it is left over from a replacement that was interrupted",
+}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A safetensors file. `expected` is the length in bytes that its header gives, or `error` what is wrong there."""
+
+    size: int
+    expected: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Tensors of one shard on which the index and the shard's header do not agree: how many, and the first few."""
+
+    shard: str
+    count: int
+    first: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
+        return ", ".join(self.first) + more
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index held against the shards. `absent` stands in it and in no shard, `unnamed` the other way round."""
+
+    file: str
+    shards: frozenset[str] = frozenset()
+    absent: tuple[Disagreement, ...] = ()
+    unnamed: tuple[Disagreement, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a directory was made from, as sparkops noted it: the model and its commit, or the digest of its steps."""
+
+    model: str
+    asked: str | None = None
+    commit: str | None = None
+    made: str | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One directory. `files` has size in bytes and time of change in ns; `noted` the sizes that the marker holds.
+
+    `identity` says what was begun in a directory that is not whole. `commit` is known to the hub's own program, too.
+    """
+
+    path: str
+    files: Mapping[str, tuple[int, int]]
+    shards: Mapping[str, Shard]
+    index: Index | None = None
+    origin: Origin | None = None
+    noted: Mapping[str, int] | None = None
+    commit: str | None = None
+    identity: str | None = None
+    closed: Mapping[str, int] = field(default_factory=dict)
+    """Modes of files and directories that only their owner or group can read, by path in the model directory."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(size for size, _ in self.files.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether an engine may count on it."""
+        return not any(problems(self))
+
+
+@dataclass(frozen=True)
+class ModelDirectory:
+    """A node's `model_dir` and the checkpoints in it. `user` and `group` are the numbers of the SSH user."""
+
+    there: bool
+    writable: bool
+    free: int
+    user: int
+    group: int
+    checkpoints: Mapping[str, Checkpoint]
+
+
+def parse(text: str) -> ModelDirectory:
+    """Read the answer to `look`. Raises ValueError for anything else."""
+    try:
+        listing = json.loads(text)
+        root = listing["root"]
+        models = [_checkpoint(model) for model in listing["models"]]
+        user, group = root["user"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not what a model directory says: {text[:200]!r}") from error
+    checkpoints = {model.path: model for model in models}
+    return ModelDirectory(root["there"], root["writable"], root["free"], user, group, checkpoints)
+
+
+def _checkpoint(listed: Mapping[str, Any]) -> Checkpoint:
+    marker = listed["marker"] or {}
+    if any(name.startswith("/") or ".." in name.split("/") for name in listed["files"]):
+        raise ValueError("a file outside its directory")
+    return Checkpoint(
+        path=listed["path"],
+        files={name: (size, changed_ns) for name, (size, changed_ns) in listed["files"].items()},
+        shards={
+            name: Shard(listed["files"][name][0], shard.get("bytes"), shard.get("error", ""))
+            for name, shard in listed["shards"].items()
+        },
+        index=_index(listed["index"]),
+        origin=_origin(marker),
+        noted=marker.get("files"),
+        commit=marker.get("commit") or listed["revision"],
+        identity=listed["identity"],
+        closed=listed["closed"],
+    )
+
+
+def _index(index: Mapping[str, Any] | None) -> Index | None:
+    if index is None:
+        return None
+    if "error" in index:
+        return Index(index["file"], error=index["error"])
+
+    def disagreements(key: str) -> tuple[Disagreement, ...]:
+        return tuple(
+            Disagreement(shard, tensors["count"], tuple(tensors["first"])) for shard, tensors in index[key].items()
+        )
+
+    return Index(index["file"], frozenset(index["shards"]), disagreements("absent"), disagreements("unnamed"))
+
+
+def _origin(marker: Mapping[str, Any]) -> Origin | None:
+    if "model" not in marker:
+        return None
+    return Origin(marker["model"], marker.get("asked"), marker.get("commit"), marker.get("made"))
+
+
+def hashes(text: str) -> Mapping[str, str]:
+    """Read the answer to `hash`: the sha256 of files by name."""
+    digests: dict[str, str] = json.loads(text.splitlines()[-1])
+    return digests
+
+
+def bytes_read(line: str) -> int | None:
+    """How far the hashing is; None for its answer."""
+    count = json.loads(line).get("bytes")
+    return count if isinstance(count, int) else None
+
+
+def problems(checkpoint: Checkpoint) -> Iterator[str]:
+    """Why no engine may count on it; nothing for a checkpoint that is complete."""
+    for suffix, why in UNFINISHED.items():
+        if checkpoint.path.endswith(suffix):
+            yield why
+            return
+    if "config.json" not in checkpoint.files:
+        yield "it has no config.json"
+    if not any(name.endswith(WEIGHTS) for name in checkpoint.files):
+        yield "it holds no weights"
+    yield from _damaged(checkpoint)
+    if checkpoint.index:
+        yield from _incomplete(checkpoint, checkpoint.index)
+    yield from _changed(checkpoint)
+
+
+def _damaged(checkpoint: Checkpoint) -> Iterator[str]:
+    for name, shard in checkpoint.shards.items():
+        if shard.error:
+            yield f"{name}: {shard.error}"
+        elif shard.expected is not None and shard.size < shard.expected:
+            yield f"{name} is cut off: {shard.size} of {shard.expected} bytes"
+        elif shard.expected is not None and shard.size > shard.expected:
+            yield f"{name} has {shard.size} bytes, and its header says {shard.expected}"
+
+
+def _incomplete(checkpoint: Checkpoint, index: Index) -> Iterator[str]:
+    if index.error:
+        yield f"{index.file}: {index.error}"
+    for name in sorted(index.shards - checkpoint.files.keys()):
+        yield f"{name} is missing: {index.file} names it"
+    for tensor in index.absent:
+        yield f"{tensor.shard} lacks tensors that {index.file} names: {tensor}"
+    for tensor in index.unnamed:
+        yield f"{index.file} lacks tensors of {tensor.shard}: {tensor}"
+    families = {NUMBERED.sub("", name) for name in index.shards if NUMBERED.search(name)}
+    for name in overlooked(checkpoint):
+        if NUMBERED.search(name) and NUMBERED.sub("", name) in families:
+            yield f"{index.file} lacks all tensors of {name}"
+
+
+def _changed(checkpoint: Checkpoint) -> Iterator[str]:
+    """Held against the sizes that were noted when the directory was made."""
+    for name, size in sorted((checkpoint.noted or {}).items()):
+        if name not in checkpoint.files:
+            yield f"{name} is missing: it was there when the directory was made"
+        elif name not in checkpoint.shards and checkpoint.files[name][0] != size:
+            yield f"{name} has {checkpoint.files[name][0]} bytes, and had {size} when the directory was made"
+
+
+def overlooked(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Shards that stand in no index: an engine that goes by the index does not read them."""
+    if checkpoint.index is None or checkpoint.index.error:
+        return ()
+    return tuple(sorted(checkpoint.shards.keys() - checkpoint.index.shards))

@@ -1,0 +1,184 @@
+"""Differences of gateway and guards: each named, and which of them an operator must consent to."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.agents.differences import (
+    INPUTS,
+    AgentContainer,
+    GatewayWanted,
+    Kind,
+    fingerprint,
+    of_container,
+    of_gateway,
+    require_consent,
+    require_own_names,
+)
+from sparkops.config.inventory import Gateway
+from sparkops.errors import PlanRefused
+from sparkops.gateway import image as render
+from sparkops.gateway.facts import GatewayFacts, ServiceFacts
+from sparkops.gateway.files import load_templates
+from sparkops.gateway.image import Service
+
+TEMPLATES = load_templates()
+LABELS = {INPUTS: "a" * 64, "sparkops.node": "n1"}
+SETTINGS = Gateway(node="n1", address="10.0.0.1")
+
+
+def key(text: str) -> str:
+    return render.hashed([text]).strip()
+
+
+def wanted(
+    ports: Mapping[str, int],
+    settings: Gateway = SETTINGS,
+    keys: Mapping[str, str] | None = None,
+    pem: str = "",
+    aliases: tuple[str, ...] = (),
+) -> GatewayWanted:
+    services = {name: Service(name, port, aliases) for name, port in ports.items()}
+    files = {
+        **render.config(services.values(), settings, TEMPLATES),
+        "keys": render.hashed((keys or {}).values()) or None,
+        "tls.pem": pem or None,
+    }
+    return GatewayWanted(services, files, {name: key(text) for name, text in (keys or {}).items()}, "metrics_port 8405")
+
+
+def running(of: GatewayWanted, certificate: str = "") -> GatewayFacts:
+    """A gateway that runs with these files."""
+    files = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in of.files.items() if text is not None}
+    services = {
+        name: ServiceFacts(name, s.port, "", "be_down", {}, aliases=s.aliases) for name, s in of.services.items()
+    }
+    return GatewayFacts(services, files, loaded=True, keys=frozenset(of.keys.values()), certificate=certificate)
+
+
+CHAT = wanted({"chat": 9100})
+
+
+def changes(facts: GatewayFacts, of: GatewayWanted) -> list[tuple[Kind, str, bool]]:
+    return [(change.kind, change.text, change.needs_consent) for change in of_gateway("n1", facts, of)]
+
+
+def test_what_is_as_wanted_has_no_change() -> None:
+    assert changes(running(CHAT), CHAT) == []
+    assert [*of_container("n1", "guard", AgentContainer({**LABELS, "more": "x"}, running=True), LABELS)] == []
+
+
+def test_another_service_needs_no_consent_and_another_port_of_one_does() -> None:
+    assert changes(running(CHAT), wanted({"chat": 9100, "embed": 9200})) == [
+        (Kind.SERVICE, "embed on port 9200", False)
+    ]
+    assert changes(running(CHAT), wanted({"chat": 9300})) == [
+        (Kind.CONFIGURE, "chat on port 9100, expected 9300", True)
+    ]
+
+
+def test_other_aliases_of_a_service_need_consent() -> None:
+    assert changes(running(CHAT), wanted({"chat": 9100}, aliases=("a", "org/b"))) == [
+        (Kind.CONFIGURE, "aliases of chat: none, expected a, org/b", True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("service", "name", "other"),
+    [
+        (Service("embed", 9200, ("fast",)), "fast", "chat"),
+        (Service("embed", 9200, ("chat",)), "chat", "chat"),
+        (Service("fast", 9200), "fast", "chat"),
+    ],
+)
+def test_a_name_that_another_service_has_is_refused(service: Service, name: str, other: str) -> None:
+    require_own_names([Service("chat", 9100, ("fast",)), Service("embed", 9300, ("embed-small",))])
+
+    with pytest.raises(PlanRefused) as refused:
+        require_own_names([Service("chat", 9100, ("fast",)), service])
+
+    assert str(refused.value) == (
+        f"{service.name}: the name {name} belongs to {other} already: a request names one service"
+    )
+    assert refused.value.next_step == f"Remove {name} from serve.aliases of {service.name} or {other}."
+
+
+def test_limits_are_named_with_what_is_expected() -> None:
+    found = changes(running(CHAT), wanted({"chat": 9100}, SETTINGS.model_copy(update={"client_requests": 20})))
+
+    assert found == [(Kind.CONFIGURE, "access to chat differs: expected metrics_port 8405", True)]
+
+
+def test_keys_are_compared_by_the_name_of_their_file_and_never_shown() -> None:
+    ann, bob = {"ann.key": "key-of-ann-000000"}, {"bob.key": "key-of-bob-000000"}
+    guarded = SETTINGS.model_copy(update={"api_keys": ["ann.key"]})
+    before = wanted({"chat": 9100}, guarded, ann)
+
+    assert changes(running(before), wanted({"chat": 9100}, guarded, {**ann, **bob})) == [
+        (Kind.CONFIGURE, "API keys: bob.key is added", True)
+    ]
+    (replaced,) = changes(running(before), wanted({"chat": 9100}, guarded, bob))
+    assert replaced[1] == "API keys: bob.key is added, one that the inventory does not name"
+    assert not any("key-of" in text for _, text, _ in [replaced])
+
+
+def test_a_certificate_is_compared_by_its_fingerprint(tmp_path: Path) -> None:
+    file = tmp_path / "tls.pem"
+    made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway"]
+    files = ("-keyout", str(tmp_path / "key"), "-out", str(file))
+    subprocess.run(["openssl", *made, *files], check=True, capture_output=True)
+    printed = subprocess.run(
+        ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", str(file)], check=True, capture_output=True
+    )
+    pem = file.read_text()
+    expected = printed.stdout.decode().strip().partition("=")[2]
+    assert fingerprint(pem + (tmp_path / "key").read_text()) == expected
+
+    found = changes(running(CHAT, certificate="AB:CD"), wanted({"chat": 9100}, pem=pem))
+
+    assert found == [(Kind.CONFIGURE, f"certificate AB:CD, expected {expected}", True)]
+
+
+def test_a_gateway_that_has_no_files_yet_or_lost_its_program_needs_no_consent() -> None:
+    bare = GatewayFacts({}, {}, loaded=False)
+    assert changes(bare, CHAT) == [(Kind.INSTALL, "its first configuration", False)]
+    stalled = replace(running(CHAT), problem="HAProxy does not answer")
+    assert changes(stalled, CHAT) == [(Kind.START, "HAProxy does not answer", False)]
+
+
+@pytest.mark.parametrize(
+    ("container", "kind", "text"),
+    [
+        (None, Kind.INSTALL, "image aaaaaaaaaaaa"),
+        (AgentContainer(LABELS, running=False), Kind.START, "its container does not run"),
+        (AgentContainer({INPUTS: "b" * 64}, running=True), Kind.REPLACE, "image bbbbbbbbbbbb, expected aaaaaaaaaaaa"),
+    ],
+)
+def test_a_container_is_compared_by_its_image_inputs(container: AgentContainer | None, kind: Kind, text: str) -> None:
+    for agent in ("guard", "gateway"):
+        (change,) = of_container("n1", agent, container, LABELS)
+        assert (change.kind, change.text) == (kind, text)
+        assert change.needs_consent == (agent == "gateway" and kind is Kind.REPLACE)
+        assert change.needs_lease == (kind is Kind.REPLACE)
+
+
+def test_consent_is_for_the_running_gateway_only_and_names_every_difference() -> None:
+    (replaced,) = of_container("n1", "guard", AgentContainer({}, running=True), LABELS)
+    added = tuple(of_gateway("n1", running(CHAT), wanted({"chat": 9100, "embed": 9200})))
+    require_consent((replaced, *added), given=False)
+    moved = tuple(of_gateway("n1", running(CHAT), wanted({"chat": 9300})))
+    require_consent(moved, given=True)
+
+    with pytest.raises(PlanRefused) as refused:
+        require_consent(moved, given=False)
+
+    assert str(refused.value) == (
+        "the running gateway differs from the inventory:\n  n1: configure gateway: chat on port 9100, expected 9300"
+    )
+    assert "--apply-gateway" in refused.value.next_step

@@ -1,0 +1,135 @@
+"""What makes a node the leader after its predecessor is lost, and what stands against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.agents.rebuild_plan import SILENT_S, GuardCopies, plan, read
+from sparkops.errors import PlanRefused, UsageError
+from sparkops.gateway.image import Service
+from sparkops.swap import wire
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment
+from tests.deploy.states import deployed
+
+ACTIVE = deployed(node="n2")
+JOURNAL = Journal("chat", "n1", ("n2", "n3"), term=2, revision=9, active=ACTIVE)
+LOST = frozenset({"n1"})
+
+
+def follower(*copies: Journal, **changes: Any) -> GuardCopies:
+    return GuardCopies(**{"leader": "n1", "copies": copies, "heard_ago_s": 60.0, **changes})
+
+
+def on_n1() -> Deployment:
+    return deployed(node="n1")
+
+
+def test_the_newest_copy_becomes_the_journal_of_the_next_term() -> None:
+    found = {"n2": follower(replace(JOURNAL, revision=8)), "n3": follower(JOURNAL)}
+
+    made = plan("n2", found, LOST)
+
+    (journal,) = made.journals
+    assert (journal.leader, journal.term, journal.revision) == ("n2", 3, 10)
+    assert (journal.active, journal.without, set(journal.peers)) == (ACTIVE, LOST, {"n1", "n3"})
+    (port,) = {service.port for service in made.services}
+    assert made.services == (Service("chat", port),)
+    assert port > 0
+    assert str(made).splitlines() == [
+        "gateway and leader on n2, without n1",
+        f"  chat: {ACTIVE.release} serves; journal term 3, revision 10",
+    ]
+
+
+def test_what_ran_on_a_lost_node_is_given_up_and_named() -> None:
+    made = plan("n2", {"n2": follower(replace(JOURNAL, active=on_n1())), "n3": follower()}, LOST)
+
+    (journal,) = made.journals
+    (rank,) = on_n1().ranks
+    assert (journal.active, journal.stopped) == (None, (rank,))
+    assert f"    given up: {rank.container}" in str(made)
+
+
+def test_a_leader_that_answers_is_not_lost() -> None:
+    leader = GuardCopies("n1", journals=(JOURNAL,))
+
+    with pytest.raises(PlanRefused, match="n1: the leader of this fleet answers") as refused:
+        plan("n2", {"n1": leader, "n2": follower(JOURNAL), "n3": follower()}, frozenset())
+
+    assert refused.value.exit_code == 5
+
+
+@pytest.mark.parametrize(("ago_s", "lost"), [(None, True), (SILENT_S, True), (SILENT_S - 1, False)])
+def test_a_leader_that_another_guard_hears_is_not_lost(ago_s: float | None, lost: bool) -> None:
+    """This machine may have lost its own way to it."""
+    found = {"n2": follower(JOURNAL), "n3": follower(JOURNAL, heard_ago_s=ago_s)}
+    if lost:
+        assert plan("n2", found, LOST).journals
+        return
+    with pytest.raises(PlanRefused, match="n3: the leader n1 sent a message 9 s ago: it is not lost"):
+        plan("n2", found, LOST)
+
+
+def test_a_guard_that_may_know_more_is_asked_or_given_up() -> None:
+    found = {"n2": follower(JOURNAL)}
+
+    with pytest.raises(PlanRefused, match="do not answer: n1, n3") as refused:
+        plan("n2", found, frozenset())
+    assert refused.value.next_step.endswith("sparkops gateway rebuild n2 --without n1 --without n3")
+    with pytest.raises(PlanRefused, match="do not answer: n3"):
+        plan("n2", found, LOST)
+
+    assert plan("n2", found, frozenset({"n1", "n3"})).journals
+    before = replace(JOURNAL, without=frozenset({"n3"}))
+    assert plan("n2", {"n2": follower(before)}, LOST).journals, "n3 was given up before"
+
+
+def test_a_node_that_answers_is_not_given_up() -> None:
+    with pytest.raises(UsageError, match="--without n3: its guard answers"):
+        plan("n2", {"n2": follower(JOURNAL), "n3": follower()}, frozenset({"n1", "n3"}))
+
+
+def test_without_a_journal_there_is_nothing_to_rebuild() -> None:
+    with pytest.raises(PlanRefused, match="no reachable guard keeps a journal"):
+        plan("n2", {"n2": follower()}, LOST)
+
+
+def test_a_rebuild_that_was_interrupted_is_continued_and_takes_nothing_twice() -> None:
+    first = plan("n2", {"n2": follower(JOURNAL), "n3": follower()}, LOST)
+    taken = GuardCopies("n2", journals=first.journals, copies=(JOURNAL,))
+
+    again = plan("n2", {"n2": taken, "n3": follower(JOURNAL)}, LOST)
+
+    assert (again.journals, again.kept, again.services) == ((), first.journals, first.services)
+
+
+def test_an_old_leader_that_returns_after_a_rebuild_stands_against_nothing() -> None:
+    first = plan("n2", {"n2": follower(JOURNAL), "n3": follower()}, LOST)
+    returned = GuardCopies("n1", journals=(JOURNAL,))
+
+    again = plan("n2", {"n1": returned, "n2": GuardCopies("n2", journals=first.journals)}, frozenset({"n3"}))
+
+    assert again.kept == first.journals
+
+
+def test_a_leader_that_lost_its_disk_is_rebuilt_in_place() -> None:
+    made = plan("n1", {"n1": GuardCopies(""), "n2": follower(JOURNAL), "n3": follower(JOURNAL)}, frozenset())
+
+    (journal,) = made.journals
+    assert (journal.leader, journal.term, journal.active) == ("n1", 3, ACTIVE)
+
+
+def test_a_reply_is_read_as_it_was_written() -> None:
+    written = {
+        "leader": "n1",
+        "journals": [],
+        "copies": [wire.plain(Journal, JOURNAL)],
+        "heard_ago_s": 3.5,
+        "problems": ["both copies are damaged"],
+    }
+
+    assert read(written) == follower(JOURNAL, heard_ago_s=3.5, problems=("both copies are damaged",))

@@ -1,0 +1,172 @@
+"""Intents as an operator meets them: output, JSON and exit codes of the verbs, against a scripted leader."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.release import Slot
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from tests.cli.here import Here, install
+
+pytestmark = pytest.mark.local
+STARTS_MANY = pytest.mark.timeout(180)  # up to nine processes, while other tests have the cores
+
+
+def deployed(release: str, slot: Slot) -> Deployment:
+    return Deployment(release, slot, (Replica((RankSpec("here", f"{release}-r0"),)),))
+
+
+OLD, NEW = deployed("q-1", Slot.BLUE), deployed("q-2", Slot.GREEN)
+SERVING = Journal("chat", "here", active=OLD)
+
+
+@pytest.fixture
+def sparkops(tmp_path: Path) -> Here:
+    return install(tmp_path)
+
+
+def swapping(sparkops: Here, phase: Phase, *, automatic: bool = True, mode: Mode = Mode.BESIDE) -> None:
+    """Bring a swap from q-1 to q-2 into a phase."""
+    journal = SERVING.begun("i1", mode, NEW, automatic=automatic)
+    sparkops.peer.write(SERVING)
+    sparkops.peer.write(journal)
+    while journal.swap and journal.swap.phase is not phase:
+        journal = journal.advanced()
+        sparkops.peer.write(journal)
+
+
+@STARTS_MANY
+def test_promote_follows_the_release_until_only_the_old_one_is_warm(sparkops: Here) -> None:
+    swapping(sparkops, Phase.BAKE, automatic=False)
+
+    ran = sparkops("promote", "chat", "--json")
+
+    assert ran.code == 0
+    result = ran.json
+    assert (result["result"], result["release"], result["mode"], result["exit_code"]) == ("done", "q-2", "beside", 0)
+    assert "here: q-2: promote" in ran.err
+    assert "chat: done: q-2 serves, mode beside" in ran.err
+    assert sparkops("promote", "chat").code == 5
+
+
+@STARTS_MANY
+def test_cancel_ends_with_0_and_whoever_follows_the_deploy_gets_1(sparkops: Here) -> None:
+    swapping(sparkops, Phase.LOAD)
+    (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
+    following = sparkops.start("follow", "chat", "--json")
+    while not sparkops.peer.asked("events"):
+        time.sleep(0.05)
+
+    cancelled = sparkops("cancel", "chat")
+    out, err = following.communicate()
+
+    assert cancelled.code == 0
+    assert "chat: cancelled: q-1 serves, mode beside" in cancelled.err
+    assert following.returncode == 1
+    assert json.loads(out)["result"] == "cancelled"
+    assert "sparkops: chat: cancelled: cancelled; q-1 serves" in err
+    assert "next: sparkops history chat" in err
+
+
+def test_ctrl_c_ends_the_following_with_130_and_says_how_to_follow_and_cancel(sparkops: Here) -> None:
+    swapping(sparkops, Phase.LOAD)
+    (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
+    following = sparkops.start("follow", "chat")
+    while len(sparkops.peer.asked("events")) < 2:
+        time.sleep(0.05)
+
+    following.send_signal(signal.SIGINT)
+    _, err = following.communicate()
+
+    assert following.returncode == 130
+    assert err.splitlines()[-3:] == [
+        "sparkops: chat: no longer followed; the fleet continues",
+        "  next: sparkops follow chat",
+        "  next: sparkops cancel chat",
+    ]
+    assert "here: q-2-r0: loading weights 40 %, about 3 min left" in err
+    journal = sparkops.peer.journal("chat")
+    assert journal is not None
+    assert journal.swap is not None
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "why"), [(Mode.BESIDE, 1, "n1: q-r0: exited with code 1"), (Mode.IN_PLACE, 6, "exited")]
+)
+def test_a_failed_swap_has_its_exit_code_and_its_reason(sparkops: Here, mode: Mode, code: int, why: str) -> None:
+    swapping(sparkops, Phase.START, mode=mode)
+    (sparkops.peer.directory / "fail").write_text(Phase.VERIFY.value)
+
+    ran = sparkops("follow", "chat")
+
+    assert ran.code == code
+    assert "sparkops: chat: reverted: " in ran.err
+    assert why in ran.err
+    assert "q-1 serves" in ran.err
+
+
+def test_a_service_that_needs_an_operator_ends_with_7_and_the_next_step(sparkops: Here) -> None:
+    sparkops.peer.write(replace(SERVING, trouble="q-1 does not answer", revision=1))
+
+    ran = sparkops("follow", "chat")
+
+    assert (ran.code, ran.out) == (7, "")
+    assert ran.err.splitlines() == [
+        "sparkops: chat: q-1 does not answer",
+        "  next: sparkops rollback chat",
+    ]
+
+
+def test_a_detached_rollback_returns_at_once_with_the_commands(sparkops: Here) -> None:
+    swapping(sparkops, Phase.RETIRE)
+
+    ran = sparkops("rollback", "chat", "--detach", "--json")
+
+    assert ran.code == 0
+    assert ran.json["result"] == "accepted"
+    assert ran.err.splitlines() == [
+        "chat: accepted; the fleet continues without this client",
+        "  next: sparkops follow chat",
+        "  next: sparkops cancel chat",
+    ]
+    assert sparkops.peer.asked("events") == []
+
+
+@STARTS_MANY
+def test_a_hold_blocks_with_4_also_after_a_wait_and_unhold_ends_it(sparkops: Here) -> None:
+    sparkops.peer.write(replace(SERVING, previous=NEW))
+    assert sparkops("hold", "chat", "-m", "fair").err == "chat is on hold: fair\n"
+
+    ran = sparkops("stop", "chat", "--wait", "1", "--json")
+
+    assert (ran.code, ran.out) == (4, "")
+    assert "waiting: chat is on hold: fair" in ran.err
+    assert "sparkops: chat is on hold: fair" in ran.err
+    assert sparkops("hold", "chat", "-m", " ").code == 2
+    assert sparkops("unhold", "chat").err == "chat: the hold has ended\n"
+    assert sparkops("stop", "chat", "--node", "here").code == 2
+    stopped = sparkops("stop", "chat")
+    assert (stopped.code, "chat: stopped" in stopped.err) == (0, True)
+
+
+@STARTS_MANY
+def test_history_shows_every_lasting_event_and_says_where_there_is_none(sparkops: Here) -> None:
+    swapping(sparkops, Phase.LOAD)
+
+    ran = sparkops("history", "chat")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[:2] == [
+        "2026-11-22T07:00:01+00:00  intent   intent i1 accepted",
+        "2026-11-22T07:00:02+00:00  phase    q-2: prepare",
+    ]
+    events = sparkops("history", "chat", "--json").json["events"]
+    assert [event["kind"] for event in events[:2]] == ["intent", "phase"]
+    assert sparkops("history", "other").err == "other: no events\n"

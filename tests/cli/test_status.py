@@ -1,0 +1,55 @@
+"""`status` on a terminal: colours, and the view that refreshes in place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Sparkops
+from tests.terminal import terminal
+
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+UP = "\x1b[1A"
+
+
+@pytest.mark.local
+@pytest.mark.parametrize("columns", [80, 200])
+def test_watch_refreshes_in_place_at_the_width_of_the_terminal(tmp_path: Path, docker: str, columns: int) -> None:
+    with terminal(tmp_path, columns, ("status", "--watch"), {"PATH": docker}) as shown:
+        shown.until("Ctrl-C ends", 2)
+        code = shown.interrupt()
+
+    plain = ESCAPE.sub("", shown.shown).replace("\r", "\n").splitlines()
+    assert code == 0
+    assert UP in shown.shown
+    assert "here: the user may not use Docker" in plain
+    assert "  next: Add the user to the group `docker` and log in again." in plain
+    assert max(map(len, plain)) <= columns
+
+
+@pytest.mark.local
+@pytest.mark.parametrize(
+    ("options", "environment", "coloured"),
+    [((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False)],
+)
+def test_status_is_coloured_by_state_only_where_the_terminal_wants_it(
+    tmp_path: Path, docker: str, options: tuple[str, ...], environment: dict[str, str], *, coloured: bool
+) -> None:
+    with terminal(tmp_path, 80, (*options, "status"), {"PATH": docker, **environment}) as shown:
+        shown.until("no service")
+
+    assert ("\x1b[31munreachable" in shown.shown) is coloured
+    assert ("\x1b[" in shown.shown) is coloured
+
+
+@pytest.mark.usefixtures("docker")
+@pytest.mark.parametrize("options", [("--watch",), ("--watch", "--json")])
+def test_watch_without_a_terminal_names_the_way_for_programs(
+    sparkops: Sparkops, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    ran = sparkops("--inventory", tmp_path / "inventory.yaml", "status", *options)
+
+    assert ran.code == 2
+    assert ran.err.splitlines()[1] == "  next: sparkops status --json, as often as needed"

@@ -1,0 +1,64 @@
+"""Which inventories are known to be right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkops.cli.settings import Settings
+from sparkops.cli.shown import places
+from sparkops.config import checked
+from sparkops.errors import ConfigError
+
+NODES = "nodes:\n  n1: {address: 10.0.0.1}\n"
+PROGRAM = """import sys
+from pathlib import Path
+from sparkops.cli.settings import Settings
+from sparkops.cli.shown import places
+print(places(Settings(Path(sys.argv[1]), False))[0], "pydantic" in sys.modules)"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "inventory.yaml").write_text(NODES)
+    return tmp_path / "inventory.yaml"
+
+
+def printed(inventory: Path) -> str:
+    argv = [sys.executable, "-c", PROGRAM, str(inventory)]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_second_status_of_an_inventory_checks_it_no_more(inventory: Path) -> None:
+    assert printed(inventory) == "['n1'] True"
+    assert printed(inventory) == "['n1'] False"
+
+
+def test_a_changed_inventory_is_checked_again(inventory: Path) -> None:
+    places(Settings(inventory, verbose=False))
+    inventory.write_text(NODES.replace("address:", "color: red, address:"))
+
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="color"):
+            places(Settings(inventory, verbose=False))
+
+
+def test_the_last_inventories_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for number in range(checked.MOST + 1):
+        checked.note(str(number).encode())
+
+    assert (checked.is_checked(b"0"), checked.is_checked(b"1"), checked.is_checked(b"64")) == (False, True, True)
+
+
+def test_a_home_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+    checked.note(b"text")
+
+    assert not checked.is_checked(b"text")

@@ -1,0 +1,289 @@
+"""Recipes of others become ours, and what does not is told with its line. The examples were made for these tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkops.cli.main import app
+from sparkops.config import recipe
+from sparkops.convert import command_lines, import_keys, importing
+from sparkops.convert.carried import Carried
+from sparkops.errors import ConfigError
+
+EXAMPLES = Path(__file__).parent / "examples"
+
+
+def carry(file: Path) -> Carried:
+    return importing.carry(importing.read(file), file.read_text(), "mine")
+
+
+def of(tmp_path: Path, text: str) -> Carried:
+    (tmp_path / "a.yaml").write_text(text)
+    return carry(tmp_path / "a.yaml")
+
+
+def test_version_1_is_carried_over() -> None:
+    made = carry(EXAMPLES / "one.yaml").data
+
+    assert made["model"] == {"id": "acme/Some-Model-9B", "path": "Some-Model-9B"}
+    assert made["service"] == "some-model-9b"
+    assert made["serve"] == {
+        "port": 9001,
+        "tensor_parallel": 2,
+        "executor": "ray",
+        "args": {
+            "gpu-memory-utilization": 0.8,
+            "max-model-len": 4096,
+            "enable-prefix-caching": True,
+            "async-scheduling": False,
+            "speculative-config": {"method": "mtp", "num_speculative_tokens": 2},
+            "compilation-config.pass_config.fuse_x": "true",
+        },
+        "env": {"SOME_NUMBER": "3", "SWITCH": "true"},
+    }
+    assert made["memory"]["claim_gib"] == 103
+
+
+def test_what_is_not_carried_over_has_its_line() -> None:
+    assert {(each.line, each.key) for each in carry(EXAMPLES / "one.yaml").left} == {
+        (34, "{absent}"),
+        (24, "mkdir -p /tmp/x &&"),
+        (26, "host"),
+        (33, "chat-template"),
+        (34, "max-num-seqs"),
+        (15, "env.ACME_TOKEN"),
+        (16, "env.FROM_SHELL"),
+        (6, "container"),
+        (9, "mods/of-theirs"),
+        (10, "build_args"),
+    }
+
+
+def test_version_2_without_a_command_takes_its_defaults() -> None:
+    made = carry(EXAMPLES / "two.yaml")
+
+    assert made.data["model"]["revision"] == "0123abc"
+    assert made.data["serve"] == {"port": 8000, "args": {"max-num-seqs": 4, "kv-cache-dtype": "fp8"}}
+    assert {each.key for each in made.left} == {
+        "container",
+        "metadata",
+        "pre_exec",
+        "executor_config",
+        "readiness",
+        "a_new_key",
+    }
+    assert next(each.line for each in made.left if each.key == "a_new_key") == 22
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("one", 2), ("two", 1)])
+def test_our_loader_accepts_what_is_written(tmp_path: Path, name: str, ranks: int) -> None:
+    without = ["--without", "chat-template"]
+    file = str(tmp_path / "mine.yaml")
+    ran = CliRunner().invoke(app, ["import", str(EXAMPLES / f"{name}.yaml"), "-o", file, *without])
+
+    assert ran.exit_code == 0, ran.output
+    loaded = recipe.load(tmp_path / "mine.yaml")
+    assert (loaded.name, loaded.serve.tensor_parallel) == ("mine", ranks)
+    assert "# guessed: that of 122b-autoround" in (tmp_path / "mine.yaml").read_text()
+
+
+def test_the_guessed_image_is_that_of_our_recipe() -> None:
+    ours = recipe.load(Path("recipes/122b-autoround.yaml")).image.model_dump(exclude_defaults=True)
+
+    assert {key: ours[key] for key in importing.IMAGE} == importing.IMAGE
+
+
+def test_json_holds_the_recipe_and_what_was_left() -> None:
+    ran = CliRunner().invoke(app, ["import", str(EXAMPLES / "two.yaml"), "--json"])
+
+    said = json.loads(ran.stdout)
+    assert said["recipe"]["name"] == "two"
+    assert {"line": 16, "key": "pre_exec", "why": import_keys.SHELL} in said["not_carried_over"]
+    assert set(said["guessed"]) == {"service", "image", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("- a", ":1: expected a recipe"),
+        ("recipe_version: new", ":1: recipe_version: expected 1"),
+        ("model: a/b\nruntime: sglang", ":2: runtime: expected one that is vLLM"),
+        ("model: a/b\ncommand: python serve.py", ":2: command: expected `vllm serve MODEL`"),
+        ("model: a/b\ncommand: vllm serve 'a", ":2: command: cannot be read: No closing quotation"),
+        ("defaults: {port: 1}", ":1: it names no model"),
+    ],
+)
+def test_what_is_no_recipe_of_theirs_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(tmp_path, text)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        ("--a 1 --b=x", {"a": 1, "b": "x"}),
+        ("-dpl=1 -dpb mp", {"data-parallel-size-local": 1, "data-parallel-backend": "mp"}),
+        ("-tp 2 --c_d", {"tensor-parallel-size": 2, "c-d": True}),
+        ("--sizes 1 2 3", {"sizes": [1, 2, 3]}),
+        ("--low -1 --share .5", {"low": -1, "share": 0.5}),
+        ("--json '{broken'", {"json": "{broken"}),
+        ("first --x", {"": "first", "x": True}),
+    ],
+)
+def test_flags_have_the_values_that_vllm_would_see(line: str, flags: dict[str, Any]) -> None:
+    assert dict(command_lines.flags(command_lines.words(line))) == flags
+
+
+def test_three_nodes_are_left_out(tmp_path: Path) -> None:
+    made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n")
+
+    assert "tensor_parallel" not in made.data["serve"]
+    assert [(each.line, each.key) for each in made.left] == [(2, "tensor-parallel-size 3")]
+
+
+LOST = {
+    "--additional-config .nan": None,
+    "--additional-config '{\"a\": NaN}'": "expected a finite number",
+    "--additional-config '[1e400]'": "expected a finite number",
+    f"--additional-config {'9' * 400}.0": "expected a finite number",
+    f"--additional-config {2**63}": "expected a whole number of at most 64 bits",
+    f"--additional-config {'9' * 4300}": "expected a whole number of at most 64 bits",
+    "--additional-config '" + "[" * 21 + "]" * 21 + "'": "expected at most 20 levels",
+    "--additional-config '" + "[" * 20 + "]" * 20 + "'": None,
+}
+
+
+@pytest.mark.parametrize(("flag", "why"), LOST.items(), ids=lambda value: str(value)[:30])
+def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, why: str | None) -> None:
+    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b\n  {flag}\n")
+
+    assert [(each.line, each.key, each.why) for each in made.left] == ([(4, "additional-config", why)] if why else [])
+    assert ("additional-config" in made.data["serve"]["args"]) == (why is None)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("[" * 60_000, "JSON is nested too deep"), ("9" * 5000, "a number of 5000 digits is too long")],
+    ids=["deep", "long"],
+)
+def test_a_value_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, value: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b --x '{value}'\n")
+
+    assert str(caught.value) == f"{tmp_path}/a.yaml:2: command: cannot be read: {why}"
+
+
+def test_a_command_without_tensor_parallel_size_runs_on_one_node(tmp_path: Path) -> None:
+    made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b --max-model-len 4096\n")
+
+    assert made.data["serve"] == {"args": {"max-model-len": 4096}}
+    assert made.left == []
+
+
+@pytest.mark.parametrize("flag", ["-tp", "--tensor-parallel-size"])
+def test_a_rejected_tensor_parallel_size_has_the_line_of_its_flag(tmp_path: Path, flag: str) -> None:
+    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag} 4\n")
+
+    assert [(left.line, left.key) for left in made.left] == [(4, "tensor-parallel-size 4")]
+
+
+def test_doubled_braces_are_braces() -> None:
+    assert command_lines.filled("{{{a}}} {b}", {"a": 1}) == ("{1} {b}", ["b"])
+
+
+DANGEROUS = {
+    "--trust-remote-code": "trust-remote-code: runs Python code of the model repository",
+    "--trust_remote_code": "trust-remote-code: runs Python code of the model repository",
+    "--middleware a.B": "middleware: imports Python code",
+    "--worker-extension-cls a.B": "worker-extension-cls: imports Python code",
+    "--tool-parser-plugin /models/a.py": "tool-parser-plugin: imports Python code",
+    "--allowed-local-media-path=/": "allowed-local-media-path: lets clients read files",
+    '--kv-transfer-config \'{"kv_connector_module_path": "a"}\'': "kv-transfer-config: imports Python code",
+    "--hf-token hf_abc": "hf-token: names a secret",
+    '--allowed-origins \'["*", "--port=9999"]\'': "allowed-origins: expected list items that do not begin with a dash",
+}
+
+
+@pytest.mark.parametrize(("flag", "told"), DANGEROUS.items())
+def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str, told: str) -> None:
+    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag}\n")
+
+    assert [left for left in made.left if f"{left.key}: {left.why}".startswith(told)]
+    assert made.data["serve"]["args"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("LD_PRELOAD", "/x.so", "loads shared libraries"),
+        ("PYTHONPATH", "/x", "changes which Python code runs"),
+        ("HF_HUB_OFFLINE", 0, "lets the engine download"),
+        ("VLLM_ALLOW_INSECURE_SERIALIZATION", 1, "unpickles what the engine receives"),
+        ("HF_TOKEN", "hf_abc", "names a secret"),
+        ("OPENAI_API_KEY", "abc", "names a secret"),
+    ],
+)
+def test_a_variable_that_runs_code_or_names_a_secret_is_listed_and_left_out(
+    tmp_path: Path, name: str, value: object, told: str
+) -> None:
+    made = of(tmp_path, f"model: a/b\nenv:\n  {name}: {value}\n")
+
+    assert [(left.line, left.key) for left in made.left] == [(3, f"env.{name}")]
+    assert made.left[0].why.startswith(told)
+    assert "env" not in made.data["serve"]
+
+
+def test_a_figure_about_tokens_is_no_secret(tmp_path: Path) -> None:
+    made = of(tmp_path, "model: a/b\nenv: {TOKENIZERS_PARALLELISM: false}\n")
+
+    assert made.data["serve"]["env"] == {"TOKENIZERS_PARALLELISM": "false"}
+
+
+def test_json_names_what_needs_an_opt_in(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("model: a/b\ncommand: vllm serve a/b --trust-remote-code\n")
+    ran = CliRunner().invoke(app, ["import", str(tmp_path / "a.yaml"), "--json"])
+
+    assert "`allow: [trust-remote-code]`" in json.loads(ran.stdout)["not_carried_over"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults:\n  a: " + "x" * 300_000 + "\nmodel: a/b\ncommand: vllm serve a/b " + "{a}" * 100_000 + "\n",
+        "defaults:\n  a: " + "x" * 40_000 + "\nmodel: a/b\ncommand: vllm serve a/b {a} {a}\n",
+        "model: a/b\n\ncommand: vllm serve a/b " + "x" * 70_000 + "\n",
+    ],
+    ids=["37 GiB", "two", "long"],
+)
+def test_a_command_that_is_too_large_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"a\.yaml:\d: command: .*larger than 65536 characters with its slots filled$"
+    ):
+        of(tmp_path, text)
+
+
+def test_many_slots_without_a_value_are_each_told_once(tmp_path: Path) -> None:
+    slots = [f"{{s{number}}}" for number in range(2000)]
+    made = of(tmp_path, f"model: a/b\ncommand: vllm serve a/b {' '.join([*slots, *slots])}\n")
+
+    assert [left.key for left in made.left][:2000] == slots
+    assert len([left for left in made.left if left.key in slots]) == 2000
+
+
+@pytest.mark.parametrize("json_", [False, True])
+def test_a_secret_beside_vllm_serve_is_not_printed(tmp_path: Path, json_: bool) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("model: a/b\ncommand: ACME_TOKEN=canary-1 run && vllm serve a/b && acme --api-key canary-2 --x\n")
+
+    ran = CliRunner().invoke(app, ["import", str(file), *(["--json"] if json_ else [])])
+
+    assert ran.exit_code == 0, ran.output
+    assert "ACME_TOKEN=*** run &&" in ran.output
+    assert "&& acme --api-key *** --x" in ran.output
+    assert "canary" not in ran.output

@@ -1,0 +1,255 @@
+"""An import that cannot start is refused, or states its losses; command lines are read as people write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkops.cli.main import app
+from sparkops.config import recipe, source
+from sparkops.config.recipe import Recipe
+from sparkops.convert import importing
+from sparkops.convert.carried import Carried
+from sparkops.errors import ConfigError
+
+HEAD = "recipe_version: '1'\nmodel: a/b\n"
+
+
+def of(tmp_path: Path, text: str, *without: str) -> Carried:
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    made = importing.carry(importing.read(file), text, "mine", without)
+    source.validate(source.Source(file, made.data, made.lines), Recipe)
+    return made
+
+
+def command(line: str, version: int = 1) -> str:
+    return f"recipe_version: '{version}'\nmodel: a/b\ncommand: |\n  {line}\n"
+
+
+REFUSED = {
+    "vllm serve a/b -tp 3": "tensor-parallel-size 3: sparkops joins at most two nodes",
+    "vllm serve a/b -pp 2": "pipeline-parallel-size 2: a replica is split over nodes by tensor_parallel only",
+    "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: the gateway shares requests out",
+    "vllm serve a/b --gpu-memory-utilization-gb 100": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
+    "vllm serve a/b --disable-log-requests": "vLLM 0.23.0 has no flag --disable-log-requests",
+    "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.23.0 does not know the value nano_v3",
+    "vllm serve a/b --kv-cache-dtype nvfp4_ds_mla": "vLLM 0.23.0 does not know the value nvfp4_ds_mla",
+    "vllm serve a/b --chat-template unsloth.jinja": "it names the file unsloth.jinja, which no node has",
+    "vllm serve a/b --tokenizer c/d": "it names c/d, and a recipe fetches one model",
+    """vllm serve a/b --speculative-config '{{"method":"dflash","model":"c/d"}}'""": "the draft model c/d is a second",
+    """vllm serve a/b --speculative-config '{{"method":"dspark"}}'""": "does not know the method dspark",
+    "vllm serve a/b -sc.method dspark": "does not know the method dspark",
+    "vllm serve a/b --speculative-config.model c/d": "the draft model c/d is a second",
+    "vllm serve a/b --hf-overrides '{{broken'": "its value is not JSON",
+    "vllm serve a/b c/d": "expected one model behind `vllm serve`, got a/b c/d",
+}
+
+
+@pytest.mark.parametrize(("line", "why"), REFUSED.items())
+def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, line: str, why: str) -> None:
+    (left,) = of(tmp_path, command(line)).refusals
+
+    assert left.line == 4
+    assert why in f"{left.key}: {left.why}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "line", "field"),
+    [
+        ("cluster_only: true", 3, "cluster_only"),
+        ("min_nodes: 2", 3, "min_nodes"),
+        ("min_nodes: many", 3, "min_nodes"),
+        ("mode: cluster", 3, "mode"),
+        ("solo_only: true\ncommand: vllm serve a/b -tp 2", 3, "solo_only"),
+        ("max_nodes: 1\ndefaults: {tensor_parallel: 2}", 3, "max_nodes"),
+        ("defaults:\n  tensor_parallel: 4", 4, "tensor-parallel-size 4"),
+    ],
+)
+def test_a_count_of_nodes_that_cannot_be_carried_over_is_refused(
+    tmp_path: Path, keys: str, line: int, field: str
+) -> None:
+    made = of(tmp_path, f"{HEAD}{keys}\n", field)
+
+    assert [(left.line, left.key, left.final) for left in made.refusals] == [(line, field, True)]
+
+
+@pytest.mark.parametrize(
+    "keys", ["solo_only: true", "cluster_only: false", "min_nodes: 1\nmax_nodes: 4", "mode: auto", "mods: []"]
+)
+def test_a_count_of_nodes_that_agrees_is_no_loss(tmp_path: Path, keys: str) -> None:
+    assert of(tmp_path, f"{HEAD}{keys}\n").left == []
+
+
+def test_solo_only_of_version_1_runs_on_one_node_as_there(tmp_path: Path) -> None:
+    keys = "solo_only: true\ndefaults:\n  tensor_parallel: 2\ncommand: vllm serve a/b -tp {tensor_parallel}\n"
+    made = of(tmp_path, HEAD + keys)
+
+    assert "tensor_parallel" not in made.data["serve"]
+    assert [(left.line, left.key, left.kind) for left in made.left] == [(5, "tensor_parallel 2", "note")]
+    assert [left.key for left in of(tmp_path, f"recipe_version: 2\nmodel: a/b\n{keys}").refusals] == ["solo_only"]
+
+
+@pytest.mark.parametrize("version", ["recipe_version: '4'\n", ""])
+def test_any_other_version_is_read_as_sparkrun_reads_it(tmp_path: Path, version: str) -> None:
+    """Only "1" has an escape for braces there; authors count their own revisions in this key."""
+    made = of(tmp_path, f"""{version}model: a/b\ncommand: vllm serve a/b -cc '{{"pass_config":{{"fuse_x":true}}}}'\n""")
+
+    assert made.data["serve"]["args"] == {"compilation-config": {"pass_config": {"fuse_x": True}}}
+    assert [left.key for left in made.losses] == (["recipe_version 4"] if version else [])
+
+
+def test_a_mod_is_named_with_the_flag_that_it_provides(tmp_path: Path) -> None:
+    made = of(
+        tmp_path,
+        "model: a/b\nmods:\n  - mods/fix-qwen3.5-chat-template\n  - mods/other\n"
+        "command: |\n  vllm serve a/b --chat-template unsloth.jinja\n",
+    )
+
+    assert [(left.line, left.key) for left in made.losses] == [
+        (3, "mods/fix-qwen3.5-chat-template"),
+        (4, "mods/other"),
+    ]
+    assert "it provides --chat-template unsloth.jinja" in made.losses[0].why
+    assert "(provided by fix-qwen3.5-chat-template, which is not carried over)" in made.refusals[0].why
+
+
+def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None:
+    (left,) = of(tmp_path, f"{HEAD}mods: [mods/step-3.7-flash]\n").refusals
+
+    assert (left.line, left.key) == (3, "mods/step-3.7-flash")
+
+
+def test_a_loader_that_needs_a_package_gets_it(tmp_path: Path) -> None:
+    made = of(tmp_path, command("vllm serve a/b --load-format instanttensor"))
+
+    assert made.data["image"]["packages"] == ["instanttensor==0.2.2"]
+    assert made.left == []
+
+
+def test_a_draft_of_the_model_itself_needs_no_second_checkpoint(tmp_path: Path) -> None:
+    made = of(tmp_path, command("""vllm serve a/b -sc '{{"method": "mtp", "model": "a/b"}}'"""))
+
+    assert made.data["serve"]["args"] == {"speculative-config": {"method": "mtp"}}
+    assert made.left == []
+
+
+def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs.yaml", tmp_path / "mine.yaml"
+    theirs.write_text(
+        f"{HEAD}container: c:1\nmods: [mods/other]\ncommand: |\n"
+        "  vllm serve a/b --trust-remote-code --chat-template x.jinja\n"
+    )
+    line = ["import", str(theirs), "-o", str(ours)]
+
+    refused = CliRunner().invoke(app, line)
+    ran = CliRunner().invoke(app, [*line, "--without", "chat-template"])
+
+    assert f"{theirs}:6: chat-template: it names the file x.jinja" in str(refused.exception)
+    assert refused.exception.next_step == f"Import without it: sparkops import {theirs} --without chat-template"  # type: ignore[union-attr]
+    assert ran.exit_code == 0, ran.output
+    text = ours.read_text()
+    assert "  # not carried over (line 6 of theirs.yaml): trust-remote-code: runs Python code" in text
+    assert "  # not carried over (line 4 of theirs.yaml): mods/other: " in text
+    missing = "container, mods/other, chat-template, trust-remote-code"
+    assert sorted(recipe.load(ours).verified.rstrip(".").partition("without: ")[2].split(", ")) == sorted(
+        missing.split(", ")
+    )
+
+
+WRITTEN: dict[str, tuple[int, dict[str, Any]]] = {
+    "/usr/local/bin/vllm serve a/b --max-num-seqs 2": (1, {"max-num-seqs": 2}),
+    "exec vllm serve a/b --max-num-seqs 2 2>&1 | tee x": (1, {"max-num-seqs": 2}),
+    "bash -c 'vllm serve a/b --max-num-seqs 2'": (1, {"max-num-seqs": 2}),
+    'bash -lc "exec /opt/vllm serve a/b --max-num-seqs 2; sleep 1"': (1, {"max-num-seqs": 2}),
+    "python3 -m vllm.entrypoints.openai.api_server --model a/b --max-num-seqs 2": (1, {"max-num-seqs": 2}),
+    "python -m vllm.entrypoints.cli.main serve a/b --max-num-seqs 2": (1, {"max-num-seqs": 2}),
+    "vllm serve a/b --tensor-parallel-size=1 -q=awq": (1, {"quantization": "awq"}),
+    """vllm serve a/b -cc '{"mode":3,"pass_config":{"fuse_x":true}}'""": (
+        2,
+        {"compilation-config": {"mode": 3, "pass_config": {"fuse_x": True}}},
+    ),
+    """vllm serve a/b --override-generation-config '{{"top_k": null}}'""": (
+        1,
+        {"override-generation-config": '{"top_k": null}'},
+    ),
+    """vllm serve a/b -cc '{{"mode":3}}'""": (2, {"compilation-config": {"mode": 3}}),
+    "vllm serve /models/x --max-num-seqs 2": (1, {"max-num-seqs": 2}),
+}
+
+
+@pytest.mark.parametrize(("line", "version", "args"), [(line, *case) for line, case in WRITTEN.items()])
+def test_command_lines_are_read_as_people_write_them(
+    tmp_path: Path, line: str, version: int, args: dict[str, Any]
+) -> None:
+    made = of(tmp_path, command(line, version))
+
+    assert made.data["serve"]["args"] == args
+    assert made.data["model"]["id"] == "a/b"
+    assert made.refusals == []
+
+
+def test_a_short_flag_may_have_an_equals_sign(tmp_path: Path) -> None:
+    assert of(tmp_path, command("vllm serve a/b -tp=2")).data["serve"]["tensor_parallel"] == 2
+
+
+def test_the_command_decides_which_model_runs(tmp_path: Path) -> None:
+    made = of(tmp_path, command("vllm serve c/d"))
+
+    assert made.data["model"]["id"] == "c/d"
+    assert [(left.line, left.key, left.why) for left in made.losses] == [
+        (2, "model", "the command serves c/d, not a/b")
+    ]
+
+
+def test_a_model_that_names_no_repository_is_a_loss(tmp_path: Path) -> None:
+    (left,) = of(tmp_path, "recipe_version: '1'\nmodel: My-Model\n").losses
+
+    assert (left.line, left.key, left.section) == (2, "model", "model")
+    assert "expected OWNER/NAME" in left.why
+
+
+@pytest.mark.parametrize("port", ["80", "70000"])
+def test_a_port_that_no_service_may_have_is_left_out(tmp_path: Path, port: str) -> None:
+    made = of(tmp_path, f"{HEAD}defaults:\n  port: {port}\n")
+
+    assert "port" not in made.data["serve"]
+    assert [(left.line, left.key) for left in made.losses] == [(4, f"port {port}")]
+
+
+ODD = (
+    "container: one\ncontainer: two",
+    "metadata: {tags: [0731, yes]}",
+    "metadata:\n  a: 1\n  a: 2",
+    "metadata: {8000: x}",
+    "metadata: !theirs {a: 1}",
+    "model: a/b",
+)
+
+
+@pytest.mark.parametrize("keys", ODD)
+def test_odd_keys_do_not_refuse_a_file_whose_needed_keys_are_clear(tmp_path: Path, keys: str) -> None:
+    assert of(tmp_path, f"{HEAD}{keys}\n").data["model"]["id"] == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("model: c/d", ":3: model: written twice, first on line 2"),
+        ("defaults:\n  port: 1\n  port: 2", ":5: defaults.port: written twice, first on line 4"),
+        ("env: {A: yes}", ":3: env.A: yes is ambiguous in YAML"),
+    ],
+)
+def test_a_needed_key_that_is_unclear_is_refused_with_its_line(tmp_path: Path, keys: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(tmp_path, f"{HEAD}{keys}\n")
+    assert problem in str(refused.value)
+
+
+def test_an_error_of_the_new_recipe_has_the_line_of_the_old_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(tmp_path, "recipe_version: '1'\nmodel: a/..\n")
+    assert f"{tmp_path}/a.yaml:2: service: " in str(refused.value)

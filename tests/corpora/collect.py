@@ -1,0 +1,76 @@
+"""Choose files for the corpora: `python -m tests.corpora.collect CLONES` prints one line for each.
+
+CLONES is a directory of bare git clones, OWNER+NAME/repo each; every Dockerfile and every recipe of them is taken once.
+docs/evidence has those that were chosen on 22 November 2026; `recorded` reads them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DOCKERFILE = re.compile(r"(?i)(.*/)?([^/]*[.-])?(dockerfile|containerfile)([._-][^/]*)?")
+NO_DOCKERFILE = re.compile(r"(?i).*\.(j2|md|dockerignore|sh|py|ya?ml|template|tmpl|png)")
+RECIPE = re.compile(r"(?!.*(\.sparkrun|benchmark)).*recipe.*\.ya?ml")
+THEIRS = re.compile(rb"^(recipe_version|runtime|command|defaults|container):", re.MULTILINE)
+LIMITED = {"dusty-nv/jetson-containers": re.compile(r"packages/(llm|vllm|attention|ml|pytorch)/")}
+"""Repositories of hundreds of Dockerfiles, of which only these are about inference."""
+
+
+class Entry(NamedTuple):
+    """A file of a corpus."""
+
+    kind: str
+    repository: str
+    path: str
+    commit: str
+    sha256: str
+
+
+def git(clone: Path, *argv: str) -> bytes:
+    return subprocess.run(["git", "--git-dir", str(clone), *argv], capture_output=True, check=True).stdout
+
+
+def entries(clones: Path) -> Iterator[tuple[Entry, bytes]]:
+    """Yield every file with its content, once by content."""
+    taken: set[str] = set()
+    for clone in sorted(clones.glob("*+*/repo")):
+        repository = clone.parent.name.replace("+", "/", 1)
+        commit = git(clone, "rev-parse", "HEAD").decode().strip()
+        for path in git(clone, "ls-tree", "-r", "--name-only", "HEAD").decode().splitlines():
+            limit = LIMITED.get(repository)
+            if not (kind := kind_of(path)) or (limit and not limit.match(path)):
+                continue
+            content = git(clone, "show", f"HEAD:{path}")
+            digest = hashlib.sha256(content).hexdigest()
+            if digest not in taken and (kind == "Dockerfile" or THEIRS.search(content)):
+                taken.add(digest)
+                yield Entry(kind, repository, path, commit, digest), content
+
+
+def recorded(clones: Path, manifest: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Entry, bytes]]:
+    """Yield every file of a manifest with its content at its commit. Raises ValueError if that is another content."""
+    for entry in (Entry(**{key: line[key] for key in Entry._fields}) for line in manifest):
+        clone = clones / entry.repository.replace("/", "+", 1) / "repo"
+        content = git(clone, "show", f"{entry.commit}:{entry.path}")
+        if hashlib.sha256(content).hexdigest() != entry.sha256:
+            raise ValueError(f"{entry.repository}: {entry.path}: not the content of the manifest")
+        yield entry, content
+
+
+def kind_of(path: str) -> str:
+    """Return Dockerfile or recipe; empty for another file."""
+    if DOCKERFILE.fullmatch(path) and not NO_DOCKERFILE.fullmatch(path):
+        return "Dockerfile"
+    return "recipe" if RECIPE.fullmatch(path) else ""
+
+
+if __name__ == "__main__":
+    for entry, _ in entries(Path(sys.argv[1])):
+        print(json.dumps(entry._asdict()))

@@ -1,0 +1,50 @@
+"""The evidence in docs/evidence covers both corpora, and lint is as precise there as it claims to be."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (EVIDENCE / name).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["dockerfiles.jsonl", "recipes.jsonl"])
+def test_each_corpus_has_at_least_60_files_with_their_origin(name: str) -> None:
+    files = lines(name)
+
+    assert len({each["sha256"] for each in files}) == len(files) >= 60
+    assert all(re.fullmatch(r"[0-9a-f]{40}", each["commit"]) and each["repository"] for each in files)
+
+
+def test_less_than_5_percent_of_the_findings_are_judged_false() -> None:
+    judged = [found["true"] for each in lines("dockerfiles.jsonl") for found in each["findings"]]
+
+    assert judged.count(False) / len(judged) < 0.05
+
+
+def test_the_page_states_the_precision_of_the_findings() -> None:
+    judged = [found["true"] for each in lines("dockerfiles.jsonl") for found in each["findings"]]
+    false = judged.count(False)
+
+    assert f"{false} of {len(judged)} findings are false ({false / len(judged):.1%})".replace("%", " %") in " ".join(
+        (EVIDENCE / "README.md").read_text().split()
+    )
+
+
+def test_less_than_5_percent_of_the_imports_are_judged_false() -> None:
+    judged = [each["true"] for each in lines("recipes.jsonl")]
+
+    assert judged.count(False) / len(judged) < 0.05
+
+
+def test_each_recipe_is_imported_or_refused_with_reasons() -> None:
+    for each in lines("recipes.jsonl"):
+        assert each["result"] == "imported" or each["reasons"], each["path"]

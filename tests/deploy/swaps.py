@@ -1,0 +1,67 @@
+"""A service whose old release serves on n1, and the plan of the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.deploy import plan as swap
+from sparkops.deploy.current import Current
+from sparkops.deploy.placement import Wish
+from sparkops.deploy.plan import SwapPlan
+from sparkops.deploy.preconditions import Observed
+from sparkops.docker.facts import Container
+from sparkops.errors import PlanRefused
+from sparkops.release import Rank, Release, Slot
+from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
+from tests.examples import CHECKPOINT, HOST, IMAGE_ID, container, node, release
+
+NEW = release(memory={"claim_gib": 40.0})
+OLD = release(model={"revision": "old"})
+OLDEST = release(model={"revision": "oldest"})
+DOWNTIME = "the service would be down while green starts"
+ACCEPT = "Accept the gap with --allow-downtime, or give green another node with --node."
+
+
+def at(of: Release, slot: Slot, *names: str) -> Deployment:
+    """A release in a slot of nodes (n1 if none is named), as the journal names it."""
+    ranks = [Rank(of, slot, name, index) for index, name in enumerate(names or ("n1",))]
+    return Deployment(of.id, slot, (Replica(tuple(RankSpec(rank.node, rank.container) for rank in ranks)),))
+
+
+def runs(of: Release, slot: Slot, name: str = "n1", gib: float = 40.0, **changes: Any) -> Container:
+    """Its container."""
+    return container(Rank(of, slot, name), claim_gib=gib, **changes)
+
+
+def on(free: float, *containers: Container, image: str | None = IMAGE_ID, **host: Any) -> Observed:
+    """A node with so many GiB available, and the model."""
+    return Observed(node(), replace(HOST, memory_available_gib=free, **host), containers, image, CHECKPOINT)
+
+
+BLUE = at(OLD, Slot.BLUE)
+BLUE_RUNS = runs(OLD, Slot.BLUE)
+SERVING = Current(BLUE, Slot.BLUE)
+
+
+def plan(current: Current = SERVING, wish: Wish | None = None, of: Release = NEW, **nodes: Observed) -> SwapPlan:
+    return swap.plan(of, nodes, current, wish or Wish())
+
+
+def refusal(current: Current = SERVING, wish: Wish | None = None, of: Release = NEW, **nodes: Observed) -> PlanRefused:
+    with pytest.raises(PlanRefused) as caught:
+        plan(current, wish, of, **nodes)
+    assert caught.value.exit_code == 5
+    return caught.value
+
+
+def reasons(error: PlanRefused) -> list[str]:
+    head, *lines = str(error).splitlines()
+    assert head == f"no safe way to {NEW.id}:"
+    return lines
+
+
+def chosen(made: SwapPlan) -> tuple[Mode, str, Slot]:
+    return made.mode, made.rank.node, made.rank.slot

@@ -1,0 +1,109 @@
+"""The deployment of an intent: self-contained, and the command that a guard runs from it is the one of the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkops.deploy import plan as swap
+from sparkops.deploy.current import Current
+from sparkops.deploy.deployment import deployment, limits, release_of, token_name, token_ranks
+from sparkops.deploy.placement import Wish
+from sparkops.docker import commands
+from sparkops.engine.ranks import Seat
+from sparkops.errors import NotReady
+from sparkops.guard_client import engine_spec
+from sparkops.memory.compilers import limit, memory_gib
+from sparkops.release import Rank, Release, Slot
+from sparkops.swap import wire
+from sparkops.swap.model import Deployment, Limits, Mode
+from tests.deploy.pairs import NEW as PAIR
+from tests.deploy.pairs import TCP, joined
+from tests.deploy.states import ADDRESSES, deployed, target
+from tests.deploy.swaps import NEW, OLD, on, plan
+from tests.examples import IMAGE_ID, container, node, recipe
+
+
+def test_a_guard_creates_from_the_spec_what_the_plan_shows() -> None:
+    observed = on(90)
+    made = plan(Current(), n2=observed)
+    closed = replace(made, ranks=(replace(made.rank, callers=("10.0.0.1",)),))
+
+    (rank,) = deployment(closed, {"n2": observed}, ADDRESSES).ranks
+
+    jobs = limit(closed.rank, observed.host, ())
+    bound = memory_gib(closed.rank, observed.host, jobs)
+    created = engine_spec.of(rank).create("n2").argv
+    label = f"--label={engine_spec.SPEC_LABEL}={engine_spec.digest(rank)}"
+    assert [word for word in created if word != label] == [
+        *commands.create(closed.rank, node(), IMAGE_ID, jobs, memory_gib=bound).argv
+    ]
+    assert label in created
+    assert engine_spec.of(rank).address == "10.0.0.2"
+    assert (rank.node, rank.container, rank.claim_gib) == ("n2", closed.rank.container, 40.0)
+
+
+def test_the_next_release_takes_the_other_slot_and_its_mode_is_the_plan_s() -> None:
+    intent = target()
+
+    assert (intent.target.release, intent.target.slot, intent.mode) == (NEW.id, Slot.GREEN, Mode.BESIDE)
+    assert target(node="n2").mode is Mode.ACROSS
+
+
+def test_the_times_of_a_swap_are_the_recipe_s() -> None:
+    swap_ = {"bake_s": 5, "drain_s": 6, "keep_blue_s": 7, "hold_s": 8, "hold_max": 9}
+
+    assert limits(recipe(swap=swap_)) == Limits(bake_s=5, drain_s=6, keep_old_s=7, hold_s=8, hold_max=9)
+    assert limits(recipe(), 300.0).start_s == 300.0
+    assert limits(recipe(swap={"hold_max": 0}), 300.0).start_s == 0.0
+
+
+def test_the_release_of_a_deployment_is_the_one_that_was_deployed() -> None:
+    again = wire.load(Deployment, wire.dump(Deployment, deployed(OLD)))
+
+    assert again == deployed(OLD)
+    assert release_of(again).id == OLD.id
+
+
+def test_a_node_without_the_image_is_refused_before_an_intent_is_made() -> None:
+    made = plan(Current(), n1=on(90))
+
+    with pytest.raises(NotReady, match=f"n1: image not found: {NEW.image}") as caught:
+        deployment(made, {"n1": on(90, image=None)}, ADDRESSES)
+    assert caught.value.next_step == "sparkops build q --node n1"
+
+
+def pair(executor: str) -> Deployment:
+    of = Release(
+        PAIR.recipe.model_copy(update={"serve": PAIR.recipe.serve.model_copy(update={"executor": executor})}), "i"
+    )
+    nodes = {"n1": joined(1, 90), "n2": joined(2, 90)}
+    return deployment(swap.plan(of, nodes, Current(), Wish(), TCP), nodes, ADDRESSES)
+
+
+def test_each_rank_of_a_pair_has_its_seat_in_the_network() -> None:
+    head, worker = (engine_spec.of(rank) for rank in pair("mp").ranks)
+
+    assert isinstance(head.seat, Seat)
+    assert (head.index, head.seat.address, head.seat.head) == (0, "10.0.0.1", "10.0.0.1")
+    assert worker.seat is not None
+    assert (worker.index, worker.seat.address, worker.seat.head) == (1, "10.0.0.2", "10.0.0.1")
+    assert worker.seat.peers == ("10.0.0.1", "10.0.0.2")
+
+
+def test_every_rank_of_a_ray_cluster_needs_the_token_and_no_other_does() -> None:
+    ray = pair("ray")
+
+    assert [rank.node for rank in token_ranks(ray)] == ["n1", "n2"]
+    assert token_name(ray) == f"ray-{ray.release}-blue"
+    assert token_ranks(pair("mp")) == token_ranks(deployed()) == ()
+
+
+def test_a_rank_that_runs_keeps_its_image_where_the_tag_has_gone() -> None:
+    made = plan(Current(), n1=on(90))
+    running = replace(on(90, image=None), containers=())
+    there = replace(running, containers=(replace(container(Rank(NEW, Slot.BLUE, "n1")), image="sha256:run"),))
+
+    (rank,) = deployment(made, {"n1": there}, ADDRESSES).ranks
+    assert engine_spec.of(rank).image == "sha256:run"

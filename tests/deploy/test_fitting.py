@@ -1,0 +1,126 @@
+"""A recipe compared with a node: its checkpoint or the lock is read, and a plan prints the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from sparkops.cli.fit import section
+from sparkops.config.lock import Described, Lock, Parent, fingerprint
+from sparkops.config.recipe import Recipe
+from sparkops.deploy.fitting import fits
+from sparkops.errors import NotReady, PlanRefused, SparkopsError
+from sparkops.memory.fit import Fit
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.docker_api import Engine
+from tests.examples import recipe
+from tests.memory.configs import TINY
+from tests.safetensors import checkpoint, tensor
+from tests.weights.places import connected, member
+
+SERVE = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
+WANTED = recipe(serve=SERVE)
+
+
+class NoContainers:
+    """A Docker Engine without containers of sparkops."""
+
+    def containers(self, **_: str) -> list[dict[str, Any]]:
+        return []
+
+
+def on(root: Path) -> Connected:
+    """This machine as the node n1."""
+    found: Member = replace(member("n1", root), engine=cast("Engine", NoContainers()))
+    return connected(found)
+
+
+def give_model(root: Path, config: dict[str, Any] = TINY) -> None:
+    shards = {"model.safetensors": {"model.layers.0.mlp.up_proj.weight": tensor("BF16", [512, 1024])}}
+    checkpoint(root / "q", shards, config)
+
+
+def outcome(root: Path, wanted: Recipe = WANTED) -> Fit | SparkopsError:
+    [made] = fits(on(root), wanted).values()
+    return made
+
+
+def locked() -> Recipe:
+    """The recipe held to a lock that describes its model."""
+    described = Described(model="org/q", config=TINY, tensors={"w": 1 << 30}, largest_bytes=1 << 30)
+    parent = Parent(name=WANTED.image.base)
+    lock = Lock(made_for=fingerprint(WANTED.image), machine="x86_64", parent=parent, whole=True, checkpoint=described)
+    return WANTED.held_to(lock)
+
+
+def test_the_checkpoint_on_the_node_is_compared_with_its_memory(tmp_path: Path) -> None:
+    give_model(tmp_path)
+    made = outcome(tmp_path)
+
+    assert isinstance(made, Fit)
+    assert (made.origin, made.weights_gib) == (f"n1: {tmp_path}/q", 2**20 / 2**30)
+    assert (made.requests, made.problems) == (2048.0, ())
+    assert made.room.total_gib > 1
+
+
+def test_a_lock_stands_in_for_a_model_that_is_not_there(tmp_path: Path) -> None:
+    made = outcome(tmp_path, locked())
+
+    assert isinstance(made, Fit)
+    assert (made.origin, made.weights_gib) == ("q.lock", 1.0)
+
+
+def test_the_node_counts_more_than_the_lock(tmp_path: Path) -> None:
+    give_model(tmp_path)
+    made = outcome(tmp_path, locked())
+
+    assert isinstance(made, Fit)
+    assert made.weights_gib < 1.0
+
+
+def test_with_neither_it_is_refused_with_both_ways_out(tmp_path: Path) -> None:
+    refused = outcome(tmp_path)
+
+    assert isinstance(refused, NotReady)
+    assert str(refused) == (f"n1: memory unknown: no config.json in {tmp_path}/q, no description of org/q in a lock")
+    assert "sparkops models pull q --node n1" in refused.next_step
+    assert refused.next_step.endswith("or, where a node has it: sparkops lock q --node NODE")
+
+
+def test_a_model_without_a_rule_is_refused_with_its_field(tmp_path: Path) -> None:
+    give_model(tmp_path, {**TINY, "compress_ratios": [4]})
+    refused = outcome(tmp_path)
+
+    assert isinstance(refused, PlanRefused)
+    assert str(refused).startswith("n1: memory unknown: config.json: compress_ratios: not supported")
+
+
+def test_an_engine_without_rules_is_refused(tmp_path: Path) -> None:
+    other = recipe(engine="atlas", image={"torch": None, "vllm": None, "template": "atlas"})
+
+    with pytest.raises(PlanRefused, match="q: memory unknown: no rules for the engine atlas, only for vllm"):
+        fits(on(tmp_path), other)
+
+
+def test_a_plan_prints_the_same(tmp_path: Path) -> None:
+    give_model(tmp_path)
+    told = section(on(tmp_path), WANTED, ["n1"]).splitlines()
+
+    assert told[:3] == ["", "memory, predicted:", "  n1: fits"]
+    assert "    weights       0.0 GiB per rank" in told
+
+
+def test_a_plan_is_not_refused_where_the_memory_is_unknown(tmp_path: Path) -> None:
+    told = section(on(tmp_path), WANTED, ["n1"]).splitlines()
+
+    assert told[2].startswith("  n1: memory unknown: no config.json in ")
+    assert told[3].startswith("    next: sparkops models pull q --node n1")
+
+
+def test_a_plan_of_an_engine_without_a_model_has_no_such_section(tmp_path: Path) -> None:
+    stand_in = recipe(engine="stand-in", image={"torch": None, "vllm": None, "template": "stand-in"})
+
+    assert section(on(tmp_path), stand_in, ["n1"]) == ""

@@ -1,0 +1,140 @@
+"""When no swap is safe: all reasons, and what to do about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkops.deploy.placement import Wish
+from sparkops.errors import Busy
+from sparkops.release import Rank, Slot
+from sparkops.swap.model import Mode
+from tests.deploy.swaps import (
+    ACCEPT,
+    BLUE_RUNS,
+    DOWNTIME,
+    NEW,
+    OLD,
+    OLDEST,
+    SERVING,
+    chosen,
+    on,
+    plan,
+    reasons,
+    refusal,
+    runs,
+)
+from tests.examples import HALF_A_CHECKPOINT, container, release
+
+
+def test_without_consent_nothing_is_stopped_and_all_reasons_come_with_their_sums() -> None:
+    error = refusal(n1=on(50, BLUE_RUNS), n2=on(30))
+
+    assert reasons(error) == [
+        "  across on n2: 30.0 GiB available - 40 claimed: 10.0 GiB short",
+        "  beside on n1: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short",
+        f"  in-place on n1: {DOWNTIME}",
+    ]
+    assert error.next_step == ACCEPT
+
+
+def test_in_place_too_must_fit() -> None:
+    error = refusal(wish=Wish(allow_downtime=True), n1=on(5, runs(OLD, Slot.BLUE, gib=30)))
+
+    assert reasons(error)[-1] == "  in-place on n1: 5.0 GiB available + 30 given back - 40 claimed: 5.0 GiB short"
+
+
+def test_a_forced_mode_that_does_not_fit_is_refused_with_its_own_reason_only() -> None:
+    error = refusal(wish=Wish(mode=Mode.BESIDE, allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(90))
+
+    assert reasons(error) == ["  beside on n1: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short"]
+
+
+def test_a_forced_mode_without_a_node_for_it_says_so() -> None:
+    assert reasons(refusal(wish=Wish(mode=Mode.ACROSS), n1=on(90, BLUE_RUNS))) == ["  no node for mode across"]
+
+
+def test_a_candidate_that_cannot_be_reached_is_left_out_where_another_one_will_do() -> None:
+    assert plan(wish=Wish(nodes=("n9", "n2")), n1=on(90, BLUE_RUNS), n2=on(90)).rank.node == "n2"
+
+
+def test_a_candidate_that_cannot_be_reached_is_named_in_the_refusal() -> None:
+    assert reasons(refusal(wish=Wish(nodes=("n9",)), n1=on(90, BLUE_RUNS))) == ["  n9 cannot be reached"]
+    assert reasons(refusal(of=release(memory={"claim_gib": 40.0}, nodes=["n9", "n2"]), n2=on(1))) == [
+        "  n9 cannot be reached",
+        "  across on n2: 1.0 GiB available - 40 claimed: 39.0 GiB short",
+    ]
+
+
+def test_a_stranger_in_green_s_place_is_not_ours_to_stop() -> None:
+    stranger = runs(OLDEST, Slot.GREEN)
+
+    error = refusal(n1=on(90, BLUE_RUNS, stranger))
+
+    assert reasons(error)[0] == f"  beside on n1: {stranger.name} runs in slot green without traffic"
+    assert error.next_step.splitlines() == [f"docker stop {stranger.name} on n1, if it is not needed", ACCEPT]
+
+
+def test_a_node_where_a_failed_release_is_still_stopping_is_busy_and_not_refused() -> None:
+    failed = runs(OLDEST, Slot.GREEN)
+    stopping = replace(SERVING, ending=frozenset({("n1", failed.name)}))
+
+    with pytest.raises(Busy) as busy:
+        plan(stopping, n1=on(90, BLUE_RUNS, failed))
+
+    assert (str(busy.value), busy.value.exit_code) == (f"n1: {failed.name} is being stopped", 4)
+    assert busy.value.next_step == "`--wait SECONDS` retries; sparkops status"
+    gone = on(90, BLUE_RUNS, replace(failed, state="exited"))
+    assert plan(stopping, n1=gone).mode is Mode.BESIDE
+
+
+def test_a_free_node_is_taken_at_once_and_downtime_is_not_where_another_way_opens() -> None:
+    failed = runs(OLDEST, Slot.GREEN, "n2")
+    stopping = replace(SERVING, ending=frozenset({("n2", failed.name)}))
+
+    assert chosen(plan(stopping, n1=on(90, BLUE_RUNS), n2=on(50, failed)))[:2] == (Mode.BESIDE, "n1")
+    with pytest.raises(Busy):
+        plan(stopping, Wish(allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(5, failed))
+    no_image = on(5, failed, image=None)
+    assert plan(stopping, Wish(allow_downtime=True), n1=on(50, BLUE_RUNS), n2=no_image).mode is Mode.IN_PLACE
+
+
+def test_the_same_release_again_is_planned_while_it_stops() -> None:
+    failed = runs(NEW, Slot.GREEN)
+    stopping = replace(SERVING, ending=frozenset({("n1", failed.name)}))
+
+    assert plan(stopping, n1=on(60, BLUE_RUNS, failed)).mode is Mode.BESIDE
+
+
+def test_what_has_ended_and_what_belongs_to_others_is_no_stranger() -> None:
+    ended = runs(OLDEST, Slot.GREEN, state="exited")
+    other = container(Rank(release(service="other", serve={"port": 9000}), Slot.GREEN, "n1"))
+
+    assert plan(n1=on(90, BLUE_RUNS, ended, other)).mode is Mode.BESIDE
+
+
+def test_a_port_that_another_service_has_is_refused_before_anything_is_stopped() -> None:
+    other = container(Rank(release(service="other", serve={"port": 8001}), Slot.BLUE, "n1"))
+    taken = on(90, BLUE_RUNS, other, listening=frozenset({8001, 8002}))
+
+    error = refusal(wish=Wish(allow_downtime=True), n1=taken)
+
+    assert reasons(error) == [f"  {mode} on n1: port 8002 is taken by {other.name}" for mode in ("beside", "in-place")]
+    assert error.next_step == "Stop it, or change serve.port of q."
+
+
+def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
+    error = refusal(
+        wish=Wish(nodes=("n2",)), n1=on(90, BLUE_RUNS), n2=replace(on(1, image=None), weights=HALF_A_CHECKPOINT)
+    )
+
+    assert reasons(error) == [
+        f"  across on n2: it does not have the image {NEW.image}",
+        "  across on n2: the weights in /srv/models/q: it has no config.json",
+        "  across on n2: 1.0 GiB available - 40 claimed: 39.0 GiB short",
+    ]
+    assert error.next_step.splitlines() == [
+        "sparkops build q --node n2",
+        "sparkops models pull q --node n2   (or: sparkops models copy q --to n2 --from NODE)",
+    ]

@@ -1,0 +1,201 @@
+"""Where a deploy goes, and what stands against a replica on a node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.deploy import preconditions as planning
+from sparkops.deploy.preconditions import Observed
+from sparkops.docker.facts import Container
+from sparkops.errors import ConnectionLost, NotReady, PlanRefused, SparkopsError
+from tests.examples import CHECKPOINT, CUDA, HALF_A_CHECKPOINT, HOST, IMAGE_ID, container, node, rank, recipe, release
+
+PULL = "sparkops models pull q --node n1   (or: sparkops models copy q --to n1 --from NODE)"
+
+
+def observed(*containers: Container, image: str | None = IMAGE_ID, gpu: str = "none", **host: Any) -> Observed:
+    return Observed(node(gpu=gpu), replace(HOST, **host), containers, image, CHECKPOINT)
+
+
+def without_model(**seen: Any) -> Observed:
+    return replace(observed(**seen), weights=None)
+
+
+def found(on: Observed, **changes: Any) -> list[SparkopsError]:
+    return [*planning.obstacles(rank(**changes), on)]
+
+
+def problem(on: Observed, **changes: Any) -> SparkopsError:
+    [error] = found(on, **changes)
+    return error
+
+
+def test_a_release_that_runs_needs_nothing_more_of_its_node() -> None:
+    here = observed(container(rank()), image=None, memory_available_gib=0.5, listening=frozenset({8001}))
+
+    assert found(here) == []
+    assert found(replace(here, weights=HALF_A_CHECKPOINT)) == []
+
+
+OTHER = container(rank(model={"revision": "old"}))
+PORT_OWNER = container(rank(service="other"))
+
+
+@pytest.mark.parametrize(
+    ("on", "changes", "kind", "message", "next_step"),
+    [
+        (
+            observed(image=None),
+            {},
+            NotReady,
+            "n1: it does not have the image sparkops/q:0123456789ab",
+            "sparkops build q --node n1",
+        ),
+        (
+            observed(),
+            {"image": {"torch": CUDA}},
+            NotReady,
+            "n1: it offers no GPU, and q needs cu130",
+            "Set `gpu: runtime` (or cdi, or devices) for n1 in the inventory.",
+        ),
+        (
+            without_model(),
+            {},
+            NotReady,
+            "n1: the weights in /srv/models/q: it is not there",
+            PULL,
+        ),
+        (
+            replace(observed(), weights=HALF_A_CHECKPOINT),
+            {},
+            NotReady,
+            "n1: the weights in /srv/models/q: it has no config.json",
+            PULL,
+        ),
+        (
+            observed(listening=frozenset({8001})),
+            {},
+            PlanRefused,
+            "n1: port 8001 is taken by a program",
+            "Stop it, or change serve.port of q.",
+        ),
+        (
+            observed(PORT_OWNER, listening=frozenset({8001})),
+            {},
+            PlanRefused,
+            f"n1: port 8001 is taken by {PORT_OWNER.name}",
+            "Stop it, or change serve.port of q.",
+        ),
+    ],
+    ids=["no image", "no gpu", "no model", "half a model", "port", "port of ours"],
+)
+def test_an_obstacle_is_refused_with_a_next_step(
+    on: Observed, changes: dict[str, Any], kind: type[SparkopsError], message: str, next_step: str
+) -> None:
+    error = problem(on, **changes)
+
+    assert (type(error), str(error), error.next_step, error.exit_code) == (kind, message, next_step, 5)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        replace(OTHER, state="exited"),
+        replace(PORT_OWNER, state="exited"),
+        container(rank(service="other", serve={"port": 9000})),
+    ],
+    ids=["our old release, stopped", "another service, stopped", "another service on its own port"],
+)
+def test_only_a_running_container_of_that_port_can_be_its_owner(beside: Container) -> None:
+    error = problem(observed(beside, listening=frozenset({8001})))
+
+    assert str(error) == "n1: port 8001 is taken by a program"
+
+
+def test_weights_that_could_not_be_read_are_refused_with_the_reason() -> None:
+    unseen = ConnectionLost("n1", "no answer within 10 s")
+
+    assert problem(replace(observed(), unseen=unseen)) is unseen
+    assert problem(replace(without_model(), unseen=unseen)) is unseen
+
+
+@pytest.mark.parametrize(
+    ("closed", "what", "paths"),
+    [
+        ({"q/w.safetensors": 0o600}, "q/w.safetensors", "/srv/models/q/w.safetensors"),
+        ({".": 0o600, "q": 0o600}, ". and 1 more", "/srv/models/. /srv/models/q"),
+    ],
+)
+def test_weights_that_the_user_of_engines_cannot_read_are_refused(
+    closed: dict[str, int], what: str, paths: str
+) -> None:
+    error = problem(replace(observed(), weights=replace(CHECKPOINT, closed=closed)))
+
+    expected = f"n1: engines cannot read /srv/models/{what}: measured mode 0600, expected access for user 10841"
+    assert (str(error), error.next_step) == (expected, f"On n1: sudo chmod a+rX {paths}")
+
+
+def test_an_engine_without_torch_says_where_it_computes() -> None:
+    error = problem(observed(), engine="atlas", image={"torch": None, "vllm": None})
+
+    assert str(error) == "n1: it offers no GPU, and q needs cu130"
+
+
+@pytest.mark.parametrize("gpu", ["runtime", "cdi", "devices"])
+def test_a_cuda_image_goes_to_a_node_with_a_gpu(gpu: str) -> None:
+    small = {"args": {"gpu-memory-utilization": 0.04}}
+
+    assert found(observed(gpu=gpu), image={"torch": CUDA}, serve=small) == []
+
+
+def test_a_stand_in_needs_no_model() -> None:
+    assert found(without_model(), engine="stand-in") == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "chosen"),
+    [(["n3", "n1"], ["n2"], ("n3", "n1")), ([], ["n2"], ("n2",)), ([], [], ("n3",))],
+    ids=["asked for", "the recipe's", "the freest"],
+)
+def test_a_deploy_goes_where_it_is_told_and_else_to_the_freest_node(
+    asked: list[str], nodes: list[str], chosen: tuple[str, ...]
+) -> None:
+    fleet = {
+        "n1": observed(memory_available_gib=50.0),
+        "n2": observed(memory_available_gib=60.0),
+        "n3": observed(memory_available_gib=70.0),
+    }
+
+    assert planning.place(recipe(nodes=nodes), asked, fleet) == chosen
+
+
+def test_a_service_is_deployed_where_it_is() -> None:
+    fleet = {"n1": observed(), "n2": observed(OTHER, memory_available_gib=1.0), "n3": observed(OTHER)}
+
+    assert planning.place(recipe(), [], fleet) == ("n2", "n3")
+
+
+def test_a_node_with_a_gpu_and_then_one_with_the_model_goes_before_a_freer_one() -> None:
+    fleet = {
+        "free": without_model(),
+        "model": observed(memory_available_gib=50.0),
+        "gpu": without_model(gpu="runtime", memory_available_gib=20.0),
+    }
+
+    assert planning.place(recipe(), [], fleet) == ("model",)
+    assert planning.place(recipe(image={"torch": CUDA}), [], fleet) == ("gpu",)
+
+
+def test_nodes_whose_images_hold_different_packages_are_refused() -> None:
+    """Both are builds of the same inputs, and one found newer versions of what nobody had pinned."""
+    one, other = (replace(observed(), installed=f"torch 2.13.0+cpu, packages {each * 12}") for each in "ab")
+
+    assert [*planning.differing(release(), {"n1": one, "n2": one})] == []
+    assert [*planning.differing(release(), {"n1": one, "n2": observed()})] == []  # an older sparkops noted nothing
+    [refused] = planning.differing(release(), {"n1": one, "n2": other})
+    assert re.match(r"the nodes do not have the same packages in .*: n1: .*; n2: ", str(refused))
+    assert refused.next_step.startswith("sparkops lock q, ")

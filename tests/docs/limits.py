@@ -1,0 +1,66 @@
+"""Figures in the pages that are limits or settings of the program, with the value that the program has."""
+
+from __future__ import annotations
+
+import re
+
+from sparkops.config.inventory import Gateway
+from sparkops.docker.commands import GATE_MEMORY
+from sparkops.gateway import capacity
+from sparkops.guard import daemon, door, evidence, sampling
+from sparkops.memory.compilers import NVCC_GIB
+from sparkops.memory.relief import FLOOR_GIB
+from sparkops.network import commands as network
+from sparkops.nodes import host
+from sparkops.swap.model import Limits
+from tests import soak
+from tests.docs.pages import ROOT
+
+
+def written(file: str, pattern: str) -> float:
+    """Return the number that a template or program of the nodes has. Raises AssertionError if it has none."""
+    found = re.search(pattern, (ROOT / file).read_text(), re.MULTILINE)
+    assert found, (file, pattern)
+    return float(found[1])
+
+
+def default(model: type, field: str) -> float:
+    """Return the default of a key of a recipe or inventory."""
+    return float(model.model_fields[field].default)  # type: ignore[attr-defined]
+
+
+def body_kib(memory_mib: int) -> float:
+    """Return the largest body, in KiB, that a gateway with so much memory reads before it routes it."""
+    return (capacity.buffer_bytes(memory_mib) - capacity.BESIDE_BODY) / host.KIB
+
+
+GATEWAY_KIB = body_kib(capacity.MEMORY_MIB)
+LIMITS: dict[str, dict[str, float]] = {
+    "CONTRIBUTING.md": {"12 min 30 s": soak.START_S},
+    "docs/decisions.md": {"8 GiB": NVCC_GIB, "4 GiB": FLOOR_GIB},
+    "docs/guard.md": {"2 s": daemon.SAMPLE_S, "15 s": sampling.IDLE_S, "4 s": sampling.OLD_S},
+    "docs/operations.md": {
+        "96 KiB": GATEWAY_KIB,
+        "10 minutes": Limits().unknown_s / 60,
+        "64 MiB": evidence.QUOTA / host.MIB,
+    },
+    "docs/security.md": {
+        "60 s": door.LEASE_S,
+        "10 s": written("templates/node/doors.py", r"HANDSHAKE_S, MEET_S = [\d.]+, ([\d.]+)"),
+        "7 s": float(network.bandwidth_server(network.Perftest("d", 1, 1, 0)).argv[1]),
+        "15 s": daemon.LOOK_S,
+        "5 s": written("templates/gateway/haproxy.cfg.j2", r"timeout http-request (\d+)s"),
+        "16 KiB": written("templates/gateway/access.cfg.j2", r"req\.hdrs,length gt (\d+)") / host.KIB,
+        "32 MiB": default(Gateway, "max_body_mib"),
+        "96 KiB": GATEWAY_KIB,
+        "224 KiB": body_kib(2811),
+        "480 KiB": body_kib(5361),
+        "992 KiB": body_kib(10461),
+        "1.5 GiB": capacity.MEMORY_MIB / 1024,
+        "16 GiB": float(GATE_MEMORY[0].removeprefix("--memory=").removesuffix("g")),
+        "5100 connections": float(capacity.CONNECTIONS),
+        "1000 connections": written("templates/gateway/service.cfg.j2", r"^  maxconn (\d+)"),
+    },
+    "docs/swap.md": {"60 s": door.LEASE_S},
+}
+"""By page: a figure as it is written there, and its value in its last unit."""

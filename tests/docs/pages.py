@@ -1,0 +1,83 @@
+"""The pages of this project, read as Markdown: links, commands, headings and passages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?<=\n\n)(?:    .+\n)(?:(?:    .+)?\n)*")
+SPAN = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)|<(https?://[^>\s]+)>|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
+LABEL = re.compile(r"\]\[(\w+)\]")
+DEFINED = re.compile(r"^\[([^\]]+)\]: ", re.MULTILINE)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+ATTACHED = ("```", "    ", "|", "![")
+"""First characters of blocks that belong to the paragraph before them: code, tables, pictures."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A Markdown file, by its path in the checkout."""
+
+    name: str
+
+    @property
+    def file(self) -> Path:
+        """Path of the file."""
+        return ROOT / self.name
+
+    @property
+    def text(self) -> str:
+        """Content without comments of HTML."""
+        return re.sub(r"<!--.*?-->", "", self.file.read_text(), flags=re.DOTALL)
+
+    @property
+    def prose(self) -> str:
+        """Content without blocks of code."""
+        return INDENTED.sub("", FENCE.sub("", self.text))
+
+    def links(self) -> list[str]:
+        """Return the targets of all links."""
+        return [target for found in LINK.findall(self.prose) for target in found if target]
+
+    def anchors(self) -> set[str]:
+        """Return the anchor of each heading, as GitHub makes it."""
+        titles = (title.replace("`", "").lower() for title in HEADING.findall(self.prose))
+        return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+    def lines(self) -> Iterator[str]:
+        """Yield each line of each block of code."""
+        for block in (*FENCE.findall(self.text), *INDENTED.findall(FENCE.sub("", self.text))):
+            yield from (line.strip() for line in block.splitlines() if not line.startswith("```"))
+
+    def spans(self) -> Iterator[str]:
+        """Yield each span of code in the prose."""
+        yield from (" ".join(span.split()) for span in SPAN.findall(self.prose))
+
+    def passages(self) -> Iterator[str]:
+        """Yield each paragraph with the code, tables and pictures that follow it."""
+        passage = ""
+        for block in re.split(r"\n\n+(?!    )", FENCE.sub(_joined, self.text)):
+            if block.startswith(ATTACHED):
+                passage += "\n" + block
+            else:
+                yield passage.replace("\0", "\n")
+                passage = block
+        yield passage.replace("\0", "\n")
+
+
+def _joined(fence: re.Match[str]) -> str:
+    """Keep an empty line of code from ending its block."""
+    return fence[0].replace("\n\n", "\n\0")
+
+
+def _names() -> Iterator[str]:
+    for file in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]):
+        yield str(file.relative_to(ROOT))
+
+
+PAGES = [Page(name) for name in _names()]

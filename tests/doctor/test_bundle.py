@@ -1,0 +1,103 @@
+"""The archive for a bug report: what it holds, for whom, and what it does not hold."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from sparkops.cli.doctor import _write_bundle
+from sparkops.command import Command
+from sparkops.doctor import bundle
+from sparkops.errors import UsageError
+from sparkops.nodes.local import LocalNode
+
+pytestmark = pytest.mark.local
+SECRET = "s3cret-value"
+PARTS = {
+    "versions.json": {"sparkops": "0.1"},
+    "nodes/a/evidence/chat/1/inspect.json": json.dumps({"Env": [f"HF_TOKEN={SECRET}"]}),
+    "nodes/a/evidence/chat/1/cut.json": f'{{"api_key": "{SECRET}", "lo',
+    "nodes/a/guard.log": f"GET http://me:{SECRET}@h/\nAuthorization: Bearer {SECRET}\nstarted\n",
+}
+
+
+def test_every_file_is_listed_with_its_size_and_none_holds_a_secret() -> None:
+    texts = bundle.files(PARTS)
+
+    assert texts.keys() == {bundle.MANIFEST, *PARTS}
+    rows = [line.split() for line in texts[bundle.MANIFEST].splitlines()[1:]]
+    assert {name: size for size, name in rows} == {
+        name: str(len(text)) for name, text in texts.items() if name != bundle.MANIFEST
+    }
+    assert [name for name, text in texts.items() if SECRET in text] == []
+    assert json.loads(texts["nodes/a/evidence/chat/1/inspect.json"]) == {"Env": ["HF_TOKEN=***"]}
+    assert texts["nodes/a/guard.log"].endswith("started\n")
+
+
+def test_the_archive_has_the_files_for_their_owner_only() -> None:
+    packed = bundle.archive({"a/b.txt": "text \ud800"}, 1_700_000_000.5)
+
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        [entry] = tar.getmembers()
+        content = tar.extractfile(entry)
+        assert (entry.name, entry.mode, entry.mtime) == ("sparkops-bundle/a/b.txt", 0o600, 1_700_000_000)
+        assert content is not None
+        assert content.read() == b"text ?"
+
+
+def test_the_file_is_new_and_only_its_owner_can_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "b.tar.gz"
+    _write_bundle(file, PARTS)
+
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert tarfile.is_tarfile(file)
+    shown = capsys.readouterr().err
+    assert [name for name in PARTS if name not in shown] == []
+    with pytest.raises(UsageError, match=r"--bundle: .*b\.tar\.gz cannot be written: File exists"):
+        _write_bundle(file, PARTS)
+
+
+def test_the_last_failure_of_each_service_is_read_and_its_files_are_cut(tmp_path: Path) -> None:
+    for name, text in {
+        "chat/20261120T000000Z-r1/log.txt": "old",
+        "chat/20261121T000000Z-r2/log.txt": "0123456789",
+        "chat/20261121T000000Z-r2/inspect.json": "{}",
+        "other/20261119T000000Z-r1/log.txt": "x",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert read(tmp_path, 4) == {
+        "chat/20261121T000000Z-r2/inspect.json": "{}",
+        "chat/20261121T000000Z-r2/log.txt": "6789",
+        "other/20261119T000000Z-r1/log.txt": "x",
+    }
+
+
+def test_without_a_failure_there_is_no_evidence(tmp_path: Path) -> None:
+    assert read(tmp_path / "absent", 4) == {}
+
+
+def read(directory: Path, most: int) -> object:
+    """Run the program of the command on this machine."""
+    at = bundle.evidence().argv.index("-c")
+    argv = (sys.executable, "-c", bundle.evidence().argv[at + 1], str(directory), str(most))
+    return json.loads(LocalNode("here").run(Command(argv)).stdout)
+
+
+@pytest.mark.parametrize("line", ['{"error": "no"}', "[]", "nothing"])
+def test_a_reply_that_is_none_is_an_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"the guard replied|Expecting value"):
+        bundle.reply(line)
+
+
+def test_the_guard_is_asked_a_line_for_each_request() -> None:
+    asked = bundle.questions([{"op": "services"}, {"op": "events", "service": "chat"}])
+
+    assert [json.loads(line)["op"] for line in asked.stdin.splitlines()] == ["services", "events"]
+    assert bundle.reply('{"ok": ["chat"]}') == ["chat"]

@@ -1,0 +1,70 @@
+"""Weights that a node holds twice, and weights that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.doctor import duplicates
+from sparkops.doctor.examined import Examined
+from sparkops.errors import NodeError
+from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, Origin
+from tests.doctor.test_rules import WELL, examined
+from tests.examples import CHECKPOINT
+from tests.sparks import spark
+
+pytestmark = pytest.mark.local
+
+MODEL, COMMIT = "Intel/Qwen3.5", "c0ffee"
+CACHE = "/home/ops/.cache/huggingface/hub"
+
+
+def holding(tmp_path: Path, *held: Checkpoint, cache: str = "") -> Examined:
+    directory = ModelDirectory(True, True, 10**12, 1000, 1000, {each.path: each for each in held})
+    machine = replace(WELL, hub_cache={cache: 62.4} if cache else {})
+    return replace(examined(tmp_path, "a", spark(1)), weights=directory, machine=machine)
+
+
+def model(path: str, commit: str = COMMIT, made: str | None = None) -> Checkpoint:
+    return replace(CHECKPOINT, path=path, origin=Origin(MODEL, commit=commit, made=made), commit=commit)
+
+
+def test_a_second_directory_of_the_same_commit_is_named_with_its_size(tmp_path: Path) -> None:
+    [found] = duplicates.findings(holding(tmp_path, model("q"), model("q-copy")))
+
+    assert found.code == "WEIGHTS_TWICE"
+    assert found.problem == f"{MODEL} exists twice: /srv/models/q and /srv/models/q-copy (0.0 GiB)"
+    assert found.next_step.endswith("rm -r /srv/models/q-copy")
+    assert not found.fixable
+
+
+def test_the_hub_s_own_cache_is_a_second_copy(tmp_path: Path) -> None:
+    cache = f"{CACHE}/models--Intel--Qwen3.5"
+
+    [found] = duplicates.findings(holding(tmp_path, model("q"), cache=cache))
+
+    assert found.problem == f"{MODEL} exists twice: /srv/models/q and {cache} (62.4 GiB)"
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        (model("q"), model("r", "f00d")),  # two commits
+        (model("q"), model("r", made="0" * 64)),  # one was made out of the other
+        (model("q"), replace(CHECKPOINT, path="r")),  # of unknown origin
+        (model("q"), replace(model("q.partial"), identity="x")),  # another transfer
+    ],
+)
+def test_other_weights_are_no_copy(tmp_path: Path, held: tuple[Checkpoint, ...]) -> None:
+    assert [*duplicates.findings(holding(tmp_path, *held, cache=f"{CACHE}/models--other--model"))] == []
+
+
+def test_weights_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
+    unread = replace(holding(tmp_path), weights=NodeError("a", "/srv/models: Permission denied"))
+
+    [found] = duplicates.findings(unread)
+
+    assert (found.code, found.problem) == ("WEIGHTS_UNREAD", "/srv/models: Permission denied")
+    assert found.next_step == "sparkops models list --node a"

@@ -1,0 +1,417 @@
+"""What doctor finds wrong with nodes and pairs, and what it says where all is well."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config.fabric import FabricRules as Rules
+from sparkops.config.reference import reference
+from sparkops.doctor import reasons
+from sparkops.doctor import rules as doctor
+from sparkops.doctor.diagnosis import Diagnosis
+from sparkops.doctor.examined import Examined
+from sparkops.doctor.machine import Clocks, MachineFacts
+from sparkops.errors import NotReachable, SparkopsError
+from sparkops.network import pairs
+from sparkops.network.finding import Severity
+from sparkops.network.topology import Transport
+from tests import sparks
+from tests.examples import HOST, container, node, rank
+from tests.sparks import Spark, port_0, port_1, spark
+
+pytestmark = pytest.mark.local  # real shells read real files
+
+PACKAGE = Path(__file__).parents[2] / "sparkops"
+SEEN = ("exposure", "links", "ports", "environment", "checks")
+WELL = MachineFacts(
+    kho_off=False,
+    oom_score={"sshd": -1000, "dockerd": -500},
+    docker_tcp=(),
+    toolkit=True,
+    gpu="NVIDIA GB10",
+    gpu_error="",
+    swap_gib=0.0,
+    oom_killers=frozenset({"earlyoom"}),
+)
+STUCK = Clocks(702, 3003, 96)
+"""Under load: eugr/spark-vllm-docker#334; 3003 MHz is the rating in NVIDIA/open-gpu-kernel-modules#1358."""
+SERVING = Clocks(2398, 3003, 96)
+"""The same node after a power cycle."""
+SHARED = replace(HOST, gpu_model="NVIDIA GB10", memory_free_gib=91.0)
+CACHED = replace(SHARED, memory_free_gib=7.9)
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Examined:
+    """A Spark of which there is nothing to be said."""
+    return examined(tmp_path, "a", spark(1))
+
+
+def examined(root: Path, name: str, made: Spark, **config: Any) -> Examined:
+    facts = sparks.read(sparks.write(root / name, made))
+    return Examined(name, node(**{"gpu": "runtime", **config}), HOST, WELL, facts, docker="28.5.1", skew_s=0.0)
+
+
+def changed(sound: Examined, changes: dict[str, Any]) -> Examined:
+    fabric = {key: value for key, value in changes.items() if key in ("driver", "kernel")}
+    rest = {key: value for key, value in changes.items() if key not in fabric}
+    return replace(sound, **rest, fabric=replace(sound.fabric, **fabric))
+
+
+def codes(found: Examined) -> list[tuple[str, Severity]]:
+    return [(each.code, each.severity) for each in doctor.examine(found)]
+
+
+def diagnose(*seen: Examined, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
+    facts, configs = {each.name: each.fabric for each in seen}, {each.name: each.config for each in seen}
+    found = pairs.pairs(facts, configs, rules or Rules())
+    everything: dict[str, Examined | SparkopsError] = {**{each.name: each for each in seen}, **lost}
+    return doctor.diagnose(sorted(everything), everything, found, [])
+
+
+def test_a_sound_node_has_no_findings(sound: Examined) -> None:
+    assert codes(sound) == []
+
+
+SPEC = ("/etc/cdi/nvidia.yaml",)
+PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "severity"),
+    [
+        ({"docker": "23.0.1"}, "DOCKER_OLD", WARNING),
+        ({"host": replace(HOST, buildkit=False)}, "NO_BUILDKIT", PROBLEM),
+        ({"host": replace(HOST, disk_free_gib=39.9)}, "DISK", WARNING),
+        ({"host": replace(HOST, memory_available_gib=7.9)}, "MEMORY", WARNING),
+        ({"skew_s": 6.0}, "CLOCK", WARNING),
+        ({"skew_s": -6.0}, "CLOCK", WARNING),
+        ({"machine": replace(WELL, docker_tcp=("0.0.0.0",))}, "DOCKER_TCP", WARNING),
+        ({"machine": replace(WELL, oom_score={"sshd": 0})}, "OOM_SCORE", WARNING),
+        ({"machine": replace(WELL, gpu="", gpu_error="No devices were found")}, "GPU_SILENT", PROBLEM),
+        ({"machine": replace(WELL, toolkit=False)}, "NO_TOOLKIT", PROBLEM),
+        ({"machine": replace(WELL, toolkit=False, cdi=SPEC)}, "NO_TOOLKIT", PROBLEM),
+        ({"config": node(gpu="cdi")}, "NO_CDI_SPEC", PROBLEM),
+        ({"config": node(gpu="cdi"), "machine": replace(WELL, toolkit=False)}, "NO_CDI_SPEC", PROBLEM),
+        ({"driver": ""}, "NO_DRIVER", PROBLEM),
+        ({"driver": "590.44.01"}, "DRIVER_590", WARNING),
+        ({"kernel": "7.0.0-1019-nvidia"}, "KERNEL_KHO", WARNING),
+        ({"kernel": "7.0.0-31-generic"}, "KERNEL_RDMA", WARNING),
+        ({"machine": replace(WELL, oom_killers=frozenset())}, "NO_EARLYOOM", WARNING),
+        ({"machine": replace(WELL, swap_gib=8.1)}, "SWAP", WARNING),
+        ({"machine": replace(WELL, clocks=(STUCK, STUCK))}, "CLOCKS_LOW", WARNING),
+        ({"host": CACHED}, "PAGE_CACHE", WARNING),
+    ],
+)
+def test_what_is_wrong_with_a_node_is_found(
+    sound: Examined, changes: dict[str, Any], code: str, severity: Severity
+) -> None:
+    [found] = doctor.examine(changed(sound, changes))
+
+    assert (found.code, found.severity, found.node) == (code, severity, "a")
+    assert found.next_step
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"docker": "24.0.0"},
+        {"docker": "26.1.5+dfsg1"},
+        {"host": replace(HOST, disk_free_gib=None)},
+        {"host": replace(HOST, disk_free_gib=40.0)},
+        {"host": replace(HOST, memory_available_gib=8.0)},
+        {"skew_s": 5.0},
+        {"skew_s": -5.0},
+        {"machine": replace(WELL, oom_score={})},
+        {"machine": replace(WELL, oom_score={"sshd": -1})},
+        {"config": node(gpu="cdi"), "machine": replace(WELL, toolkit=False, cdi=SPEC)},
+        {"config": node(gpu="devices"), "machine": replace(WELL, toolkit=False)},
+        {"kernel": "7.0.0-30-generic"},
+        {"driver": "580.178.03"},
+        {"machine": replace(WELL, swap_gib=8.0)},
+        {"machine": replace(WELL, swap_gib=None)},
+        {"machine": replace(WELL, clocks=(STUCK, SERVING))},
+        {"machine": replace(WELL, clocks=(SERVING, SERVING))},
+        {"machine": replace(WELL, clocks=(replace(STUCK, busy_percent=0),) * 2)},
+        {"host": SHARED},
+        {"host": replace(CACHED, memory_available_gib=15.8)},
+        {"host": CACHED, "containers": (container(rank()),)},
+        {"host": replace(CACHED, gpu_model="NVIDIA H100 80GB HBM3"), "machine": replace(WELL, oom_killers=frozenset())},
+    ],
+)
+def test_what_is_just_well_or_not_known_is_no_finding(sound: Examined, changes: dict[str, Any]) -> None:
+    assert codes(changed(sound, changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"skew_s": 6.4}, "its clock is 6 s ahead of this machine's"),
+        ({"skew_s": -6.4}, "its clock is 6 s behind this machine's"),
+        (
+            {"host": replace(HOST, memory_available_gib=7.94)},
+            "7.9 of 119.7 GiB are available: a node that runs out may hang",
+        ),
+        ({"host": replace(HOST, disk_free_gib=39.94)}, "39.9 GiB are free for images; a build needs 40"),
+    ],
+)
+def test_a_finding_has_the_measured_value(sound: Examined, changes: dict[str, Any], problem: str) -> None:
+    assert [found.problem for found in doctor.examine(replace(sound, **changes))] == [problem]
+
+
+@pytest.mark.parametrize(("daemon", "unit"), [("sshd", "ssh"), ("dockerd", "docker")])
+def test_the_step_for_the_oom_score_names_the_unit_of_the_daemon(sound: Examined, daemon: str, unit: str) -> None:
+    [found] = doctor.examine(replace(sound, machine=replace(WELL, oom_score={daemon: 0})))
+
+    assert found.next_step == f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it"
+
+
+@pytest.mark.parametrize(("gateway", "expected"), [(True, ["ENGINE_OPEN"]), (False, [])])
+def test_an_engine_that_clients_call_themselves_is_open_on_purpose(
+    sound: Examined, gateway: bool, expected: list[str]
+) -> None:
+    machine = replace(WELL, open_ports=frozenset({8001}))
+    node = replace(sound, machine=machine, containers=(container(rank()),), gateway=gateway)
+
+    assert [code for code, _ in codes(node)] == expected
+
+
+@pytest.mark.parametrize("gateway", [True, False])
+def test_open_ports_of_ranks_are_found_with_and_without_a_gateway(sound: Examined, gateway: bool) -> None:
+    one = container(rank(), rank=1, peers=("10.0.0.1", "10.0.0.2"), meeting_port=8003)
+
+    found = replace(sound, containers=(one,), filtered=frozenset(), gateway=gateway)
+    assert codes(found) == [("FILTER_MISSING", Severity.WARNING)]
+
+
+def test_a_row_has_what_its_node_reported(sound: Examined) -> None:
+    host = replace(HOST, memory_total_gib=119.67, memory_available_gib=100.04, disk_free_gib=500.06)
+    without = replace(sound.fabric.devices[1], interface=None)
+    fabric = replace(sound.fabric, devices=(*sound.fabric.devices[:2], without), kernel="6.17.0")
+
+    [row] = diagnose(replace(sound, host=host, fabric=fabric, skew_s=1.26)).nodes
+
+    assert row.model_dump(exclude={"devices"}) == {
+        "name": "a",
+        "reachable": True,
+        "error": None,
+        "arch": HOST.arch,
+        "kernel": "6.17.0",
+        "docker": "28.5.1",
+        "driver": sparks.DRIVER,
+        "gpu": "NVIDIA GB10",
+        "memory": {"total_gib": 119.7, "available_gib": 100.0},
+        "disk_free_gib": 500.1,
+        "clock_skew_s": 1.3,
+    }
+    assert [(each.interface, each.addresses, each.gid_rows, each.mtu) for each in row.devices] == [
+        ("enp1s0f0np0", [], [], 1500),
+        ("enp1s0f1np1", ["192.168.100.10/24"], [3], 9000),
+        (None, [], [3], None),
+    ]
+
+
+def test_a_row_leaves_out_the_disk_that_was_not_read(sound: Examined) -> None:
+    assert diagnose(replace(sound, host=replace(HOST, disk_free_gib=None))).nodes[0].disk_free_gib is None
+
+
+def test_a_node_without_a_gpu_is_not_asked_for_its_driver(tmp_path: Path) -> None:
+    bare = examined(tmp_path, "a", Spark(driver=""), gpu="none")
+
+    assert codes(replace(bare, machine=replace(WELL, toolkit=False, gpu=""))) == []
+
+
+def test_devices_need_no_toolkit(tmp_path: Path) -> None:
+    given = examined(tmp_path, "a", spark(1), gpu="devices", gpu_devices=["/dev/nvidia0"])
+
+    assert codes(replace(given, machine=replace(WELL, toolkit=False))) == []
+
+
+def test_a_boot_option_mends_the_kernel(sound: Examined) -> None:
+    fabric = replace(sound.fabric, kernel="7.0.0-1019-nvidia")
+
+    assert codes(replace(sound, fabric=fabric, machine=replace(WELL, kho_off=True))) == []
+
+
+@pytest.mark.parametrize(("before", "said", "after", "skew"), [(10, 11, 12, 0), (10, 9, 12, -1), (10, 20, 12, 8)])
+def test_a_clock_is_wrong_by_what_the_network_does_not_explain(
+    before: float, said: float, after: float, skew: float
+) -> None:
+    assert doctor.skew(before, said, after) == skew
+
+
+def test_a_sound_pair_with_its_links_and_environment(tmp_path: Path) -> None:
+    found = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2)))
+
+    assert (found.ok, found.findings) == (True, [])
+    [pair] = found.pairs
+    assert (pair.nodes, pair.transport, pair.reasons) == (["a", "b"], Transport.ROCE, [])
+    assert [link.subnet for link in pair.links] == ["192.168.100.0/24", "192.168.101.0/24"]
+    assert pair.links[0].ends[1].model_dump() == {
+        "node": "b",
+        "device": "rocep1s0f1",
+        "interface": "enp1s0f1np1",
+        "address": "192.168.100.11/24",
+        "gid_index": 3,
+        "mtu": 9000,
+        "speed_mbit_s": 200000,
+    }
+    assert pair.env["b"]["VLLM_HOST_IP"] == "192.168.100.11"
+    assert [device.device for device in found.nodes[0].devices] == [
+        "rocep1s0f0",
+        "rocep1s0f1",
+        "roceP2p1s0f0",
+        "roceP2p1s0f1",
+    ]
+
+
+def test_a_broken_link_is_a_problem_and_gives_no_environment(tmp_path: Path) -> None:
+    small = spark(2, functions=port_1("192.168.100.11/24", "192.168.101.11/24", mtu=1500))
+
+    found = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", small))
+
+    assert (found.ok, [each.code for each in found.findings]) == (False, ["MTU", "MTU"])
+    assert found.pairs[0].env == {}
+    assert len(found.pairs[0].links) == 2
+
+
+def test_a_wrong_environment_of_the_inventory_is_a_problem(tmp_path: Path) -> None:
+    other = examined(tmp_path, "b", spark(2), env={"GLOO_SOCKET_IFNAME": "eth9"})
+
+    found = diagnose(examined(tmp_path, "a", spark(1)), other)
+
+    assert [(each.code, each.node) for each in found.findings] == [("ENVIRONMENT", "b")]
+
+
+def test_nodes_without_a_network_between_them_are_no_problem(tmp_path: Path) -> None:
+    found = diagnose(*(examined(tmp_path, name, Spark(driver="580.1")) for name in "ab"))
+
+    assert (found.ok, found.findings) == (True, [])
+    assert (found.pairs[0].transport, found.pairs[0].links) == (None, [])
+    assert found.pairs[0].reasons == ["a has no RDMA device", "b has no RDMA device"]
+
+
+def test_a_port_that_leads_to_a_third_node_is_well(tmp_path: Path) -> None:
+    """A ring: a and b, b and c, c and a have a cable each."""
+
+    def ring(first: str, second: str) -> Spark:
+        return Spark((port_0(f"{first}/24", None)[0], port_1(f"{second}/24", None)[0]))
+
+    nodes = {"a": ring("10.1.0.1", "10.3.0.1"), "b": ring("10.1.0.2", "10.2.0.2"), "c": ring("10.2.0.3", "10.3.0.3")}
+
+    found = diagnose(*(examined(tmp_path, name, made) for name, made in nodes.items()))
+
+    assert [len(pair.links) for pair in found.pairs] == [1, 1, 1]
+    assert found.findings == []
+
+
+def test_a_port_that_leads_to_no_node_at_all_is_said(tmp_path: Path) -> None:
+    lonely = spark(1, functions=(*port_0("172.20.0.1/24", None), *port_1("192.168.100.10/24", "192.168.101.10/24")))
+
+    found = diagnose(
+        *(examined(tmp_path, name, made) for name, made in {"a": lonely, "b": spark(2), "c": spark(3)}.items())
+    )
+
+    assert [(each.code, each.node, each.severity) for each in found.findings] == [("NO_PEER", "a", WARNING)]
+    assert found.ok
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [({"driver": "580.178.03"}, "DRIVERS"), ({"kernel": "6.17.0-1"}, "KERNELS")],
+)
+def test_nodes_that_differ_are_said(tmp_path: Path, change: dict[str, Any], code: str) -> None:
+    one, two = examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2))
+
+    found = diagnose(one, replace(two, fabric=replace(two.fabric, **change)))
+
+    assert [(each.code, each.node, each.severity) for each in found.findings] == [(code, "b", WARNING)]
+
+
+def test_a_node_without_driver_and_rdma_devices_differs_from_none(tmp_path: Path) -> None:
+    found = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", Spark(driver=""), gpu="none"))
+
+    assert [each.code for each in found.findings if each.code in ("DRIVERS", "FIRMWARE")] == []
+
+
+def test_other_firmware_is_said(tmp_path: Path) -> None:
+    one, two = examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2))
+    devices = tuple(replace(device, firmware="28.42.1000") for device in two.fabric.devices)
+
+    [found] = diagnose(one, replace(two, fabric=replace(two.fabric, devices=devices))).findings
+
+    assert found.problem == "the firmware of the RDMA devices differs: 28.45.4028 at a, 28.42.1000 at b"
+
+
+def test_a_node_that_cannot_be_reached_is_a_problem_with_its_next_step(tmp_path: Path) -> None:
+    lost = NotReachable("b", "cannot connect to ops@b:22: no answer", next_step="Check that the node is on.")
+
+    found = diagnose(examined(tmp_path, "a", spark(1)), b=lost)
+
+    [finding] = found.findings
+    assert (finding.code, finding.node, finding.problem) == (
+        "UNREACHABLE",
+        "b",
+        "cannot connect to ops@b:22: no answer",
+    )
+    assert finding.next_step == "Check that the node is on."
+    assert [(row.name, row.reachable, row.error) for row in found.nodes] == [
+        ("a", True, None),
+        ("b", False, "cannot connect to ops@b:22: no answer"),
+    ]
+
+
+def test_problems_come_before_warnings(tmp_path: Path) -> None:
+    slow = replace(examined(tmp_path, "a", spark(1)), skew_s=9.0)
+
+    found = diagnose(slow, b=SparkopsError("gone"))
+
+    assert [each.code for each in found.findings] == ["UNREACHABLE", "CLOCK"]
+    assert not found.ok
+
+
+def test_each_node_with_a_link_is_tried_once(tmp_path: Path) -> None:
+    facts = {name: sparks.read(sparks.write(tmp_path / name, spark(number))) for number, name in enumerate("abc", 1)}
+    found = pairs.pairs(facts, {name: node() for name in facts}, Rules())
+
+    assert [list(pair.facts) for pair, _ in pairs.to_try(found)] == [["a", "b"], ["a", "c"]]
+
+
+def test_it_is_plain_json(tmp_path: Path) -> None:
+    found = diagnose(examined(tmp_path, "a", spark(1)), b=SparkopsError("gone"))
+
+    assert json.loads(found.model_dump_json()) == found.model_dump(mode="json")
+    assert found.model_dump(mode="json")["findings"][0]["severity"] == "problem"
+
+
+def test_the_reference_is_as_the_models_say() -> None:
+    """If not: python -c 'from sparkops.doctor.diagnosis import Diagnosis as D; from sparkops.config.reference import
+    reference as r; from sparkops.doctor.reasons import table; print(r(D) + "\\n".join(table()))' >docs/doctor.md."""
+    assert (Path(__file__).parents[2] / "docs/doctor.md").read_text() == reference(Diagnosis) + "\n".join(
+        [*reasons.table(), ""]
+    )
+
+
+def test_every_code_of_doctor_and_network_has_a_reason() -> None:
+    """The image's and the engine's checks run before a deploy, not in doctor."""
+    files = [*(PACKAGE / "doctor").glob("*.py"), *(PACKAGE / f"network/{name}.py" for name in SEEN)]
+    texts = [file.read_text() for file in files]
+    named = {
+        code
+        for text in texts
+        for code in re.findall(r'(?:code=|code = |else |warning\(|_down\(|Kernel\(|Same\()\s*"([A-Z_0-9]+)"', text)
+    }
+
+    assert named - {"DRIVER"} == reasons.REASONS.keys()
+
+
+def test_a_finding_of_a_diagnosis_has_its_reason(sound: Examined) -> None:
+    [found] = diagnose(replace(sound, skew_s=9.0)).findings
+
+    assert (found.code, found.reason) == ("CLOCK", reasons.REASONS["CLOCK"])

@@ -1,0 +1,89 @@
+"""How each engine is told what to serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.config.engine import ENGINES
+from sparkops.docker import commands
+from sparkops.engine import command_line
+from tests.examples import IMAGE_ID, node, rank
+
+IMAGE = {"torch": None, "vllm": None}
+
+
+@pytest.mark.parametrize(
+    ("args", "argv"),
+    [
+        ({}, []),
+        ({"max-model-len": 1024}, ["--max-model-len=1024"]),
+        ({"gpu-memory-utilization": 0.9}, ["--gpu-memory-utilization=0.9"]),
+        ({"chat-template": "a b.jinja"}, ["--chat-template=a b.jinja"]),
+        ({"enforce-eager": True}, ["--enforce-eager"]),
+        ({"enable-prefix-caching": False}, ["--no-enable-prefix-caching"]),
+        ({"lora-modules": ["a", 1, {"name": "b"}, -1]}, ["--lora-modules", "a", "1", '{"name": "b"}', "-1"]),
+        ({"allowed-origins": ["*", "b"]}, ['--allowed-origins=["*", "b"]']),
+        ({"middleware": ["a.B", "c.D"]}, ["--middleware=a.B", "--middleware=c.D"]),
+        (
+            {"compilation-config.cudagraph_capture_sizes": [1, 2]},
+            ["--compilation-config.cudagraph_capture_sizes=[1, 2]"],
+        ),
+        ({"speculative-config": {"method": "mtp", "n": 2}}, ['--speculative-config={"method": "mtp", "n": 2}']),
+        ({"n": 1, "x": 0}, ["--n=1", "--x=0"]),
+        ({"b": "1", "a": "2"}, ["--b=1", "--a=2"]),
+    ],
+    ids=str,
+)
+def test_arguments_of_vllm(args: dict[str, Any], argv: list[str]) -> None:
+    assert list(command_line.arguments(args, ENGINES["vllm"].off)) == argv
+
+
+def test_a_flag_that_is_off_is_written_as_its_engine_reads_it() -> None:
+    assert list(command_line.arguments({"exact-verify": False}, ENGINES["atlas"].off)) == ["--exact-verify=false"]
+
+
+@pytest.mark.parametrize(
+    ("name", "argv"),
+    [
+        ("vllm", "serve /models/q --host=0.0.0.0 --port=8001 --served-model-name=chat --max-num-seqs=4"),
+        ("stand-in", "serve /models/q --host=0.0.0.0 --port=8001 --served-model-name=chat --max-num-seqs=4"),
+        ("atlas", "serve --model-from-path=/models/q --bind=0.0.0.0 --port=8001 --model-name=chat --max-num-seqs=4"),
+    ],
+)
+def test_an_engine_is_told_model_port_and_name_in_its_own_words(name: str, argv: str) -> None:
+    of = rank(engine=name, image={} if name == "vllm" else IMAGE, serve={"args": {"max-num-seqs": 4}})
+
+    assert command_line.serve(of, "/models") == tuple(argv.split())
+
+
+def test_aliases_follow_the_name_of_the_service() -> None:
+    of = rank(serve={"aliases": ["fast", "org/chat"], "args": {"max-num-seqs": 4}})
+
+    words = "serve /models/q --host=0.0.0.0 --port=8001 --served-model-name chat fast org/chat --max-num-seqs=4"
+    assert command_line.serve(of, "/models") == tuple(words.split())
+
+
+def test_a_container_runs_the_program_of_its_engine() -> None:
+    argv = commands.create(rank(engine="atlas", image=IMAGE), node(), IMAGE_ID, jobs=1).argv
+
+    assert "--entrypoint=spark" in argv
+    assert "--env=ATLAS_NO_TUI=1" in argv
+    assert "--env=VLLM_NO_USAGE_STATS=1" not in argv
+
+
+@pytest.mark.parametrize("name", ["vllm", "stand-in", "atlas"])
+def test_an_engine_beside_its_gateway_listens_on_loopback_only(name: str) -> None:
+    found = rank(engine=name)
+    hosts = [
+        next(
+            word
+            for word in command_line.serve(replace(found, callers=callers), "/models")
+            if word[2:6] in ("host", "bind")
+        )
+        for callers in ((), ("10.0.0.1",), None)
+    ]
+
+    assert [host.partition("=")[2] for host in hosts] == ["127.0.0.1", "0.0.0.0", "0.0.0.0"]

@@ -1,0 +1,13 @@
+"""The looks at /health and /metrics."""
+
+from __future__ import annotations
+
+from sparkops.engine import endpoints
+from tests.smoke.server import Player, free_port, to, whole
+
+
+def test_health_and_metrics_of_a_server_and_of_none() -> None:
+    with Player(lambda connection, _: connection.sendall(whole("up 1"))).up() as player, to(player.port)() as asking:
+        assert (endpoints.healthy(asking), endpoints.metrics_page(asking)) == (True, "up 1")
+    with to(free_port())() as asking:
+        assert (endpoints.healthy(asking), endpoints.metrics_page(asking)) == (False, None)

@@ -1,0 +1,44 @@
+"""What differs of gateway and guards, as it is read from nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkops.agents import agents
+from sparkops.errors import PlanRefused
+from sparkops.guard_client.commands import CONTAINER as GUARD
+from sparkops.nodes.progress import Event
+from sparkops.swap.journal import Journal
+from tests.fleet_unit.conftest import Make
+
+
+def nothing(event: Event) -> None:
+    pytest.fail(f"it changed something: {event}")
+
+
+def test_every_difference_is_found_and_nothing_is_changed(make: Make) -> None:
+    """n1 has a gateway and a guard of another version, n2 a gateway that it should not have, n3 no guard."""
+    world = make(3)
+    world.machines["n2"].give_gateway()
+    del world.machines["n3"].containers[GUARD]
+    with world.order() as order:
+        wanted = agents.load(order.connected.fleet)
+        found = agents.changes(order.connected, wanted)
+
+        assert {(change.node, change.agent, change.kind.value, change.needs_consent) for change in found} >= {
+            ("n1", "guard", "replace", False),
+            ("n1", "gateway", "replace", True),
+            ("n2", "guard", "replace", False),
+            ("n2", "gateway", "remove", True),
+            ("n3", "guard", "install", False),
+        }
+        with pytest.raises(PlanRefused, match=r"n2: remove gateway: gateway\.node is n1"):
+            agents.ensure(order.connected, wanted, nothing)
+    assert [line for machine in world.machines.values() for line in machine.ran if "exec" not in line] == []
+
+
+def test_no_second_leader_starts_where_the_inventory_names_another_node(make: Make) -> None:
+    world = make(2)
+    world.node("n2").peer.write(Journal("chat", "n2", ("n1",), term=2, revision=5))
+    with world.order() as order, pytest.raises(PlanRefused, match="n2 leads chat"):
+        agents.ensure(order.connected, agents.load(order.connected.fleet), nothing, apply_gateway=True)

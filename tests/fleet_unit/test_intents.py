@@ -1,0 +1,472 @@
+"""Intents of the verbs, made from reports of machines and of a scripted leader that decides with the real machine."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from sparkops.deploy import intents, sending
+from sparkops.deploy.operation import DeployOptions, Operation
+from sparkops.deploy.placement import Wish
+from sparkops.errors import Busy, Interrupted, PlanRefused, UsageError
+from sparkops.gateway.commands import CONTAINER as GATEWAY
+from sparkops.guard_client import engine_spec, following, membership
+from sparkops.guard_client.ending import Ending
+from sparkops.guard_client.following import Accepted, Following
+from sparkops.guard_client.leader import Leader, leading
+from sparkops.release import Release, Slot
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Mode, Phase
+from tests.fleet_unit.conftest import Make
+from tests.fleet_unit.world import World
+from tests.guard_peer import Peer
+
+ON_N1 = DeployOptions(Wish(nodes=("n1",)))
+SMALL = {"claim_gib": 20.0}
+
+
+@contextmanager
+def led(world: World, wait_s: float = 0.0) -> Iterator[tuple[Operation, Leader]]:
+    with world.order() as order, leading(order.connected.members["n1"]) as leader:
+        yield replace(order, wait_s=wait_s), leader
+
+
+def peer(world: World, node: str = "n1") -> Peer:
+    return world.node(node).peer
+
+
+def journal(world: World) -> Journal:
+    found = peer(world).journal("chat")
+    assert found is not None
+    return found
+
+
+def finished(world: World, found: tuple[Operation, Leader], accepted: Accepted | None) -> Ending:
+    assert accepted is not None
+    return Following(found[1], "chat", world.told).until_end(accepted)
+
+
+def serve(world: World, release: Release, options: DeployOptions = ON_N1) -> Ending:
+    """Deploy a release, let its engines run, and follow it to its end."""
+    with led(world) as found:
+        accepted = sending.deploy(*found, release, options)
+        for rank in journal(world).swap.target.ranks:  # type: ignore[union-attr]
+            machine = world.machines[rank.node]
+            machine.do(engine_spec.of(rank).create(rank.node))
+            machine.start(rank.container)
+        ending = finished(world, found, accepted)
+        while journal(world).swap:  # what is kept warm retires
+            peer(world).advance("chat")
+        return ending
+
+
+def test_a_first_deploy_is_one_intent_and_is_followed_to_its_end(make: Make) -> None:
+    world = make(1)
+    release = world.release("1")
+
+    ending = serve(world, release)
+
+    assert (ending.result, ending.exit_code, ending.release, ending.mode) == ("done", 0, release.id, "first")
+    assert set(ending.seconds) == {"prepare", "start", "wait until ready", "verify", "switch"}
+    (sent,) = peer(world).asked("intend")
+    assert (sent["intent"]["kind"], sent["intent"]["revision"], sent["intent"]["mode"]) == ("deploy", 0, "first")
+    assert world.machines["n1"].ran == [str(line) for line in world.machines["n1"].ran if "create" in line]
+    told = [event.text for event in world.events]
+    assert f"{release.id}: verify" in told
+    assert f"{release.id}-blue-r0: loading weights 40 %, about 3 min left" in told
+
+
+def test_the_same_deploy_again_sends_nothing(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1"))
+
+    with led(world) as found:
+        assert sending.deploy(*found, world.release("1"), ON_N1) is None
+    assert len(peer(world).asked("intend")) == 1
+
+
+def test_the_next_release_is_planned_on_the_revision_that_was_read(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    before = journal(world)
+
+    ending = serve(world, world.release("2", **SMALL))
+
+    assert (ending.release, ending.mode) == (world.release("2").id, "beside")
+    sent = peer(world).asked("intend")[-1]["intent"]
+    assert (sent["revision"], sent["target"]["slot"]) == (before.revision, "green")
+    assert journal(world).previous == before.active
+
+
+def test_a_dry_run_sends_nothing_and_lists_what_would_run(make: Make) -> None:
+    world = make(1)
+
+    with led(world) as found:
+        draft = sending.dry_run(*found, world.release("1"), ON_N1)
+
+    assert draft is not None
+    assert draft.effects is not None
+    assert [planned.phase for planned in draft.effects.effects][:3] == ["prepare", "start", "verify"]
+    assert peer(world).asked("intend") == []
+    assert world.machines["n1"].ran == []
+
+
+def test_an_in_place_plan_names_the_starts_that_the_guard_of_the_node_remembers(make: Make) -> None:
+    world, options = make(2), DeployOptions(Wish(nodes=("n2",), mode=Mode.IN_PLACE, allow_downtime=True))
+    serve(world, world.release("1"), options)
+    starts = [{"release": world.release("2").id, "kind": "", "stages": {"serving": took_s}} for took_s in (9, 70, 80)]
+
+    with led(world) as found:
+        before = sending.dry_run(*found, world.release("2"), options)
+        (peer(world, "n2").directory / "chat.starts").write_text(json.dumps(starts))
+        after = sending.dry_run(*found, world.release("2"), options)
+
+    assert "the service is down while green starts; if" in str(before and before.plan)
+    assert "while green starts: about 1 min 10 s, learnt from 3 starts on n2; if" in str(after and after.plan)
+
+
+def test_starts_that_cannot_be_read_are_told_and_refuse_nothing(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1"))
+    (peer(world).directory / "unknown").write_text("starts")
+
+    with led(world) as found:
+        draft = sending.dry_run(*found, world.release("2", **SMALL), ON_N1)
+
+    assert draft is not None
+    assert draft.plan.current.gap is None
+    assert world.events[-1].text == "past starts not read: n1: the guard does not understand it"
+
+
+@contextmanager
+def without_n2(world: World) -> Iterator[tuple[Operation, Leader]]:
+    """What a verb works with once n2 has left the inventory."""
+    with world.order(without="n2") as order, leading(order.connected.members["n1"]) as leader:
+        fleet = order.connected.fleet
+        nodes = {name: node for name, node in fleet.nodes.items() if name != "n2"}
+        connected = replace(order.connected, fleet=fleet.model_copy(update={"nodes": nodes}), unreachable={})
+        yield replace(order, connected=connected), leader
+
+
+def test_p14_a_node_that_has_left_the_inventory_is_no_traceback(make: Make) -> None:
+    world = make(2)
+    serve(world, world.release("1", **SMALL), DeployOptions(Wish(nodes=("n2",))))
+    with without_n2(world) as found:
+        draft = sending.dry_run(*found, world.release("2", **SMALL), ON_N1)
+    serve(world, world.release("2", **SMALL), ON_N1)
+
+    assert draft is not None
+    assert draft.plan.mode is Mode.ACROSS
+    with without_n2(world) as found, pytest.raises(PlanRefused, match="n2 cannot be reached"):
+        sending.rollback(*found, "chat", DeployOptions())
+
+
+def test_a_deploy_during_another_swap_is_busy_and_the_same_one_joins_it(make: Make) -> None:
+    world = make(1)
+    with led(world) as found:
+        first = sending.deploy(*found, world.release("1"), ON_N1)
+        assert first is not None
+
+        joined = sending.deploy(*found, world.release("1"), ON_N1)
+        with pytest.raises(Busy, match=r"a swap to .* is in phase 'prepare'") as caught:
+            sending.deploy(*found, world.release("2"), ON_N1)
+
+    assert joined is not None
+    assert joined.intent == first.intent
+    assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
+    assert len(peer(world).asked("intend")) == 1
+
+
+def test_with_a_wait_the_deploy_is_planned_again_once_the_service_is_free(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    with led(world) as (_, leader):
+        intents.hold(leader, "chat", "fair")
+    held = journal(world).revision
+
+    def free() -> None:
+        with led(world) as (_, leader):
+            intents.hold(leader, "chat", "")
+
+    ending = threading.Thread(target=free)
+    world.listeners["waiting: chat is on hold: fair"] = ending.start
+    with led(world, wait_s=20.0) as found:
+        accepted = sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+    ending.join()
+
+    assert accepted is not None
+    revisions = [
+        sent["intent"]["revision"] for sent in peer(world).asked("intend") if sent["intent"]["kind"] == "deploy"
+    ]
+    assert revisions[1] == held
+    assert revisions[-1] == held + 1
+    assert "waiting: chat is on hold: fair" in [event.text for event in world.events]
+
+
+def test_a_deploy_waits_for_an_engine_that_takes_long_to_stop(make: Make) -> None:
+    world = make(1)
+    for version in ("1", "2"):
+        serve(world, world.release(version, **SMALL))
+    (stopping,) = journal(world).stopped
+    machine, waits = world.machines["n1"], f"n1: {stopping.container} is being stopped"
+    machine.start(stopping.container)
+    with led(world) as found, pytest.raises(Busy, match=waits):
+        sending.deploy(*found, world.release("3", **SMALL), ON_N1)
+
+    for send in (sending.dry_run, sending.deploy):
+        machine.start(stopping.container)
+        world.listeners[f"waiting: {waits}"] = lambda: machine.stop(stopping.container)
+        with led(world, wait_s=20.0) as found:
+            assert send(*found, world.release("3", **SMALL), ON_N1)
+
+
+def test_without_a_wait_a_hold_is_busy_at_once(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    with led(world) as found:
+        intents.hold(found[1], "chat", "fair")
+
+        with pytest.raises(Busy, match="chat is on hold: fair"):
+            sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+
+
+def test_a_release_that_is_not_to_be_promoted_waits_until_it_is(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    with led(world) as found:
+        accepted = sending.deploy(*found, world.release("2", **SMALL), replace(ON_N1, promote=False))
+        (peer(world).directory / "halt").write_text("bake")
+
+        waiting = finished(world, found, accepted)
+        (peer(world).directory / "halt").unlink()
+        done = finished(world, found, intents.promote(found[1], "chat"))
+
+    assert (waiting.result, done.result) == ("waiting", "done")
+
+
+def test_promote_without_a_release_that_waits_is_refused(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1"))
+
+    with led(world) as (_, leader), pytest.raises(PlanRefused, match="chat: no release waits for promotion"):
+        intents.promote(leader, "chat")
+
+
+def test_a_failed_release_ends_with_what_failed_and_what_serves(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    (peer(world).directory / "fail").write_text("wait until ready")
+
+    ending = serve(world, world.release("2", **SMALL))
+
+    assert (ending.result, ending.exit_code) == ("reverted", 1)
+    assert (ending.why, ending.release) == ("n1: q-r0: exited with code 1", world.release("1").id)
+
+
+def test_cancel_returns_from_an_unfinished_swap(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    with led(world) as found:
+        sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+
+        ending = finished(world, found, intents.cancel(found[1], "chat"))
+
+        with pytest.raises(PlanRefused, match="chat: no unfinished swap to cancel"):
+            intents.cancel(found[1], "chat")
+    assert (ending.result, ending.release) == ("cancelled", world.release("1").id)
+
+
+def test_rollback_cancels_a_swap_that_has_not_ended(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    with led(world) as found:
+        sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+
+        ending = finished(world, found, sending.rollback(*found, "chat", DeployOptions()))
+
+    assert ending.result == "cancelled"
+    assert peer(world).asked("intend")[-1]["intent"]["kind"] == "cancel"
+
+
+def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    old = journal(world).active
+    with led(world) as found:
+        finished(world, found, sending.deploy(*found, world.release("2", **SMALL), ON_N1))
+        swap = journal(world).swap
+        assert swap is not None
+        assert swap.phase is Phase.RETIRE
+
+        ending = finished(world, found, sending.rollback(*found, "chat", DeployOptions()))
+
+    assert (ending.result, ending.release, ending.mode) == ("done", world.release("1").id, "beside")
+    swap = journal(world).swap
+    assert swap is not None
+    assert (swap.target, swap.mode) == (old, Mode.BESIDE)
+
+
+def test_rollback_deploys_the_previous_release_where_it_ran(make: Make) -> None:
+    world = make(2)
+    serve(world, world.release("1", **SMALL), DeployOptions(Wish(nodes=("n2",))))
+    serve(world, world.release("2", **SMALL), DeployOptions(Wish(nodes=("n1",))))
+
+    with led(world) as found:
+        sending.rollback(*found, "chat", DeployOptions())
+
+    swap = journal(world).swap
+    assert swap is not None
+    assert (swap.target.release, swap.target.slot, swap.mode) == (world.release("1").id, Slot.BLUE, Mode.ACROSS)
+    assert [rank.node for rank in swap.target.ranks] == ["n2"]
+
+
+def test_rollback_without_a_previous_release_names_the_history(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1"))
+
+    with led(world) as found, pytest.raises(UsageError, match="chat: no previous release") as caught:
+        sending.rollback(*found, "chat", DeployOptions())
+    assert caught.value.next_step == "sparkops history chat"
+
+
+def test_stop_is_followed_until_nothing_runs(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1"))
+
+    with led(world) as found:
+        ending = finished(world, found, intents.stop(found[1], "chat"))
+        assert intents.stop(found[1], "chat") is None
+
+    assert (ending.result, ending.exit_code) == ("stopped", 0)
+    assert journal(world).stopped == ()
+
+
+def test_a_second_stop_joins_the_one_whose_engines_have_not_ended(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1"))
+    (peer(world).directory / "halt").write_text("stop")
+    with led(world) as found:
+        intents.stop(found[1], "chat")
+        joined_draining = intents.stop(found[1], "chat")
+        peer(world).advance("chat")
+        joined_ending = intents.stop(found[1], "chat")
+        followed = intents.in_progress(found[1], "chat", world.told)
+        (peer(world).directory / "halt").unlink()
+        ending = finished(world, found, joined_ending)
+
+    assert [accepted and accepted.intent for accepted in (joined_draining, joined_ending, followed)] == ["", "", ""]
+    assert ending.result == "stopped"
+    assert [sent["intent"]["kind"] for sent in peer(world).asked("intend")] == ["deploy", "stop"]
+
+
+def test_each_rank_of_a_ray_pair_gets_one_token_before_the_intent(make: Make) -> None:
+    world = make(2)
+    pair = world.release("1", pair=True, serve={"executor": "ray"})
+    with led(world) as found:
+        sending.deploy(*found, pair, DeployOptions(Wish(nodes=("n1", "n2"))))
+
+    (first,), (second,) = (peer(world, node).asked("secret") for node in ("n1", "n2"))
+    assert first == second
+    assert first["name"] == f"ray-{pair.id}-blue"
+    assert len(bytes.fromhex(first["value"])) == 32
+    (sent,) = peer(world).asked("intend")
+    assert first["value"] not in str(sent)
+
+
+def test_a_ray_pair_that_is_deployed_again_keeps_no_rank_with_an_earlier_token(make: Make) -> None:
+    """One rank's container may be gone: a guard keeps the other one only if it was created from the same spec."""
+    world, targets = make(2), []
+    pair = world.release("1", pair=True, serve={"executor": "ray"})
+    for _ in range(2):
+        with led(world) as found:
+            sending.deploy(*found, pair, DeployOptions(Wish(nodes=("n1", "n2"))))
+            targets += [swap.target for swap in (journal(world).swap,) if swap]
+            intents.cancel(found[1], "chat")
+
+    for node, before, after in zip(("n1", "n2"), *(target.ranks for target in targets), strict=True):
+        first, second = (asked["value"] for asked in peer(world, node).asked("secret"))
+        assert first != second
+        assert engine_spec.digest(before) != engine_spec.digest(after)
+        assert engine_spec.of(after).token == engine_spec.token_digest(second.encode())
+
+
+def test_guards_get_their_keys_and_the_leader_the_addresses_of_all(make: Make) -> None:
+    world = make(3)
+    with world.order(without="n3") as order:
+        membership.introduce(order.connected, "n1")
+
+    gateway = [world.machines["n1"].address]
+    joined = {"op": "join", "leader": "n1", "key": "key of n2", "gateway": gateway}
+    assert peer(world, "n2").asked("join") == [joined]
+    (peers,) = peer(world).asked("peers")
+    address = {name: {"address": world.machines[name].address, "port": 10844} for name in ("n2", "n3")}
+    assert peers["peers"] == address
+    assert peer(world, "n3").asked("join") == []
+
+
+def test_a_guard_that_leads_in_the_same_term_keeps_another_one_from_leading(make: Make) -> None:
+    """The inventory names n1; n2 leads, as before the inventory was changed by hand."""
+    world = make(2)
+    peer(world, "n2").write(Journal("chat", "n2", ("n1",), term=2, revision=5))
+    with world.order() as order:
+        with pytest.raises(PlanRefused, match=r"n2 leads chat: gateway\.node is n1, expected n2") as refused:
+            membership.require_leader(order.connected, "n1")
+        assert "sparkops gateway rebuild n1" in refused.value.next_step
+
+        peer(world).write(Journal("chat", "n1", ("n2",), term=3, revision=6))
+        membership.require_leader(order.connected, "n1")
+
+
+def test_a_fleet_without_a_gateway_is_told_what_to_add(make: Make) -> None:
+    world = make(1)
+    with world.order() as order:
+        bare = replace(order.connected, fleet=order.connected.fleet.model_copy(update={"gateway": None}))
+
+        with pytest.raises(UsageError, match="gateway: not found"):
+            _ = Operation(bare, order.tell).node
+    assert GATEWAY in world.machines["n1"].containers
+
+
+def test_ctrl_c_ends_only_the_following(make: Make) -> None:
+    world = make(1)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with led(world) as found:
+        accepted = sending.deploy(*found, world.release("1"), ON_N1)
+        world.listeners[f"{world.release('1').id}: start"] = interrupt
+        with pytest.raises(Interrupted, match="the fleet continues") as caught:
+            finished(world, found, accepted)
+
+        assert caught.value.exit_code == 130
+        assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
+        again = intents.in_progress(found[1], "chat", world.told)
+        assert finished(world, found, again).result == "done"
+
+
+def test_a_guard_that_restarts_is_waited_for(make: Make) -> None:
+    world = make(1)
+    with led(world) as found:
+        accepted = sending.deploy(*found, world.release("1"), ON_N1)
+        for stream in world.machines["n1"].streams:
+            stream.close()
+
+        assert finished(world, found, accepted).result == "done"
+
+
+def test_a_leader_that_cannot_continue_ends_the_following_with_7(make: Make) -> None:
+    world = make(1)
+    with led(world) as found:
+        accepted = sending.deploy(*found, world.release("1"), ON_N1)
+        peer(world).write(journal(world).changed(trouble="no progress in phase 'prepare'"))
+
+        ending = finished(world, found, accepted)
+
+    assert (ending.result, ending.exit_code) == ("needs operator", 7)
+    assert following.STUCK_S > 0

@@ -1,0 +1,52 @@
+"""What a rebuild asks of the guards, and how it ends for each service."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from sparkops.agents import rebuild
+from sparkops.agents.rebuild_plan import plan
+from sparkops.guard_client.commands import CONTAINER
+from sparkops.guard_client.leader import leading
+from sparkops.swap import wire
+from sparkops.swap.journal import Journal
+from tests.deploy.states import serving
+from tests.fleet_unit.conftest import Make
+
+
+def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make: Make) -> None:
+    world = make(3)
+    del world.machines["n3"].containers[CONTAINER]
+    journal = replace(serving().journal, leader="n9", peers=("n1", "n2"))
+    for node in ("n1", "n2"):
+        copies = {"leader": "n9", "journals": [], "copies": [wire.plain(Journal, journal)], "heard_ago_s": None}
+        (world.node(node).peer.directory / "copies").write_text(json.dumps({**copies, "problems": []}))
+
+    with world.order() as order:
+        found = rebuild.read_copies(order.connected)
+
+    assert {node: copies.copies for node, copies in found.items()} == {"n1": (journal,), "n2": (journal,)}
+    assert plan("n1", found, frozenset({"n9"})).journals[0].leader == "n1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"trouble": "q does not answer"}, "q does not answer"),
+        ({"active": None}, ""),
+        ({"active": None, "previous": serving().journal.active}, "no release is left"),
+    ],
+)
+def test_a_service_is_rebuilt_once_it_has_its_traffic(make: Make, changes: dict[str, object], why: str) -> None:
+    world = make(1)
+    world.node("n1").peer.write(replace(serving().journal, **changes))  # type: ignore[arg-type]
+    with ExitStack() as opened:
+        order = opened.enter_context(world.order())
+        leader = opened.enter_context(leading(order.connected.members["n1"]))
+
+        assert rebuild.failing(leader, "chat") == why

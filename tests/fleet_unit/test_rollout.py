@@ -1,0 +1,87 @@
+"""A deploy that is refused changes neither guards nor the gateway, and a plan that still holds is made once."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkops.agents import agents
+from sparkops.deploy import sending
+from sparkops.deploy.operation import DeployOptions
+from sparkops.deploy.placement import Wish
+from sparkops.deploy.rollout import Rollout
+from sparkops.deploy.sending import Draft
+from sparkops.errors import Busy, PlanRefused, SparkopsError
+from sparkops.guard_client.leader import leading
+from sparkops.release import Release
+from sparkops.swap.journal import Journal
+from tests.fleet_unit.conftest import Make
+from tests.fleet_unit.world import World
+
+OPTIONS = DeployOptions(Wish(nodes=("n1",)))
+
+
+def refused(world: World, release: Release, *, direct: str = "") -> SparkopsError:
+    """Deploy where every guard is one of another version."""
+    with world.order(direct=direct) as order, leading(order.connected.members["n1"]) as leader:
+        wanted = agents.load(order.connected.fleet)
+        assert agents.changes(order.connected, wanted)
+        rollout = Rollout(order, leader, release, OPTIONS, wanted, ("n1",) if direct else ())
+        with pytest.raises(SparkopsError) as caught:
+            rollout.send(rollout.plan(), apply_gateway=True)
+        return caught.value
+
+
+def untouched(world: World) -> bool:
+    return not any("exec" not in line for machine in world.machines.values() for line in machine.ran)
+
+
+@pytest.mark.parametrize("direct", ["", "n1"], ids=["behind the gateway", "without a gateway"])
+def test_a_release_that_does_not_fit_changes_no_guard(make: Make, direct: str) -> None:
+    world = make(1)
+    for machine in world.machines.values():
+        machine.give_guard()
+
+    error = refused(world, world.release("1", claim_gib=110.0), direct=direct)
+
+    assert isinstance(error, PlanRefused)
+    assert untouched(world)
+    assert world.events == []
+
+
+def test_a_service_on_hold_changes_no_guard(make: Make) -> None:
+    world = make(1)
+    world.node("n1").peer.write(Journal("chat", "n1", revision=3, hold="fair"))
+
+    error = refused(world, world.release("1"))
+
+    assert (type(error), str(error)) == (Busy, "chat is on hold: fair")
+    assert error.next_step == "sparkops status; `--wait SECONDS` retries; sparkops follow chat"
+    assert untouched(world)
+
+
+def sent(world: World, change: Journal | None = None, *, stale: bool = False) -> tuple[Draft, str]:
+    """Plan, then send; the plan, and the id of the intent that was sent. `change` is written between the two."""
+    with world.order() as order, leading(order.connected.members["n1"]) as leader:
+        planned = sending.prepare(order, leader, world.release("1"), OPTIONS)
+        assert planned is not None
+        if change:
+            world.node("n1").peer.write(change)
+        given = Draft(planned.plan, planned.observed, planned.state, planned.intent, stale=stale)
+        sending.deploy(order, leader, world.release("1"), OPTIONS, given)
+    (asked,) = world.node("n1").peer.asked("intend")
+    return planned, asked["intent"]["id"]
+
+
+def test_a_plan_that_holds_is_sent_as_it_is(make: Make) -> None:
+    planned, intent = sent(make(1))
+
+    assert intent == planned.intent.id
+
+
+@pytest.mark.parametrize(("change", "stale"), [(Journal("chat", "n1", revision=4), False), (None, True)])
+def test_a_plan_is_made_again_after_the_service_or_its_guards_changed(
+    make: Make, change: Journal | None, stale: bool
+) -> None:
+    planned, intent = sent(make(1), change, stale=stale)
+
+    assert intent != planned.intent.id

@@ -1,0 +1,30 @@
+"""The stand-in's image on this machine, and a follower that starts with nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkops.guard import filter as ports
+from tests.fleet import engine
+from tests.follower import here
+from tests.follower.here import Here
+
+
+@pytest.fixture(scope="session")
+def stand_in() -> str:
+    engine.ensure()
+    engine.require({"nft": "nftables"})
+    return here.image()
+
+
+@pytest.fixture
+def guard(stand_in: str, tmp_path: Path) -> Iterator[Here]:
+    here.sweep()
+    made = Here(tmp_path / "v2", stand_in)
+    yield made
+    made.follower.close()
+    here.sweep()
+    ports.close_ports(made.node)

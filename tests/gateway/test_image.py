@@ -1,0 +1,173 @@
+"""The gateway's configuration and image, as text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jinja2 import Environment, nodes
+
+from sparkops.config.inventory import Gateway
+from sparkops.errors import ConfigError
+from sparkops.gateway import files as door
+from sparkops.gateway import image as render
+from sparkops.gateway.capacity import CONNECTIONS, KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes
+from sparkops.gateway.files import Secrets
+from sparkops.gateway.image import Service
+from sparkops.names import Slot, backend, waiting
+
+HERE = Path(__file__).parent
+COMMITTED = HERE.parents[1] / "Dockerfiles/gateway.Dockerfile"
+TEMPLATES = door.load_templates()
+OPEN = Gateway(node="n", address="10.0.0.1")
+GUARDED = Gateway(node="n", address="fd00::1", api_keys=["key"], tls_certificate="tls.pem", metrics_port=9405)
+KEY = "sk-0123456789abcdef"
+HOSTILE = st.one_of(st.text(min_size=1, max_size=30), st.text("a1.-_ \n\t\r#'\"\\{}%,();", min_size=1, max_size=30))
+
+
+def golden(name: str) -> str:
+    return (HERE / "golden" / name).read_text()
+
+
+def test_the_configuration_is_this_text() -> None:
+    made = render.config([Service("chat", 8000)], OPEN, TEMPLATES)
+
+    assert made == {"gateway.cfg": golden("gateway.cfg"), "services/chat.cfg": golden("open.cfg")}
+
+
+def test_with_keys_and_a_certificate_and_ipv6_a_service_is_this_text() -> None:
+    made = render.config([Service("chat", 8000)], GUARDED, TEMPLATES)
+
+    assert made["services/chat.cfg"] == golden("guarded.cfg")
+    assert made["gateway.cfg"] == golden("gateway.cfg").replace(":8405\n", ":9405\n")
+
+
+def test_aliases_stand_before_the_frontend_of_their_service() -> None:
+    made = render.config([Service("chat", 8000, ("fast", "org/chat"))], OPEN, TEMPLATES)
+
+    assert made["services/chat.cfg"] == f"# Further names: fast org/chat\n\n{golden('open.cfg')}"
+
+
+def test_one_address_for_all_services_is_this_text() -> None:
+    made = render.config([Service("chat", 8000)], OPEN.model_copy(update={"port": 8080}), TEMPLATES)
+
+    assert made["one.cfg"] == golden("one.cfg")
+    assert made["services/chat.cfg"] == golden("open.cfg")
+    assert render.files([], OPEN, Secrets(), TEMPLATES)["one.cfg"] is None
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "buffer_kib"), [(1536, 128), (2810, 128), (2811, 256), (5361, 512), (10461, 1024), (16384, 1024)]
+)
+def test_buffers_fit_into_the_memory_and_decide_which_bodies_are_read(memory_mib: int, buffer_kib: int) -> None:
+    assert OPEN.memory_mib == MEMORY_MIB
+    assert buffer_bytes(memory_mib) == buffer_kib * KIB
+    assert 2 * buffer_kib * KIB * CONNECTIONS + RESERVE_MIB * MIB <= memory_mib * MIB
+
+    gateway = OPEN.model_copy(update={"memory_mib": memory_mib, "port": 8080})
+    made = render.config([Service("chat", 8000)], gateway, TEMPLATES)
+
+    assert f"  tune.bufsize {buffer_kib * KIB}" in made["gateway.cfg"].splitlines()
+    for name in ("one.cfg", "services/chat.cfg"):
+        assert f" gt {(buffer_kib - 32) * KIB}" in made[name]
+    assert f"/too-large/{buffer_kib - 32} " in made["one.cfg"]
+
+
+def test_the_one_address_has_the_keys_and_the_limits_of_a_service() -> None:
+    made = render.config([Service("chat", 8000)], GUARDED.model_copy(update={"port": 8080}), TEMPLATES)
+
+    access = [line for line in made["services/chat.cfg"].splitlines() if re.search("40[14]|413|429|431|acl|sc0", line)]
+    assert access
+    assert set(access) <= {*made["one.cfg"].splitlines(), *re.findall(r".*in_chat.*", made["services/chat.cfg"])}
+    assert "  bind :::8080 v4v6 ssl crt /var/lib/gateway/tls.pem alpn h2,http/1.1" in made["one.cfg"].splitlines()
+
+
+def test_services_come_in_order_and_each_in_a_file_of_its_own() -> None:
+    services = [Service("b", 8010), Service("a", 8000)]
+
+    assert list(render.config(services, OPEN, TEMPLATES)) == ["gateway.cfg", "services/a.cfg", "services/b.cfg"]
+    alone = render.config(services[:1], OPEN, TEMPLATES)
+    assert render.config(services, OPEN, TEMPLATES).items() >= alone.items()
+
+
+def test_the_gateway_is_given_hashes_of_the_keys_in_an_order_that_tells_nothing() -> None:
+    given = render.files([Service("chat", 8000)], GUARDED, Secrets((KEY, "b" * 16), "PEM"), TEMPLATES)
+
+    assert given["keys"] == "".join(sorted(str(given["keys"]).splitlines(keepends=True)))
+    assert re.fullmatch(r"([0-9A-F]{64}\n){2}", str(given["keys"]))
+    assert given["tls.pem"] == "PEM"
+    assert KEY not in repr(given)
+
+
+def test_keys_and_a_certificate_that_are_no_longer_named_are_removed() -> None:
+    given = render.files([], OPEN, Secrets(), TEMPLATES)
+
+    assert (given["keys"], given["tls.pem"]) == (None, None)
+
+
+def test_a_secret_is_not_in_the_text_of_its_value() -> None:
+    assert "sk-" not in repr(Secrets((KEY,), "sk-"))
+
+
+@given(name=HOSTILE)
+@example(name="a\n  bind :1")
+@example(name="a b")
+@example(name="a#")
+@example(name='a"')
+@example(name="a\u2028b")
+@example(name="%[env(HOME)]")
+def test_no_name_adds_a_line_or_a_word(name: str) -> None:
+    """Not even one that no model has checked: the filter alone holds."""
+    expected = render.config([Service("a", 8000)], GUARDED, TEMPLATES)["services/a.cfg"]
+    try:
+        made = render.config([Service(name, 8000)], GUARDED, TEMPLATES)[f"services/{name}.cfg"]
+    except ConfigError:
+        return
+    assert [len(line.split()) for line in made.splitlines()] == [len(line.split()) for line in expected.splitlines()]
+
+
+def test_every_value_in_a_template_passes_a_filter() -> None:
+    for name, text in TEMPLATES.items():
+        for output in Environment(trim_blocks=True, autoescape=False).parse(text).find_all(nodes.Output):
+            for printed in output.nodes:
+                harmless = isinstance(printed, nodes.TemplateData | nodes.Call)
+                assert harmless or (isinstance(printed, nodes.Filter) and printed.name in {"word", "image", "model"}), (
+                    name
+                )
+
+
+def test_a_slot_has_one_name_everywhere() -> None:
+    made = render.config([Service("chat", 8000)], OPEN, TEMPLATES)["services/chat.cfg"]
+
+    expected = [waiting("chat"), *(backend("chat", slot) for slot in Slot)]
+    assert re.findall(r"^backend (\S+)$", made, re.MULTILINE) == expected
+
+
+def test_the_committed_dockerfile_is_what_render_writes() -> None:
+    assert COMMITTED.read_text() == render.gateway_dockerfile(TEMPLATES)
+
+
+def test_the_image_is_made_of_the_program_and_changes_with_it() -> None:
+    program = door.load_program()
+    made = render.gateway_context(TEMPLATES, program)
+
+    assert [path for path, _ in made.files] == ["Dockerfile", "program/", *(f"program/{name}" for name in program)]
+    assert "__main__.py" in program
+    changed: dict[str, Any] = {**program, "__main__.py": b"pass"}
+    assert render.gateway_context(TEMPLATES, changed).digest != made.digest
+
+
+@pytest.mark.parametrize(
+    ("gateway", "url"),
+    [
+        (OPEN, "http://10.0.0.1:8000/v1"),
+        (GUARDED, "https://[fd00::1]:8000/v1"),
+        (Gateway(node="n", address="llm.example"), "http://llm.example:8000/v1"),
+    ],
+)
+def test_clients_are_given_this_url(gateway: Gateway, url: str) -> None:
+    assert gateway.url(8000) == url

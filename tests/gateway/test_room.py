@@ -1,0 +1,323 @@
+"""The waiting room as a process of its own; the tests are the HAProxy before and behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import shipped
+
+pytestmark = pytest.mark.local
+
+PROGRAM = shipped.directory("templates") / "gateway/program"
+REQUEST = b"PROXY TCP4 10.0.0.9 10.0.0.1 5 8000\r\nPOST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
+REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+WITHIN_S = 10.0
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class Room:
+    """The process with its files. `inside` is where requests go that have waited."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self.state, self.run, self.stack = directory / "state", directory / "run", stack
+        for path in (self.state / "services", self.state / "holds", self.run):
+            path.mkdir(parents=True)
+        (self.state / "services/chat.cfg").write_text("frontend fe_chat\n")
+        self.inside = self.listen("in.chat")
+        self.admin = self.listen("admin.sock")
+        environment = {**os.environ, "GATEWAY_STATE": str(self.state), "GATEWAY_RUN": str(self.run)}
+        argv = [sys.executable, "-c", f"import sys; sys.path[0] = {str(PROGRAM)!r}; import room; room.serve()"]
+        self.process = stack.enter_context(subprocess.Popen(argv, env=environment))
+        stack.callback(self.process.kill)
+        wait_for((self.run / "wait.chat").exists)
+
+    def listen(self, name: str) -> socket.socket:
+        listening = self.stack.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(self.run / name))
+        listening.listen()
+        listening.settimeout(WITHIN_S)
+        return listening
+
+    def connect(self, name: str) -> socket.socket:
+        connection = self.stack.enter_context(socket.socket(socket.AF_UNIX))
+        connection.settimeout(WITHIN_S)
+        connection.connect(str(self.run / name))
+        return connection
+
+    def hold(self, left_s: float = 60.0, longest_s: float = 540.0, most: int = 5, mark: str = "1.2") -> None:
+        given = {"mark": mark, "until": time.time() + left_s, "longest_s": longest_s, "most": most}
+        new = self.state / "new"
+        new.write_text(json.dumps(given))
+        new.replace(self.state / "holds/chat")
+
+    def release(self) -> None:
+        (self.state / "holds/chat").unlink()
+
+    def send(self) -> socket.socket:
+        """A request as HAProxy sends it."""
+        connection = self.connect("wait.chat")
+        connection.sendall(REQUEST)
+        return connection
+
+    def waiting(self) -> int:
+        return int(self.figures()["waiting_requests"])
+
+    def figures(self) -> Any:
+        connection = self.connect("room.sock")
+        connection.sendall(b"\n")
+        return json.loads(whole(connection))["chat"]
+
+    def passes(self) -> bool:
+        """Whether a request that comes now reaches the other side, and its reply comes back."""
+        return self.answered(self.send())
+
+    def answered(self, request: socket.socket) -> bool:
+        behind, _ = self.inside.accept()
+        with behind:
+            behind.settimeout(WITHIN_S)
+            sent = behind.recv(len(REQUEST), socket.MSG_WAITALL)
+            behind.sendall(REPLY)
+        return sent == REQUEST and whole(request) == REPLY
+
+
+def whole(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def refusal(request: socket.socket) -> tuple[int, dict[str, Any]]:
+    """The seconds of Retry-After, and the error."""
+    head, _, body = whole(request).partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "HTTP/1.1 503 Service Unavailable"
+    headers = dict(line.lower().split(": ") for line in lines[1:])
+    assert int(headers["content-length"]) == len(body)
+    return int(headers["retry-after"]), json.loads(body)["error"]
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    with ExitStack() as stack:
+        yield Room(tmp_path, stack)
+
+
+def test_a_request_waits_until_the_hold_ends_and_then_passes_whole(room: Room) -> None:
+    room.hold()
+    requests = [room.send() for _ in range(3)]
+    wait_for(lambda: room.waiting() == 3)
+    room.hold(mark="1.2+")  # another prediction lets nobody go
+    time.sleep(0.3)
+    assert room.waiting() == 3
+
+    room.release()
+
+    assert [room.answered(request) for request in requests] == [True] * 3
+    assert room.waiting() == 0
+
+
+def test_without_a_hold_a_request_passes_at_once(room: Room) -> None:
+    assert room.passes()
+
+
+def test_one_request_more_than_may_wait_gets_503_with_the_time_remaining(room: Room) -> None:
+    room.hold(left_s=90, most=2)
+    held = [room.send() for _ in range(2)]
+    wait_for(lambda: room.waiting() == 2)
+
+    remaining_s, error = refusal(room.send())
+
+    assert 85 <= remaining_s <= 90
+    assert (error["code"], error["type"]) == ("unavailable", "server_error")
+    assert set(error) == {"message", "type", "param", "code"}
+    assert room.figures()["refused_requests_total"] == 1
+    room.release()
+    assert [room.answered(request) for request in held] == [True] * 2
+
+
+def test_a_start_that_takes_longer_than_a_request_may_wait_gets_503_at_once(room: Room) -> None:
+    room.hold(left_s=600, longest_s=540)
+
+    assert 595 <= refusal(room.send())[0] <= 600
+    room.hold(left_s=530, longest_s=540)  # later the same start is near enough
+    room.send()
+    wait_for(lambda: room.waiting() == 1)
+
+
+def test_a_request_waits_no_longer_than_it_may(room: Room) -> None:
+    room.hold(left_s=-5, longest_s=1)  # a start that is late: nobody knows for how long
+    began = time.monotonic()
+
+    assert refusal(room.send())[0] == 30
+    assert 0.9 <= time.monotonic() - began < 5
+
+
+def test_a_client_that_leaves_waits_no_more_and_is_never_passed_on(room: Room) -> None:
+    room.hold()
+    leaving, staying = room.send(), room.send()
+    wait_for(lambda: room.waiting() == 2)
+
+    leaving.close()
+
+    wait_for(lambda: room.waiting() == 1)
+    room.release()
+    assert room.answered(staying)
+    room.inside.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        room.inside.accept()
+
+
+def test_a_client_that_leaves_afterwards_ends_its_request_behind_the_room(room: Room) -> None:
+    leaving = room.send()
+    behind, _ = room.inside.accept()
+    with behind:
+        leaving.close()
+        behind.settimeout(WITHIN_S)
+        assert whole(behind) == REQUEST
+
+
+def test_a_body_that_is_larger_than_any_buffer_passes_whole(room: Room) -> None:
+    body, got = os.urandom(3_000_000), bytearray()
+    room.hold()
+    request = room.connect("wait.chat")
+    sending = threading.Thread(target=request.sendall, args=(body,))
+    sending.start()
+    wait_for(lambda: room.waiting() == 1)
+    room.release()
+    behind, _ = room.inside.accept()
+    with behind:
+        behind.settimeout(WITHIN_S)
+        while len(got) < len(body):
+            got += behind.recv(65536)
+    sending.join()
+
+    assert bytes(got) == body
+
+
+def test_prometheus_gets_the_waiting_requests_and_their_bounds(room: Room) -> None:
+    room.hold(most=7)
+    room.send()
+    wait_for(lambda: room.waiting() == 1)
+    asking = room.connect("room.sock")
+    asking.sendall(b"GET /metrics/waiting HTTP/1.1\r\nhost: x\r\n\r\n")
+
+    page = whole(asking).decode()
+
+    assert page.startswith("HTTP/1.1 200 OK\r\n")
+    assert 'sparkops_gateway_waiting_requests{service="chat"} 1\n' in page
+    assert 'sparkops_gateway_waiting_limit_requests{service="chat"} 7\n' in page
+    assert 'sparkops_gateway_wait_limit_seconds{service="chat"} 540\n' in page
+    assert "# TYPE sparkops_gateway_refused_requests_total counter\n" in page
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "named"),
+    [
+        ("GET /v1/models", 200, "chat"),
+        ("GET /v1/models/chat?x=1", 200, "chat"),
+        ("GET /v1/models/other", 404, "model_not_found"),
+        ("POST /unknown-model", 404, "It has: chat."),
+        ("POST /too-large/96", 413, "up to 96 KiB. Send this one to /SERVICE/v1/..."),
+        ("POST /no-model", 400, "/SERVICE/v1/..."),
+        ("GET /v1/responses/1", 400, "/SERVICE/v1/..."),
+    ],
+)
+def test_on_the_one_address_models_are_listed_and_errors_name_the_way_out(
+    room: Room, line: str, status: int, named: str
+) -> None:
+    (room.state / "active.map").write_text("chat be_chat_blue\n")
+    (room.state / "slots").mkdir()
+    (room.state / "slots/be_chat_blue").write_text('{"release": "chat-1", "servers": ["10.0.0.1:1"]}')
+    asking = room.connect("room.sock")
+    asking.sendall(f"{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n".encode() + bytes(100000))
+
+    head, _, body = whole(asking).decode().partition("\r\n\r\n")
+
+    assert head.startswith(f"HTTP/1.1 {status} ")
+    assert named in body
+    if status == 200:
+        models = json.loads(body).get("data", [json.loads(body)])
+        assert [(model["id"], model["release"], model["state"]) for model in models] == [("chat", "chat-1", "serving")]
+    else:
+        assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_reply_comes_after_the_body_that_it_refuses(room: Room) -> None:
+    asking = room.connect("room.sock")
+    asking.sendall(b"POST /too-large/96 HTTP/1.1\r\ncontent-length: 100000\r\n\r\n" + bytes(99_999))
+    asking.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        asking.recv(1)
+    asking.settimeout(WITHIN_S)
+    asking.sendall(b"x")
+
+    assert whole(asking).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_question_makes_the_room_read_its_files_first(room: Room) -> None:
+    (room.state / "services/embed.cfg").write_text("frontend fe_embed\n")
+    room.figures()
+    room.connect("wait.embed")
+
+    room.hold()
+    held = room.send()
+    wait_for(lambda: room.waiting() == 1)
+    room.release()
+    room.figures()
+    assert room.answered(held)
+
+
+def test_a_room_in_which_nobody_waits_seldom_reads_its_files(room: Room) -> None:
+    def reads() -> int:
+        lines = Path(f"/proc/{room.process.pid}/io").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("syscr:")))
+
+    room.hold()
+    before = reads()
+    time.sleep(3)
+
+    assert reads() - before <= 3 * 6
+
+
+def test_an_alias_is_listed_as_a_model_of_its_service(room: Room) -> None:
+    (room.state / "services/chat.cfg").write_text("# Further names: fast org/chat\nfrontend fe_chat\n")
+
+    for path, names in {"": ["chat", "fast", "org/chat"], "/org/chat": ["org/chat"]}.items():
+        asking = room.connect("room.sock")
+        asking.sendall(f"GET /v1/models{path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        body = json.loads(whole(asking).partition(b"\r\n\r\n")[2])
+        assert [(model["id"], model["root"]) for model in body.get("data", [body])] == [
+            (name, "chat") for name in names
+        ]
+
+
+def test_a_reload_of_haproxy_ends_nothing_and_its_end_ends_the_room(room: Room) -> None:
+    room.hold()
+    held = room.send()
+    wait_for(lambda: room.waiting() == 1)
+    room.process.send_signal(signal.SIGUSR1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        room.process.wait(1.5)
+    room.release()
+    assert room.answered(held)
+
+    room.admin.close()
+
+    assert room.process.wait(WITHIN_S) == 0

@@ -1,0 +1,159 @@
+"""The machine, its images and the service that the GPU tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sparkops.config import inventory
+from sparkops.config.inventory import Gpu as Way
+from tests.fleet import engine
+from tests.fleet.fleet import CHECKOUT
+from tests.fleet.images import exists
+from tests.fleet.shell import docker, run
+from tests.gpu import machine, models, options, wheels
+from tests.gpu.evidence import Evidence
+from tests.gpu.lab import RECIPES, Lab
+from tests.gpu.machine import Gpu
+from tests.gpu.options import Options
+from tests.real.program import Cli
+
+DEBIAN = "debian:trixie-slim"
+HOME = CHECKOUT / ".fleet/gpu"
+SHARE = 0.15  # gpu-memory-utilization of the recipe
+OUTSIDE_GIB = 3.0
+
+
+@pytest.fixture(scope="session")
+def given() -> Options:
+    """What the command line of `make gpu` says."""
+    return options.given()
+
+
+@pytest.fixture(scope="session")
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs of this machine; without one the tests end here."""
+    return machine.gpus()
+
+
+@pytest.fixture(scope="session")
+def evidence(given: Options, gpus: tuple[Gpu, ...]) -> Evidence:
+    """The report of this run."""
+    title = f"{len(gpus)} x {gpus[0].name}"
+    made = Evidence(CHECKOUT / f"docs/evidence/gpu-{given.name}.md", CHECKOUT / given.logs, title)
+    made.fact("date", datetime.now(UTC).strftime("%Y-%m-%d"))
+    made.fact("GPUs", ", ".join(f"{gpu.name}, {gpu.memory_gib:.1f} GiB, sm_{gpu.capability}" for gpu in gpus))
+    made.fact("driver", gpus[0].driver)
+    made.fact("kernel", run("uname", "-sr"))
+    made.fact("processor", f"{run('uname', '-m')}, {os.cpu_count()} cores")
+    made.fact("sparkops", os.environ.get("SPARKOPS_COMMIT") or run("git", "-C", str(CHECKOUT), "rev-parse", "HEAD"))
+    return made
+
+
+@pytest.fixture(scope="session")
+def debian(given: Options, evidence: Evidence) -> str:
+    """The image of nodes, gateway and guard. Docker runs, and the images that were given as tars are loaded."""
+    engine.ensure()
+    evidence.fact("Docker Engine", engine.version())
+    if (root := options.tar(given.debian)) and not exists(DEBIAN):
+        docker("import", str(root), DEBIAN)
+    if base := options.tar(given.base):
+        docker("load", "--input", str(base))
+    return DEBIAN
+
+
+@pytest.fixture(scope="session")
+def index(given: Options) -> Iterator[int | None]:
+    """The port of an index of the wheels that were given; None where builds use the internet."""
+    if not given.wheels:
+        yield None
+        return
+    with wheels.served(Path(given.wheels)) as port:
+        yield port
+
+
+def build(given: Options, port: int | None, host: str) -> dict[str, Any]:
+    """Return the section `build` of an inventory whose builds reach this machine as `host`."""
+    made: dict[str, Any] = {}
+    if port is not None:
+        made |= {"package_index": f"http://{host}:{port}/simple", "torch_index": f"http://{host}:{port}/torch"}
+    if given.debian:
+        made["parent_images"] = {DEBIAN: DEBIAN, "debian:bookworm-slim": DEBIAN}  # that of the gateway
+    return made
+
+
+def sized(gpus: tuple[Gpu, ...]) -> dict[str, str]:
+    """Return the claim of an engine that takes SHARE of a GPU here."""
+    return {"memory.claim_gib": f"{SHARE * min(gpu.memory_gib for gpu in gpus) + OUTSIDE_GIB:.1f}"}
+
+
+@pytest.fixture(scope="session")
+def reach(debian: str, given: Options, evidence: Evidence) -> Way:
+    """How the GPU reaches containers: each way is tried, the first that works is taken."""
+    working = list[Way]()
+    for tried in machine.reaches(debian, 1):
+        with evidence.step(f"a container gets the GPU, gpu: {tried.way}") as step:
+            step.result = "failed" if tried.problem else "passed"
+            step.figures.append(tried.problem)
+        working += [] if tried.problem else [tried.way]
+    wanted = [way for way in working if given.reach in ("", way)]
+    assert wanted, f"no way to containers works: tried {', '.join(machine.WAYS)}"
+    evidence.fact("gpu", wanted[0])
+    return wanted[0]
+
+
+@pytest.fixture(scope="session")
+def lab(reach: Way, given: Options, index: int | None, gpus: tuple[Gpu, ...], evidence: Evidence) -> Lab:
+    """The tiny model's service on this machine as the only node, behind a gateway."""
+    host = docker("network", "inspect", "--format", "{{(index .IPAM.Config 0).Gateway}}", "bridge")
+    node = machine.config(reach, [0]).model_dump(exclude_none=True, exclude_unset=True)
+    HOME.mkdir(parents=True, exist_ok=True)
+    file = HOME / "one.yaml"
+    data = {"nodes": {"here": {**node, "model_dir": "/srv/models"}}, "gateway": {"node": "here"}}
+    file.write_text(yaml.safe_dump({**data, "build": build(given, index, host)}))
+    Path("/srv/models").mkdir(parents=True, exist_ok=True)
+    cli = Cli(file, HOME, env={"PATH": os.environ["PATH"]})
+    return Lab(cli, evidence, {"here": local}, RECIPES / "gpu-tiny.yaml", "gpu-tiny", 8200, settings=sized(gpus))
+
+
+def local(*argv: str, both: bool = False) -> str:
+    """Run this machine's Docker client. With `both`, its output and its errors in one."""
+    if both:
+        words = ("docker", *argv)
+        return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
+    return docker(*argv)
+
+
+@pytest.fixture(scope="session")
+def built(lab: Lab) -> str:
+    """The tag of the CUDA image, which passed its gate."""
+    made = lab.run("build the CUDA image", "build", str(lab.recipe), "--json", timeout=3600).json
+    lab.evidence.fact("image size", docker("image", "inspect", "--format", "{{.Size}} bytes", made["tag"]))
+    for package in ("vllm", "torch", "transformers"):
+        show = f"from importlib.metadata import version; print(version('{package}'))"
+        shown = docker("run", "--rm", "--network=none", "--entrypoint=python", made["tag"], "-c", show)
+        lab.evidence.fact(package, shown)
+    return str(made["tag"])
+
+
+@pytest.fixture(scope="session")
+def model(lab: Lab, built: str) -> str:
+    """The tiny model, trained inside the image."""
+    with lab.evidence.step("train the tiny model in the image"):
+        models.make(inventory.load(lab.cli.inventory), "here", built, "tiny_model.py", "/out/tiny-qwen3")
+    return "tiny-qwen3"
+
+
+@pytest.fixture(scope="session")
+def serving(lab: Lab, model: str) -> Lab:
+    """The service with one release that answers."""
+    lab.deploy("deploy, first start", change={"model.path": model})
+    lab.asked("ask")
+    return lab

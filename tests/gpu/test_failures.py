@@ -1,0 +1,81 @@
+"""The failures of a start on a GPU, provoked beside a release that serves: it never stops and loses no request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from sparkops.nodes.host import GIB
+from tests.gpu import machine
+from tests.gpu.lab import Lab
+
+pytestmark = pytest.mark.gpu
+QUICK = {"args.enforce-eager": "true"}
+FAILED, REFUSED = 1, 5
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a new release asks for, how its deploy ends and what its error says."""
+
+    title: str
+    settings: dict[str, str]
+    says: str
+    code: int = FAILED
+
+
+FAILURES = (
+    Failure(
+        "more of the GPU than the recipe claims",
+        {"args.gpu-memory-utilization": "0.97"},
+        "less than the engine may take",
+        REFUSED,
+    ),
+    Failure("a KV cache larger than the GPU", {"args.kv-cache-memory-bytes": "2T"}, "of GPU memory in total", REFUSED),
+    # 8 MiB of an H100, where 0.4 GiB were enough to serve.
+    Failure("less than the model itself takes", {"args.gpu-memory-utilization": "0.0001"}, "without a KV cache"),
+    Failure("a window larger than the cache", {"args.kv-cache-memory-bytes": "256K"}, "max-model-len 1024 needs"),
+)
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.title)
+def test_a_start_that_fails_leaves_the_release_that_serves(serving: Lab, failure: Failure) -> None:
+    fails(serving, failure)
+
+
+def test_a_kv_cache_that_leaves_nothing_for_the_rest_of_the_engine(serving: Lab) -> None:
+    """All that is free but 0.2 GiB, so the plan has nothing against it, and the GPU runs out of memory."""
+    free_gib = machine.free_gib() - 0.2
+    settings = {"args.kv-cache-memory-bytes": str(int(free_gib * GIB)), "memory.claim_gib": f"{free_gib:.3f}"}
+    fails(serving, Failure("a KV cache of all that is free", settings, "allocation of"))
+
+
+def fails(serving: Lab, failure: Failure) -> None:
+    """Deploy what fails, under load. Raises AssertionError if the release that serves notices anything."""
+    serving.settle()
+    release = serving.asked("ask before")
+    change = {**QUICK, **failure.settings}
+    with serving.loaded(failure.title):
+        failed = serving.deploy(failure.title, "--mode", "beside", change=change, code=failure.code)
+
+    assert failure.says in failed.err + failed.out, failed.err
+    assert serving.asked("ask after") == release
+
+
+def test_a_container_without_a_gpu_fails_and_says_so(serving: Lab) -> None:
+    """Its device nodes without the driver's files."""
+    serving.settle()
+    release = serving.asked("ask before")
+    data = yaml.safe_load(serving.cli.inventory.read_text())
+    data["nodes"]["here"] = {"transport": "local", "model_dir": "/srv/models", "gpu": "devices"}
+    data["nodes"]["here"]["gpu_devices"] = ["/dev/null"]
+    file = serving.cli.inventory.with_name("without.yaml")
+    file.write_text(yaml.safe_dump(data))
+    blind = serving.with_(cli=type(serving.cli)(file, serving.cli.state, env=serving.cli.env))
+    with serving.loaded("a container without a GPU"):
+        failed = blind.deploy("a container without a GPU", "--mode", "beside", code=1, change={"env.RELEASE": "blind"})
+
+    assert "no GPU reaches the container" in failed.err + failed.out, failed.err
+    assert serving.asked("ask after") == release

@@ -1,0 +1,137 @@
+"""Two GPUs, each the only one of a node made of a container: a replica over both nodes, and a swap between them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from sparkops.config import inventory
+from sparkops.docker.commands import gpu as gpu_options
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.fleet import each
+from tests.fleet.network import subnet
+from tests.fleet.node import FleetNode
+from tests.fleet.shell import client, docker, pipe
+from tests.gpu import machine, models
+from tests.gpu.conftest import HOME, build, sized
+from tests.gpu.evidence import Evidence
+from tests.gpu.lab import RECIPES, Lab
+from tests.gpu.machine import Gpu
+from tests.gpu.options import Options
+from tests.real.program import Cli
+from tests.real.service import wait_for
+
+pytestmark = pytest.mark.gpu
+BASE = "nvidia/cuda:13.0.2-devel-ubuntu24.04"
+STOP_S = 10.0
+WARM_S = 20
+RETIRED_S = 60.0
+SETUP = """ln -sf /usr/local/nvidia/bin/nvidia-smi /usr/bin/nvidia-smi
+echo /usr/local/nvidia/lib64 >/etc/ld.so.conf.d/nvidia.conf
+ldconfig"""
+
+
+@pytest.fixture(scope="module")
+def nodes(debian: str, evidence: Evidence) -> RealFleet:
+    """Two nodes, each with one GPU, an engine and sshd of its own."""
+    given = [machine.devices([number]) for number in range(2)]
+    options = tuple(("--shm-size=16g", *gpu_options(config)) for config in given)
+    with evidence.step("two nodes made of containers, one GPU each"):
+        made = RealFleet.up(2, root=HOME, options=options, suites=(debian.split(":")[1].removesuffix("-slim"),))
+        each(_prepare, made.nodes)
+    return made
+
+
+def _prepare(node: FleetNode) -> None:
+    """Let programs of the node find the driver, and builds the CUDA base image that this machine has."""
+    if machine.DRIVER.is_dir():
+        node.exec("sh", "-ec", SETUP)
+    if docker("image", "ls", "--quiet", BASE):
+        pipe((client(), "save", BASE), (client(), "exec", "--interactive", node.container, "docker", "load"))
+    shown = node.exec("nvidia-smi", "--list-gpus")
+    assert shown.count("GPU ") == 1, shown
+
+
+@pytest.fixture(scope="module")
+def pair(nodes: RealFleet, given: Options, index: int | None, gpus: tuple[Gpu, ...], evidence: Evidence) -> Lab:
+    """The image on both nodes with the tiny model, and the recipe of a replica over both."""
+    data = yaml.safe_load(nodes.inventory.read_text())
+    data |= {"known_hosts": str(nodes.home / "known_hosts"), "gateway": {"node": "node-1"}}
+    data["defaults"]["ssh_key"] = str(nodes.ssh_key)
+    data["build"] = build(given, index, str(subnet(nodes.name)[1]))
+    data["fabric"] = {"allow_tcp": True}
+    for number, name in enumerate(data["nodes"]):
+        data["nodes"][name] |= machine.devices([number]).model_dump(include={"gpu", "gpu_devices", "gpu_mounts"})
+    file = nodes.home / "two.yaml"
+    file.write_text(yaml.safe_dump(data))
+    cli = Cli(file, HOME, env={"PATH": os.environ["PATH"]})
+    shells = {node.name: _client(node) for node in nodes.nodes}
+    address = nodes.node("node-1").address
+    settings = {**sized(gpus), "swap.keep_blue_s": str(WARM_S)}
+    lab = Lab(cli, evidence, shells, RECIPES / "gpu-tp2.yaml", "gpu-tp2", 8500, address, settings)
+    made = lab.run("build the CUDA image on both nodes", "build", str(lab.recipe), "--json", timeout=3600).json
+    with evidence.step("train the tiny model in the image on both nodes"):
+        for name in data["nodes"]:
+            models.make(inventory.load(file), name, made["tag"], "tiny_model.py", "/out/tiny-qwen3")
+    return lab
+
+
+def _client(node: FleetNode) -> Any:
+    def run(*argv: str, both: bool = False) -> str:
+        words = (client(), "exec", node.container, "docker", *argv)
+        if not both:
+            return node.exec("docker", *argv)
+        return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
+
+    return run
+
+
+def test_ray_joins_two_gpus_and_mp_takes_over_beside_it_under_load(pair: Lab) -> None:
+    assert [row["transport"] for row in pair.doctor()["pairs"]] == ["TCP"]
+    first = pair.deploy("TP=2 over two nodes with Ray")
+    assert first.json["release"] == pair.asked("ask the Ray pair")
+    assert len(pair.live()) == 2
+    with pair.loaded("from Ray to mp beside it", rate=10, streams=2):
+        done = pair.deploy("from Ray to mp beside it", "--mode", "beside", change={"serve.executor": "mp"})
+    assert done.json["release"] == pair.asked("ask the mp pair")
+    with pair.loaded("back to the warm Ray pair", rate=10, streams=2):
+        pair.run("roll back to the Ray pair", "rollback", pair.service)
+    assert first.json["release"] == pair.asked("ask the Ray pair again")
+
+
+def test_a_ray_pair_stops_within_10_s_and_is_shown_as_stopped(pair: Lab) -> None:
+    wait_for(lambda: pair.running() == len(pair.nodes), RETIRED_S)
+    began_s = time.monotonic()
+    pair.run("stop the Ray pair", "stop", pair.service)
+    wait_for(lambda: not pair.running(), STOP_S)
+    took_s = time.monotonic() - began_s
+    pair.save("stopped pair")
+    with pair.evidence.step("state after the stop") as step:
+        state = pair.status()["state"]
+        step.figures.append(f"{state}, exit codes {_exit_codes(pair)}, no rank runs {took_s:.1f} s after the command")
+        assert state == "stopped"
+        assert took_s <= STOP_S
+
+
+def _exit_codes(lab: Lab) -> dict[str, str]:
+    return {
+        name: lab.nodes[node]("inspect", "--format", "{{.State.ExitCode}}", name) for node, name in lab.containers()
+    }
+
+
+def test_a_swap_from_gpu_to_gpu_loses_no_request(pair: Lab) -> None:
+    alone = {**pair.settings, "serve.tensor_parallel": "1", "service": "one", "serve.port": "8600"}
+    one = pair.with_(service="one", port=8600, settings=alone)
+    one.deploy("deploy to the first GPU", "--node", "node-1")
+    one.asked("ask the first GPU")
+    with one.loaded("across, from GPU to GPU"):
+        done = one.deploy(
+            "across, from GPU to GPU", "--mode", "across", "--node", "node-2", change={"env.RELEASE": "two"}
+        )
+    assert done.json["release"] == one.asked("ask the second GPU")
+    assert [node for node, _ in one.live()] == ["node-2"]

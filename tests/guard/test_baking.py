@@ -1,0 +1,68 @@
+"""A new release with the traffic is judged by its answers: two failed passes in a row, and not one."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sparkops.guard.baking import PAUSE_S, Baking
+from sparkops.release import Slot
+from sparkops.swap.model import Deployment, RankSpec, Replica
+
+pytestmark = pytest.mark.unit
+NEW, OTHER = (Deployment(name, Slot.GREEN, (Replica((RankSpec("n1", name),)),)) for name in ("new", "other"))
+
+
+class AtOnce(Executor):
+    """Executes where it is submitted."""
+
+    def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **more))
+        return done
+
+
+@dataclass
+class Passes:
+    """Passes with these results, and a clock that each look moves on past the pause."""
+
+    results: list[str]
+    lines: list[str] = field(default_factory=list)
+    now_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.baking = Baking(AtOnce(), self.lines.append, lambda _: self.results.pop(0), lambda: self.now_s)
+
+    def looks(self, number: int, deployment: Deployment | None = NEW) -> list[bool]:
+        verdicts = []
+        for _ in range(number):
+            verdicts.append(self.baking.wrong(deployment))
+            self.now_s += PAUSE_S
+        return verdicts
+
+
+def test_right_answers_are_never_wrong() -> None:
+    assert Passes([""] * 5).looks(5) == [False] * 5
+
+
+def test_one_failed_pass_is_repeated_before_a_verdict() -> None:
+    passes = Passes(["nonsense", "", "nonsense", ""])
+
+    assert passes.looks(8) == [False] * 8
+    assert passes.lines == ["new: a light pass has failed: nonsense"] * 2
+
+
+def test_two_failed_passes_in_a_row_are_wrong() -> None:
+    assert Passes(["nonsense", "nonsense", ""]).looks(5) == [False] * 4 + [True]
+
+
+def test_the_failures_of_another_release_do_not_count() -> None:
+    passes = Passes(["nonsense", "nonsense", "", "", ""])
+    passes.looks(5)
+
+    assert passes.looks(1, OTHER) == [False]
+    assert passes.looks(1, None) == [False]
+    assert passes.looks(2) == [False, False]

@@ -1,0 +1,66 @@
+"""Whether a version can read what the guard of a node keeps, found out by the program that a new image runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkops.guard.state import Membership, State
+from sparkops.swap.follower import Record
+from sparkops.swap.journal import Journal
+
+pytestmark = pytest.mark.local
+
+
+def check(directory: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "SPARKOPS_STATE": str(directory)}
+    return subprocess.run(
+        [sys.executable, "-m", "sparkops.guard.check"], env=env, check=False, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    made = State(tmp_path / "v2")
+    made.write_membership(Membership("n1", b"k"))
+    made.write_journal(Journal("chat", "n1"))
+    made.write_record("chat", Record(copy=Journal("chat", "n1")))
+    made.note_by_hand("chat", frozenset({"q-1"}))
+    return made
+
+
+def test_what_can_be_read_passes_and_nothing_is_written(state: State) -> None:
+    files = {file: file.read_bytes() for file in state.directory.rglob("*") if file.is_file()}
+    for file in (state.directory, *state.directory.rglob("*")):
+        file.chmod(0o500 if file.is_dir() else 0o400)
+
+    assert (check(state.directory).returncode, check(state.directory).stderr) == (0, "")
+    assert {file: file.read_bytes() for file in state.directory.rglob("*") if file.is_file()} == files
+
+
+def test_an_empty_volume_passes(tmp_path: Path) -> None:
+    assert check(tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["services/chat/journal", "services/chat/record", "services/chat/by_hand.json"])
+def test_what_is_damaged_is_named_with_what_to_do(state: State, name: str) -> None:
+    (state.directory / name).write_bytes(b"garbage")
+
+    failed = check(state.directory)
+
+    assert failed.returncode == 1
+    assert f"{state.directory / name}: unreadable" in failed.stderr
+    assert "next: " in failed.stderr
+
+
+def test_a_journal_of_a_newer_version_is_named(state: State) -> None:
+    state.write_journal(Journal("chat", "n1", schema=99))
+
+    failed = check(state.directory)
+
+    assert failed.returncode == 1
+    assert "schema 99; this version reads up to 2" in failed.stderr

@@ -1,0 +1,78 @@
+"""The door of a guard over its real socket, asked by the program that the operator's machine runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.errors import Busy
+from sparkops.guard.door import open_door
+
+pytestmark = pytest.mark.local
+
+
+def refuse(asked: Mapping[str, Any]) -> object:
+    raise Busy(f"{asked['service']} is busy", next_step="wait")
+
+
+def fail(_: Mapping[str, Any]) -> object:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Path]:
+    file = tmp_path / "door"
+    server = open_door({"echo": lambda asked: asked["word"], "refuse": refuse, "fail": fail}, file)
+    yield file
+    server.shutdown()
+    server.server_close()
+
+
+def ask(door: Path, *questions: object) -> list[dict[str, Any]]:
+    text = "".join(f"{json.dumps(question)}\n" for question in questions)
+    done = subprocess.run(
+        [sys.executable, "-m", "sparkops.guard.ask"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "SPARKOPS_DOOR": str(door)},
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_question_gets_its_answer_in_order(door: Path) -> None:
+    questions = [{"op": "echo", "word": str(number)} for number in range(20)]
+
+    assert ask(door, *questions) == [{"ok": str(number)} for number in range(20)]
+
+
+def test_what_is_refused_comes_with_its_exit_code_and_next_step(door: Path) -> None:
+    assert ask(door, {"op": "refuse", "service": "chat"}) == [
+        {"error": "chat is busy", "next_step": "wait", "exit_code": Busy.exit_code}
+    ]
+
+
+def test_an_error_of_the_disk_is_an_answer(door: Path) -> None:
+    (said,) = ask(door, {"op": "fail"})
+
+    assert "No space left on device" in said["error"]
+
+
+@pytest.mark.parametrize("question", [{"op": "unknown"}, {}, [1], {"op": "echo"}])
+def test_what_it_does_not_understand_is_an_answer_and_the_next_question_too(door: Path, question: object) -> None:
+    broken, whole = ask(door, question, {"op": "echo", "word": "still here"})
+
+    assert "does not understand" in broken["error"]
+    assert whole == {"ok": "still here"}
+
+
+def test_only_its_owner_may_use_it(door: Path) -> None:
+    assert door.stat().st_mode & 0o777 == 0o600

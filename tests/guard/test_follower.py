@@ -1,0 +1,43 @@
+"""What a guard does with an order, and replies, before it has read Docker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sparkops.errors import NotReady
+from sparkops.guard.clock import NodeClock
+from sparkops.guard.daemon import link
+from sparkops.guard.follower import Follower
+from sparkops.guard.leading import Leading
+from sparkops.guard.shown import ReadVerbs
+from sparkops.guard.state import State
+from sparkops.nodes.local import LocalNode
+from sparkops.swap.orders import order
+from tests.guard.test_state import JOURNAL
+
+
+def test_a_new_copy_of_the_journal_ends_the_secrets_of_releases_that_have_left_it(tmp_path: Path) -> None:
+    state = State(tmp_path, lambda: NodeClock(1.0, "boot"))
+    for name in ("ray-q-0-green", "ray-q-1-blue"):
+        state.put_secret("chat", name, b"token")
+        os.utime(tmp_path / "services/chat/secrets" / name, (0, 0))
+    follower = Follower(state, LocalNode("spark-2"), print)
+
+    with pytest.raises(NotReady, match="containers unknown"):
+        follower.handle("chat", order(JOURNAL, "spark-2", "boot"))
+
+    assert state.record("chat").copy == JOURNAL
+    assert [state.secret("chat", name) for name in ("ray-q-0-green", "ray-q-1-blue")] == [None, b"token"]
+
+
+def test_any_guard_answers_which_starts_it_remembers(tmp_path: Path) -> None:
+    state, node = State(tmp_path, lambda: NodeClock(1.0, "boot")), LocalNode("spark-2")
+    state.learn("chat", {"release": "q-1", "kind": "", "stages": {"serving": 70.0}})
+    leading = Leading(state, node, Follower(state, node, print), link("spark-2"), print)
+
+    starts = ReadVerbs(leading).verbs()["starts"]({"service": "chat"})
+
+    assert starts == [{"release": "q-1", "kind": "", "stages": {"serving": 70.0}}]

@@ -1,0 +1,58 @@
+"""The gateway's state is read through one process, and by a new one where that has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import dataclass
+
+import pytest
+
+from sparkops.command import Command
+from sparkops.gateway import commands
+from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.node import Stream
+from tests.guard.test_view import DRAINING, NEW
+from tests.nodes.recording import RecordingNode
+
+pytestmark = pytest.mark.unit
+
+PIDS = "while read -r _; do echo $$; done"
+
+
+@dataclass(frozen=True)
+class GatewayNode(RecordingNode):
+    """A node with a shell script of this machine in place of the gateway's program that answers each line."""
+
+    script: str = PIDS
+
+    def pipe(self, command: Command) -> Stream:
+        assert command == commands.SHOW_EACH
+        return LocalNode(self.name).pipe(Command(("sh", "-c", self.script)))
+
+
+def test_one_process_answers_until_it_dies() -> None:
+    desk = GatewayDesk(GatewayNode("n1"))
+    pid = int(desk.printed())
+    assert int(desk.printed()) == pid
+
+    os.kill(pid, signal.SIGKILL)
+
+    assert desk.printed() == ""
+    again = int(desk.printed())
+    assert again != pid
+    desk.stream.close()
+
+
+def test_a_gateway_that_knows_no_stream_is_asked_by_a_command() -> None:
+    old = GatewayDesk(GatewayNode("n1", {str(commands.SHOW): NEW}, script="exit 1"))
+    new = GatewayDesk(GatewayNode("n1", script=f"read -r _; printf '%s\\n' '{json.dumps(json.loads(DRAINING))}'"))
+
+    by_command, by_stream = old.show(), new.show()
+    new.stream.close()
+
+    assert by_command is not None
+    assert by_stream is not None
+    assert by_command.services != by_stream.services

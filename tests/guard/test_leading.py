@@ -1,0 +1,125 @@
+"""A leader that is idle acts on an intent at once, and its guard asks Docker and the gateway seldom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.guard.follower import Follower
+from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.lead import Lead
+from sparkops.guard.leading import Leading
+from sparkops.guard.reach import IDLE_S, Orders
+from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard.view import ServiceView
+from sparkops.names import Slot
+from sparkops.nodes.local import LocalNode
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
+from sparkops.swap.seen import Report
+from tests.nodes.recording import RecordingNode
+
+RELEASE = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-r0"),)),))
+PATIENCE_S = 20.0
+ACCEPTED = {"result": "accepted", "why": "", "code": 0, "last": 1}
+
+
+@dataclass
+class Wire:
+    """The link to one guard, which follows every order."""
+
+    node: str = "n2"
+    boot: str = "boot"
+    orders: list[tuple[float, Orders]] = field(default_factory=list)
+    progress: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def exchange(self, orders: Orders) -> Mapping[str, Report]:
+        self.orders.append((time.monotonic(), orders))
+        revisions = {service: order.journal.revision if order else 0 for service, order in orders.items()}
+        return {service: Report(self.node, self.boot, 1, revision) for service, revision in revisions.items()}
+
+    def revision(self) -> int:
+        """The last revision of the service that was ordered."""
+        order = self.orders[-1][1].get("chat") if self.orders else None
+        return order.journal.revision if order else 0
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def leading(tmp_path: Path, wire: Wire) -> Iterator[Leading]:
+    state = State(tmp_path)
+    state.write_membership(Membership("n1", bytes(32), {"n2": Peer("127.0.0.1", 1)}))
+    for service in ("chat", "other"):
+        state.write_journal(Journal(service, "n1", peers=("n2",), revision=1))
+    follower = Follower(state, LocalNode("n1"), print)
+    made = Leading(state, RecordingNode("n1"), follower, lambda *_: wire, print)
+    made.start()
+    yield made
+    made.close()
+    follower.close()
+
+
+def test_the_end_of_a_stop_has_no_seconds_of_an_earlier_swap(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    service = Journal("chat", "n1", revision=1)
+    lead = Lead(service, state, ServiceView("chat", GatewayDesk(RecordingNode("n1"))), dict, frozenset, print)
+    deployed = service.begun("i1", Mode.FIRST, RELEASE, automatic=True)
+    while deployed.swap:
+        lead.lead(deployed, lead.view)
+        deployed = deployed.advanced()
+    stopping = deployed.noted("i2", "accepted", stopping=True)
+    for journal in (deployed, stopping, stopping.offline(), stopping.offline().confirmed_stopped(RELEASE.ranks)):
+        lead.lead(journal, lead.view)
+
+    done, stopped = (event for event in state.events("chat") if event["kind"] == "end")
+
+    assert (done["result"], stopped["result"]) == ("done", "stopped")
+    assert "verify" in done["seconds"]
+    assert stopped["seconds"] == {}
+
+
+def until(true: Callable[[], Any]) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def test_other_guards_receive_what_follows_from_an_intent_at_once(leading: Leading, wire: Wire) -> None:
+    until(lambda: wire.revision() == 1)
+    began_s = time.monotonic()
+    intent = {"kind": "hold", "id": "i", "revision": 1, "reason": ""}
+    assert leading.verbs()["intend"]({"service": "chat", "intent": intent}) == ACCEPTED
+    until(lambda: wire.revision() == 2)
+
+    assert wire.orders[-1][0] - began_s < IDLE_S / 2
+
+
+def test_a_leader_acts_on_a_report_that_brings_news_at_once(leading: Leading, wire: Wire) -> None:
+    until(lambda: wire.revision() == 1)
+    lead = leading.leads["chat"]
+    until(lambda: "n2" in lead.seen.reports)
+    before = lead.clocks.last_s
+    until(lambda: lead.clocks.last_s != before)  # the next turn is due in IDLE_S
+    began_s, wire.boot = time.monotonic(), "another"
+    leading.members.reach.exchange(wire)
+    until(lambda: lead.seen.reports.get("n2") == Report("n2", "another", 1, 1))
+
+    assert time.monotonic() - began_s < IDLE_S / 2
+
+
+@pytest.mark.usefixtures("leading")
+def test_the_first_question_to_another_guard_is_about_every_service(wire: Wire) -> None:
+    """A reply confirms that this guard leads, for every service: so the other guard must have been asked about each."""
+    until(lambda: wire.orders)
+
+    assert set(wire.orders[0][1]) == {"chat", "other"}

@@ -1,0 +1,174 @@
+"""Leases over the real door: they end with their connection or without a word, and exclude loads and intents."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.errors import Busy
+from sparkops.guard.door import open_door
+from sparkops.guard.follower import Follower
+from sparkops.guard.leading import Leading
+from sparkops.guard.leases import Leases
+from sparkops.guard.state import Membership, State
+from sparkops.guard.verbs import LeaseVerbs, changing
+from sparkops.nodes.local import LocalNode
+from sparkops.release import Slot
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+
+pytestmark = pytest.mark.local
+
+HOLDER = "build of image x by ann@laptop"
+RELEASE = Deployment("q-2", Slot.GREEN, (Replica((RankSpec("n1", "q-2-r0"),)),))
+
+
+@contextmanager
+def served(leases: Leases, file: Path, lease_s: float = 60.0) -> Iterator[None]:
+    """A door whose verb `lease` adds to `leases`."""
+
+    def lease(asked: Any) -> object:
+        leases.add(asked["holder"])
+        return leases.until_end(asked["holder"])
+
+    server = open_door({"lease": lease, "held": lambda _: leases.text}, file, lease_s)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def client(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """The program that passes an operator's requests on."""
+    env = {**os.environ, "SPARKOPS_DOOR": str(file)}
+    argv = [sys.executable, "-m", "sparkops.guard.ask"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ask(process: subprocess.Popen[str], **question: str) -> Any:
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps(question) + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def until_free(leases: Leases, patience_s: float = 10.0) -> None:
+    end_s = time.monotonic() + patience_s
+    while leases.text:
+        assert time.monotonic() < end_s, leases.text
+        time.sleep(0.02)
+
+
+def test_a_lease_lasts_as_long_as_its_connection_and_a_renewal_is_no_second_one(tmp_path: Path) -> None:
+    leases = Leases()
+    with served(leases, tmp_path / "door"), client(tmp_path / "door") as process:
+        for _ in range(3):
+            assert ask(process, op="lease", holder=HOLDER) == {"ok": None}
+        assert ask(process, op="held") == {"ok": HOLDER}
+
+        process.kill()
+
+        until_free(leases)
+
+
+def test_a_client_that_falls_silent_loses_its_lease(tmp_path: Path) -> None:
+    leases = Leases()
+    with served(leases, tmp_path / "door", lease_s=0.5), client(tmp_path / "door") as process:
+        ask(process, op="lease", holder=HOLDER)
+        until_free(leases)
+        assert process.poll() is None, "its process lives on"
+
+
+def test_requests_renew_a_lease(tmp_path: Path) -> None:
+    leases = Leases()
+    with served(leases, tmp_path / "door", lease_s=0.6), client(tmp_path / "door") as process:
+        for _ in range(6):
+            ask(process, op="lease", holder=HOLDER)
+            time.sleep(0.2)
+        assert leases.text == HOLDER
+
+
+def test_several_works_share_a_node_and_a_change_of_agents_is_alone() -> None:
+    leases = Leases()
+    leases.add("prune by bob@desk")
+    leases.add(HOLDER)
+    assert leases.text == f"prune by bob@desk; {HOLDER}"
+    assert leases.add_alone("change of agents by eve@desk") == "prune by bob@desk"
+    leases.remove(HOLDER)
+    leases.remove("prune by bob@desk")
+    assert leases.add_alone(HOLDER) == ""
+    assert leases.text == HOLDER
+
+
+@pytest.fixture
+def leading(tmp_path: Path) -> Iterator[Leading]:
+    """A leader of one service on this machine, which has neither gateway nor engines."""
+    state, node = State(tmp_path), LocalNode("n1")
+    state.write_membership(Membership("n1", b"k" * 32))
+    state.write_journal(Journal("chat", "n1", revision=3, active=RELEASE))
+    made = Leading(state, node, Follower(state, node, print), lambda *_: pytest.fail("no peers"), print)
+    made.start()
+    yield made
+    made.close()
+
+
+def intend(leading: Leading, kind: str, **more: object) -> Any:
+    revision = leading.leads["chat"].journal.revision
+    intent = {"kind": kind, "id": f"i{revision}", "revision": revision, **more}
+    return leading.verbs()["intend"]({"service": "chat", "intent": intent})
+
+
+def test_intents_are_refused_while_agents_change_and_accepted_afterwards(leading: Leading) -> None:
+    lease = LeaseVerbs(leading).verbs()["lease"]({"kind": "agents", "holder": "change of agents by ann@laptop"})
+
+    with lease:  # type: ignore[attr-defined]
+        refused = intend(leading, "hold", reason="")
+        with pytest.raises(Busy, match="change of agents by ann@laptop is in progress"):
+            LeaseVerbs(leading).verbs()["lease"]({"kind": "agents", "holder": "another"})
+
+    assert (refused["result"], refused["code"]) == ("refused", 4)
+    assert refused["why"] == "no intent is accepted during the change of agents by ann@laptop"
+    assert intend(leading, "hold", reason="")["result"] == "accepted"
+
+
+def test_agents_do_not_change_while_a_service_does(leading: Leading) -> None:
+    assert intend(leading, "stop")["result"] == "accepted"
+
+    with pytest.raises(Busy, match="chat is being stopped") as caught:
+        LeaseVerbs(leading).verbs()["lease"]({"kind": "agents", "holder": HOLDER})
+
+    assert caught.value.next_step == "sparkops follow chat"
+    assert leading.agents.text == ""
+
+
+def test_a_service_changes_until_its_old_release_is_only_kept_warm() -> None:
+    journal = Journal("chat", "n1", active=RELEASE)
+    assert changing(journal) == ""
+    target = Deployment("q-3", Slot.BLUE, (Replica((RankSpec("n2", "q-3-r0"),)),))
+    journal = journal.begun("i1", Mode.ACROSS, target, automatic=True)
+    seen = set()
+    while journal.swap:
+        seen.add((journal.swap.phase, bool(changing(journal))))
+        journal = journal.advanced()
+    assert {phase for phase, changes in seen if not changes} == {Phase.RETIRE}
+
+
+def test_an_unknown_kind_of_lease_is_no_lease(leading: Leading) -> None:
+    with pytest.raises(KeyError):
+        LeaseVerbs(leading).verbs()["lease"]({"kind": "all", "holder": HOLDER})

@@ -1,0 +1,187 @@
+"""A guard takes the lead, joins another leader, and tells a former one of the newer term; over real connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.agents.rebuild_plan import plan, read
+from sparkops.errors import ConnectionLost, PlanRefused
+from sparkops.guard import listener
+from sparkops.guard.daemon import Daemon
+from sparkops.guard.follower import Follower
+from sparkops.guard.leading import Leading
+from sparkops.guard.members import Members
+from sparkops.guard.messages import derive
+from sparkops.guard.peers import PeerLink
+from sparkops.guard.reach import Reach
+from sparkops.guard.rebuilding import RebuildVerbs
+from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard.succession import CONFIRM_S, awaited
+from sparkops.nodes.local import LocalNode
+from sparkops.swap import wire
+from sparkops.swap.follower import Record
+from sparkops.swap.journal import Journal
+
+pytestmark = pytest.mark.local
+
+OLD_KEY = b"o" * 32
+COPY = Journal("chat", "n1", ("n2",), term=2, revision=9)
+
+
+@dataclass
+class Guard:
+    """The guard of n2, whose leader n1 is lost."""
+
+    state: State
+    heard_s: float | None = None
+
+    @property
+    def verbs(self) -> RebuildVerbs:
+        return RebuildVerbs(self.state, "n2", lambda: self.heard_s)
+
+    def take(self, *journals: Journal) -> None:
+        self.verbs.verbs()["take"]({"journals": [wire.plain(Journal, journal) for journal in journals]})
+
+    def join(self, leader: str, key: bytes) -> None:
+        reach = Reach((), lambda *_: {}, lambda: False, print)
+        members = Members(self.state, "n2", lambda *_: pytest.fail("no link"), lambda _: reach, threading.RLock())
+        members.join({"leader": leader, "key": key.hex(), "gateway": ["10.0.0.1"]})
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Guard:
+    state = State(tmp_path)
+    state.write_membership(Membership("n1", derive(OLD_KEY, "n2")))
+    state.write_record("chat", Record(term=2, copy=COPY))
+    return Guard(state)
+
+
+def test_copies_are_what_a_rebuild_is_planned_from(guard: Guard) -> None:
+    guard.heard_s = time.monotonic() - 60
+    copies = read(guard.verbs.copies())
+
+    assert (copies.leader, copies.journals, copies.copies) == ("n1", (), (COPY,))
+    assert copies.heard_ago_s == pytest.approx(60, abs=5)
+    assert plan("n2", {"n2": copies}, frozenset({"n1"})).journals[0].term == 3
+
+
+def test_a_damaged_file_is_named_and_hides_no_other_service(guard: Guard) -> None:
+    damaged = guard.state.directory / "services/broken/record"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"garbage")
+
+    copies = read(guard.verbs.copies())
+
+    assert copies.copies == (COPY,)
+    assert "services/broken/record: unreadable" in copies.problems[0]
+
+
+def test_a_guard_that_takes_the_lead_has_the_journals_and_a_new_key(guard: Guard) -> None:
+    taken = replace(COPY, leader="n2", term=3, revision=10)
+
+    guard.take(taken)
+    guard.take(taken)
+
+    membership = guard.state.membership()
+    assert membership is not None
+    assert guard.state.journal("chat") == taken
+    assert (membership.leader, len(membership.key)) == ("n2", 32)
+    assert membership.key not in (OLD_KEY, derive(OLD_KEY, "n2"))
+    assert membership.former == {"n1": derive(OLD_KEY, "n2")}
+    assert read(guard.verbs.copies()).journals == (taken,)
+
+
+@pytest.mark.parametrize("journal", [replace(COPY, leader="n2"), replace(COPY, term=3)], ids=["term", "leader"])
+def test_an_old_journal_or_one_of_another_node_is_not_taken(guard: Guard, journal: Journal) -> None:
+    with pytest.raises(PlanRefused, match="expected leader n2, term over 2"):
+        guard.take(journal)
+
+    membership = guard.state.membership()
+    assert membership is not None
+    assert (guard.state.journal("chat"), membership.leader) == (None, "n1")
+
+
+def test_joining_the_same_leader_again_writes_nothing(guard: Guard) -> None:
+    guard.join("n3", b"new")
+    file = guard.state.directory / "membership.json"
+    before = file.stat().st_ino
+
+    guard.join("n3", b"new")
+
+    assert file.stat().st_ino == before
+    membership = guard.state.membership()
+    assert membership == Membership("n3", b"new", {}, {"n1": derive(OLD_KEY, "n2")}, ("10.0.0.1",))
+
+
+@contextmanager
+def daemon(state: State, node: str) -> Iterator[tuple[Daemon, int]]:
+    """The receiving end of a guard."""
+    made = Daemon(state, LocalNode(node))
+    made.follower._last.began_s = time.monotonic()  # its containers were read: there are none
+    with listener.serve("127.0.0.1", 0, node, made._keys, made.answer) as port:
+        yield made, port
+
+
+def test_a_former_leader_is_told_of_the_newer_term_and_is_not_followed(guard: Guard) -> None:
+    guard.state.write_record("chat", Record(term=3, copy=replace(COPY, leader="n2", term=3)))
+    guard.take(replace(COPY, leader="n2", term=4, revision=10))
+    with daemon(guard.state, "n2") as (received, port):
+        former = PeerLink("n2", "127.0.0.1", port, derive(OLD_KEY, "n2"), "n1")
+
+        reports = former.exchange({"chat": None})
+
+        assert reports["chat"].term == 3
+        assert received.heard_s is None
+        forged = PeerLink("n2", "127.0.0.1", port, derive(OLD_KEY, "n2"), "n2")
+        with pytest.raises(ConnectionLost, match="another key"):
+            forged.exchange({"chat": None})
+
+
+def test_the_present_leader_is_heard(guard: Guard) -> None:
+    with daemon(guard.state, "n2") as (received, port):
+        PeerLink("n2", "127.0.0.1", port, derive(OLD_KEY, "n2"), "n1").exchange({"chat": None})
+        assert received.heard_s is not None
+
+
+def test_a_leader_that_returns_after_a_rebuild_starts_no_engine(guard: Guard, tmp_path: Path) -> None:
+    """At first it waits for an answer; then it knows the newer term."""
+    guard.state.write_record("chat", Record(term=3, copy=replace(COPY, leader="n2", term=3)))
+    guard.join("n3", b"new")
+    with daemon(guard.state, "n2") as (_, port):
+        state, node = State(tmp_path / "n1"), LocalNode("n1")
+        state.write_membership(Membership("n1", OLD_KEY, {"n2": Peer("127.0.0.1", port)}))
+        state.write_journal(COPY)
+
+        def link(name: str, peer: Peer, membership: Membership) -> PeerLink:
+            return PeerLink(name, peer.address, peer.port, derive(membership.key, name), "n1")
+
+        leading = Leading(state, node, Follower(state, node, print), link, print)
+        assert awaited(leading) == "answer of another guard"
+        leading.start()
+        end_s = time.monotonic() + 10
+        while awaited(leading) == "answer of another guard":
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+
+        assert awaited(leading) == "new leader of this fleet: the next deploy lets this node join it"
+        leading.close()
+
+
+def test_a_leader_that_reaches_no_guard_starts_its_engines_after_a_while(tmp_path: Path) -> None:
+    state, node = State(tmp_path), LocalNode("n1")
+    state.write_membership(Membership("n1", OLD_KEY, {"n2": Peer("127.0.0.1", 9)}))
+    leading = Leading(
+        state, node, Follower(state, node, print), lambda *_: PeerLink("n2", "127.0.0.1", 9, b"", "n1"), print
+    )
+    assert awaited(leading)
+
+    leading.members.reach.began_s -= CONFIRM_S
+
+    assert awaited(leading) == ""

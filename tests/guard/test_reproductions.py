@@ -1,0 +1,213 @@
+"""Faults of the first design that concern one guard: files, links, door, memory. Names are those of the reproductions.
+
+The others are scenarios of the whole fleet: tests/simulation/test_reproductions.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.docker.facts import Container
+from sparkops.errors import ConnectionLost, NeedsPerson, NotReady
+from sparkops.guard.clock import NodeClock
+from sparkops.guard.daemon import link
+from sparkops.guard.door import Held, answer
+from sparkops.guard.durable import Unreadable
+from sparkops.guard.follower import Follower
+from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.lead import Lead
+from sparkops.guard.leading import Leading
+from sparkops.guard.memory_floor import MemoryFloor
+from sparkops.guard.question import Said
+from sparkops.guard.shown import ReadVerbs
+from sparkops.guard.state import Membership, State
+from sparkops.guard.view import Asked, ServiceView
+from sparkops.guard_client import engine_spec
+from sparkops.memory.relief import LOOKS
+from sparkops.nodes.local import LocalNode
+from sparkops.release import Slot
+from sparkops.swap.journal import SCHEMA, Journal
+from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.orders import order
+from sparkops.swap.phases import drained
+from sparkops.swap.seen import Seen
+from tests import examples
+from tests.guard.disk import fill, mounted
+from tests.guard.test_peers import ORDER, REPORT, Guard
+from tests.nodes.recording import RecordingNode
+
+BOOT = NodeClock(1.0, "boot")
+OLD, NEW = (RankSpec("n1", name, 1.0, '{"a key of another version": 1}') for name in ("old-r0", "new-r0"))
+RELEASES = {
+    rank: Deployment(rank.container, slot, (Replica((rank,)),)) for rank, slot in zip((OLD, NEW), Slot, strict=True)
+}
+SERVING = Journal("chat", "n1", revision=5, active=RELEASES[OLD])
+
+
+def begun(phase: Phase, mode: Mode = Mode.IN_PLACE) -> Journal:
+    """A swap from OLD to NEW in a phase."""
+    journal = SERVING.begun("i1", mode, RELEASES[NEW], automatic=False)
+    while journal.swap and journal.swap.phase is not phase:
+        journal = journal.advanced()
+    return journal
+
+
+def runs(rank: RankSpec) -> Container:
+    """The container of a rank, which answers."""
+    made = examples.container(examples.rank(), name=rank.container, spec=engine_spec.digest(rank), state="running")
+    return replace(made, started_at=1.0)
+
+
+def follower(directory: Path, journal: Journal, *running: RankSpec) -> Follower:
+    """A follower whose node has these engines running, all of them loaded."""
+    made = Follower(State(directory, lambda: BOOT), LocalNode("n1"), print)
+    with pytest.raises(NotReady):
+        made.handle("chat", order(journal, "n1", BOOT.boot))
+    tended = made._tended["chat"]
+    tended.see({rank.container: runs(rank) for rank in running}, 1.0)
+    tended.answered = {rank.container: 1.0 for rank in running}
+    made._note_expendable()
+    return made
+
+
+def leading(directory: Path, lines: list[str]) -> Leading:
+    """A leader of a fleet of one node, whose gateway shows nothing."""
+    state = State(directory, lambda: BOOT)
+    state.write_membership(Membership("n1", b"key"))
+    follower = Follower(state, LocalNode("n1"), lines.append)
+    return Leading(state, RecordingNode("n1"), follower, link("n1"), lines.append)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "disk", kib=12288) as disk:
+        yield disk
+
+
+def test_p9_a_release_of_another_version_ends_before_its_node_runs_out_of_memory(tmp_path: Path) -> None:
+    node = RecordingNode("n1")
+    made = follower(tmp_path, begun(Phase.LOAD), NEW)
+    floor = MemoryFloor(made, node, print, lambda: 1.0)
+
+    for _ in range(LOOKS):
+        floor.look()
+
+    assert [str(command) for command in node.ran] == ["docker kill new-r0"]
+
+
+def test_p30_memory_relief_never_ends_what_is_promoted_and_of_two_ends_the_new_one(tmp_path: Path) -> None:
+    promoted = follower(tmp_path / "promoted", begun(Phase.PROMOTE), NEW)
+    both = follower(tmp_path / "both", begun(Phase.BAKE, Mode.BESIDE), OLD, NEW)
+
+    assert [rank for _, rank in promoted.expendable()] == []
+    assert [rank for _, rank in both.expendable()] == [NEW]
+
+
+def test_p10_a_journal_of_a_newer_version_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_journal(SERVING)
+    newer = json.loads(state._durable(tmp_path / "services/chat/journal").read() or b"") | {"schema": SCHEMA + 1}
+    state._durable(tmp_path / "services/chat/journal").write(json.dumps({**newer, "new_key": None}).encode())
+
+    with pytest.raises(Unreadable, match=f"schema {SCHEMA + 1}; this version reads up to {SCHEMA}") as caught:
+        state.journal("chat")
+
+    assert caught.value.exit_code == NeedsPerson.exit_code
+    assert caught.value.next_step.startswith("Use the version of sparkops that last deployed")
+
+
+def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    for service in ("broken", "chat"):
+        state.write_journal(replace(SERVING, service=service))
+    (tmp_path / "services/broken/journal").write_bytes(bytes(2**21))
+    lines: list[str] = []
+    made = leading(tmp_path, lines)
+    intent = {"id": "i", "revision": 0, "kind": "stop"}
+
+    made.start()
+    try:
+        shown = ReadVerbs(made).shown("broken")
+        refused = answer(
+            made.verbs(), json.dumps({"op": "intend", "service": "broken", "intent": intent}).encode(), Held()
+        )
+    finally:
+        made.close()
+
+    assert set(made.leads) == {"chat"}, lines
+    assert (shown["journal"], ReadVerbs(made).shown("chat")["journal"]["revision"]) == (None, SERVING.revision)
+    damage = f"{tmp_path}/services/broken/journal: unreadable: both copies are damaged"
+    assert (shown["needs_operator"], refused["error"], refused["exit_code"]) == (damage, damage, NeedsPerson.exit_code)
+
+
+@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.VERIFY, Phase.BAKE])
+def test_p12_p12b_a_full_disk_stops_no_way_back(disk: Path, phase: Phase) -> None:
+    swapping, lines = begun(phase), list[str]()
+    state = State(disk, lambda: BOOT)
+    state.write_journal(swapping)
+    made = follower(disk, swapping, NEW)
+    lead = Lead(swapping, state, view("chat"), dict, frozenset, lines.append)
+    fill(disk)
+
+    lead._write(swapping.reverted("new-r0 ended"))
+    with pytest.raises(NotReady):
+        made.handle("chat", lead.order("n1", BOOT.boot))
+
+    reverted = State(disk).journal("chat")
+    assert reverted is not None
+    assert reverted.swap is not None
+    assert (reverted.swap.reverting, reverted.swap.target) == (True, RELEASES[OLD])
+    assert State(disk).record("chat").copy == reverted
+
+
+def view(service: str) -> ServiceView:
+    return ServiceView(service, GatewayDesk(RecordingNode("n1")))
+
+
+def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
+    shown = {"files": {}, "loaded": True, "problem": "HAProxy has no worker", "ports": {"chat": 8000}, "map": ""}
+    slots = {f"be_chat_{slot}": {"release": "-", "servers": []} for slot in Slot}
+    mute = RecordingNode("n1", {"docker exec sparkops-gateway": json.dumps({**shown, "slots": slots, "haproxy": None})})
+
+    seen = ServiceView("chat", GatewayDesk(mute)).look(SERVING.deployments, swapping=True)
+
+    assert seen is None
+    assert drained(RELEASES[OLD], Seen(gateway=seen)) is Answer.UNKNOWN
+
+
+def test_p13_a_broken_link_is_opened_again() -> None:
+    with Guard().serving() as guard:
+        way = guard.link()
+        assert way.exchange({"chat": ORDER}) == {"chat": REPORT}
+    with pytest.raises(ConnectionLost, match=f"no reply from 127.0.0.1 port {guard.port}: .*refused"):
+        way.exchange({"chat": ORDER})
+    with Guard(port=guard.port).serving():
+        assert way.exchange({"chat": ORDER}) == {"chat": REPORT}
+
+
+def test_p31_a_guard_that_is_not_reached_is_named_with_its_port(tmp_path: Path) -> None:
+    lines: list[str] = []
+    made = leading(tmp_path, lines)
+    with Guard().serving() as guard:
+        pass
+    closed = guard.link()
+
+    made.members.reach.exchange(closed)
+
+    assert f"no reply from 127.0.0.1 port {guard.port}" in made.members.reach.lost["spark-2"]
+    assert len(lines) == 1
+    assert made.members.reach.reports("chat") == {}
+
+
+def test_p19_an_engine_that_is_late_and_steps_is_busy() -> None:
+    busy, hung = Asked(), Asked()
+    for step in range(20):
+        busy.learn(Said.LATE, (float(step),))
+        hung.learn(Said.LATE, (7.0,))
+
+    assert (busy.answer, hung.answer) == (Answer.UNKNOWN, Answer.NO)

@@ -1,0 +1,164 @@
+"""The report of a guard's node, with engines that answer HTTP on this machine and Docker's socket of the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import inventory
+from sparkops.engine.load import Load
+from sparkops.guard.report_socket import serve_reports
+from sparkops.guard.sampling import ASKED_S, IDLE_S, Sampler
+from sparkops.nodes.local import LocalNode
+from sparkops.status.observation import NodeReport
+from sparkops.status.picture import Health
+from sparkops.status.read import Reader
+from sparkops.status.survey import read, reported
+from sparkops.swap.journal import Journal
+from tests.docker_socket import DockerSocket, docker_socket
+from tests.fleet_unit.machine import inspect
+from tests.guard_peer import Peer
+from tests.http_server import Answer, Asked, answering
+
+pytestmark = pytest.mark.local
+
+
+class Node:
+    """A node with one engine of service chat, whose guard samples by the clock `now_s`."""
+
+    def __init__(self, docker: DockerSocket, directory: Path) -> None:
+        self.docker, self.now_s, self.generated, self.running, self.healthy = docker, 0.0, 100, 2, True
+        self.pages: list[str] = []
+        peer = Peer(directory, "n1", ("n1",))
+        peer.write(Journal("chat", "n1"))
+        verbs = {op: lambda asked, op=op: json.loads(peer.reply(json.dumps({**asked, "op": op})))["ok"] for op in OPS}
+        self.sampler = Sampler(LocalNode("n1"), verbs, clock=lambda: self.now_s)
+
+    def respond(self, asked: Asked) -> Answer:
+        self.pages.append(asked.path)
+        running = f'vllm:num_requests_running{{engine="0"}} {self.running}\n'
+        text = f'{running}vllm:generation_tokens_total{{engine="0"}} {self.generated}\n'
+        return Answer(200 if self.healthy else 503, text.encode())
+
+    def has_engine(self, port: int, started: str = "2026-11-22T08:00:00Z") -> None:
+        labels = {"service": "chat", "release": "r1", "slot": "blue", "port": str(port)}
+        facts: dict[str, Any] = inspect("c", {f"sparkops.{key}": value for key, value in labels.items()}, "running")
+        facts["State"]["StartedAt"] = started
+        self.docker.inspects = [facts]
+
+    def report(self) -> NodeReport:
+        return read("n1", json.dumps(self.sampler.report()))
+
+
+OPS = ("services", "state", "events")
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    with docker_socket(tmp_path / "docker.sock") as docker:
+        made = Node(docker, tmp_path)
+        with answering(made.respond) as server:
+            made.has_engine(server.port)
+            yield made
+
+
+def test_two_samples_of_the_background_give_the_speed_without_a_wait(node: Node) -> None:
+    node.running = 0
+    node.sampler.look()
+    node.running, node.generated, node.now_s = 2, 400, 15.0
+    node.sampler.look()
+    asked = len(node.pages)
+    node.now_s = 16.0
+
+    [rank] = node.report().ranks
+
+    assert (rank.health, rank.load, rank.rates.tok_s) == (Health.OK, Load(2, 0, 400), 20.0)
+    assert rank.sampled_s == 1.0
+    assert len(node.pages) == asked
+
+
+def test_an_old_sample_is_renewed_before_it_is_reported(node: Node) -> None:
+    node.running = 0
+    node.sampler.look()
+    node.generated, node.now_s = 150, 10.0
+
+    [rank] = node.report().ranks
+
+    assert (rank.rates.tok_s, rank.sampled_s) == (5.0, 0.0)
+
+
+def test_nodes_that_nobody_looks_at_are_sampled_seldom(node: Node) -> None:
+    node.running = 0
+    for second in range(0, 60, 2):
+        node.now_s = float(second)
+        node.sampler.look()
+    seldom = node.pages.count("/health")
+    node.report()
+    for second in range(60, 120, 2):
+        node.now_s = float(second)
+        node.sampler.look()
+
+    assert seldom == len(range(0, 60, int(IDLE_S) + 1))
+    assert node.pages.count("/health") - seldom >= ASKED_S / 2 - 1
+
+
+def test_an_engine_that_was_started_again_is_not_taken_for_the_sampled_one(node: Node) -> None:
+    node.running = 0
+    node.sampler.look()
+    node.generated = 7
+    node.has_engine(int(node.docker.inspects[0]["Config"]["Labels"]["sparkops.port"]), "2026-11-22T08:01:00Z")
+
+    [rank] = node.report().ranks
+
+    assert rank.load == Load(0, 0, 7)
+
+
+def test_an_engine_that_did_not_answer_is_asked_again_for_each_report(node: Node, tmp_path: Path) -> None:
+    node.running, node.healthy = 0, False
+    (tmp_path / "docker").write_text("#!/bin/sh\n")
+    (tmp_path / "docker").chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        node.sampler.look()
+        assert [rank.health for rank in node.report().ranks] == [Health.STARTING]
+    node.healthy = True
+
+    assert [rank.health for rank in node.report().ranks] == [Health.OK]
+
+
+def test_a_container_that_is_gone_has_no_sample(node: Node) -> None:
+    node.running = 0
+    node.sampler.look()
+    node.docker.inspects, node.docker.gone = [], ["c"]
+
+    assert node.report().ranks == ()
+
+
+def test_a_report_has_what_the_guard_leads_and_the_disk_of_docker(node: Node) -> None:
+    node.running = 0
+    report = node.report()
+
+    assert [state.journal.service for state in report.states] == ["chat"]
+    assert report.gateway is None
+    assert report.host.memory_total_gib > 0
+
+
+def test_status_reads_a_node_by_the_report_of_its_guard(node: Node, tmp_path: Path) -> None:
+    node.running = 0
+    (tmp_path / "inventory.yaml").write_text("nodes:\n  n1: {transport: local}\n")
+    server = serve_reports(node.sampler.report, tmp_path / "status.sock", tmp_path / "docker.sock")
+    fleet = inventory.load(tmp_path / "inventory.yaml")
+    with closing(Reader(fleet, fleet.nodes, report=str(tmp_path / "status.sock"))) as reader:
+        [text] = reader.read().values()
+    server.shutdown()
+    server.server_close()
+
+    assert isinstance(text, str)
+    assert json.loads(text)["format"] == 1
+    assert isinstance(reported("n1", text), NodeReport)

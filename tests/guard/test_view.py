@@ -1,0 +1,195 @@
+"""What the leader concludes from answers through the gateway, and from the time that passes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparkops.deploy.deployment import endpoints
+from sparkops.gateway import commands
+from sparkops.gateway.facts import ServiceFacts, SlotFacts
+from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.lead import Lead
+from sparkops.guard.phase_clocks import PhaseClocks
+from sparkops.guard.question import Said
+from sparkops.guard.state import State
+from sparkops.guard.view import FAILURES, Asked, ServiceView, is_pointed
+from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.release import Slot
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Answer, Deployment, Replica
+from tests.examples import IMAGE_ID, INPUTS, recipe
+from tests.nodes.recording import RecordingNode
+
+pytestmark = pytest.mark.unit
+CAPTURED = Path(__file__).parent.parent / "gateway" / "captured"
+NEW, DRAINING = ((CAPTURED / f"{name}.json").read_text() for name in ("new", "draining"))
+
+
+def after(*said: Said, steps: tuple[float, ...] = ()) -> Asked:
+    asked = Asked()
+    for each in said:
+        asked.learn(each, steps)
+    return asked
+
+
+def test_one_answer_is_yes_and_one_failure_is_not_no() -> None:
+    assert after(Said.RIGHT).answer is Answer.YES
+    assert after(Said.RIGHT, Said.WRONG).answer is Answer.UNKNOWN
+
+
+def test_only_failures_in_a_row_are_no() -> None:
+    assert after(*[Said.WRONG] * FAILURES).answer is Answer.NO
+    assert after(*[Said.WRONG] * (FAILURES - 1), Said.RIGHT, Said.WRONG).answer is Answer.UNKNOWN
+
+
+def test_an_engine_that_makes_no_step_and_answers_nothing_in_time_is_no() -> None:
+    assert after(*[Said.LATE] * (FAILURES + 1), steps=(1.0, 2.0)).answer is Answer.NO
+
+
+def test_an_engine_that_is_late_and_steps_is_busy() -> None:
+    asked = after(Said.RIGHT)
+    for step in range(1, 10):
+        asked.learn(Said.LATE, (float(step),))
+
+    assert asked.answer is Answer.YES
+
+
+def test_an_engine_that_hung_and_steps_again_is_unknown_until_it_answers() -> None:
+    asked = after(*[Said.LATE] * (FAILURES + 1), steps=(1.0,))
+    asked.learn(Said.LATE, (2.0,))
+
+    assert asked.answer is Answer.UNKNOWN
+
+
+def test_a_closed_gateway_says_nothing_about_a_release() -> None:
+    assert after(Said.RIGHT, *[Said.CLOSED] * 10).answer is Answer.UNKNOWN
+    assert after(*[Said.WRONG] * (FAILURES - 1), Said.CLOSED).answer is Answer.UNKNOWN
+
+
+def test_time_counts_as_sampled_only_while_requests_are_sampled() -> None:
+    clocks = PhaseClocks()
+    for second, sampled in enumerate((True, True, False, True)):
+        clocks.tick(float(second), "bake", "same", sampled=sampled)
+
+    assert (clocks.sampled_s, clocks.waited_s) == (2.0, 3.0)
+
+
+def test_a_new_phase_begins_at_zero() -> None:
+    clocks = PhaseClocks()
+    for second in range(3):
+        clocks.tick(float(second), "bake", "same", sampled=True)
+    clocks.tick(3.0, "promote", "same", sampled=True)
+
+    assert (clocks.sampled_s, clocks.waited_s) == (0.0, 0.0)
+
+
+def test_whatever_moves_ends_a_wait() -> None:
+    clocks = PhaseClocks()
+    for second, moved in enumerate(("a", "a", "b", "b")):
+        clocks.tick(float(second), "load", moved, sampled=False)
+
+    assert clocks.waited_s == 1.0
+
+
+def test_time_in_which_the_guard_did_not_run_is_not_counted() -> None:
+    clocks = PhaseClocks()
+    clocks.tick(0.0, "bake", "same", sampled=True)
+    clocks.tick(3600.0, "bake", "same", sampled=True)
+
+    assert clocks.sampled_s == 5.0
+
+
+def released(address: str) -> Deployment:
+    """A release whose node has this address."""
+    data = recipe().model_dump(mode="json", exclude_defaults=True)
+    node = {"transport": "local", "gpu": "none"}
+    given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "node": node}
+    spec = EngineSpec.model_validate({**given, "address": address, "jobs": 2})
+    return Deployment("q-1", Slot.BLUE, (Replica((rank_spec(spec, "n1"),)),))
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "pointed"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("[fd00::2]", "fd00:0::2", True),
+        ("[fd00::2]", "fd00::3", False),
+        ("10.0.0.1", "spark-1.lan", True),
+    ],
+)
+def test_a_slot_means_a_release_only_where_its_engine_is(host: str, address: str, pointed: bool) -> None:
+    target = released(address)
+    [(_, port)] = endpoints(target)
+
+    for server, expected in ((f"{host}:{port}", pointed), (f"{host}:{port + 1}", False)):
+        slot = SlotFacts("chat", Slot.BLUE, "q-1", "q-1", (server,))
+        assert is_pointed(ServiceFacts("chat", 8000, "", "", {Slot.BLUE: slot}), target) is expected
+
+
+def reads(printed: str, *answers: Answer, swapping: bool = False) -> int:
+    """How often the gateway is read in 30 s, with a look every second, while its releases have these answers."""
+    now_s = [0.0]
+    node = RecordingNode("n1", {str(commands.SHOW): printed})
+    view = ServiceView("chat", GatewayDesk(node, clock=lambda: now_s[0]))
+    for second in range(30):
+        now_s[0] = float(second)
+        view.asked = {str(number): Asked(answer) for number, answer in enumerate(answers)}
+        view.look((), swapping=swapping)
+    view.close()
+    return len(node.ran)
+
+
+def test_an_idle_gateway_whose_releases_answer_is_read_every_ten_seconds() -> None:
+    assert reads(NEW, Answer.YES) == 3
+
+
+@pytest.mark.parametrize("answer", [Answer.NO, Answer.UNKNOWN])
+def test_a_gateway_with_a_release_that_does_not_answer_is_read_every_second(answer: Answer) -> None:
+    assert reads(NEW, Answer.YES, answer) == 30
+
+
+def test_during_a_swap_and_while_it_cannot_be_read_a_gateway_is_read_every_second() -> None:
+    assert reads(NEW, Answer.YES, swapping=True) == 30
+    assert reads("no JSON", Answer.YES) == 30
+
+
+def test_an_idle_leader_reads_the_gateway_again_before_it_changes_it(tmp_path: Path) -> None:
+    """The journal names no release; one that had the traffic at the last look has lost it since."""
+    shown = {str(commands.SHOW): DRAINING}
+    node = RecordingNode("n1", shown)
+    view = ServiceView("chat", GatewayDesk(node))
+    lead = Lead(Journal("chat", "n1", revision=1), State(tmp_path), view, dict, frozenset, print)
+    view.look((), swapping=False)
+    shown[str(commands.SHOW)] = NEW
+    lead.turn()
+    view.close()
+
+    assert node.ran == [commands.SHOW] * 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "hold", "seen"),
+    [
+        ("be_chat_wait", True, ("", "1.2")),
+        ("be_chat_wait", False, ("", "")),
+        ("be_down", True, ("", "")),
+        ("be_chat_green", True, ("", "")),
+        ("be_chat_green", False, ("chat-abcdef0123", "")),
+    ],
+    ids=["waits", "its file is lost", "HAProxy has not heard", "the hold has not ended", "serves"],
+)
+def test_a_change_that_was_interrupted_is_seen_as_not_done(backend: str, hold: bool, seen: tuple[str, str]) -> None:
+    shown = json.loads(DRAINING)
+    shown["holds"] = {"chat": {"mark": "1.2", "until": 1e9, "longest_s": 540.0, "most": 500}} if hold else {}
+    shown["haproxy"]["map"] = f"0x1 chat {backend}\n"
+    view = ServiceView("chat", GatewayDesk(RecordingNode("n1", {str(commands.SHOW): json.dumps(shown)})))
+
+    known = view.look((), swapping=True)
+    view.close()
+
+    assert known
+    assert (known.traffic, known.held) == seen

@@ -1,0 +1,146 @@
+"""The guard's image: what it is made of, and when it is another one."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from sparkops.agents import agents
+from sparkops.config import assets
+from sparkops.config.inventory import Build, Fleet, Gateway
+from sparkops.gateway import image
+from sparkops.guard_client import image as guard
+from sparkops.guard_client.image import PACKAGES, guard_context, guard_dockerfile
+from sparkops.hub import image as hub
+from tests.examples import node as a_node
+
+TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
+COMMITTED = Path(__file__).parents[2] / "Dockerfiles/guard.Dockerfile"
+DEBIAN = {
+    "docker": "python3-docker",
+    "paramiko": "python3-paramiko",
+    "prometheus_client": "python3-prometheus-client",
+    "pydantic": "python3-pydantic",
+    "pydantic_core": "python3-pydantic",
+    "requests": "python3-requests",
+    "tenacity": "python3-tenacity",
+    "urllib3": "python3-requests",
+    "yaml": "python3-yaml",
+}
+NOT_PYTHON = {"docker-cli", "nftables", "python3", "tini"}
+
+
+def imported(path: str) -> Iterator[str]:
+    """Every module that a file may mean by its imports."""
+    for node in ast.walk(ast.parse(PACKAGE[path])):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (str(node.module), *(f"{node.module}.{each.name}" for each in node.names))
+
+
+def needs(path: str, seen: set[str]) -> Iterator[str]:
+    """What a file and all of ours that it imports need from others."""
+    if path in seen or path not in PACKAGE:
+        return
+    seen.add(path)
+    for module in imported(path):
+        first, _, rest = module.partition(".")
+        if first != "sparkops":
+            yield first
+        for end in (".py", "/__init__.py"):
+            yield from needs(rest.replace(".", "/") + end, seen)
+
+
+def test_the_committed_dockerfile_is_as_rendered() -> None:
+    assert COMMITTED.read_text() == guard_dockerfile(TEMPLATES)
+
+
+def test_the_image_holds_exactly_the_libraries_that_the_guard_imports() -> None:
+    foreign = set(needs("guard/__main__.py", set())) - sys.stdlib_module_names
+
+    assert {DEBIAN[name] for name in foreign} == set(PACKAGES) - NOT_PYTHON
+
+
+def test_everything_the_guard_imports_is_sent() -> None:
+    seen: set[str] = set()
+    list(needs("guard/__main__.py", seen))
+    sent = {path.removeprefix("files/sparkops/") for path, _ in guard_context(TEMPLATES, PACKAGE).files}
+
+    assert seen - sent == set()
+
+
+def test_the_source_is_the_package_without_what_is_shipped_beside_it() -> None:
+    assert {"__init__.py", "guard/__main__.py", "deploy/preconditions.py"} <= PACKAGE.keys()
+    assert [path for path in PACKAGE if path.startswith("shipped/") or not path.endswith(".py")] == []
+
+
+def test_a_context_is_sorted_and_names_its_directories() -> None:
+    made = guard_context(TEMPLATES, {"deploy/preconditions.py": b"D", "__init__.py": b"I", "cli/main.py": b"C"})
+
+    assert [(path, content) for path, content in made.files if path != "Dockerfile"] == [
+        ("files/", b""),
+        ("files/sparkops/", b""),
+        ("files/sparkops/__init__.py", b"I"),
+        ("files/sparkops/deploy/", b""),
+        ("files/sparkops/deploy/preconditions.py", b"D"),
+    ]
+    assert made.build_args == {}
+
+
+@pytest.mark.parametrize(
+    ("package", "same"),
+    [
+        ({**PACKAGE, "guard/daemon.py": b"# other"}, False),
+        ({**PACKAGE, "deploy/more.py": b""}, False),
+        ({**PACKAGE, "cli/main.py": b"# other"}, True),
+        ({**PACKAGE, "__main__.py": b"# other"}, True),
+        (dict(reversed(PACKAGE.items())), True),
+    ],
+    ids=["a changed file", "one more file", "the command line", "its entry", "another order"],
+)
+def test_the_digest_follows_what_the_guard_can_import(package: Mapping[str, bytes], same: bool) -> None:
+    before, after = (guard_context(TEMPLATES, each).digest for each in (PACKAGE, package))
+
+    assert (before == after) is same
+
+
+def test_the_digest_follows_the_template() -> None:
+    other = {**TEMPLATES, "guard/Dockerfile.j2": TEMPLATES["guard/Dockerfile.j2"] + "USER 1\n"}
+
+    assert guard_context(other, PACKAGE).digest != guard_context(TEMPLATES, PACKAGE).digest
+
+
+@pytest.mark.parametrize(
+    ("pinned", "dockerfile"),
+    [(image.IMAGE, image.gateway_dockerfile), (guard.DEBIAN, guard_dockerfile), (hub.IMAGE, hub.hub_dockerfile)],
+    ids=["gateway", "guard", "hub"],
+)
+def test_a_base_is_pinned_by_digest_unless_the_inventory_names_another(
+    pinned: str, dockerfile: Callable[..., str]
+) -> None:
+    name, _, pin = pinned.partition("@")
+    build = Build(parent_images={name: "mirror.lan/debian:1"})
+
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", pin)
+    assert f"\nFROM {pinned}\n" in dockerfile(TEMPLATES)
+    assert (Build().parent(pinned), build.parent(pinned)) == (pinned, "mirror.lan/debian:1")
+    assert "\nFROM mirror.lan/debian:1\n" in dockerfile(TEMPLATES, "mirror.lan/debian:1")
+
+
+def test_what_runs_on_nodes_is_built_on_the_inventory_s_base() -> None:
+    given = {guard.DEBIAN.partition("@")[0]: "mine:1", image.IMAGE.partition("@")[0]: "mine:2"}
+    known = Path("known_hosts")
+    nodes = {"n1": a_node()}
+    at = Gateway(node="n1", address="10.0.0.1")
+    fleet = Fleet(file=Path("i"), nodes=nodes, build=Build(parent_images=given), gateway=at, known_hosts=known)
+    wanted = agents.load(fleet)
+
+    assert wanted.front
+    assert b"FROM mine:1\n" in dict(wanted.guard.context.files)["Dockerfile"]  # type: ignore[operator]
+    assert b"FROM mine:2\n" in dict(wanted.front.order.context.files)["Dockerfile"]  # type: ignore[operator]

@@ -1,0 +1,161 @@
+"""Requests to a guard over a stream, as a real process replies to them or does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.command import Command
+from sparkops.errors import Busy, ConnectionLost, NeedsPerson, NodeError, PlanRefused, SparkopsError
+from sparkops.guard_client.commands import ASK
+from sparkops.guard_client.leader import LIMIT, Decision, Leader
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.node import Stream
+from sparkops.swap.intents import Hold
+from sparkops.swap.journal import Journal
+from tests.deploy.states import serving
+from tests.guard_peer import Peer
+
+NOT_BEGUN = (
+    "OCI runtime exec failed: exec failed: unable to start container process: "
+    "waiting for init preliminary setup: read init-p: connection reset by peer: unknown"
+)
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """This machine, whose guard is a program."""
+
+    argv: tuple[str, ...]
+    name: str = "n1"
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def pipe(self, command: Command) -> Stream:
+        assert command == ASK
+        return LocalNode(self.name).pipe(Command(("env", f"PYTHONPATH={ROOT}", *self.argv)))
+
+
+def peer_node(directory: Path) -> Guarded:
+    return Guarded((sys.executable, "-m", "tests.guard_peer", str(directory), "n1", "n2"))
+
+
+def leader_of(*argv: str) -> Leader:
+    return Leader(Guarded(argv))  # type: ignore[arg-type]
+
+
+def replying(line: str, times: int = 1) -> Leader:
+    """A guard that replies the same to every request and ends after some."""
+    return leader_of(
+        "sh", "-c", f'for i in $(seq {times}); do read asked || exit; printf "%s\\n" "$1"; done', "sh", line
+    )
+
+
+def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> None:
+    peer = Peer(tmp_path)
+    peer.write(serving().journal)
+
+    with closing(Leader(peer_node(tmp_path))) as leader:  # type: ignore[arg-type]
+        assert leader.services() == ["chat"]
+        assert leader.state("chat").journal == serving().journal
+        assert leader.state("other") == replace(leader.state("other"), journal=Journal("other", "n1"))
+        leader.give_secret("chat", "ray-q-blue", "t0k3n")
+        assert leader.key_of("n2") == "key of n2"
+        leader.join("n1", "k", ["10.0.0.1"])
+        leader.set_peers({"n2": ("10.0.0.2", 10844)})
+        assert leader.intend("chat", Hold("i1", 7, "fair")) == Decision("accepted")
+        assert [event["kind"] for event in leader.events("chat", 0)] == ["intent", "note"]
+    assert peer.asked("secret") == [{"op": "secret", "service": "chat", "name": "ray-q-blue", "value": "t0k3n"}]
+    assert peer.asked("join") == [{"op": "join", "leader": "n1", "key": "k", "gateway": ["10.0.0.1"]}]
+    assert peer.asked("peers") == [{"op": "peers", "peers": {"n2": {"address": "10.0.0.2", "port": 10844}}}]
+    assert peer.asked("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(4, Busy), (5, PlanRefused), (7, NeedsPerson), (1, NodeError)], ids=str)
+def test_a_refusal_keeps_its_exit_code_and_next_step(code: int, kind: type[SparkopsError]) -> None:
+    line = json.dumps({"error": "journal unreadable", "next_step": "sparkops status", "exit_code": code})
+
+    with closing(replying(line)) as leader, pytest.raises(kind, match="n1: journal unreadable") as caught:
+        leader.services()
+    assert (caught.value.exit_code, caught.value.next_step) == (code, "sparkops status")
+
+
+@pytest.mark.parametrize("printed", ["", '{"ok": []'], ids=["nothing", "half a reply"])
+def test_a_guard_that_ends_is_a_lost_connection(printed: str) -> None:
+    leader = leader_of("sh", "-c", f"read line; printf '{printed}'")
+
+    with (
+        closing(leader),
+        pytest.raises(ConnectionLost, match="the guard ended before it replied to `services`") as caught,
+    ):
+        leader.services()
+    assert caught.value.next_step == "docker logs sparkops-guard, on n1"
+
+
+def test_the_next_request_opens_a_new_stream_after_one_was_lost(tmp_path: Path) -> None:
+    once = 'echo >>"$1"; read line; [ "$(wc -l <"$1")" -ge 2 ] || exit; echo \'{"ok": ["chat"]}\''
+
+    with closing(leader_of("sh", "-c", once, "sh", str(tmp_path / "tries"))) as leader:
+        with pytest.raises(ConnectionLost):
+            leader.services()
+        assert leader.services() == ["chat"]
+
+
+@pytest.mark.parametrize(("said", "tries"), [(NOT_BEGUN, 3), ("OCI runtime exec failed: no such file", 1)])
+def test_a_program_that_docker_could_not_start_is_started_again(tmp_path: Path, said: str, tries: int) -> None:
+    script = 'echo >>"$1"; echo "$2"; exit 126'
+
+    with (
+        closing(leader_of("sh", "-c", script, "sh", str(tmp_path / "tries"), said)) as leader,
+        pytest.raises(ConnectionLost, match="the guard could not be asked `services`: OCI"),
+    ):
+        leader.services()
+    assert (tmp_path / "tries").read_text() == "\n" * tries
+
+
+def test_a_reply_without_end_is_refused() -> None:
+    size = 1 << 20
+    endless = f"import sys; sys.stdin.readline()\nfor _ in range({LIMIT // size + 2}): print('x' * {size}, end='')"
+
+    with closing(leader_of(sys.executable, "-c", endless)) as leader, pytest.raises(ConnectionLost) as caught:
+        leader.services()
+    assert str(caught.value) == f"n1: the guard's reply to `services` has more than {LIMIT} characters"
+
+
+def test_an_intent_whose_reply_was_lost_is_sent_again_and_counts_once(tmp_path: Path) -> None:
+    """The first reply is swallowed: the guard has accepted, and its stream ends."""
+    Peer(tmp_path).write(serving().journal)
+    deaf = (
+        "import sys; from pathlib import Path; from tests.guard_peer import Peer\n"
+        "peer, first = Peer(Path(sys.argv[1])), Path(sys.argv[1]) / 'first'\n"
+        "for line in sys.stdin:\n"
+        "    reply = peer.reply(line)\n"
+        "    if not first.exists():\n"
+        "        first.touch(); sys.exit()\n"
+        "    print(reply, end='', flush=True)\n"
+    )
+
+    with closing(leader_of(sys.executable, "-c", deaf, str(tmp_path))) as leader:
+        decision = leader.intend("chat", Hold("i1", 7, "fair"))
+
+    assert decision.accepted
+    assert decision == Decision("nothing", "already accepted")
+    assert len(Peer(tmp_path).asked("intend")) == 2
+    journal = Peer(tmp_path).journal("chat")
+    assert journal is not None
+    assert (journal.hold, journal.revision) == ("fair", 8)
+
+
+def test_a_refused_intent_is_busy_or_refused_with_what_to_do() -> None:
+    with pytest.raises(Busy, match="chat: on hold: fair") as caught:
+        Decision("refused", "on hold: fair", 4).require("chat")
+    assert "--wait SECONDS" in caught.value.next_step
+    with pytest.raises(PlanRefused, match="chat: slot blue has the traffic"):
+        Decision("refused", "slot blue has the traffic", 5).require("chat")
+    assert not Decision("nothing", "q-1 is active").accepted

@@ -1,0 +1,144 @@
+"""Leases as work on a node takes them: over the real door, asked by the program that the operator's machine runs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.command import Command
+from sparkops.config.inventory import NodeConfig
+from sparkops.errors import Busy
+from sparkops.guard.door import open_door
+from sparkops.guard.leases import Leases
+from sparkops.guard_client import leases
+from sparkops.guard_client.commands import ASK, CONTAINER
+from sparkops.nodes.connected import Member
+from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.node import Stream
+from sparkops.nodes.progress import Event
+from sparkops.swap import wire
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Phase
+from tests.deploy.states import serving, swapping
+from tests.fleet_unit.machine import Machine
+from tests.fleet_unit.nodes import MachineNode
+
+pytestmark = pytest.mark.local
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass
+class DoorNode(MachineNode):
+    """A machine whose guard is a real door on this one."""
+
+    def pipe(self, command: Command) -> Stream:
+        if command != ASK:
+            return super().pipe(command)
+        env = (f"PYTHONPATH={ROOT}", f"SPARKOPS_DOOR={self.home / 'door'}")
+        return LocalNode(self.name).pipe(Command(("env", *env, sys.executable, "-m", "sparkops.guard.ask")))
+
+
+@dataclass
+class Guard:
+    """What a guard holds and refuses."""
+
+    held: Leases
+    asked: list[Any]
+    loads: bool = False
+
+    def lease(self, asked: Any) -> object:
+        self.asked.append(asked)
+        if self.loads:
+            raise Busy("an engine of chat loads", next_step="sparkops follow chat")
+        self.held.add(asked["holder"])
+        return self.held.until_end(asked["holder"])
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[Guard]:
+    made = Guard(Leases(), [])
+    server = open_door({"lease": made.lease}, tmp_path / "door")
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    node = DoorNode(Machine("n1", "127.0.0.1"), tmp_path, threading.Event())
+    engine = Engine(node)
+    yield Member("n1", NodeConfig(address="127.0.0.1"), node, engine)
+    engine.close()
+
+
+def test_work_holds_a_lease_named_after_what_and_who_and_gives_it_up_at_the_end(guard: Guard, member: Member) -> None:
+    with leases.on_node(member, "build of image x", print):
+        assert guard.held.text == f"build of image x by {leases.operator()}"
+        assert guard.asked[0]["kind"] == "node"
+    end_s = time.monotonic() + 10
+    while guard.held.text:
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def test_work_is_busy_while_an_engine_loads_and_begins_when_it_has_loaded(guard: Guard, member: Member) -> None:
+    guard.loads = True
+    with pytest.raises(Busy, match="n1: an engine of chat loads") as caught, leases.on_node(member, "prune", print):
+        pytest.fail("it began beside a load")
+    assert caught.value.next_step == "sparkops follow chat"
+
+    def loaded(event: Event) -> None:
+        assert event.text == "waiting: n1: an engine of chat loads"
+        guard.loads = False
+
+    with leases.on_node(member, "prune", loaded, wait_s=30):
+        assert guard.held.text.startswith("prune by ")
+
+
+def test_a_guard_that_knows_no_lease_yet_is_asked_for_swaps(tmp_path: Path, member: Member) -> None:
+    """The next deploy replaces it."""
+    states = {"chat": serving(), "next": swapping(Phase.LOAD)}
+    known = ["chat"]
+
+    def state(asked: Any) -> object:
+        found = states[asked["service"]]
+        journal = wire.plain(Journal, found.journal)
+        empty: dict[str, Any] = {
+            "reports": {},
+            "gateway": None,
+            "progress": {},
+            "missing": [],
+            "why_missing": {},
+            "last": 0,
+        }
+        return {"journal": journal, "needs_operator": "", **empty}
+
+    server = open_door({"services": lambda _: known, "state": state}, tmp_path / "door")
+    try:
+        with leases.on_node(member, "build of image x", print):
+            pass
+        known.append("next")
+        with pytest.raises(Busy, match="a swap of next to "), leases.on_node(member, "build of image x", print):
+            pytest.fail("it began beside a swap")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_node_without_a_guard_needs_no_lease(member: Member) -> None:
+    """No engine of ours can load there."""
+    node = member.node
+    assert isinstance(node, DoorNode)
+    del node.machine.containers[CONTAINER]
+
+    with leases.on_node(member, "build of image x", print):
+        assert not leases.guarded(member)

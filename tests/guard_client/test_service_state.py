@@ -1,0 +1,142 @@
+"""What a verb derives from the leader's report: who serves, what may be replaced, and when it is busy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sparkops.deploy.current import Current, current
+from sparkops.errors import Busy
+from sparkops.guard_client.service_state import ServiceState, joins, read, serves, unreported
+from sparkops.release import Slot
+from sparkops.swap import wire
+from sparkops.swap.journal import SCHEMA, Journal
+from sparkops.swap.model import Answer, Phase
+from sparkops.swap.seen import GatewayView, Report
+from sparkops.swap.values import WireError
+from tests.deploy.states import EMPTY, deployed, reported, serving, swapping
+from tests.deploy.swaps import NEW, OLD
+
+REPLY: dict[str, object] = {
+    "journal": None,
+    "needs_operator": "",
+    "reports": {},
+    "gateway": None,
+    "progress": {},
+    "missing": [],
+    "why_missing": {},
+    "last": 0,
+}
+
+
+def test_a_reply_is_read_back_as_the_leader_has_sent_it() -> None:
+    state = swapping(Phase.LOAD)
+    assert state.gateway is not None
+    sent = {
+        **REPLY,
+        "journal": json.loads(wire.dump(Journal, state.journal)),
+        "reports": {node: json.loads(wire.dump(Report, report)) for node, report in state.reports.items()},
+        "gateway": json.loads(wire.dump(GatewayView, state.gateway)),
+        "progress": {"n1": {"q-r0": "loading weights 40 %"}},
+        "missing": ["n3"],
+        "why_missing": {"n3": "refused"},
+        "last": 3,
+    }
+
+    told = read("chat", "n1", json.loads(json.dumps(sent)))
+
+    progress = {"n1": {"q-r0": "loading weights 40 %"}}
+    assert told == replace(state, progress=progress, missing=("n3",), why_missing={"n3": "refused"})
+
+
+def test_a_stop_is_unreported_once_only_lost_guards_could_confirm_it() -> None:
+    offline = serving(stopping=True).journal.offline()
+    why = f"n1 does not report: its guard stops {OLD.id}-blue-r0 once the leader reaches it"
+
+    assert unreported(ServiceState(offline)) == ""
+    assert unreported(ServiceState(offline, missing=("n2",))) == ""
+    assert unreported(ServiceState(offline, missing=("n1", "n2"))) == why
+    assert unreported(ServiceState(offline.confirmed_stopped(offline.stopped), missing=("n1",))) == ""
+    assert unreported(ServiceState(offline.changed(without=frozenset({"n1"})), missing=("n1",))) == ""
+    assert unreported(replace(serving(), missing=("n1",))) == ""
+
+
+def test_a_service_that_was_never_deployed_has_an_empty_journal() -> None:
+    assert read("chat", "n1", REPLY) == ServiceState(Journal("chat", "n1"))
+    assert current(read("chat", "n1", REPLY)) == Current()
+
+
+def test_a_journal_of_a_newer_version_is_refused_with_the_next_step() -> None:
+    newer = {**json.loads(wire.dump(Journal, EMPTY)), "schema": SCHEMA + 1}
+
+    with pytest.raises(WireError, match=f"schema {SCHEMA + 1}") as caught:
+        read("chat", "n1", {**REPLY, "journal": newer})
+    assert "newer one" in caught.value.next_step
+
+
+def test_what_serves_is_replaced_from_its_slot() -> None:
+    assert current(serving()) == Current(deployed(), Slot.BLUE)
+
+
+def test_what_may_serve_is_never_taken_for_failed() -> None:
+    for unknown in (replace(serving(), gateway=None), reported(serving().journal, Answer.UNKNOWN)):
+        assert current(unknown) == Current(deployed(), Slot.BLUE)
+        assert serves(unknown, OLD.id)
+
+
+def test_a_release_that_does_not_answer_makes_room_and_the_other_slot_is_taken() -> None:
+    failing = reported(serving().journal, Answer.NO)
+
+    assert current(failing) == Current(None, Slot.BLUE, (deployed(),))
+    assert not serves(failing, OLD.id)
+
+
+def test_what_the_leader_still_stops_is_named_with_its_node() -> None:
+    failed = deployed(NEW, "n2")
+    stopping = serving(stopped=tuple(failed.ranks))
+
+    assert current(stopping) == Current(deployed(), Slot.BLUE, ending=frozenset({("n2", f"{NEW.id}-blue-r0")}))
+
+
+def test_a_warm_release_makes_room_for_the_next_one() -> None:
+    warm = swapping(Phase.RETIRE)
+
+    assert warm.swap is None
+    assert current(warm) == Current(warm.journal.active, Slot.GREEN, (deployed(),))
+    assert serves(warm, NEW.id)
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD, Phase.BAKE, Phase.DRAIN])
+def test_a_swap_in_progress_is_busy_with_the_commands_that_follow_and_cancel_it(phase: Phase) -> None:
+    with pytest.raises(Busy, match=f"a swap to {NEW.id} is in phase '{phase}'") as caught:
+        current(swapping(phase))
+    assert caught.value.next_step.splitlines() == ["sparkops follow chat", "sparkops cancel chat"]
+
+
+def test_a_swap_that_needs_an_operator_may_be_replaced_once_nothing_answers() -> None:
+    stuck = swapping(Phase.BAKE, trouble="no progress")
+
+    with pytest.raises(Busy):
+        current(stuck)
+    failing = reported(stuck.journal, Answer.NO)
+    swap = stuck.journal.swap
+    assert swap is not None
+    assert current(failing) == Current(None, Slot.BLUE, (deployed(), swap.target))
+
+
+def test_a_service_that_is_being_stopped_is_busy() -> None:
+    with pytest.raises(Busy, match="chat is being stopped"):
+        current(serving(stopping=True))
+
+
+def test_the_same_deploy_joins_its_swap_and_no_other_one() -> None:
+    loading = swapping(Phase.LOAD)
+
+    assert joins(loading, NEW.id)
+    assert not joins(loading, OLD.id)
+    assert not joins(serving(), OLD.id)
+    back = reported(swapping(Phase.BAKE).journal.reverted("cancelled"))
+    assert not joins(back, OLD.id)
+    assert not serves(back, OLD.id)

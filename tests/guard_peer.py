@@ -1,0 +1,191 @@
+"""A scripted guard: it replies to an operator's requests as the leader does, and decides with the real machine.
+
+Each request for events lets the swap advance by one phase, unless DIRECTORY/halt names the phase; DIRECTORY/fail names
+the phase in which the swap fails, DIRECTORY/unknown a request that it does not understand. Requests are kept in
+DIRECTORY/asked. `python -m tests.guard_peer DIRECTORY NODE`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from sparkops.swap import wire
+from sparkops.swap.events import narrate
+from sparkops.swap.intents import Intent, NothingToDo, Refused, accept
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Answer, Phase
+from sparkops.swap.orders import traffic
+from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report, Seen
+
+INTENT: TypeAdapter[Intent] = TypeAdapter(Intent)
+ALONE = threading.Lock()
+AT = "2026-11-22T07:00:{:02}+00:00"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The guard of `node`, whose files are in `directory`. It reaches every node of `nodes`."""
+
+    directory: Path
+    node: str = "n1"
+    nodes: tuple[str, ...] = ("n1", "n2")
+
+    def reply(self, line: str) -> str:
+        """The line that replies to a request."""
+        with ALONE:
+            return self._reply(json.loads(line))
+
+    def _reply(self, asked: dict[str, Any]) -> str:
+        with (self.directory / "asked").open("a") as log:
+            log.write(json.dumps(asked) + "\n")
+        ops: dict[str, Callable[[dict[str, Any]], object]] = {
+            "services": lambda _: sorted(file.stem for file in self.directory.glob("*.journal")),
+            "state": self._state,
+            "intend": self._intend,
+            "events": self._events,
+            "starts": lambda asked: self.starts(asked["service"]),
+            "secret": lambda _: None,
+            "key": lambda asked: {"key": f"key of {asked['node']}"},
+            "join": lambda _: None,
+            "peers": lambda _: None,
+            "lead": self._lead,
+            "lease": lambda _: None,
+            "terms": lambda _: self._terms(),
+            "copies": lambda _: json.loads((self.directory / "copies").read_text()),
+        }
+        if asked["op"] == self.phase("unknown"):
+            return json.dumps({"error": "the guard does not understand it", "next_step": "", "exit_code": 1}) + "\n"
+        return json.dumps({"ok": ops[asked.pop("op")](asked)}) + "\n"
+
+    def asked(self, op: str) -> list[dict[str, Any]]:
+        """The requests of one kind so far."""
+        file = self.directory / "asked"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [asked for asked in map(json.loads, lines) if asked["op"] == op]
+
+    def journal(self, service: str) -> Journal | None:
+        """What it has on disk."""
+        file = self.directory / f"{service}.journal"
+        return wire.load(Journal, file.read_bytes()) if file.exists() else None
+
+    def write(self, journal: Journal) -> None:
+        """Replace the journal, and keep the events of that."""
+        old = self.journal(journal.service) or Journal(journal.service, self.node)
+        self._replace(f"{journal.service}.journal", wire.dump(Journal, journal))
+        records = [event.record() for event in narrate(old, journal)]
+        known = self.events(journal.service)
+        for number, record in enumerate(records, len(known) + 1):
+            known.append({"n": number, "at": AT.format(number % 60), **record})
+        self._replace(f"{journal.service}.events", json.dumps(known).encode())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        (self.directory / f"{name}.new").write_bytes(content)
+        (self.directory / f"{name}.new").replace(self.directory / name)
+
+    def events(self, service: str) -> list[dict[str, Any]]:
+        """Every event of a service."""
+        file = self.directory / f"{service}.events"
+        return list(json.loads(file.read_text())) if file.exists() else []
+
+    def starts(self, service: str) -> list[dict[str, Any]]:
+        """The starts that DIRECTORY/SERVICE.starts has, as JSON."""
+        file = self.directory / f"{service}.starts"
+        return list(json.loads(file.read_text())) if file.exists() else []
+
+    def phase(self, word: str) -> str:
+        """The phase that a file names."""
+        file = self.directory / word
+        return file.read_text().strip() if file.exists() else ""
+
+    def _seen(self, journal: Journal) -> Seen:
+        answer = Answer.NO if (self.directory / "down").exists() else Answer.YES
+        reports = {}
+        for node in self.nodes:
+            ranks = [rank for item in journal.deployments for rank in item.on(node)]
+            engines = tuple(EngineReport(rank.container, EngineState.HEALTHY) for rank in ranks)
+            reports[node] = Report(node, "b", journal.term, journal.revision, journal.revision, engines)
+        serving = traffic(journal)
+        answers = {item.release: answer for item in journal.deployments}
+        view = GatewayView(serving.release if serving else "", {}, answers)
+        return Seen(reports, view, frozenset(self.nodes))
+
+    def _state(self, asked: dict[str, Any]) -> dict[str, Any]:
+        journal = self.journal(asked["service"])
+        seen = self._seen(journal or Journal(asked["service"], self.node))
+        loading = journal and journal.swap and journal.swap.phase is Phase.LOAD
+        target = next(journal.swap.target.heads) if loading and journal and journal.swap else None
+        return {
+            "journal": json.loads(wire.dump(Journal, journal)) if journal else None,
+            "direct": (self.directory / "direct").exists(),
+            "needs_operator": journal.trouble if journal else "",
+            "reports": {node: json.loads(wire.dump(Report, report)) for node, report in seen.reports.items()},
+            "gateway": json.loads(wire.dump(GatewayView, seen.gateway)) if seen.gateway else None,
+            "progress": {target.node: {target.container: "loading weights 40 %, about 3 min left"}} if target else {},
+            "missing": [],
+            "why_missing": {},
+            "last": len(self.events(asked["service"])),
+        }
+
+    def _lead(self, asked: dict[str, Any]) -> None:
+        """Lead a service, without a gateway where DIRECTORY/direct exists."""
+        if asked["direct"]:
+            (self.directory / "direct").touch()
+        else:
+            (self.directory / "direct").unlink(missing_ok=True)
+
+    def _terms(self) -> dict[str, int]:
+        journals = (self.journal(file.stem) for file in self.directory.glob("*.journal"))
+        return {each.service: each.term for each in journals if each and each.leader == self.node}
+
+    def _intend(self, asked: dict[str, Any]) -> dict[str, Any]:
+        service = asked["service"]
+        journal = self.journal(service) or Journal(service, self.node)
+        reply = accept(journal, INTENT.validate_python(asked["intent"]), self._seen(journal))
+        last = len(self.events(service))
+        match reply:
+            case Refused(why=why, code=code):
+                return {"result": "refused", "why": why, "code": int(code), "last": last}
+            case NothingToDo(why=why):
+                return {"result": "nothing", "why": why, "code": 0, "last": last}
+            case _:
+                self.write(reply)
+                return {"result": "accepted", "why": "", "code": 0, "last": last}
+
+    def _events(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        if asked["wait_s"]:
+            self.advance(asked["service"])
+        return [event for event in self.events(asked["service"]) if event["n"] > asked["since"]]
+
+    def advance(self, service: str) -> None:
+        """One step of the machine, in which everything succeeds but what `fail` names."""
+        journal = self.journal(service)
+        if journal is None:
+            return
+        if journal.stopping:
+            self.write(journal.offline())
+        elif journal.halting and self.phase("halt") != "stop":
+            self.write(journal.confirmed_stopped(journal.halting))
+        elif journal.swap and journal.swap.phase.value == self.phase("fail") and not journal.swap.reverting:
+            self.write(journal.reverted("n1: q-r0: exited with code 1"))
+        elif journal.swap and journal.swap.phase.value != self.phase("halt"):
+            self.write(journal.advanced())
+
+
+def main() -> None:
+    """Reply to each line of stdin."""
+    peer = Peer(Path(sys.argv[1]), sys.argv[2], tuple(sys.argv[2:]))
+    for line in sys.stdin:
+        sys.stdout.write(peer.reply(line))
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

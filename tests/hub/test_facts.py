@@ -1,0 +1,50 @@
+"""What the fetching of a model says, and what a person reads."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sparkops.hub import facts
+from sparkops.hub.facts import Failure, Fetched, PullProgress
+
+
+def failure(kind: str, *, anonymous: bool = False, text: str = "HubError: words\nand more") -> Failure:
+    said = facts.parse(json.dumps({"error": kind, "text": text}), anonymous=anonymous)
+    assert isinstance(said, Failure)
+    return said
+
+
+def test_progress_and_the_end() -> None:
+    assert facts.parse('{"bytes": 5, "total": 9}', anonymous=True) == PullProgress(5, 9)
+    assert facts.parse('{"done": {"commit": "abc", "bytes": 9}}', anonymous=True) == Fetched("abc", 9)
+
+
+@pytest.mark.parametrize("line", ["", "a warning", "5", '{"other": 1}', '{"done": 5}'])
+def test_what_the_library_prints_beside_is_passed(line: str) -> None:
+    assert facts.parse(line, anonymous=False) is None
+
+
+def test_a_416_without_a_token_is_explained() -> None:
+    said = failure("range", anonymous=True)
+
+    assert said.problem.startswith("the hub answered 416, Range Not Satisfiable: its storage limits who comes without")
+    assert "--token-file" in said.next_step
+    assert "--token-file" not in failure("range").next_step
+
+
+def test_without_internet_the_next_step_is_another_node_or_a_copy() -> None:
+    said = failure("unreachable")
+
+    assert said.problem == "the hub cannot be reached from there (HubError: words)"
+    assert "sparkops models copy" in said.next_step
+
+
+@pytest.mark.parametrize("kind", facts.WHY)
+def test_every_failure_has_a_next_step(kind: str) -> None:
+    assert failure(kind).next_step
+
+
+def test_a_kind_that_is_not_known_is_still_told() -> None:
+    assert failure("surprise", text="Odd: words").problem == "the download failed (Odd: words)"

@@ -1,0 +1,176 @@
+"""The program that fetches a model, with a library of a few lines in place of huggingface_hub.
+
+tests/real/test_models.py runs it with the real library, in the image of a recipe, against a hub on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import programs
+from sparkops.nodes.program import python
+from sparkops.weights import models
+from sparkops.weights.checkpoint import Origin
+from tests.safetensors import two_shards
+from tests.weights.places import member
+
+COMMIT = "c" * 40
+# It copies the directory SOURCE, and says about it what the files `lies` and `raises` beside it say.
+LIBRARY = """
+import builtins, fnmatch, json, os, pathlib, shutil, types
+
+SOURCE = pathlib.Path(os.environ["SOURCE"])
+
+class RepositoryNotFoundError(Exception): pass
+class GatedRepoError(RepositoryNotFoundError): pass
+
+def files():
+    return {str(f.relative_to(SOURCE)): f for f in SOURCE.rglob("*") if f.is_file()}
+
+class HfApi:
+    def __init__(self, token): assert token in (False, "secret"), token
+    def model_info(self, id, revision, files_metadata, timeout):
+        raises = SOURCE.with_name("raises")
+        if raises.exists():
+            name, status, text = json.loads(raises.read_text())
+            error = {**globals(), **vars(builtins)}.get(name, RuntimeError)(text) if name else None
+            wrapped = RuntimeError("wrapped")
+            wrapped.response = types.SimpleNamespace(status_code=status)
+            raise wrapped from error
+        lies = SOURCE.with_name("lies")
+        more = json.loads(lies.read_text()) if lies.exists() else {}
+        sizes = {**{name: f.stat().st_size for name, f in files().items()}, **more}
+        siblings = [types.SimpleNamespace(rfilename=name, size=size) for name, size in sizes.items()]
+        return types.SimpleNamespace(sha="COMMIT", siblings=siblings)
+
+def filter_repo_objects(items, ignore_patterns):
+    return [each for each in items if not any(fnmatch.fnmatch(each, p) for p in ignore_patterns or ())]
+
+utils = types.SimpleNamespace(filter_repo_objects=filter_repo_objects)
+
+def snapshot_download(id, revision, local_dir, ignore_patterns, token, max_workers):
+    assert revision == "COMMIT"
+    for name in filter_repo_objects(files(), ignore_patterns):
+        target = pathlib.Path(local_dir, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(files()[name], target)
+""".replace("COMMIT", COMMIT)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """What the hub has: a model, and a file that no engine reads."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/huggingface_hub.py").write_text(LIBRARY)
+    made = two_shards(tmp_path / "hub/q")
+    (made / "original").mkdir()
+    (made / "original/x.pth").write_bytes(b"x" * 50)
+    return made
+
+
+def pull(
+    tmp_path: Path, *, library: bool = True, token: str = "", exclude: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """What it prints. Its stdin stays open until it ends, as a container's does."""
+    asked = {
+        "id": "org/q",
+        "revision": None,
+        "exclude": exclude,
+        "directory": str(tmp_path / "n1/q"),
+        "token": token,
+        "endpoint": "",
+    }
+    member("n1", tmp_path / "n1")
+    env = ("env", f"PYTHONPATH={tmp_path / 'library' if library else ''}", f"SOURCE={tmp_path / 'hub/q'}")
+    command = python(programs.load(*programs.PULL), asked, interpreter=(*env, sys.executable))
+    assert "secret" not in str(command)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command.argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin
+        process.stdin.write(command.stdin.decode())
+        process.stdin.flush()
+        out, err = process.stdout.read(), process.stderr.read()  # type: ignore[union-attr]
+        assert (process.wait(), err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_what_was_fetched_is_complete_and_says_what_it_is(tmp_path: Path, source: Path) -> None:
+    said = pull(tmp_path, token="secret", exclude=("original/*",))
+    fetched = models.publish(member("n1", tmp_path / "n1"), "q")
+    size = sum(file.stat().st_size for file in source.iterdir() if file.is_file())
+
+    assert said[-1] == {"done": {"commit": COMMIT, "bytes": size}}
+    assert fetched.origin == Origin("org/q", None, COMMIT)
+    assert set(fetched.files) == {file.name for file in source.iterdir() if file.is_file()} | {".sparkops.json"}
+
+
+def test_nothing_of_the_token_is_left(tmp_path: Path, source: Path) -> None:  # noqa: ARG001
+    pull(tmp_path, token="secret")
+
+    left = [file for file in tmp_path.rglob("*") if file.is_file() and "library" not in file.parts]
+    assert not any(b"secret" in file.read_bytes() for file in left)
+
+
+def test_a_file_that_did_not_arrive_whole_is_named(tmp_path: Path, source: Path) -> None:
+    source.with_name("lies").write_text('{"model-3.safetensors": 700}')
+
+    assert pull(tmp_path)[-1] == {"error": "incomplete", "text": "model-3.safetensors: 0 of 700 bytes"}
+
+
+def test_a_model_that_is_too_large_is_refused_before_it_is_fetched(tmp_path: Path, source: Path) -> None:
+    source.with_name("lies").write_text('{"model-3.safetensors": 10000000000000000}')
+
+    assert pull(tmp_path)[-1]["error"] == "disk"
+    assert [file.name for file in (tmp_path / "n1/q.partial").iterdir()] == [".sparkops-partial"]
+
+
+def test_an_image_without_the_library_is_told(tmp_path: Path, source: Path) -> None:  # noqa: ARG001
+    assert pull(tmp_path, library=False)[-1]["error"] == "library"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "text", "kind"),
+    [
+        ("", 416, "", "range"),
+        ("RuntimeError", None, "CAS error: 416 Range Not Satisfiable", "range"),
+        ("GatedRepoError", 403, "", "gated"),
+        ("RepositoryNotFoundError", 404, "", "unknown"),
+        ("", 401, "", "denied"),
+        ("", 429, "", "throttled"),
+        ("ConnectionError", None, "refused", "unreachable"),
+        ("OSError", None, "No space left on device", "disk"),
+        ("", 500, "", "other"),
+    ],
+)
+def test_a_failure_is_known_by_what_led_to_it(
+    tmp_path: Path, source: Path, name: str, status: int | None, text: str, kind: str
+) -> None:
+    source.with_name("raises").write_text(json.dumps([name, status, text]))
+
+    assert pull(tmp_path)[-1]["error"] == kind
+
+
+def test_what_an_interrupted_run_left_and_nobody_can_go_on_with_is_removed(tmp_path: Path, source: Path) -> None:  # noqa: ARG001
+    pull(tmp_path)
+    notes = tmp_path / "n1/q.partial/.cache/huggingface/download"
+    notes.mkdir(parents=True)
+    (notes / "x.etag.0123abcd.incomplete").touch()
+    (notes / "x.etag.incomplete").touch()  # older libraries go on with it
+    pull(tmp_path)
+
+    assert [each.name for each in notes.iterdir()] == ["x.etag.incomplete"]
+
+
+def test_a_directory_that_was_begun_with_another_model_is_emptied(tmp_path: Path, source: Path) -> None:  # noqa: ARG001
+    other = tmp_path / "n1/q.partial"
+    other.mkdir(parents=True)
+    (other / "old.safetensors").touch()
+    pull(tmp_path)
+
+    assert not (other / "old.safetensors").exists()

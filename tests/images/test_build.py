@@ -1,0 +1,64 @@
+"""A build whose step Docker could not begin, on a node whose `docker build` is a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sparkops.agents.agents import guard_order
+from sparkops.command import Command, Completed
+from sparkops.config import assets
+from sparkops.errors import BuildFailed
+from sparkops.guard_client import image as guard_render
+from sparkops.images.build import run_build
+from sparkops.nodes.connected import Member
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.node import OnLine
+from sparkops.nodes.progress import Event
+
+NOT_BEGUN = (
+    "runc run failed: unable to start container process: "
+    "waiting for init preliminary setup: read init-p: connection reset by peer"
+)
+"""What a step of a build printed on a node of tests/fleet, with Docker 26.1 and runc 1.1.15."""
+BUILD = """
+wc -c >>"$1"
+printf '#5 [2/2] RUN true\\n#5 0.5 %s\\n#5 ERROR: process failed\\n------\\nERROR: failed to solve\\n' "$3" >&2
+[ "$(wc -l <"$1")" -ge "$2" ]
+"""
+"""Writes down how much it was sent, and fails as BuildKit does until that was as often as is said."""
+
+
+@dataclass(frozen=True)
+class ScriptNode(LocalNode):
+    """A node whose `docker build` is a script with its arguments."""
+
+    argv: tuple[str, ...] = ()
+
+    def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
+        assert command.argv[2:5] == ("BUILDX_BUILDER=default", "docker", "build")
+        return super().run(Command(("sh", "-c", BUILD, "sh", *self.argv)), stdin=stdin, on_line=on_line)
+
+
+@pytest.mark.parametrize(
+    ("said", "well_at", "builds"), [(NOT_BEGUN, 3, 3), (NOT_BEGUN, 9, 3), ("E: Unable to locate package", 2, 1)]
+)
+def test_a_build_goes_on_where_docker_could_not_begin_a_step(
+    tmp_path: Path, said: str, well_at: int, builds: int
+) -> None:
+    sent, told = tmp_path / "sent", list[Event]()
+    order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
+    node = ScriptNode("n1", argv=(str(sent), str(well_at), said))
+    member = Member("n1", None, node, None)  # type: ignore[arg-type]  # neither is looked at
+
+    with nullcontext() if builds == well_at else pytest.raises(BuildFailed, match=rf"failed at image 2/2: .*\n{said}$"):
+        run_build(member, order, told.append)
+
+    first, *others = sent.read_text().split()
+    assert int(first) > 100_000, "the whole context is sent"
+    assert others == [first] * (builds - 1)
+    assert [event.text for event in told if event.lasting] == ["image 2/2: RUN true"] * builds

@@ -1,0 +1,130 @@
+"""Write the locks that ship: `python -m tests.lock.ship [RECIPE...]`, without a node, for arm64.
+
+Packages are resolved by uv as on a Spark, from the package index of this machine, and only from what was published
+until some weeks after the recipe's vLLM: an old vLLM gets no web framework that is newer than it. What a registry says
+of the base is not read. docs/locks.md lists each recipe's lock, or why it has none.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sparkops.config import assets, recipe, shipped
+from sparkops.config import lock as locks
+from sparkops.config.lock import Lock, Parent
+from sparkops.config.recipe import Recipe
+from sparkops.lock import resolving
+from sparkops.render.context import hashes, wanted_mods
+
+MACHINE = "aarch64"
+UBUNTU = "nvidia/cuda:13.0.2-devel-ubuntu24.04"
+PYTHON = {UBUNTU: ("3.12", "aarch64-manylinux_2_39")}
+"""Version of Python and uv's name of the platform, by base: Ubuntu 24.04 has Python 3.12 and glibc 2.39."""
+UNTIL = {"0.23.0": "2026-06-30", "0.27.1": "2026-08-31", "0.28.0": "2026-09-15", "0.30.0": "2026-10-10"}
+"""The last day of packages, by the version of vLLM; what a recipe pins itself may be of any day up to TODAY."""
+TODAY = "2026-11-22"
+NEWER = {"ray": ("aiohttp", "yarl")}
+"""Packages that one which a recipe pins needs newer than the days of its vLLM: Ray 2.60.0 is of November 2026."""
+PAGE = Path(__file__).parents[2] / "docs/locks.md"
+TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
+
+
+@lru_cache
+def resolve(base: str, until: str, override: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return each package as name==version with the hashes of its files. Raises CalledProcessError."""
+    python, platform = PYTHON[base]
+    pinned = [re.split(r"[=\[]", one)[0] for one in wanted]
+    newest = [*pinned, *(name for package in pinned for name in NEWER.get(package, ()))]
+    newer = [option for name in newest for option in ("--exclude-newer-package", f"{name}={TODAY}")]
+    with tempfile.TemporaryDirectory() as made:
+        over, want, answer = Path(made, "over.txt"), Path(made, "want.txt"), Path(made, "pylock.toml")
+        over.write_text("\n".join(override) + "\n")
+        want.write_text("\n".join(wanted) + "\n")
+        settings = ["--python-version", python, "--python-platform", platform, "--exclude-newer", until, *newer]
+        shape = ["--format", "pylock.toml", "--no-annotate", "--quiet"]
+        argv = [
+            "uv",
+            "pip",
+            "compile",
+            "--no-config",
+            *shape,
+            *settings,
+            "--override",
+            str(over),
+            "-o",
+            str(answer),
+            str(want),
+        ]
+        subprocess.run(argv, check=True)
+        packages = tomllib.loads(answer.read_text())["packages"]
+    return dict(sorted((f"{package['name']}=={package['version']}", digests(package)) for package in packages))
+
+
+def digests(package: dict[str, Any]) -> list[str]:
+    """Return the hashes of a package's wheels for the platform, or of its source where it has no wheel."""
+    files = package.get("wheels") or [package["sdist"]]
+    return sorted(f"sha256:{file['hashes']['sha256']}" for file in files)
+
+
+def make(wanted: Recipe) -> Lock:
+    """Return the lock of a recipe, with no digest of a base that the recipe does not pin."""
+    image, packages = wanted.image, dict[str, list[str]]()
+    if image.torch and image.vllm:
+        removed = [f'{name}; python_version < "3"' for name in image.remove]
+        override = (image.torch.pin, *image.override, *removed)
+        until = UNTIL[image.vllm.partition("==")[2]]
+        packages = resolve(image.base, until, override, (image.torch.pin, *resolving.wanted(wanted, TEMPLATES)))
+    return Lock(
+        made_for=locks.fingerprint(image),
+        machine=MACHINE,
+        parent=Parent(name=image.base),
+        whole=resolving.whole(wanted, TEMPLATES),
+        packages=packages,
+        mods=hashes(wanted_mods(wanted, MODS)),
+        models={weights.id: weights.revision for weights in wanted.model.fetched if weights.revision},
+    )
+
+
+def page(recipes: Iterable[Recipe]) -> str:
+    """Return docs/locks.md: each recipe's lock, or why it has none."""
+    lines = [
+        "# Locks that ship",
+        "",
+        "A lock holds the packages of an image to their hashes, for one architecture: a node of another one is",
+        "refused. These are for arm64 and the Python of the base. Each was resolved with uv from the package index as",
+        "it was some weeks after the recipe's vLLM, so that an old vLLM gets no newer web framework than it knows. Of",
+        "the base, no digest is locked: `sparkops lock NAME --update` on a node adds it, and takes what is newest.",
+        "",
+        "| recipe | lock |",
+        "| --- | --- |",
+    ]
+    return "\n".join([*lines, *(f"| {listed.name} | {state(listed)} |" for listed in recipes)]) + "\n"
+
+
+def state(wanted: Recipe) -> str:
+    if wanted.lock is None:
+        return f"unlocked: {wanted.unlocked}"
+    torch = f", torch {wanted.image.torch.version}" if wanted.image.torch else ""
+    return f"{wanted.lock.machine}, {len(wanted.lock.packages)} packages{torch}"
+
+
+def main(named: list[str]) -> None:
+    files = sorted(shipped.directory("recipes").glob("*.yaml"))
+    for file in files:
+        wanted = recipe.load_unlocked(file)
+        if wanted.unlocked is None and (not named or file.stem in named):
+            locks.lock_file(file).write_text(locks.lock_text(wanted.name, make(wanted)))
+            print(file.stem, flush=True)
+    PAGE.write_text(page(recipe.load(file) for file in files))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

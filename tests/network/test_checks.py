@@ -1,0 +1,320 @@
+"""What is tried between nodes before a model is loaded, and what the answers mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.command import Completed
+from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.network import answers, image_check
+from sparkops.network import checks as preflight
+from sparkops.network.checks import Check, Ranks
+from sparkops.network.facts import NodeFabric
+from sparkops.network.finding import Severity
+from sparkops.network.topology import Fabric
+from tests import sparks
+from tests.network.test_answers import WRITE_BW
+from tests.sparks import Spark, spark
+
+pytestmark = pytest.mark.local  # real shells read real files
+
+LINK = "192.168.100.0/24: a rocep1s0f1 (enp1s0f1np1) 192.168.100.10 - b rocep1s0f1 (enp1s0f1np1) 192.168.100.11"
+A_TO_B = "a rocep1s0f1 (enp1s0f1np1) 192.168.100.10 to b rocep1s0f1 (enp1s0f1np1) 192.168.100.11"
+Pair = tuple[Fabric, dict[str, NodeFabric]]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """Two Sparks with one cable."""
+    return made(tmp_path, spark(1), spark(2))
+
+
+def made(root: Path, one: Spark, two: Spark, **rules: Any) -> Pair:
+    return sparks.join(root, one, two, **rules), {name: sparks.read(root / name) for name in "ab"}
+
+
+def failed(check: Check, said: str, code: int = 1, at: int = 0) -> CommandFailed:
+    """One of its commands, as it ends when it prints this."""
+    return CommandFailed(Completed(check.node, check.commands[at], code, said, ""))
+
+
+def judge(check: Check, *outcomes: str | SparkopsError) -> list[tuple[str, str, str]]:
+    return [(each.code, each.node, each.problem) for each in check.judge(outcomes)]
+
+
+def test_each_link_is_tried_in_both_directions_with_small_and_large_packets(pair: Pair) -> None:
+    checks = [*preflight.paths(*pair)]
+
+    assert [(check.node, [command.argv[-1] for command in check.commands]) for check in checks] == [
+        ("a", ["192.168.100.11"] * 2),
+        ("b", ["192.168.100.10"] * 2),
+        ("a", ["192.168.101.11"] * 2),
+        ("b", ["192.168.101.10"] * 2),
+    ]
+    assert str(checks[0]).splitlines() == [
+        "a: b answers over 192.168.100.0/24, to 9000 bytes in one piece",
+        "      $ ping -n -c 2 -i 0.2 -W 1 -I 192.168.100.10 192.168.100.11",
+        "      $ ping -n -M do -s 8972 -c 2 -i 0.2 -W 1 -I 192.168.100.10 192.168.100.11",
+    ]
+
+
+# The words are those of iputils' ping.
+LOST = """\
+PING 192.168.100.11 (192.168.100.11) from 192.168.100.10 : 8972(9000) bytes of data.
+
+--- 192.168.100.11 ping statistics ---
+2 packets transmitted, 0 received, 100% packet loss, time 201ms
+"""
+
+
+def test_a_link_that_answers_is_well(pair: Pair) -> None:
+    assert judge(next(preflight.paths(*pair)), "2 received", "2 received") == []
+
+
+def test_a_link_that_does_not_answer_is_named(pair: Pair) -> None:
+    check, *_ = preflight.paths(*pair)
+
+    problem = (
+        f"the link 192.168.100.0/24 is broken: nothing comes back from {A_TO_B}: "
+        "2 packets transmitted, 0 received, 100% packet loss, time 201ms"
+    )
+    assert judge(check, failed(check, LOST)) == [("NO_ANSWER", "a", problem)]
+
+
+def test_a_link_that_loses_large_packets_is_named(pair: Pair) -> None:
+    check, *_ = preflight.paths(*pair)
+
+    problem = f"the link 192.168.100.0/24 loses packets of 9000 bytes from {A_TO_B}: ping: sendmsg: Message too long"
+    assert judge(check, "2 received", failed(check, "ping: sendmsg: Message too long\n\n", 2, at=1)) == [
+        ("MTU_PATH", "a", problem)
+    ]
+
+
+def test_a_ping_that_never_ends_is_no_answer(pair: Pair) -> None:
+    check, *_ = preflight.paths(*pair)
+
+    [(code, _, problem)] = judge(check, ConnectionLost("a", "`ping` did not end within 5 s"))
+
+    assert (code, problem.endswith("a: `ping` did not end within 5 s")) == ("NO_ANSWER", True)
+
+
+def test_blank_lines_at_the_end_of_an_error_are_not_its_reason() -> None:
+    assert preflight.why(SparkopsError("ping: sendmsg: Message too long\n \n")) == "ping: sendmsg: Message too long"
+    assert preflight.why(SparkopsError(" \n")) == "it printed nothing"
+
+
+def test_without_ping_nothing_is_tried_and_that_is_said(tmp_path: Path) -> None:
+    pair = made(tmp_path, spark(1), spark(2, tools=()))
+
+    assert {check.node for check in preflight.paths(*pair)} == {"a"}
+    assert [(each.code, each.node, each.severity) for each in preflight.equipment(*pair)] == [
+        ("NO_PING", "b", Severity.WARNING)
+    ]
+
+
+def test_alike_nodes_have_nothing_to_be_said_of_them(pair: Pair) -> None:
+    assert [*preflight.equipment(*pair), *preflight.same_driver(*pair)] == []
+
+
+def test_another_driver_is_named(tmp_path: Path) -> None:
+    [found] = preflight.same_driver(*made(tmp_path, spark(1), spark(2, driver="580.178.03")))
+
+    assert (found.code, found.node, found.problem) == (
+        "DRIVER",
+        "b",
+        "the NVIDIA driver differs: 580.95.05 at a, 580.178.03 at b",
+    )
+
+
+def test_devices_that_no_container_can_open_are_named(pair: Pair) -> None:
+    network, facts = pair
+    facts["b"] = replace(facts["b"], rdma_files=frozenset({"rdma_cm"}))
+
+    assert [(each.code, each.node) for each in preflight.equipment(network, facts)] == [("NO_UVERBS", "b")]
+
+
+IMAGE: dict[str, Any] = {
+    "Id": "sha256:1",
+    "Os": "linux",
+    "Architecture": "arm64",
+    "RootFS": {"Layers": ["a"]},
+    "Config": {},
+}
+
+
+def test_one_content_under_two_ids_is_one_image() -> None:
+    assert [*image_check.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "Id": "sha256:2"}})] == []
+
+
+def test_two_builds_under_one_tag_are_two_images() -> None:
+    [found] = image_check.same_image("sparkops/x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
+
+    assert (found.code, found.node) == ("IMAGE", "b")
+    assert found.problem.startswith("the content of sparkops/x:1 differs: ")
+    assert found.next_step == "sparkops images copy x --from a --to b"
+
+
+def test_an_image_that_is_not_there_is_named() -> None:
+    [found] = image_check.same_image("x:1", {"a": IMAGE, "b": None})
+
+    assert (found.code, found.node, found.problem) == ("NO_IMAGE", "b", "it does not have the image x:1")
+
+
+def meetings(pair: Pair, *, ray: bool = True) -> list[Check]:
+    return [*image_check.checks(pair[0], Ranks("x:1", 29501, (6379,), ray), {"a": "sha256:1", "b": "sha256:2"}, b"")]
+
+
+def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
+    checks = meetings(pair)
+
+    told = [json.loads(check.commands[0].argv[-1]) for check in checks]
+    assert [check.node for check in checks] == ["a", "b"]
+    assert [(each["rank"], each["address"], each["head"]) for each in told] == [
+        (0, "192.168.100.10", "192.168.100.10"),
+        (1, "192.168.100.11", "192.168.100.10"),
+    ]
+    assert [(each["ranks"], each["port"], each["ports"]) for each in told] == [(2, 29501, [6379])] * 2
+    assert "sha256:2" in checks[1].commands[0].argv
+    assert "--device=/dev/infiniband" in checks[1].commands[0].argv
+
+
+MET = {"vllm": "0.24.0", "torch": "2.11.0+cu130", "ray": "2.60.0", "memlock": -1, "rdma": ["rdma_cm", "uverbs0"]}
+
+
+def answer(**changes: Any) -> str:
+    return json.dumps({**MET, "taken": [], "met": [0], "problem": "", **changes}) + "\n"
+
+
+def test_a_rank_that_met_the_others_is_well(pair: Pair) -> None:
+    assert [judge(check, answer()) for check in meetings(pair)] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("rank", "said", "code", "problem"),
+    [
+        (0, {"taken": [6379]}, "PORT_TAKEN", "port 6379 is taken"),
+        (
+            0,
+            {"problem": "[Errno 98] Address already in use"},
+            "NO_MEETING",
+            "rank 0 cannot listen on 192.168.100.10:29501: [Errno 98] Address already in use",
+        ),
+        (
+            1,
+            {"problem": "timed out"},
+            "NO_MEETING",
+            "rank 1 cannot reach 192.168.100.10:29501, rank 0 on a, from 192.168.100.11: timed out",
+        ),
+        (1, {"memlock": 8388608}, "MEMLOCK", "a container may lock 8388608 bytes of memory, and RDMA needs no limit"),
+        (
+            0,
+            {"ray": "2.51.2"},
+            "RAY_OLD",
+            "Ray 2.51.2 in the image has no token authentication, expected 2.52 or newer",
+        ),
+        (1, {"rdma": ["rdma_cm"]}, "NO_UVERBS", "a container sees no /dev/infiniband/uverbs*"),
+    ],
+)
+def test_what_a_rank_lacks_is_named(pair: Pair, rank: int, said: dict[str, Any], code: str, problem: str) -> None:
+    check = meetings(pair)[rank]
+
+    assert judge(check, answer(**said)) == [(code, "ab"[rank], problem)]
+
+
+def test_an_old_ray_does_not_matter_where_vllm_joins_the_ranks(pair: Pair) -> None:
+    assert judge(meetings(pair, ray=False)[0], answer(ray="2.51.2")) == []
+
+
+def test_over_plain_tcp_a_rank_needs_no_rights(tmp_path: Path) -> None:
+    beside = Spark(wires={"enP7s7": ("10.0.0.2/24", 1500, 10000)})
+    check = meetings(made(tmp_path, Spark(), beside, allow_tcp=True))[1]
+
+    assert judge(check, answer(memlock=8388608, rdma=[])) == []
+    assert "--device=/dev/infiniband" not in check.commands[0].argv
+
+
+@pytest.mark.parametrize("outcome", ["", "no JSON", ConnectionLost("b", "`docker run` did not end within 10 s")])
+def test_a_container_that_says_nothing_is_named(pair: Pair, outcome: str | SparkopsError) -> None:
+    [(code, node, problem)] = judge(meetings(pair)[1], outcome)
+
+    assert (code, node) == ("NO_CONTAINER", "b")
+    assert problem.startswith("a container of the image could not be tried: ")
+
+
+def test_versions_must_be_alike() -> None:
+    mets = {name: answers.met(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))}
+
+    [found] = image_check.same_versions(mets)
+
+    assert (found.code, found.problem) == ("VLLM", "the version of vLLM differs: 0.24.0 at a, 0.23.0 at b")
+
+
+def test_all_links_are_measured_at_once_each_on_its_own_port(pair: Pair) -> None:
+    checks = [*preflight.bandwidths(*pair)]
+
+    assert [(check.node, check.title) for check in checks] == [
+        ("a", "bandwidth over 192.168.100.0/24, server"),
+        ("b", "bandwidth over 192.168.100.0/24, client"),
+        ("a", "bandwidth over 192.168.101.0/24, server"),
+        ("b", "bandwidth over 192.168.101.0/24, client"),
+    ]
+    assert ["18515" in check.commands[0].argv for check in checks] == [True, True, False, False]
+    assert ["18516" in check.commands[0].argv for check in checks] == [False, False, True, True]
+
+
+def measured(pair: Pair, outcome: str | SparkopsError) -> Sequence[tuple[str, str, str]]:
+    server, client, *_ = preflight.bandwidths(*pair)
+    assert judge(server, outcome) == []  # what is wrong there, the client tells as well
+    return judge(client, outcome)
+
+
+def test_what_a_twin_usually_carries_is_well(pair: Pair) -> None:
+    assert measured(pair, WRITE_BW) == []
+
+
+def test_a_slow_link_is_said_and_does_not_stop_a_deploy(pair: Pair) -> None:
+    _, client, *_ = preflight.bandwidths(*pair)
+
+    [found] = client.judge([WRITE_BW.replace("92.56", "13.49")])
+
+    assert (found.code, found.severity) == ("SLOW_LINK", Severity.WARNING)
+    assert found.problem == f"the link {LINK} carries 13.49 Gbit/s, and 90 are usual"
+
+
+def test_a_link_that_carries_no_rdma_is_named(pair: Pair) -> None:
+    _, client, *_ = preflight.bandwidths(*pair)
+    said = "Failed to modify QP 261 to RTR\nUnable to Connect the HCA's through the link"
+
+    why = "Unable to Connect the HCA's through the link"
+    assert measured(pair, failed(client, said)) == [("NO_RDMA", "b", f"the link {LINK} carries no RDMA: {why}")]
+    assert measured(pair, "")[0][:2] == ("NO_RDMA", "b")
+
+
+@pytest.mark.parametrize("tools", [(), ("ping",)])
+def test_nothing_is_measured_where_perftest_is_not_installed(tmp_path: Path, tools: tuple[str, ...]) -> None:
+    assert [*preflight.bandwidths(*made(tmp_path, spark(1), spark(2, tools=tools)))] == []
+
+
+@pytest.mark.parametrize(("limit", "checks"), [(64, 0), (8192, 4), (None, 4)])
+def test_nothing_is_measured_by_a_user_who_may_not_lock_memory(pair: Pair, limit: int | None, checks: int) -> None:
+    network, facts = pair
+    facts["b"] = replace(facts["b"], memlock_kib=limit)
+
+    assert len([*preflight.bandwidths(network, facts)]) == checks
+
+
+def test_a_slower_network_is_measured_by_its_own_speed(tmp_path: Path) -> None:
+    pair = made(tmp_path, spark(1), spark(2))
+    network, facts = pair
+    [link, *_] = network.links
+    slow = tuple(replace(end, interface=replace(end.interface, speed_mbit_s=25000)) for end in link.ends)
+
+    assert (
+        measured((replace(network, links=(replace(link, ends=slow),)), facts), WRITE_BW.replace("92.56", "22.6")) == []
+    )

@@ -1,0 +1,47 @@
+"""The commands of a preflight: exactly these lines."""
+
+from __future__ import annotations
+
+from sparkops.network import commands
+from sparkops.network.commands import RDMA_OPTIONS, Meeting, Perftest
+
+END = Perftest("roceP2p1s0f1", port=1, gid_index=5, link=1)
+
+
+def test_ping() -> None:
+    assert str(commands.ping("192.168.100.10", "192.168.100.11")) == (
+        "ping -n -c 2 -i 0.2 -W 1 -I 192.168.100.10 192.168.100.11"
+    )
+
+
+def test_ping_with_packets_of_9000_bytes_in_one_piece() -> None:
+    assert str(commands.ping_whole("192.168.100.10", "192.168.100.11", 9000)) == (
+        "ping -n -M do -s 8972 -c 2 -i 0.2 -W 1 -I 192.168.100.10 192.168.100.11"
+    )
+
+
+def test_both_ends_of_a_bandwidth_test() -> None:
+    perftest = "ib_write_bw -d roceP2p1s0f1 -i 1 -x 5 -p 18516 -D 2 -F --report_gbits"
+
+    assert str(commands.bandwidth_server(END)) == f"timeout 7 {perftest}"
+    assert str(commands.bandwidth_client(END, "192.168.101.10")) == (
+        f"timeout 7 sh -c '{commands.CALL_SCRIPT}' sparkops {perftest} 192.168.101.10"
+    )
+
+
+def test_a_meeting_has_the_engine_s_network_and_rights_and_no_more() -> None:
+    meeting = Meeting(1, 2, "192.168.100.11", "192.168.100.10", 29501, (6379,))
+
+    command = commands.meet("sha256:1", RDMA_OPTIONS, meeting, b"print()")
+
+    told = (
+        '{"rank": 1, "ranks": 2, "address": "192.168.100.11", "head": "192.168.100.10", "port": 29501, '
+        '"ports": [6379], "patience_s": 7.0}'
+    )
+    assert str(command) == (
+        "docker run --rm --interactive --network=host --user=10841:10841 --cap-drop=ALL "
+        "--security-opt=no-new-privileges --pids-limit=8192 "
+        "--device=/dev/infiniband --ulimit=memlock=-1:-1 "
+        f"--entrypoint=python sha256:1 - '{told}'"
+    )
+    assert (command.stdin, command.timeout_s) == (b"print()", 10.0)

@@ -1,0 +1,76 @@
+"""Answers of Docker's API that are larger than any real one, over a stream as on a node."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from sparkops.command import Command
+from sparkops.errors import NodeError
+from sparkops.nodes.docker_api import MOST_BYTES, MOST_LOG_BYTES, Engine
+from sparkops.nodes.node import Stream
+from tests.fleet_unit.listener import converse
+
+VERSION = {"ApiVersion": "1.41", "Version": "26.1.5"}
+TTY = {"Id": "c", "Config": {"Tty": True}}
+"""With a terminal, a log is sent as it is."""
+
+
+@dataclass(frozen=True)
+class ApiNode:
+    """A node of whose programs only Docker's API answers, by the end of the path."""
+
+    answers: dict[str, Callable[[], bytes]]
+    name: str = "n1"
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def pipe(self, command: Command) -> Stream:
+        """See Node.pipe."""
+        assert command.argv[:2] == ("docker", "system")
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=converse, args=(theirs, self.answer), daemon=True).start()
+        return ours
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """Status and body for a path."""
+        return 200, self.answers[path.partition("?")[0].rpartition("/")[2]]()
+
+
+@contextmanager
+def engine(**answers: Callable[[], bytes]) -> Iterator[Engine]:
+    """A reader of an engine that gives these answers."""
+    node = ApiNode({"version": lambda: json.dumps(VERSION).encode(), **answers})
+    with closing(Engine(node)) as reader:  # type: ignore[arg-type]  # nothing else is asked
+        yield reader
+
+
+def test_an_answer_that_is_too_long_is_refused_with_what_was_asked() -> None:
+    with engine(json=lambda: b" " * (MOST_BYTES + 1)) as reader, pytest.raises(NodeError) as caught:
+        reader.container("c")
+
+    assert str(caught.value) == (
+        f"n1: docker API GET /containers/c/json: the answer has more than {MOST_BYTES} bytes; stopped"
+    )
+    assert caught.value.next_step == "Check `sparkops doctor`."
+
+
+def test_the_next_question_is_answered_on_another_stream() -> None:
+    bodies = iter((b" " * (MOST_BYTES + 1), b"{}"))
+    with engine(info=lambda: next(bodies)) as reader:
+        with pytest.raises(NodeError):
+            reader.info()
+        assert reader.info() == {}
+
+
+def test_a_long_log_comes_whole_and_one_without_end_is_refused() -> None:
+    sizes = iter((MOST_BYTES + 1, MOST_LOG_BYTES + 1))
+    with engine(json=lambda: json.dumps(TTY).encode(), logs=lambda: b"x" * next(sizes)) as reader:
+        assert len(reader.log("c")) == MOST_BYTES + 1
+        with pytest.raises(NodeError, match=rf"/containers/c/logs: the answer has more than {MOST_LOG_BYTES} bytes"):
+            reader.log("c")

@@ -1,0 +1,72 @@
+"""What takes room on a disk, as Docker Engine 26.1 counts it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkops.prune import stored
+
+IMAGE = "sha256:118abdad37c9e9bda598ad934ee5052ccae861dc4176ddaf892b9c35e02f0244"
+CONTAINER = "01f9b73072908b4216090ab1c4ecb35790c834de47ed599092f567b8bb0d61b9"
+
+
+@pytest.fixture
+def image(captured: Callable[[str], str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(captured("docker-26.1-image.json"))
+    return found
+
+
+def test_an_image_with_its_steps(image: dict[str, Any]) -> None:
+    found = stored.image(image["inspect"], image["history"])
+
+    assert (found.id, found.tags) == (IMAGE, ("sparkops/broken:780559279b60",))
+    assert found.inputs.startswith("780559279b60")
+    assert sum(found.steps.values()) == image["inspect"]["Size"]
+    assert len(found.steps) == len(image["history"])
+
+
+def test_an_image_is_as_young_as_its_newest_name(image: dict[str, Any]) -> None:
+    inspect = {**image["inspect"], "Created": "2026-11-21T05:00:00.25Z"}
+    never = {**inspect, "Metadata": {"LastTagTime": "0001-01-01T00:00:00Z"}}
+    named = {**inspect, "Metadata": {"LastTagTime": "2026-11-21T06:00:00+01:00"}}
+    later = {**inspect, "Metadata": {"LastTagTime": "2026-11-21T07:00:01+01:00"}}
+
+    assert stored.image(never, []).made_at == stored.image(named, []).made_at == 1795237200.25
+    assert stored.image(later, []).made_at == 1795237200 + 3601
+
+
+def test_two_images_share_what_came_about_alike(image: dict[str, Any]) -> None:
+    one = stored.image(image["inspect"], image["history"])
+    other = stored.image(image["inspect"], [{"Created": 1, "CreatedBy": "x", "Size": 5}, *image["history"][1:]])
+
+    assert len(set(one.steps) & set(other.steps)) == len(image["history"]) - 1
+    assert [other.steps[step] for step in set(other.steps) - set(one.steps)] == [5]
+
+
+def test_the_usage_of_a_disk(captured: Callable[[str], str]) -> None:
+    told = json.loads(captured("docker-26.1-df.json"))
+    found = stored.usage(told)
+
+    assert found.used[CONTAINER] == IMAGE
+    assert found.written[CONTAINER] == 1_000_000
+    assert found.volumes["sparkops-cache-0123456789ab"] == 5000
+    assert found.cache + found.cache_shared == sum(each["Size"] for each in told["BuildCache"])
+    assert found.cache == sum(each["Size"] for each in told["BuildCache"] if not each["Shared"])
+
+
+def test_an_empty_engine_uses_nothing() -> None:
+    nothing = stored.usage({"LayersSize": 0, "Images": None, "Containers": None, "Volumes": None, "BuildCache": None})
+
+    assert nothing == stored.DiskUsage({}, {}, {}, 0, 0)
+
+
+def test_a_container_of_a_release(captured: Callable[[str], str]) -> None:
+    inspect = json.loads(captured("docker-26.1-inspect-running.json"))
+    found = stored.engine("node-2", inspect, {inspect["Id"]: 17})
+
+    assert (found.id, found.written, found.container.service) == (inspect["Id"], 17, "tiny")
+    assert found.created_at < found.container.started_at

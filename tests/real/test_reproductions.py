@@ -1,0 +1,30 @@
+"""Faults of the first design that only real nodes show. Names are those of the reproductions."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sparkops.swap.model import Phase
+from tests.real.endings import at, good_end
+from tests.real.service import Service, wait_for
+from tests.real.test_crash import kill_program
+
+pytestmark = pytest.mark.fleet
+
+BEGINS_S = 60.0
+IN_PLACE = ("--mode", "in-place", "--allow-downtime", "--node", "node-2")
+
+
+def test_p8_p8b_a_new_release_and_a_client_that_die_bring_the_old_release_back(service: Service) -> None:
+    (old,) = service.running()
+    with at(service, Phase.LOAD, *IN_PLACE, name="second", START_S="8") as deploy:
+        deploy.kill()
+        (new,) = service.running()
+        died_s = time.time()  # all nodes are on this machine, so they share its clock
+        kill_program(service.nodes.node(new.node), new.name)
+        again = wait_for(lambda: next((each for each in service.running() if each.name == old.name), None))
+
+    assert again.started_at - died_s < BEGINS_S
+    assert good_end(service) == old.release

@@ -1,0 +1,77 @@
+"""What must hold when a leader writes its journal: a phase has done its work, and its clock has run out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparkops.swap.journal import RETRIES, Journal, Swap
+from sparkops.swap.model import Answer, Phase
+from tests.simulation.world import Leader, World
+
+
+def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
+    """Return what is wrong with a new journal."""
+    old = leader.journal
+    yield from _promoting(world, leader, new)
+    yield from _returning(world, old.swap, new.swap)
+    yield from _forgetting(world, old, new)
+    if not old.stopping and not new.stopping:
+        yield from _waiting(leader, new)
+    spent = old.swap is not None and old.swap.restarts + 1 >= RETRIES
+    if new.trouble and not old.trouble and not leader.waited and not spent:
+        yield f"8: an operator is needed before the bound of this wait has passed: {new.trouble}"
+
+
+def _waiting(leader: Leader, new: Journal) -> Iterator[str]:
+    """A release is proven before the switch, baked before its promotion, and kept warm before it stops."""
+    before, after = leader.journal.swap, new.swap
+    if before is None or before.reverting or (after is not None and after.reverting):
+        return
+    phase = after.phase if after else None
+    if before.phase is Phase.VERIFY and phase is Phase.SWITCH and not _proven(leader, before):
+        yield f"6: {before.target.release} is switched to before it has passed its checks"
+    if before.phase is Phase.BAKE and phase is Phase.PROMOTE and not (before.automatic and leader.sampled):
+        yield f"8: {before.target.release} is promoted before its bake has ended"
+    if before.phase is Phase.RETIRE and phase is None and not leader.sampled:
+        yield "8: the old release stops before its time has passed"
+
+
+def _proven(leader: Leader, swap: Swap) -> bool:
+    reports = {report.node: report for report in leader.reports}
+    proofs = [reports[rank.node].engine(rank.container) for rank in swap.target.heads if rank.node in reports]
+    return bool(proofs) and all(proof.proven is Answer.YES and proof.proven_key == swap.key for proof in proofs)
+
+
+def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
+    """A promotion ends with a boot record on each node and the journal on another one."""
+    old, before, after = leader.journal, leader.journal.swap, new.swap
+    if before is None or before.phase is not Phase.PROMOTE or old.stopping or new.stopping:
+        return
+    if after is not None and not after.reached(Phase.DRAIN):
+        return
+    for rank in before.target.ranks:
+        machine = world.machine(rank.node)
+        if machine.record.armed != rank and not machine.lost:
+            yield f"3: {rank.container} is promoted and would not start after a boot"
+    peers = [name for name in old.peers if world.reaches(old.leader, name)]
+    copies = [machine.record.copy for machine in world.machines if machine.name != old.leader]
+    if peers and not any(copy and copy.revision >= old.revision for copy in copies):
+        yield "17: a promotion ends that no other guard knows of"
+
+
+def _returning(world: World, old: Swap | None, new: Swap | None) -> Iterator[str]:
+    """While both releases run, requests return to the old one only if it answers."""
+    returns = old and new and new.reverting and not old.reverting and old.reached(Phase.SWITCH)
+    if old and old.source and returns and not old.stops_source and world.answers(old.source.release) is not Answer.YES:
+        yield f"2: the swap returns to {old.source.release}, which does not answer"
+
+
+def _forgetting(world: World, old: Journal, new: Journal) -> Iterator[str]:
+    """A container is off the list of those to stop once it neither runs nor would start, and on it once."""
+    if len({rank.place for rank in new.stopped}) < len(new.stopped):
+        yield "8: a container is to be stopped twice"
+    for rank in set(old.stopped) - set(new.stopped):
+        machine = world.machine(rank.node)
+        engine = machine.engine(rank.container)
+        if not machine.lost and (machine.record.armed == rank or (engine and engine.running)):
+            yield f"8: {rank.container} is not to be stopped any more, and runs or would start"

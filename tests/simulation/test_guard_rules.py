@@ -1,0 +1,136 @@
+"""What a guard does by itself, where no exploration of `make test` reaches it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStop
+from sparkops.swap.follower import Local, Record, adopts, reconcile, report
+from sparkops.swap.leader import failure
+from sparkops.swap.model import Phase
+from sparkops.swap.orders import Order, Want
+from sparkops.swap.seen import EngineState
+from tests.simulation.scenarios import empty
+from tests.simulation.story import Story
+from tests.simulation.world import BOOT, EARLIER, Machine, reported
+
+
+def ordered_to_start(story: Story) -> tuple[Machine, Order]:
+    """The guard on n2 once it has received the order to start the new release."""
+    while True:
+        machine = story.world.machine("n2")
+        if machine.order is not None and any(rank.key for rank in machine.order.ranks):
+            return machine, machine.order
+        assert story.step()
+
+
+def test_what_was_stopped_in_an_earlier_boot_may_start_in_this_one() -> None:
+    story = Story.of("in-place").until(Phase.START).fault("loss of n1").fault("reboot of n2")
+    machine = story.world.machine("n2")
+
+    assert machine.record.down == {"a-r0"}
+    assert reconcile(None, machine.local()) == MarkRestart("a-r0")
+
+
+def test_stops_of_one_boot_are_noted_together_and_those_of_another_are_forgotten() -> None:
+    record = Record().after(MarkStop("a-r0"), EARLIER).after(MarkStop("b-r0"), BOOT).after(MarkStop("c-r0"), BOOT)
+
+    assert (record.boot, record.down) == (BOOT, frozenset({"b-r0", "c-r0"}))
+
+
+def test_a_container_that_was_pruned_before_its_start_is_created_again() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    machine, order = ordered_to_start(story)
+    pruned = replace(machine, engines=tuple(engine for engine in machine.engines if engine.container != "b-r0"))
+
+    assert isinstance(reconcile(order, pruned.local()), CreateEngine)
+
+
+def test_a_start_that_never_begins_for_lack_of_memory_has_failed() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    swap = story.journal.swap
+    assert swap is not None
+    machine, _ = ordered_to_start(story)
+    machine = replace(machine, problems=(("b-r0", "2 GiB of memory needed, 1 GiB free"),))
+    seen = story.world.seen(story.world.leader)
+
+    short = replace(seen, reports={**seen.reports, "n2": reported(machine)})
+
+    assert machine.record.key("b-r0") != swap.key
+    assert reported(replace(machine, problems=(("a-r0", "killed"),))).engine("a-r0").key != swap.key
+    assert failure(story.journal, swap, short) == "n2: 2 GiB of memory needed, 1 GiB free"
+
+
+def test_a_start_that_is_ordered_and_has_not_begun_has_not_ended() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    machine, _ = ordered_to_start(story)
+    seen, swap = story.world.seen(story.world.leader), story.journal.swap
+    assert swap is not None
+
+    ordered = replace(seen, reports={**seen.reports, "n2": reported(machine)})
+
+    assert ordered.reports["n2"].engine("b-r0").state is EngineState.STOPPED
+    assert failure(story.journal, swap, ordered) == ""
+
+
+def test_a_start_that_is_marked_counts_as_loading() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    while not story.world.machine("n2").pending:
+        assert story.step()
+    engine = reported(story.world.machine("n2")).engine("b-r0")
+
+    assert (engine.state, engine.key) == (EngineState.LOADING, "")
+
+
+def test_a_node_where_nothing_is_promoted_kills_nothing_without_an_order() -> None:
+    assert Story(empty()).relieve("n2") == ""
+
+
+def test_an_order_that_was_followed_is_not_taken_back_by_an_older_one() -> None:
+    story = Story.of("across").until(Phase.LOAD)
+    machine = story.world.machine("n3")
+    newest = machine.order
+    assert newest is not None
+    older = replace(newest, journal=replace(newest.journal, revision=newest.journal.revision - 1))
+    forgetful = Local(BOOT, Record(term=newest.journal.term))
+
+    assert adopts(older, None, forgetful)
+    assert not adopts(older, newest, forgetful)
+    assert not adopts(older, None, machine.local())
+    assert report("n3", None, forgetful).revision == -1
+
+
+def test_a_container_that_an_order_stops_is_not_restarted_after_a_boot() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    machine, order = ordered_to_start(story)
+    old = tuple(rank for rank in order.ranks if rank.rank.container == "a-r0")
+    booted = replace(machine, record=replace(machine.record, boot=EARLIER)).local()
+
+    assert [rank.want for rank in old] == [Want.STOPPED]
+    assert reconcile(replace(order, ranks=old), booted) is None
+    assert reconcile(replace(order, ranks=()), booted) == MarkRestart("a-r0")
+
+
+def test_a_release_that_ends_is_restarted_while_its_successor_loads() -> None:
+    story = Story.of("across").until(Phase.LOAD).fault("a-r0 is stopped")
+    machine = story.world.machine("n2")
+
+    assert [rank.want for rank in machine.order.ranks] == [Want.AS_IS] if machine.order else False
+    assert reconcile(machine.order, machine.local()) == MarkRestart("a-r0")
+
+
+def test_a_release_that_ends_is_restarted_while_its_predecessor_is_to_stay_stopped() -> None:
+    story = Story.of("beside").until(Phase.RETIRE)
+    while story.journal.swap or "a-r0" in story.running:
+        assert story.step()
+    story.fault("b-r0 is stopped")
+    machine = story.world.machine("n2")
+
+    assert [rank.want for rank in machine.order.ranks] == [Want.STOPPED] if machine.order else False
+    assert reconcile(machine.order, machine.local()) == MarkRestart("b-r0")
+
+
+def test_a_release_that_is_kept_warm_would_not_start_after_a_boot() -> None:
+    story = Story.of("across").until(Phase.RETIRE)
+
+    assert ("a-r0" in story.running, story.armed) == (True, ["b-r0"])

@@ -1,0 +1,232 @@
+"""What an operator may ask for, and the first reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.release import Slot
+from sparkops.swap.follower import BOOT_RESTARTS
+from sparkops.swap.intents import Cancel, Code, Deploy, Hold, Intent, NothingToDo, Promote, Refused, Stop, accept
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Mode, Phase
+from sparkops.swap.orders import traffic
+from sparkops.swap.seen import EngineReport, EngineState
+from tests.simulation.scenarios import deployment, empty, settle
+from tests.simulation.story import C, Story
+from tests.simulation.test_reproductions import active, back
+from tests.simulation.world import World
+
+
+def answer(world: World, journal: Journal, intent: Intent, **changes: Any) -> object:
+    """The reply to an intent where this is the journal; `changes`: of what the leader sees."""
+    return accept(journal, intent, replace(world.seen(world.leader), **changes))
+
+
+def why(reply: object) -> str:
+    assert isinstance(reply, Refused | NothingToDo), reply
+    return reply.why
+
+
+def test_of_several_reasons_against_any_intent_the_first_is_told() -> None:
+    world = Story.of("in-place").settle().world
+    seen = world.seen(world.leader)
+    newer = {**seen.reports, "n3": replace(seen.reports["n3"], term=2)}
+    deploy = Deploy("late", -1, C, Mode.ACROSS)
+    journal = replace(world.leader.journal, stopping=True, hold="exam")
+    planned = replace(deploy, revision=journal.revision)
+
+    replies = (
+        answer(world, journal, deploy, reports=newer, met=frozenset()),
+        answer(world, journal, deploy, met=frozenset()),
+        answer(world, journal, deploy),
+        answer(world, journal, planned),
+        answer(world, replace(journal, stopping=False), planned),
+    )
+
+    assert [why(reply) for reply in replies] == [
+        "another guard has a newer journal than n1: sparkops gateway rebuild n1",
+        "no other guard confirms that n1 leads; give up lost nodes with --without",
+        "the service has changed since this was planned: plan again",
+        "chat is being stopped",
+        "chat is on hold: exam",
+    ]
+
+
+def test_a_deploy_that_gives_up_every_silent_guard_is_accepted() -> None:
+    world = Story.of("in-place").settle().world
+    journal = world.leader.journal
+    deploy = Deploy("next", journal.revision, C, Mode.ACROSS, without=frozenset({"n2", "n3"}))
+
+    assert isinstance(answer(world, journal, deploy, met=frozenset()), Journal)
+    assert isinstance(answer(world, journal, replace(deploy, without=frozenset()), met=frozenset()), Refused)
+    assert isinstance(answer(world, journal, Stop("stop", journal.revision), met=frozenset()), Refused)
+
+
+def leased(world: World, node: str, *engines: EngineReport) -> dict[str, Any]:
+    """What the leader sees while a build runs on a node."""
+    reports = world.seen(world.leader).reports
+    return {"reports": {**reports, node: replace(reports[node], engines=engines, lease="build")}}
+
+
+def test_of_several_reasons_against_a_deploy_the_first_is_told() -> None:
+    world = Story.of("in-place").settle().world
+    pair = deployment("c", Slot.BLUE, "n2", "n3")
+    done = replace(world.leader.journal, active=pair)
+    begun = done.begun("i", Mode.IN_PLACE, pair, automatic=True)
+    other = replace(pair, release="d", slot=Slot.GREEN)
+    lease = leased(world, "n2")
+    lost = {"reports": {name: report for name, report in lease["reports"].items() if name != "n3"}}
+    stalled = {"gateway": None}
+
+    replies = [
+        answer(world, begun, Deploy("next", begun.revision, pair, Mode.BESIDE), **lost, **stalled),
+        answer(world, done, Deploy("next", done.revision, pair, Mode.ACROSS), **lost, **stalled),
+        answer(world, done, Deploy("next", done.revision, other, Mode.ACROSS), **lost, **stalled),
+        answer(world, done, Deploy("next", done.revision, other, Mode.ACROSS), **lease, **stalled),
+        answer(world, done, Deploy("next", done.revision, other, Mode.BESIDE), **lease, **stalled),
+    ]
+
+    assert [why(reply) for reply in replies] == [
+        "a swap to c is in phase 'prepare'",
+        "c is active",
+        "n1 does not reach the guards of: n3",
+        "mode across does not fit these nodes",
+        "n2: no engine loads during the build",
+    ]
+    assert isinstance(replies[-1], Refused)
+    assert replies[-1].code is Code.BUSY
+
+
+def test_work_on_a_node_keeps_no_release_back_that_runs_there() -> None:
+    story = Story.of("across").until(Phase.RETIRE)
+    intent = back(story, Mode.ACROSS)("next", story.journal.revision)
+    runs, rests = (EngineReport("a-r0", state) for state in (EngineState.HEALTHY, EngineState.STOPPED))
+
+    assert isinstance(answer(story.world, story.journal, intent, **leased(story.world, "n2", runs)), Journal)
+    assert isinstance(answer(story.world, story.journal, intent, **leased(story.world, "n2", rests)), Refused)
+
+
+@pytest.mark.parametrize(
+    ("mode", "node", "slot", "problem"),
+    [
+        (Mode.FIRST, "n3", Slot.BLUE, "b is active"),
+        (Mode.RESTART, "n2", Slot.BLUE, "mode restart needs an active release"),
+        (Mode.IN_PLACE, "n2", Slot.GREEN, "slot green has the traffic"),
+        (Mode.IN_PLACE, "n3", Slot.BLUE, "mode in-place does not fit these nodes"),
+        (Mode.BESIDE, "n3", Slot.BLUE, "mode beside does not fit these nodes"),
+        (Mode.ACROSS, "n2", Slot.BLUE, "mode across does not fit these nodes"),
+    ],
+)
+def test_a_mode_that_does_not_fit_is_refused(mode: Mode, node: str, slot: Slot, problem: str) -> None:
+    story = Story.of("in-place").settle()
+
+    assert why(story.reply(Deploy("c", story.journal.revision, deployment("c", slot, node), mode))) == problem
+
+
+def test_without_an_active_release_only_a_first_deploy_is_accepted() -> None:
+    world = settle(empty())
+    journal = world.leader.journal
+    deploy = Deploy("c", journal.revision, C, Mode.IN_PLACE)
+
+    assert why(answer(world, journal, deploy)) == "mode in-place needs an active release"
+    assert isinstance(answer(world, journal, replace(deploy, mode=Mode.FIRST), gateway=None), Journal)
+    assert why(answer(world, journal, Stop("stop", journal.revision))) == "chat does not run"
+
+
+def failing() -> Story:
+    return Story.of("in-place").settle().fault("b-r0 is hung").settle()
+
+
+def test_a_release_that_has_ended_for_good_is_deployed_anew() -> None:
+    story = Story.of("in-place").settle()
+    failed = story.journal.active
+    for _ in range(BOOT_RESTARTS + 1):
+        story.fault("b-r0 is stopped").settle()
+    assert failed is not None
+    assert story.running == []
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, failed, Mode.FIRST))
+    assert (story.journal.active, story.journal.swap and story.journal.swap.source) == (None, None)
+
+    assert (active(story.settle()), story.running, story.armed) == ("b", ["b-r0"], ["b-r0"])
+
+
+def test_another_release_replaces_one_that_fails_where_nothing_serves() -> None:
+    story = failing()
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, C, Mode.FIRST))
+    assert (story.journal.active, [rank.container for rank in story.journal.stopped]) == (None, ["b-r0"])
+
+    assert (active(story.settle()), story.running, story.armed) == ("c", ["c-r0"], ["c-r0"])
+
+
+def test_a_swap_makes_way_only_once_it_needs_an_operator_and_nothing_serves() -> None:
+    story = Story.of("in-place").until(Phase.LOAD)
+    deploy = Deploy("next", story.journal.revision, C, Mode.FIRST)
+    across = replace(deploy, target=replace(C, slot=Slot.GREEN), mode=Mode.ACROSS)
+    stuck, busy = replace(story.journal, trouble="stuck"), "a swap to b is in phase 'wait until ready'"
+
+    assert why(answer(story.world, story.journal, deploy)) == busy
+    assert isinstance(answer(story.world, stuck, across), Journal)
+    assert why(answer(story.world, stuck, across, gateway=None)) == busy
+
+
+def test_promote_ends_a_bake_that_waits_and_is_refused_where_none_does() -> None:
+    story = Story.of("across", automatic=False).until(Phase.BAKE)
+
+    assert story.ask(Promote)
+    assert why(story.reply(Promote("again", story.journal.revision))) == "no release waits for promotion"
+    assert (active(story.settle()), story.journal.swap) == ("b", None)
+    assert why(story.reply(Promote("late", story.journal.revision))) == "no release waits for promotion"
+
+
+def test_only_a_swap_that_goes_forward_and_is_not_promoted_is_cancelled() -> None:
+    refused = (
+        Story.of("across").until(Phase.RETIRE),
+        Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.LOAD),
+        Story.of("pair in-place").settle().fault("b-r1 is stopped").until(Phase.LOAD),
+        Story.of("across").settle(),
+    )
+
+    for story in refused:
+        assert why(story.reply(Cancel("late", story.journal.revision))) == "no unfinished swap to cancel"
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD])
+def test_a_first_deploy_is_stopped_as_well(phase: Phase) -> None:
+    story = Story.of("first").until(phase)
+
+    assert story.ask(Stop)
+    assert traffic(story.journal) is None
+    assert (story.settle().running, story.journal.swap) == ([], None)
+
+
+def test_a_hold_needs_a_release_that_serves_and_its_end_needs_none() -> None:
+    story = failing()
+    refusal = "chat does not serve; cancel the swap first"
+    hold = Hold("hold", story.journal.revision, "exam")
+
+    assert why(story.reply(hold)) == refusal
+    assert why(answer(story.world, story.journal, hold, gateway=None)) == refusal
+    assert isinstance(story.reply(replace(hold, reason="")), Journal)
+
+
+def test_a_hold_before_the_old_release_lost_its_traffic_costs_no_request() -> None:
+    story = Story.of("in-place").until(Phase.PREPARE).operator("hold").settle()
+
+    assert (active(story), story.running, story.journal.hold) == ("a", ["a-r0"], "exam")
+
+
+def test_a_hold_after_an_in_place_switch_lets_the_swap_end() -> None:
+    story = Story.of("in-place").until(Phase.BAKE).operator("hold").settle()
+
+    assert (active(story), story.journal.hold) == ("b", "exam")
+
+
+def test_a_release_that_stops_is_to_have_no_traffic() -> None:
+    story = Story.of("in-place").settle().operator("stop")
+
+    assert traffic(story.journal) is None

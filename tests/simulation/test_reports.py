@@ -1,0 +1,71 @@
+"""What a report counts for: its guard's newest orders, the engine, the boot record, the copy of the journal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sparkops.swap.journal import Journal, Swap, present
+from sparkops.swap.model import Answer, Phase
+from sparkops.swap.phases import RULES, is_gone, proven
+from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report, Seen
+from tests.simulation.story import Story
+
+
+def begun(phase: Phase) -> tuple[Journal, Swap]:
+    """A swap to n3 in a phase."""
+    journal = Story.of("across").until(phase).journal
+    return journal, present(journal.swap)
+
+
+def reported(journal: Journal, copies: int = 0, **changes: Any) -> Seen:
+    """The report of n3 under the newest orders, with changes. `copies`: how many revisions its copy is behind."""
+    report = Report("n3", "boot", journal.term, journal.revision - copies, journal.revision)
+    gateway = GatewayView(answers={"b": Answer.YES})
+    return Seen(reports={"n3": replace(report, **changes)}, gateway=gateway)
+
+
+def test_a_container_is_gone_once_it_neither_runs_nor_would_start_under_the_newest_orders() -> None:
+    journal, swap = begun(Phase.LOAD)
+    rank = next(swap.target.ranks)
+    runs = (EngineReport("b-r0", EngineState.HEALTHY),)
+
+    assert is_gone(journal, reported(journal), rank)
+    assert not is_gone(journal, Seen(), rank)
+    assert not is_gone(journal, reported(journal, adopted=journal.revision - 1), rank)
+    assert not is_gone(journal, reported(journal, engines=runs), rank)
+    assert not is_gone(journal, reported(journal, armed="b-r0"), rank)
+
+
+def test_what_still_ends_is_not_taken_for_the_new_start() -> None:
+    journal, swap = begun(Phase.PREPARE)
+    ending = replace(journal, stopped=tuple(swap.target.ranks))
+    runs = reported(ending, engines=(EngineReport("b-r0", EngineState.HEALTHY),))
+
+    assert RULES[Phase.PREPARE](ending, swap, runs) is Answer.NO
+    assert RULES[Phase.PREPARE](journal, swap, runs) is Answer.YES
+
+
+def test_a_promotion_waits_for_the_boot_record_and_for_a_copy() -> None:
+    journal, swap = begun(Phase.PROMOTE)
+    views = (
+        reported(journal, armed="b-r0"),
+        reported(journal, armed="b-r0", adopted=journal.revision - 1),
+        reported(journal, armed=""),
+        reported(journal, armed="b-r0", copies=1),
+    )
+
+    answers = [RULES[Phase.PROMOTE](journal, swap, view) for view in views]
+
+    assert answers == [Answer.YES, Answer.NO, Answer.NO, Answer.NO]
+
+
+def test_a_verdict_counts_for_an_engine_that_runs_under_the_newest_orders() -> None:
+    journal, swap = begun(Phase.VERIFY)
+    passed = EngineReport("b-r0", EngineState.HEALTHY, swap.key, Answer.YES, swap.key)
+    ended, unproven = replace(passed, state=EngineState.STOPPED), replace(passed, proven=Answer.UNKNOWN)
+
+    assert proven(journal, swap, reported(journal, engines=(passed,))) is Answer.YES
+    assert proven(journal, swap, reported(journal, engines=(passed,), adopted=-1)) is Answer.UNKNOWN
+    assert proven(journal, swap, reported(journal, engines=(ended,))) is Answer.UNKNOWN
+    assert RULES[Phase.VERIFY](journal, swap, reported(journal, engines=(unproven,))) is Answer.LATER

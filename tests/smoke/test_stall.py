@@ -1,0 +1,83 @@
+"""Whether an engine that owes an answer still works on it, against real servers."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from sparkops.engine.metrics import STEPS
+from sparkops.exchange import Request
+from sparkops.smoke.client import Client
+from sparkops.smoke.stall import Pulse
+from tests.smoke.server import Play, Player, head, to, whole
+
+ASKED = Request("/v1/chat/completions", {"q": "?"}, timeout_s=20.0)
+STOPPED = "the engine made no step for 0.3 s"
+
+
+def page(name: str, value: float) -> bytes:
+    """A page of metrics on which one figure has a value, and the others never change."""
+    figures = {**dict.fromkeys(STEPS, 1.0), name: value}
+    text = "".join(f"{each} {figures[each]}\n" for each in STEPS).encode()
+    return head(200, f"Content-Length: {len(text)}") + text
+
+
+def beating(name: str) -> Callable[[], bytes]:
+    """Pages on which one figure grows."""
+    values = count()
+    return lambda: page(name, next(values))
+
+
+def plays(said: Callable[[], bytes], answers_after_s: float = 60.0) -> Play:
+    """A server whose metrics are `said`, and whose answer comes so late."""
+
+    def play(connection: socket.socket, text: str) -> None:
+        if text.startswith("GET /metrics"):
+            connection.sendall(said())
+        else:
+            time.sleep(answers_after_s)
+            connection.sendall(whole("here"))
+
+    return play
+
+
+def stops(said: Callable[[], bytes]) -> str:
+    """What the pulse says of an engine after twice its patience."""
+    with Player(plays(said)).up() as player:
+        pulse, end = Pulse(to(player.port), 0.3, look_s=0.02), time.monotonic() + 0.6
+        while time.monotonic() < end and not pulse.stopped():
+            time.sleep(0.01)
+        return pulse.stopped()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_each_figure_alone_is_a_sign_of_work(name: str) -> None:
+    assert stops(beating(name)) == ""
+
+
+def test_an_engine_whose_figures_stand_still_has_stopped() -> None:
+    assert stops(lambda: page(STEPS[0], 1.0)) == STOPPED
+
+
+def test_an_engine_that_does_not_even_say_what_it_counts_has_stopped() -> None:
+    assert stops(lambda: b"") == STOPPED
+
+
+@pytest.mark.parametrize("said", [whole("no", 404), whole("<html>")], ids=["404", "a page of something else"])
+def test_one_without_metrics_is_not_judged(said: bytes) -> None:
+    assert stops(lambda: said) == ""
+
+
+@pytest.mark.parametrize(("beats", "problem"), [(True, ""), (False, "the engine made no step for 1.5 s")])
+def test_the_client_waits_for_an_engine_that_works_and_gives_up_one_that_hangs(beats: bool, problem: str) -> None:
+    said = beating(STEPS[3]) if beats else lambda: page(STEPS[3], 0.5)
+    with Player(plays(said, answers_after_s=3.5)).up() as player:
+        open_ = to(player.port)
+        (reply,) = Client(open_, watch=lambda: Pulse(open_, 1.5).stopped).send([ASKED])
+
+    assert (reply.problem, reply.status) == (problem, 200 if beats else 0)
+    assert reply.took_s == pytest.approx(3.5 if beats else 1.6, abs=0.4)

@@ -1,0 +1,172 @@
+"""The likely cause and the next step of failed starts: of real logs, and of lines from vLLM's source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sparkops.startup import advice
+from sparkops.startup.advice import TAKE_LESS, Advice
+
+Captured = Callable[[str], str]
+STOP = "Stop what uses the memory (on the node: nvidia-smi, docker ps, free -g)"
+FREE = "ValueError: Free memory on device cuda:0 (30.0/80.0 GiB) on startup is less than "
+LENGTH = (
+    "ValueError: To serve at least one request with the model's max seq len (4096), (8.0 GiB KV cache is needed, which "
+    "is larger than the available KV cache memory (0.5 GiB). "
+)
+NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "step"),
+    [
+        (
+            "free-memory-less-than-desired",
+            "13.89 of 79.18 GiB are free on cuda:0; gpu-memory-utilization 0.95 reserves 75.22 GiB",
+            f"{STOP}, or set gpu-memory-utilization to 0.17 or less in serve.args.",
+        ),
+        (
+            "window-larger-than-cache",
+            "max-model-len 200000 needs 21.36 GiB of KV cache, and 1.35 GiB remain for it",
+            "Set max-model-len to 12624 or less in serve.args, "
+            "or raise gpu-memory-utilization so that it reserves 20.01 GiB more.",
+        ),
+        (
+            "no-cache-blocks",
+            "gpu-memory-utilization reserves 1.02 GiB less than the model takes without a KV cache",
+            "Raise gpu-memory-utilization in serve.args so that it reserves 1.02 GiB more, plus the KV cache; "
+            "or lower max-num-batched-tokens or max-num-seqs.",
+        ),
+        (
+            "out-of-memory",
+            "an allocation of 60.00 GiB failed: 53.96 GiB of the GPU's 79.18 GiB were free",
+            TAKE_LESS,
+        ),
+        (
+            "no-device",
+            "no GPU reaches the container",
+            "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`.",
+        ),
+        (
+            "no-module",
+            "the image lacks a Python module that the engine imports",
+            "Add the package that has `humming` to image.packages, or take it out of image.remove; "
+            "then build and deploy again.",
+        ),
+    ],
+)
+def test_the_cause_of_a_real_failure_has_its_figures(captured: Captured, log: str, cause: str, step: str) -> None:
+    assert advice.of_log(captured(f"vllm-0.23.0-cuda-{log}.log").splitlines()) == Advice(cause, step)
+
+
+@pytest.mark.parametrize("log", ["vllm-0.23.0-cuda-h100-start-cold.log", "vllm-0.32.0-cpu-start.log"])
+def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: str) -> None:
+    assert advice.of_log(captured(log).splitlines()) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "step"),
+    [
+        (
+            f"{FREE}the engine's budget after excluding external process's weights (0.9, 40.0 GiB). Decrease GPU",
+            "30 of 80 GiB are free on cuda:0; gpu-memory-utilization 0.9 reserves 40 GiB",
+            f"{STOP}, or set gpu-memory-utilization to 0.77 or less in serve.args.",
+        ),
+        (
+            f"{FREE.replace('30.0', '0.1')}desired GPU memory utilization (0.9, 72.0 GiB).",
+            "0.1 of 80 GiB are free on cuda:0; gpu-memory-utilization 0.9 reserves 72 GiB",
+            f"{STOP}.",
+        ),
+        (
+            f"{LENGTH}Try increasing `gpu_memory_utilization`",
+            "max-model-len 4096 needs 8.0 GiB of KV cache, and 0.5 GiB remain for it",
+            "Lower max-model-len in serve.args, or raise gpu-memory-utilization so that it reserves 7.50 GiB more.",
+        ),
+        (
+            f"{NO_BLOCKS} when initializing",
+            "gpu-memory-utilization reserves less than the model takes without a KV cache",
+            "Raise gpu-memory-utilization in serve.args; or lower max-num-batched-tokens or max-num-seqs.",
+        ),
+        ("NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
+        (
+            "vllm: error: unrecognized arguments: --foo",
+            "this vLLM does not know an argument of serve.args",
+            "Remove --foo from serve.args, or build a vLLM that knows it.",
+        ),
+        (
+            "ValueError: Insufficient space in /dev/shm to allocate 160 MB",
+            "the container's shared memory is too small",
+            "Raise serve.shm_gib in the recipe.",
+        ),
+        (
+            "OSError: [Errno 98] Address already in use",
+            "another program has the port",
+            "`ss -ltnp` on the node names it: stop it, or change serve.port.",
+        ),
+        (
+            "ptxas fatal   : Unsupported PTX version",
+            "the image was built for a newer CUDA than the node's driver can translate",
+            "Pin an older CUDA build in the recipe.",
+        ),
+        (
+            "OSError: [Errno 28] No space left on device",
+            "the node's disk is full",
+            "Free space on the node: sparkops prune; docker system df",
+        ),
+    ],
+)
+def test_a_known_line_has_a_cause_and_a_next_step(line: str, cause: str, step: str) -> None:
+    assert advice.of_log(["an earlier line", line, "a later line"]) == Advice(cause, step)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "KeyError: 'x'",
+        "WARNING 11-21 00:17:18 [parallel.py:746] Address already in use. Retrying with a new port.",
+        "INFO 11-21 00:17:18 [gpu_worker.py:1034] Free memory on device (78.0/79.2 GiB) on startup. Desired GPU memory",
+    ],
+)
+def test_any_other_line_has_none(line: str) -> None:
+    assert advice.of_log([line]) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "cause", "command"),
+    [
+        (
+            "docker-26.1-gpus-all-without-toolkit.txt",
+            "the node's Docker lacks the NVIDIA Container Toolkit, which `gpu: runtime` (--gpus) needs",
+            "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker\n",
+        ),
+        (
+            "docker-26.1-cdi-without-spec.txt",
+            "the node has no CDI specification of the devices",
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; nvidia-ctk cdi list must then "
+            "name nvidia.com/gpu=all\n",
+        ),
+    ],
+)
+def test_a_gpu_that_docker_cannot_give_has_a_cause(captured: Captured, file: str, cause: str, command: str) -> None:
+    known = advice.of_docker(captured(file))
+
+    assert known
+    assert known.cause == cause
+    assert command in known.step
+
+
+def test_cdi_that_is_off_is_not_a_missing_toolkit() -> None:
+    """The words of Docker 26 in NVIDIA/nvidia-container-toolkit#434."""
+    said = 'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].'
+
+    known = advice.of_docker(said)
+
+    assert known
+    assert known.cause.startswith("CDI is off")
+    assert '{"features": {"cdi": true}}' in known.step
+
+
+def test_another_error_of_docker_has_none() -> None:
+    assert advice.of_docker("Error response from daemon: No such container: x") is None

@@ -1,0 +1,158 @@
+"""What past starts say about the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkops.config.startup import Startup
+from sparkops.startup import durations, estimate
+from sparkops.startup.durations import spell
+from sparkops.startup.estimate import Forecast, Started, forecast, kind
+from sparkops.startup.verdict import Line, Sample, Watch, advance
+from sparkops.startup.vllm_log import Stage
+from tests.examples import INPUTS, recipe
+
+KIND = "q 0123456789ab org/q c0ffee"
+LEARNT = Forecast(600.0, "learnt from 3 starts", {Stage.STARTING: 600.0, Stage.WEIGHTS: 590.0, Stage.COMPILING: 90.0})
+
+
+def past(took_s: float, release: str = "q-1", **stages: float) -> Started:
+    names = {Stage[name.upper()]: at_s for name, at_s in stages.items()}
+    return Started(release=release, kind=KIND, stages={Stage.STARTING: 0.0, **names, Stage.SERVING: took_s})
+
+
+ANOTHER = Started(release="q-2", kind="of another model", stages={Stage.SERVING: 500.0})
+
+
+def loading(since_s: float, percent: int = 43) -> Watch:
+    shards = f"Loading safetensors checkpoint shards: {percent:3}% Completed"
+    return advance(
+        Watch(Startup()), Sample(since_s, (Line(since_s, "Starting to load model x"), Line(since_s, shards)))
+    )
+
+
+def test_a_start_is_remembered_with_the_seconds_of_its_stages() -> None:
+    watch = advance(loading(12.346), Sample(600.0, healthy=True))
+
+    remembered = estimate.started("q-1", KIND, watch)
+
+    assert remembered == past(600.0, weights=12.35)
+    assert Started.model_validate(remembered.model_dump(mode="json")) == remembered
+
+
+def test_figures_are_medians_of_the_same_release() -> None:
+    starts = [past(500.0, weights=10.0), past(700.0, weights=20.0), past(600.0, weights=30.0), past(9.0, "q-2")]
+
+    known = forecast("q-1", KIND, 800.0, starts)
+
+    assert known is not None
+    assert (known.took_s, known.source) == (600.0, "learnt from 3 starts")
+    assert known.left_from_s == {Stage.STARTING: 600.0, Stage.WEIGHTS: 570.0, Stage.SERVING: 0.0}
+
+
+def test_the_node_that_remembers_is_named_and_records_of_another_version_are_left_out() -> None:
+    records = [past(500.0).model_dump(mode="json"), {"seconds": 7}]
+
+    known = forecast("q-1", KIND, 800.0, estimate.remembered(records), "n2")
+    recipe_s = forecast("q-1", KIND, 800.0, (), "n2")
+
+    assert (str(known), str(recipe_s)) == (
+        "about 8 min 20 s, learnt from 1 start on n2",
+        "about 13 min 20 s, by the recipe's figure",
+    )
+
+
+def test_a_stage_that_some_starts_skip_counts_where_it_was() -> None:
+    known = forecast("q-1", KIND, None, [past(500.0), past(700.0, graphs=600.0)])
+
+    assert known is not None
+    assert (known.took_s, known.left_from_s[Stage.GRAPHS]) == (600.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected_s", "text"),
+    [
+        ([past(500.0)], 800.0, "about 8 min 20 s, learnt from 1 start"),
+        ([past(500.0, "q-2")], 800.0, "about 8 min 20 s, learnt from 1 start of other settings"),
+        (
+            [past(500.0, "q-2").model_copy(update={"kind": "another"})],
+            800.0,
+            "about 13 min 20 s, by the recipe's figure",
+        ),
+        (
+            [past(500.0, "q-2").model_copy(update={"kind": "another"})],
+            None,
+            "about 8 min 20 s, learnt from 1 start of other releases",
+        ),
+        ([], 800.0, "about 13 min 20 s, by the recipe's figure"),
+        ([], None, "None"),
+        ([past(900.0), *[past(100.0)] * 5, *[past(200.0)] * 4], None, "about 1 min 40 s, learnt from 9 starts"),
+        ([*[past(100.0)] * 9, *[past(200.0)] * 6], None, "about 3 min 20 s, learnt from 9 starts"),
+    ],
+    ids=["release", "kind", "another model", "another model alone", "recipe", "nothing", "newest", "newer ones win"],
+)
+def test_the_source_of_the_figure_is_told(starts: list[Started], expected_s: float | None, text: str) -> None:
+    assert str(forecast("q-1", KIND, expected_s, starts)) == text
+
+
+def test_of_one_kind_are_starts_of_the_same_image_and_model() -> None:
+    model = {"revision": "c0ffee"}
+
+    assert kind(recipe(model=model), INPUTS) == KIND
+    assert kind(recipe(model=model, serve={"args": {"max-model-len": 9}}), INPUTS) == KIND
+    different = [
+        kind(recipe(model={"revision": "b"}), INPUTS),
+        kind(recipe(), INPUTS),
+        kind(recipe(model=model), "1" * 64),
+    ]
+    assert len({KIND, *different}) == 4
+
+
+@pytest.mark.parametrize(
+    ("watch", "at_s", "left"),
+    [
+        (Watch(Startup()), 0.0, "about 10 min left"),
+        (loading(10.0), 230.0, "about 6 min 10 s left"),
+        (loading(200.0), 420.0, "about 6 min 10 s left"),  # it began late; that makes the loading no shorter
+        (loading(10.0), 600.4, "about 0 s left"),
+        (loading(10.0), 645.0, "45 s later than usual"),
+    ],
+)
+def test_what_is_left_is_counted_from_the_last_stage(watch: Watch, at_s: float, left: str) -> None:
+    assert LEARNT.left(watch, at_s) == f"{left}, learnt from 3 starts"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 45.0, 180.0, 370.0, 7200.0])
+def test_the_seconds_left_are_read_back_from_the_words(seconds: float) -> None:
+    words = f"loading weights 40 %, {Forecast(seconds, 'learnt from 3 starts').left(Watch(Startup()), 0.0)}"
+
+    assert durations.left_s(words) == seconds
+
+
+@pytest.mark.parametrize(
+    "words", ["loading weights 40 %, 120 s", "waiting for Docker", "serving, 45 s later than usual"]
+)
+def test_words_without_the_time_left_have_no_seconds(words: str) -> None:
+    assert durations.left_s(words) is None
+
+
+def test_without_stages_the_whole_start_is_counted() -> None:
+    figure = Forecast(600.0, "by the recipe's figure")
+
+    assert figure.left(loading(10.0), 230.0) == "about 6 min 10 s left, by the recipe's figure"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (64.0, "1 min"),
+        (66.0, "1 min 10 s"),
+        (370.0, "6 min 10 s"),
+        (719.6, "12 min"),
+    ],
+)
+def test_durations_are_told_as_people_say_them(seconds: float, text: str) -> None:
+    assert spell(seconds) == text

@@ -1,0 +1,72 @@
+"""Which disagreements status names from the journals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkops.gateway.facts import ServiceFacts, SlotFacts
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.names import backend
+from sparkops.release import Slot
+from sparkops.status import drift
+from sparkops.status.observation import RankReport, Seen
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Mode
+from tests.deploy.swaps import NEW as NEW_RELEASE
+from tests.deploy.swaps import at
+from tests.examples import container, rank
+
+NEW = at(NEW_RELEASE, Slot.GREEN, "n2")
+JOURNAL = Journal("chat", "n1", revision=1)
+
+
+def found(journal: Journal, **state: Any) -> list[tuple[str, str, str]]:
+    seen = Seen("chat", (), None, (ServiceState(journal, **state),))
+    drifts = [*drift.of_service(seen)]
+    assert all(each.next_step for each in drifts)
+    return [(each.code, each.node, each.detail) for each in drifts]
+
+
+def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() -> None:
+    """The ranks of other releases come first, and run."""
+    active, other = rank("n2"), rank("n1", model={"revision": "other"})
+    slot = SlotFacts("chat", Slot.BLUE, active.release.id, active.release.id, ("10.0.0.2:8001",))
+    name = backend("chat", Slot.BLUE)
+    front = ServiceFacts("chat", 8000, name, name, {Slot.BLUE: slot})
+    ranks = (RankReport(container(other)), RankReport(container(active, state="exited", exit_code=1)))
+
+    def live_not_running(*reports: RankReport) -> list[tuple[str, str]]:
+        drifts = drift.of_service(Seen("chat", reports, front))
+        return [(found.node, found.detail) for found in drifts if found.code == "LIVE_NOT_RUNNING"]
+
+    detail = f"chat: {active.release.id} has the traffic and does not run"
+    assert live_not_running(*ranks) == [("n2", detail)]
+    assert live_not_running(ranks[0]) == [("", detail)]
+
+
+def test_a_swap_in_progress_is_no_drift() -> None:
+    assert found(JOURNAL.begun("i1", Mode.ACROSS, NEW, automatic=False)) == []
+
+
+def test_what_the_leader_cannot_do_needs_an_operator() -> None:
+    (only,) = found(JOURNAL, needs_operator="no progress in phase 'start'")
+
+    assert only == ("NEEDS_PERSON", "n1", "chat: no progress in phase 'start'")
+
+
+def test_a_guard_that_the_leader_does_not_reach_is_named() -> None:
+    (only,) = found(JOURNAL, missing=("n2",), why_missing={"n2": "refused", "n3": "of another service"})
+
+    assert only == ("GUARD_NOT_REACHED", "n2", "chat: n1 does not reach the guard of n2: swaps wait for it: refused")
+
+
+def test_a_guard_that_the_leader_has_not_asked_yet_is_no_drift() -> None:
+    assert found(JOURNAL, missing=("n1", "n2")) == []
+
+
+def test_a_restart_policy_is_named_since_the_guard_starts_engines() -> None:
+    reports = (RankReport(container(rank("n1"), restart_policy="always")),)
+
+    assert [*drift.of_service(Seen("chat", reports, None))] == []
+    (only,) = drift.of_service(Seen("chat", reports, None, (ServiceState(JOURNAL),)))
+    assert (only.code, only.node) == ("RESTART_POLICY", "n1")

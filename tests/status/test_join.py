@@ -1,0 +1,209 @@
+"""What every node said, joined into one picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.engine.load import Load, Rates
+from sparkops.errors import NotReachable, SparkopsError
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.release import Slot
+from sparkops.status.join import join
+from sparkops.status.observation import NodeReport, RankReport
+from sparkops.status.picture import Drift, Health, Live, Memory, NodeRow, RankRow, ReplicaRow, ServiceRow, Status
+from sparkops.swap.journal import Journal
+from tests.deploy.states import deployed
+from tests.examples import HOST, IMAGE_ID, container, rank
+
+RATES = Rates(31.26, ttft_s=0.21049, kv_use=0.5, prefix_hits=0.25, draft_accepted=None)
+MEMORY = Memory(total_gib=119.7, available_gib=100.0)
+RUNNING = RankReport(container(rank()), Health.OK, "serving", Load(2, 1, 500), RATES, 7200.0, 3600.0)
+
+
+def ranks(*reports: RankReport) -> Status:
+    return join(["n1"], {"n1": NodeReport("n1", HOST, reports)})
+
+
+def report(health: Health = Health.OK, *, node: str = "n1", **changes: Any) -> RankReport:
+    return RankReport(container(rank(node), **changes), health)
+
+
+def test_a_healthy_service() -> None:
+    blue = rank()
+
+    assert ranks(RUNNING) == Status(
+        nodes=[
+            NodeRow(name="n1", reachable=True, error=None, memory=MEMORY, disk_free_gib=500.0),
+        ],
+        services=[
+            ServiceRow(
+                name="chat",
+                url=None,
+                state="healthy",
+                live=Live(slot="blue", release=blue.release.id, image=IMAGE_ID),
+                replicas=[
+                    ReplicaRow(
+                        release=blue.release.id,
+                        slot="blue",
+                        ranks=[
+                            RankRow(
+                                node="n1",
+                                rank=0,
+                                container=blue.container,
+                                image=IMAGE_ID,
+                                state="running",
+                                stage="serving",
+                                health=Health.OK,
+                                port=8001,
+                                exit_code=None,
+                                running=2,
+                                waiting=1,
+                                tok_s=31.3,
+                                ttft_s=0.21,
+                                kv_use=0.5,
+                                prefix_hits=0.25,
+                                up_s=3600.0,
+                            )
+                        ],
+                        age_s=7200.0,
+                    )
+                ],
+            )
+        ],
+        gateway=None,
+        drift=[],
+    )
+
+
+def test_an_empty_fleet_has_nodes_and_no_service() -> None:
+    joined = join(["n2", "n1"], {name: NodeReport(name, HOST) for name in ("n1", "n2")})
+
+    assert [node.name for node in joined.nodes] == ["n2", "n1"]
+    assert (joined.services, joined.drift) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            NotReachable("n2", "cannot connect to ops@n2:22: no answer", next_step="ssh n2"),
+            "cannot connect to ops@n2:22: no answer",
+        ),
+        (SparkopsError("something else"), "something else"),
+    ],
+)
+def test_a_node_that_cannot_be_read_says_why(error: SparkopsError, shown: str) -> None:
+    joined = join(["n1", "n2"], {"n1": NodeReport("n1", HOST, (RUNNING,)), "n2": error})
+
+    step = error.next_step or None
+    assert joined.nodes[1] == NodeRow(name="n2", reachable=False, error=shown, memory=None, next_step=step)
+    assert [service.state for service in joined.services] == ["healthy"]
+
+
+ENDED: dict[str, Any] = {"state": "exited", "exit_code": 0}
+ENDS, GONE = report(Health.FAILING), report(Health.NONE, **ENDED)
+ACTIVE = deployed(node="n1")
+HALTING = Journal("chat", "n1", active=ACTIVE, stopping=True).offline()
+
+
+@pytest.mark.parametrize(
+    ("reports", "state"),
+    [
+        ([report()], "healthy"),
+        ([report(), report(Health.NONE, **ENDED)], "healthy"),
+        ([report(Health.STARTING)], "starting"),
+        ([report(Health.STARTING), report(Health.NONE, state="exited", exit_code=1)], "starting"),
+        ([report(), report(Health.STARTING)], "degraded"),
+        ([report(), report(Health.FAILING)], "degraded"),
+        ([report(Health.FAILING)], "failed"),
+        ([report(Health.FAILING), report(Health.STARTING)], "failed"),
+        ([report(Health.NONE, state="exited", exit_code=1)], "failed"),
+        ([report(Health.NONE, state="exited", exit_code=137, oom_killed=True)], "failed"),
+        ([report(Health.NONE, **ENDED)], "stopped"),
+        ([report(Health.NONE, state="exited", exit_code=137)], "stopped"),
+        ([report(Health.NONE, state="exited", exit_code=143)], "stopped"),
+        ([report(Health.NONE, state="created")], "stopped"),
+    ],
+)
+def test_the_state_of_a_service(reports: list[RankReport], state: str) -> None:
+    assert ranks(*reports).services[0].state == state
+
+
+@pytest.mark.parametrize(
+    ("engine", "journals", "state"),
+    [
+        (ENDS, [Journal("chat", "n1", active=ACTIVE, stopping=True)], "stopping"),
+        (ENDS, [HALTING], "stopping"),
+        (GONE, [HALTING], "stopping"),
+        (GONE, [HALTING, Journal("chat", "n2")], "stopping"),
+        (ENDS, [HALTING, Journal("chat", "n2", active=ACTIVE)], "failed"),
+        (GONE, [HALTING.changed(without=frozenset({"n1"}))], "stopped"),
+        (GONE, [HALTING.confirmed_stopped(HALTING.stopped)], "stopped"),
+    ],
+)
+def test_a_service_is_stopped_once_its_guards_have_reported_it(
+    engine: RankReport, journals: list[Journal], state: str
+) -> None:
+    states = tuple(ServiceState(journal) for journal in journals)
+    node = replace(NodeReport("n1", HOST, (engine,)), states=states)
+
+    assert join(("n1",), {"n1": node}).services[0].state == state
+
+
+def test_only_a_release_that_answers_is_live() -> None:
+    assert ranks(report(Health.STARTING)).services[0].live is None
+
+
+def test_a_container_that_has_ended_says_how_and_has_no_load() -> None:
+    [service] = ranks(report(Health.NONE, state="exited", exit_code=3)).services
+
+    [row] = service.replicas[0].ranks
+    assert (row.state, row.exit_code, row.stage, row.running, row.waiting, row.tok_s) == (
+        "exited",
+        3,
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+def test_services_are_sorted_by_name() -> None:
+    places = (("b", "n1"), ("a", "n1"), ("b", "n2"))
+    reports = [RankReport(replace(container(rank(service=name)), node=node)) for name, node in places]
+
+    assert [(service.name, len(service.replicas)) for service in ranks(*reports).services] == [("a", 1), ("b", 2)]
+
+
+def test_a_container_that_starts_again_and_again_is_drift() -> None:
+    name = container(rank()).name
+
+    assert ranks(report(Health.STARTING, state="restarting")).drift == [
+        Drift(code="RESTARTING", node="n1", detail=f"{name} is in a restart loop", next_step="sparkops logs chat")
+    ]
+
+
+def test_two_releases_of_a_service_on_one_node_are_drift() -> None:
+    old, new = rank(model={"revision": "old"}), rank(slot=Slot.GREEN)
+    first, second = sorted([old.release.id, new.release.id])
+
+    joined = ranks(RankReport(container(old), Health.OK), RankReport(container(new), Health.STARTING))
+
+    step = "sparkops stop chat --node n1, then deploy it again"
+    detail = f"chat runs {first} and {second}"
+    assert joined.drift[0] == Drift(code="TWO_RELEASES", node="n1", detail=detail, next_step=step)
+    assert [each.code for each in joined.drift] == ["TWO_RELEASES"]
+
+
+def test_a_stopped_release_or_one_on_another_node_is_no_drift() -> None:
+    old = RankReport(container(rank("n2", model={"revision": "old"})))
+    stopped = RankReport(container(rank(model={"revision": "older"}), state="exited"))
+
+    joined = join(
+        ["n1", "n2"], {"n1": NodeReport("n1", HOST, (RUNNING, stopped)), "n2": NodeReport("n2", HOST, (old,))}
+    )
+
+    assert joined.drift == []

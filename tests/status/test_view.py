@@ -1,0 +1,172 @@
+"""A status as lines for a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.status.picture import (
+    Drift,
+    GatewayRow,
+    Gpu,
+    Health,
+    Live,
+    Memory,
+    NodeRow,
+    RankRow,
+    ReplicaRow,
+    ServiceRow,
+    Status,
+    SwapRow,
+)
+from sparkops.status.view import BAD, BUSY, GOOD, WIDE, age, lines
+
+OLD, NEW = "122b-autoround-1a2b3c4d5e", "122b-autoround-999b3c4d5e"
+LEFT = "loading weights 40 %, about 3 min left, learnt from 3 starts"
+UNREACHABLE = "cannot connect to ops@192.168.1.12:22: no answer"
+
+
+def rank(node: str = "spark-1", **changes: Any) -> RankRow:
+    """A busy engine."""
+    values: dict[str, Any] = {
+        "rank": 0,
+        "container": "c",
+        "image": "sha256:a",
+        "state": "running",
+        "stage": "serving",
+        "health": Health.OK,
+        "port": 8001,
+        "exit_code": None,
+        "running": 2,
+        "waiting": 1,
+        "tok_s": 31.3,
+        "ttft_s": 0.21,
+        "kv_use": 0.12,
+        "prefix_hits": 0.45,
+        "draft_accepted": 0.7,
+        "up_s": 90_000.0,
+    }
+    return RankRow(node=node, **{**values, **changes})
+
+
+IDLE: dict[str, Any] = {"running": None, "waiting": None, "tok_s": None, "stage": None}
+LOADS = rank("spark-22", health=Health.STARTING, **IDLE, up_s=120.0, progress=LEFT, left_s=180.0)
+ENDED = rank(
+    "spark-3", health=Health.NONE, **IDLE, state="exited", exit_code=1, problem="out of memory", next_step="do x"
+)
+SWAP = SwapRow(release=NEW, mode="across", phase="wait until ready", reverting=False, waits_for_promote=False, why="")
+SERVICE = ServiceRow(
+    name="qwen3.5-122b",
+    url="http://192.168.1.11:8000/v1",
+    state="degraded",
+    live=Live(slot="blue", release=OLD, image="sha256:a"),
+    swap=SWAP,
+    replicas=[
+        ReplicaRow(release=OLD, slot="blue", age_s=300_000.0, ranks=[rank()]),
+        ReplicaRow(release=NEW, slot="green", age_s=70.0, ranks=[LOADS, ENDED]),
+    ],
+    events=["2026-11-22T07:00:00Z  phase    start"],
+)
+STATUS = Status(
+    nodes=[
+        NodeRow(name="spark-1", reachable=True, error=None, memory=Memory(total_gib=119.7, available_gib=33.1)),
+        NodeRow(name="spark-22", reachable=False, error=UNREACHABLE, memory=None, next_step="Check that it is on."),
+    ],
+    gateway=GatewayRow(node="spark-1", address="192.168.1.11", state="up"),
+    services=[SERVICE],
+    drift=[Drift(code="ORPHAN", node="spark-1", detail="c runs, and nothing needs it", next_step="docker stop c")],
+)
+
+
+def texts(status: Status = STATUS, width: int = WIDE) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines(status, width)]
+
+
+def colors(status: Status = STATUS) -> dict[str, str]:
+    return {text.strip(): color for line in lines(status) for text, color in line}
+
+
+def test_disk_and_gpus_are_shown_where_they_are_known() -> None:
+    node = STATUS.nodes[0]
+    gb10 = Gpu(use=0.96, power_w=None, temperature_c=71.0, clock_mhz=2411.0)
+    known = replace(node, name="spark-2", disk_free_gib=812.44, gpus=[gb10])
+
+    shown = texts(replace(STATUS, nodes=[node, known]))
+
+    assert shown[:4] == [
+        "NODE     STATE      MEMORY AVAILABLE   DISK FREE",
+        "spark-1  reachable  33.1 of 119.7 GiB  -",
+        "spark-2  reachable  33.1 of 119.7 GiB  812.4 GiB",
+        "spark-2: GPU 0  96% busy  71 °C  2411 MHz",
+    ]
+
+
+def test_a_status_on_200_columns() -> None:
+    assert texts(width=200) == [
+        "NODE      STATE        MEMORY AVAILABLE",
+        "spark-1   reachable    33.1 of 119.7 GiB",
+        "spark-22  unreachable  -",
+        f"spark-22: {UNREACHABLE}",
+        "  next: Check that it is on.",
+        "gateway  up  on spark-1 (192.168.1.11)",
+        "",
+        "qwen3.5-122b  degraded  http://192.168.1.11:8000/v1",
+        f"  swap to {NEW}, across, phase wait until ready",
+        "    next: sparkops follow qwen3.5-122b",
+        f"  blue   {OLD}  age 3 d  active",
+        "    spark-1  running  up 1 d  port 8001  serving",
+        "      2 running  1 waiting  31.3 tok/s  TTFT 0.21 s  KV 12%  prefix hits 45%  drafts accepted 70%",
+        f"  green  {NEW}  age 1 min",
+        "    spark-22  running     up 2 min  port 8001  -",
+        f"      {'█' * 12}{'░' * 18} 40%",
+        "      about 3 min left, learnt from 3 starts",
+        "    spark-3   exited (1)  up 1 d    port 8001  -",
+        "      out of memory",
+        "        next: do x",
+        "  2026-11-22T07:00:00Z  phase    start",
+        "",
+        "drift ORPHAN on spark-1: c runs, and nothing needs it",
+        "  next: docker stop c",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    assert max(map(len, texts(width=width))) <= width
+
+
+def test_on_80_columns_figures_are_folded_between_two_figures() -> None:
+    shown = texts(width=80)
+
+    start = next(number for number, line in enumerate(shown) if "2 running" in line)
+    assert shown[start : start + 2] == [
+        "      2 running  1 waiting  31.3 tok/s  TTFT 0.21 s  KV 12%  prefix hits 45%",
+        "        drafts accepted 70%",
+    ]
+
+
+def test_states_have_colors() -> None:
+    shown = colors()
+
+    assert (shown["reachable"], shown["unreachable"], shown["up"], shown["degraded"]) == (GOOD, BAD, GOOD, BUSY)
+    assert (shown["exited (1)"], shown["out of memory"], shown["active"]) == (BAD, BAD, GOOD)
+
+
+def test_a_container_that_was_stopped_is_counted() -> None:
+    stopped = rank(**IDLE, state="exited", exit_code=143, health=Health.NONE)
+    replicas = [ReplicaRow(release=OLD, slot="blue", ranks=[stopped])]
+
+    shown = texts(Status(nodes=[], services=[replace(SERVICE, replicas=replicas)], drift=[]))
+
+    assert "  and 1 stopped, which --json lists" in shown
+    assert not [line for line in shown if OLD in line]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0.0, "0 s"), (59.4, "59 s"), (60.0, "1 min"), (7199.0, "1 h"), (86_400.0, "1 d"), (8e6, "92 d")],
+)
+def test_an_age_is_in_its_largest_unit(seconds: float | None, text: str) -> None:
+    assert age(seconds) == text

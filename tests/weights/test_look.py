@@ -1,0 +1,207 @@
+"""The program that looks at a model directory, and the one that gives a whole directory its name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.errors import NodeError, NotReady
+from sparkops.weights import models
+from sparkops.weights.checkpoint import Checkpoint, problems
+from tests import safetensors
+from tests.nodes.recording import RecordingNode
+from tests.safetensors import tensor, two_shards
+from tests.weights.places import member
+
+FIRST, SECOND = "model-1-of-2.safetensors", "model-2-of-2.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def look(root: Path, path: str = "q") -> Checkpoint:
+    return models.look(member("n1", root), [path]).checkpoints[path]
+
+
+def test_a_whole_checkpoint(tmp_path: Path) -> None:
+    directory = two_shards(tmp_path / "q")
+    seen = look(tmp_path)
+
+    assert list(problems(seen)) == []
+    assert seen.size == sum(file.stat().st_size for file in directory.iterdir())
+    assert seen.files[FIRST] == ((directory / FIRST).stat().st_size, (directory / FIRST).stat().st_mtime_ns)
+
+
+def cut(directory: Path) -> None:
+    os.truncate(directory / SECOND, (directory / SECOND).stat().st_size - 5)
+
+
+def lengthen(directory: Path) -> None:
+    with (directory / FIRST).open("ab") as file:
+        file.write(b"more")
+
+
+def cut_header(directory: Path) -> None:
+    os.truncate(directory / FIRST, 40)
+
+
+def empty(directory: Path) -> None:
+    (directory / FIRST).write_bytes(b"")
+
+
+def other_content(directory: Path) -> None:
+    (directory / FIRST).write_bytes(b"<html>not found</html>" * 10)
+
+
+def remove(directory: Path) -> None:
+    (directory / SECOND).unlink()
+
+
+def forget_a_tensor(directory: Path) -> None:
+    index = json.loads((directory / INDEX).read_text())
+    del index["weight_map"]["layers.1.up.weight"]
+    (directory / INDEX).write_text(json.dumps(index))
+
+
+def name_too_much(directory: Path) -> None:
+    index = json.loads((directory / INDEX).read_text())
+    index["weight_map"]["mtp.weight"] = FIRST
+    (directory / INDEX).write_text(json.dumps(index))
+
+
+def lead_outside(directory: Path) -> None:
+    (directory / INDEX).write_text('{"weight_map": {"a": "../../etc/passwd"}}')
+
+
+def half_an_index(directory: Path) -> None:
+    os.truncate(directory / INDEX, 30)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (cut, f"{SECOND} is cut off: "),
+        (lengthen, f"{FIRST} has "),
+        (cut_header, f"{FIRST}: it ends within its header"),
+        (empty, f"{FIRST}: it has no header"),
+        (other_content, f"{FIRST}: it does not begin with a safetensors header"),
+        (remove, f"{SECOND} is missing: {INDEX} names it"),
+        (forget_a_tensor, f"{INDEX} lacks tensors of {FIRST}: layers.1.up.weight"),
+        (name_too_much, f"{FIRST} lacks tensors that {INDEX} names: mtp.weight"),
+        (lead_outside, f"{INDEX}: it cannot be read as an index of safetensors files"),
+        (half_an_index, f"{INDEX}: it cannot be read as an index of safetensors files"),
+    ],
+)
+def test_damage_is_found_and_named(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:
+    damage(two_shards(tmp_path / "q"))
+
+    assert next(problems(look(tmp_path))).startswith(reason)
+
+
+def test_a_single_file_needs_no_index(tmp_path: Path) -> None:
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q/config.json").write_text("{}")
+    safetensors.shard(tmp_path / "q/model.safetensors", {"a": tensor("F32", [2])})
+
+    assert look(tmp_path).complete
+
+
+def test_files_are_seen_through_links_and_what_a_hub_keeps_is_passed(tmp_path: Path) -> None:
+    blobs = two_shards(tmp_path / "blobs")
+    (tmp_path / "q").mkdir()
+    for file in blobs.iterdir():
+        (tmp_path / "q" / file.name).symlink_to(file)
+    note = tmp_path / "q/.cache/huggingface/download/config.json.metadata"
+    note.parent.mkdir(parents=True)
+    note.write_text("abc123\netag\n1.0\n")
+    (tmp_path / "q/gone").symlink_to("nowhere")
+    seen = look(tmp_path)
+
+    assert seen.complete
+    assert set(seen.files) == {file.name for file in blobs.iterdir()}
+    assert seen.commit == "abc123"
+
+
+def test_what_other_users_cannot_read_is_told_with_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    directory = two_shards(tmp_path / "org/q")
+    assert look(tmp_path, "org/q").closed == {}
+
+    (directory / FIRST).chmod(0o640)
+    (tmp_path / "org").chmod(0o750)
+    assert look(tmp_path, "org/q").closed == {"org": 0o750, f"org/q/{FIRST}": 0o640}
+
+    tmp_path.chmod(0o711)
+    assert look(tmp_path, "org/q").closed["."] == 0o711
+
+
+def test_every_model_is_listed_wherever_it_lies(tmp_path: Path) -> None:
+    for path in ("a", "org/b", "deep/er/c", "far/too/deep/d"):
+        two_shards(tmp_path / path)
+    two_shards(tmp_path / "e").rename(tmp_path / "e.partial")
+    (tmp_path / "notes").mkdir()
+    found = models.look(member("n1", tmp_path))
+
+    assert set(found.checkpoints) == {"a", "org/b", "deep/er/c", "e.partial"}
+    assert (found.there, found.writable, found.user) == (True, True, os.getuid())
+
+
+def test_a_model_directory_that_is_not_there_is_refused_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    node = member("n1", tmp_path / "m")
+    (tmp_path / "m").rmdir()
+
+    assert models.look(node).there is False
+    with pytest.raises(NotReady, match="m is not there") as caught:
+        models.room(node)
+    assert caught.value.next_step == f"On n1: sudo install -d -o {os.getuid()} -g {os.getgid()} {tmp_path}/m"
+
+
+def test_a_node_without_python_says_so(tmp_path: Path) -> None:
+    node = RecordingNode("n1", exit_codes={"python3": 127})
+
+    with pytest.raises(NotReady, match="it has no python3"):
+        models.look(replace(member("n1", tmp_path), node=node))
+
+
+def test_a_whole_directory_gets_its_name_and_takes_the_place_of_another(tmp_path: Path) -> None:
+    node = member("n1", tmp_path)
+    two_shards(tmp_path / "q", fill=1)
+    two_shards(tmp_path / "q.partial", fill=2)
+    (tmp_path / "q.partial/.sparkops-partial").write_text("copy x")
+    models.publish(node, "q")
+
+    assert [each.name for each in tmp_path.iterdir()] == ["q"]
+    assert safetensors.read(tmp_path / "q" / FIRST)["layers.1.up.weight"][2][:1] == b"\x02"
+    assert not (tmp_path / "q/.sparkops-partial").exists()
+
+
+def test_a_directory_that_is_not_whole_does_not_get_its_name(tmp_path: Path) -> None:
+    node = member("n1", tmp_path)
+    cut(two_shards(tmp_path / "q.partial"))
+
+    with pytest.raises(NodeError, match=f"q is not complete: {SECOND} is cut off"):
+        models.publish(node, "q")
+    with pytest.raises(NodeError, match=r"r\.partial is gone"):
+        models.publish(node, "r")
+    assert [each.name for each in tmp_path.iterdir()] == ["q.partial"]
+
+
+def test_a_replacement_that_was_interrupted_is_finished(tmp_path: Path) -> None:
+    node = member("n1", tmp_path)
+    two_shards(tmp_path / "q.replaced", fill=1)
+    two_shards(tmp_path / "q.partial", fill=2)
+    models.publish(node, "q")
+
+    assert [each.name for each in tmp_path.iterdir()] == ["q"]
+
+
+def test_the_look_takes_one_command(tmp_path: Path) -> None:
+    node = RecordingNode("n1", answers={"python3": "nonsense"})
+
+    with pytest.raises(NodeError, match="not what a model directory says"):
+        models.look(replace(member("n1", tmp_path), node=node))
+    assert len(node.ran) == 1
+    assert not node.ran[0].changes

@@ -1,0 +1,170 @@
+"""What a directory must be, and what a copy has to send."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkops.weights import plan as models
+from sparkops.weights.checkpoint import Checkpoint, Origin, Shard
+from sparkops.weights.plan import WantedModel
+from tests.examples import CHECKPOINT
+
+WANTED = WantedModel("q", "org/q")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FILES = {"config.json": (2, 1), "a.safetensors": (100, 2), "b.safetensors": (200, 3)}
+SOURCE = Checkpoint("q", FILES, {name: Shard(size, size) for name, (size, _) in FILES.items() if name[0] in "ab"})
+
+
+def from_hub(asked: str | None = None, commit: str = COMMIT, model: str = "org/q") -> Checkpoint:
+    return replace(CHECKPOINT, origin=Origin(model, asked, commit), commit=commit)
+
+
+def made(digest: str) -> Checkpoint:
+    return replace(CHECKPOINT, origin=Origin("org/q", made=digest))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (WANTED, CHECKPOINT),
+        (WANTED, from_hub()),
+        (replace(WANTED, revision=COMMIT), from_hub()),
+        (replace(WANTED, revision=COMMIT[:7]), from_hub()),
+        (replace(WANTED, revision="v2"), from_hub("v2")),
+        (replace(WANTED, revision=COMMIT), CHECKPOINT),  # somebody copied it there: nothing tells what it is
+        (replace(WANTED, made="d1"), made("d1")),
+    ],
+)
+def test_what_is_wanted_is_accepted(wanted: WantedModel, found: Checkpoint) -> None:
+    assert list(models.refused(wanted, found)) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "reason"),
+    [
+        (WANTED, None, "it is not there"),
+        (WANTED, replace(CHECKPOINT, files={"model.safetensors": (1, 1)}), "it has no config.json"),
+        (WANTED, from_hub(model="org/other"), "it holds org/other"),
+        (
+            replace(WANTED, revision="f" * 40),
+            from_hub(),
+            f"it is revision {COMMIT}, and the recipe asks for {'f' * 40}",
+        ),
+        (replace(WANTED, revision="0123"), from_hub(), f"it is revision {COMMIT}, and the recipe asks for 0123"),
+        (replace(WANTED, revision="v2"), from_hub("v1"), f"it is revision {COMMIT}, and the recipe asks for v2"),
+        (
+            replace(WANTED, revision="f" * 40),
+            replace(CHECKPOINT, commit=COMMIT),  # the hub's own program was used by hand
+            f"it is revision {COMMIT}, and the recipe asks for {'f' * 40}",
+        ),
+        (replace(WANTED, made="d1"), made("d2"), "it was made by other steps than the recipe's"),
+        (replace(WANTED, made="d1"), CHECKPOINT, "nothing tells that the recipe's steps made it"),
+        (WANTED, made("d2"), "it was made by steps, and the recipe has none"),
+    ],
+)
+def test_anything_else_is_refused_with_its_reason(wanted: WantedModel, found: Checkpoint | None, reason: str) -> None:
+    assert list(models.refused(wanted, found)) == [reason]
+
+
+def test_only_another_model_that_is_whole_may_be_in_use() -> None:
+    wanted = replace(WANTED, revision="f" * 40)
+    broken = replace(from_hub(), shards={"model.safetensors": Shard(100, 101)})
+
+    assert models.may_be_in_use(wanted, from_hub()).startswith("it is revision")
+    assert [models.may_be_in_use(wanted, own) for own in (None, broken, CHECKPOINT)] == ["", "", ""]
+
+
+def test_many_reasons_are_cut_short() -> None:
+    assert models.in_words(iter("abcd")) == "a; b; c; d"
+    assert models.in_words(iter("abcdef")) == "a; b; c; d; and more"
+    assert models.in_words(iter(())) == ""
+
+
+def test_an_empty_target_gets_all_of_it() -> None:
+    plan = models.plan_copy(SOURCE, None, None)
+
+    assert plan.files == (("config.json", 2, 0, 1), ("a.safetensors", 100, 0, 2), ("b.safetensors", 200, 0, 3))
+    assert (plan.sent, plan.keep, plan.fresh, plan.nothing) == (302, (), True, False)
+
+
+def test_a_target_that_has_all_of_it_gets_nothing() -> None:
+    assert models.plan_copy(SOURCE, SOURCE, None).nothing
+
+
+def test_a_target_gets_what_differs_in_name_or_size_and_keeps_its_own() -> None:
+    theirs = {"a.safetensors": (99, 2), "b.safetensors": (200, 777), "chat.jinja": (5, 5)}
+    plan = models.plan_copy(SOURCE, replace(SOURCE, files=theirs), None)
+
+    assert [name for name, *_ in plan.files] == ["config.json", "a.safetensors"]
+    assert (plan.keep, plan.replaced, plan.fresh) == (("b.safetensors", "chat.jinja"), ("a.safetensors",), False)
+
+
+def test_a_copy_goes_on_where_it_was_interrupted() -> None:
+    begun = replace(
+        SOURCE,
+        path="q.partial",
+        files={"a.safetensors": (40, 9)},
+        identity=models.plan_copy(SOURCE, None, None).identity,
+    )
+
+    assert [there for _, _, there, _ in models.plan_copy(SOURCE, None, begun).files] == [0, 40, 0]
+    assert models.plan_copy(SOURCE, None, begun).sent == 262
+
+
+@pytest.mark.parametrize("change", [(100, 3), (101, 2)], ids=["time", "size"])
+def test_what_was_begun_with_something_else_is_not_gone_on_with(change: tuple[int, int]) -> None:
+    before = replace(SOURCE, files={**FILES, "a.safetensors": change})
+    begun = replace(
+        SOURCE,
+        path="q.partial",
+        files={"a.safetensors": (40, 9)},
+        identity=models.plan_copy(before, None, None).identity,
+    )
+
+    assert models.plan_copy(SOURCE, None, begun).sent == 302
+
+
+def test_with_checksums_the_same_size_is_not_enough() -> None:
+    ours, theirs = dict.fromkeys(FILES, "1"), {**dict.fromkeys(FILES, "1"), "a.safetensors": "2"}
+    begun = replace(SOURCE, path="q.partial", identity=models.plan_copy(SOURCE, None, None).identity)
+    plan = models.plan_copy(SOURCE, SOURCE, begun, (ours, theirs))
+
+    # What lies in the partial directory may be the target's own wrong file.
+    assert plan.files == (("a.safetensors", 100, 0, 2),)
+    assert models.plan_copy(SOURCE, SOURCE, None, (ours, ours)).nothing
+
+
+@pytest.mark.parametrize(
+    ("theirs", "sent"),
+    [
+        (Origin("org/q", commit=COMMIT), 0),
+        (Origin("org/q", asked="main", commit=COMMIT), 0),
+        (Origin("org/q"), 0),
+        (None, 0),
+        (Origin("org/q", commit="f" * 40), 302),
+        (Origin("org/other", commit=COMMIT), 302),
+        (Origin("org/q", made="d1"), 302),
+    ],
+)
+def test_files_of_another_model_are_never_the_same(theirs: Origin | None, sent: int) -> None:
+    source = replace(SOURCE, origin=Origin("org/q", commit=COMMIT))
+
+    assert models.plan_copy(source, replace(SOURCE, origin=theirs), None).sent == sent
+
+
+def test_nodes_that_disagree_are_named() -> None:
+    other = replace(SOURCE, files={**FILES, "a.safetensors": (99, 2), "chat.jinja": (5, 5)})
+
+    assert list(models.disagreements({"n1": SOURCE, "n2": other})) == [
+        "a.safetensors is not the same on all nodes: 100 bytes on n1, 99 bytes on n2"
+    ]
+    assert list(models.disagreements({"n1": SOURCE, "n2": SOURCE})) == []
+
+
+def test_room_and_amounts_in_words() -> None:
+    assert models.enough_room(10**9, 10**9) == ""
+    assert models.enough_room(10**9, 3.5 * 10**9) == "1.0 GB free, 3.5 GB needed: 2.5 GB short"
+    assert models.amount(5 * 10**6, 10**7, 0, 0.0) == "5.0 of 10.0 MB"
+    assert models.amount(3 * 10**9, 4 * 10**9, 2 * 10**9, 4.0) == "3.0 of 4.0 GB, 500 MB/s"
