@@ -2,23 +2,22 @@
 
 PYTHON ?= python3
 NODES ?= 2
+FLEETS ?= 3
 BIN := .venv/bin
 READY := .venv/ready
 
 # Each call of sparkops would compile all of it again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
-ENGINES := TEST_FLEET_ROOT=$(CURDIR)/.fleet/engines
-PARTS := TEST_FLEET_ROOT=$(CURDIR)/.fleet/parts
 
-.PHONY: demo test check lint types thorough unit gpu fleet fleets images fleet-down real-swaps real-engines real-parts swaps matrix soak pairs bench captures simulate bite clean
+.PHONY: demo test check lint types thorough unit gpu fleet nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
 
 test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
-	@$(MAKE) --no-print-directory --jobs 2 thorough images
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=line --keep-going real-swaps real-engines real-parts
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going thorough fleet
+	@$(MAKE) --no-print-directory nodes
 
 check: $(READY)  ## the fast loop: format, lint, types, units, rendered Dockerfiles
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint types unit
@@ -45,44 +44,20 @@ gpu: $(READY)  ## the whole way on this machine's NVIDIA GPUs, as root; NAME= na
 fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd of their own
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 
-fleets: fleet
-	@$(ENGINES) $(BIN)/python -m tests.fleet up --nodes $(NODES)
-	@$(PARTS) $(BIN)/python -m tests.fleet up --nodes $(NODES)
-
-# The largest image is built while the units run, which leave the network alone.
-images: fleets
-	@$(BIN)/sparkops --inventory .fleet/engines/.fleet/inventory.yaml build recipes/tiny-qwen3-cpu.yaml --once
-
-# Three fleets work for about as long, and mostly wait.
-SWAPS := $(addprefix tests/real/test_,conformance.py crash.py direct.py faults.py ports.py rebuild.py reports.py \
-  reproductions.py swap.py)
-WITH_ENGINES := $(addprefix tests/real/test_,agents.py local.py models_hub.py)
-
-real-swaps: $(READY)  ## swaps and what interrupts them, with the stand-in for an engine
-	@$(BIN)/pytest -m "fleet and not vllm and not matrix" $(SWAPS) --durations 15
-
-real-engines: $(READY)  ## what needs the real vLLM, then guards and models on the same two nodes
-	@$(ENGINES) $(BIN)/pytest -m "vllm and not matrix" --durations 15
-	@$(ENGINES) $(BIN)/pytest -m "fleet and not vllm and not matrix" $(WITH_ENGINES) --durations 15
-
-real-parts: $(READY)  ## everything else that needs real nodes: gateway, follower, builds, copies, doctor
-	@$(PARTS) $(BIN)/pytest -m "fleet and not vllm and not matrix" $(addprefix --ignore=,$(SWAPS) $(WITH_ENGINES)) \
-	  --durations 15
+nodes: $(READY)  ## every test on real nodes, on FLEETS=3 times two of them
+	@$(BIN)/pytest -m "(fleet or vllm) and not matrix" --numprocesses $(FLEETS) --durations 20
 
 pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes an hour
 	@$(BIN)/python -m tests.real.pairs
 
 fleet-down: $(READY)  ## remove the nodes and all they hold
-	@$(PARTS) $(BIN)/python -m tests.fleet down
-	@$(ENGINES) $(BIN)/python -m tests.fleet down
 	@$(BIN)/python -m tests.fleet down
 
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
 
-matrix: $(READY)  ## every crash, loss and fault at every phase on two real nodes; takes hours
-	@$(BIN)/python -m tests.fleet up --nodes 2
-	@$(BIN)/pytest -m matrix
+matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=3 times two real nodes; takes hours
+	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -v
 
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak

@@ -6,9 +6,12 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.fleet.scheduling import ByFleet, order
 
 TIMEOUT_S = 60
 TESTS = Path(__file__).parent
@@ -76,13 +79,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFleet | None:
+    return ByFleet(config, log) if _on_nodes(config) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _on_nodes(config):
+        items.sort(key=lambda item: order(item.nodeid))
     for item in items:
         if any(item.get_closest_marker(marker) for marker in ("fleet", "vllm", "gpu")):
             continue
         here = item.get_closest_marker("local") or LOCAL & _below(item.path)
         item.add_marker(pytest.mark.local if here else pytest.mark.unit)
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+def _on_nodes(config: pytest.Config) -> bool:
+    return any(marker in config.option.markexpr for marker in ("fleet", "matrix", "vllm"))
 
 
 def _below(path: Path) -> set[str]:

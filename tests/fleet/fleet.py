@@ -20,8 +20,9 @@ from .node import FleetNode, Host, launch
 from .shell import FleetError, docker, run, say
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-ROOT = Path(os.environ.get("TEST_FLEET_ROOT", CHECKOUT))
-"""Each directory has a fleet of its own, so that two test runs of one checkout do not meet."""
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+ROOT = Path(os.environ.get("TEST_FLEET_ROOT", CHECKOUT)) / (f".fleet/{WORKER}" if WORKER else "")
+"""Each directory has a fleet of its own, so that two test runs of one checkout, or two workers of one, do not meet."""
 MAIN_NODE = re.compile(r"node-(\d+)")
 T = TypeVar("T")
 
@@ -54,7 +55,9 @@ class Fleet:
         return cls(size, root)
 
     def down(self) -> None:
-        """Remove containers, volumes, network and files; images stay, as a cache."""
+        """Remove containers, volumes, network and files, and those of fleets below it; images stay, as a cache."""
+        for inner in sorted(self.home.glob("*/.fleet")):
+            Fleet(0, inner.parent).down()
         with self.alone():
             if engine.present("docker"):
                 engine.ensure()

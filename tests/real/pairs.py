@@ -34,9 +34,6 @@ SETTINGS = {
     "swap.drain_s": "60",
     "swap.keep_blue_s": "0",
     "probe.passes": "1",
-    # vLLM would bind each engine to the first core, where the one that answers starves the one that starts.
-    "env.VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "env.OMP_NUM_THREADS": "1",
     "model.path": "tiny-qwen3",
 }
 CHECKPOINTS = {"tiny-qwen3": (), "tiny-other": ("--seed", "1"), "tiny-noise": ("--noise",)}

@@ -27,9 +27,6 @@ SETTINGS = {
     "swap.reserve_gib": "1",
     "swap.drain_s": "60",
     "probe.passes": "1",
-    # vLLM would bind each engine to the first core, where the one that answers starves the one that starts.
-    "env.VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "env.OMP_NUM_THREADS": "1",
 }
 STATUS = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=30).status)"
 LOAD = {"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "timeout_s": 120}

@@ -1,0 +1,44 @@
+"""Which tests on real nodes stay together when several workers run them, each with a fleet of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+VLLM_FILES = frozenset(
+    f"tests/real/test_{name}.py"
+    for name in ("added_modules", "arguments", "build", "caches", "deploy", "doors", "lock", "pair", "swap_vllm")
+)
+"""They share the image of the real vLLM, which takes minutes to build. Other files go to whichever worker is free."""
+DIRECTORIES = ("tests/follower/", "tests/gateway/")
+"""All tests of one share a node."""
+SINGLE = ("tests/real/test_conformance.py", "tests/real/test_crash.py", "tests/real/test_faults.py")
+"""Each of their tests takes about a minute and begins with a service of its own."""
+
+
+class ByFleet(LoadScopeScheduling):
+    """Gives a worker the tests that share what they make on nodes, in the order of collection."""
+
+    def __init__(self, config: pytest.Config, log: Any = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+def group(nodeid: str) -> str:
+    """Return the name of the group of a test that stays on one fleet."""
+    file = nodeid.split("::", maxsplit=1)[0]
+    if file in VLLM_FILES:
+        return "vllm"
+    if file in SINGLE:
+        return nodeid
+    return next((directory for directory in DIRECTORIES if file.startswith(directory)), file)
+
+
+def order(nodeid: str) -> tuple[bool, bool]:
+    """Return what sorts the longest groups first, so that workers end at about the same time."""
+    return group(nodeid) != "vllm", group(nodeid) not in DIRECTORIES
