@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 VLLM_FILES = frozenset(
     f"tests/real/test_{name}.py"
-    for name in ("added_modules", "arguments", "build", "caches", "deploy", "doors", "lock", "pair", "swap_vllm")
+    for name in (
+        "added_modules",
+        "arguments",
+        "build",
+        "caches",
+        "deploy",
+        "doors",
+        "local",
+        "lock",
+        "models_hub",
+        "pair",
+        "swap_vllm",
+    )
 )
 """They share the image of the real vLLM, which takes minutes to build. Other files go to whichever worker is free."""
 DIRECTORIES = ("tests/follower/", "tests/gateway/")
@@ -18,7 +30,7 @@ SINGLE = ("tests/real/test_conformance.py", "tests/real/test_crash.py", "tests/r
 """Each of their tests takes about a minute and begins with a service of its own."""
 
 
-class ByFleet(LoadScopeScheduling):
+class ByFleet(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a worker the tests that share what they make on nodes, in the order of collection."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:

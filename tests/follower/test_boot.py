@@ -53,7 +53,7 @@ def test_it_starts_without_any_order(guard: Here) -> None:
     guard.is_(rank, EngineState.HEALTHY)
 
 
-@pytest.mark.parametrize("verb", ["stop", "kill"])
+@pytest.mark.parametrize("verb", ["stop", pytest.param("kill", marks=pytest.mark.matrix)])
 def test_an_engine_that_an_operator_stops_stays_down_until_it_is_started(guard: Here, verb: str) -> None:
     _, rank = promoted(guard, f"hand-{verb}")
     docker(verb, rank.container)
@@ -67,6 +67,7 @@ def test_an_engine_that_an_operator_stops_stays_down_until_it_is_started(guard: 
     assert guard.state.by_hand(f"hand-{verb}") == frozenset()
 
 
+@pytest.mark.matrix
 def test_a_stop_while_the_guard_was_away_is_one_by_hand_too(guard: Here) -> None:
     _, rank = promoted(guard, "away")
     guard.follower.close()
@@ -75,6 +76,7 @@ def test_a_stop_while_the_guard_was_away_is_one_by_hand_too(guard: Here) -> None
     assert guard.state.by_hand("away") == {rank.container}
 
 
+@pytest.mark.matrix
 def test_the_budget_of_restarts_is_whole_again_after_an_hour_without_one(guard: Here) -> None:
     _, rank = promoted(guard, "budget")
     spent = replace(guard.state.record("budget"), restarts=BOOT_RESTARTS - 1)

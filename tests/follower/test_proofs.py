@@ -48,6 +48,7 @@ def test_a_failed_pass_is_repeated_before_the_verdict_which_is_kept_with_its_tra
     assert '"ok": false' in kept["probe.json"]
 
 
+@pytest.mark.matrix
 def test_a_lost_suite_runs_again(guard: Here) -> None:
     target = guard.deployment(recipe("lost", TTFT_S="1"))
     [rank] = target.ranks
@@ -59,6 +60,7 @@ def test_a_lost_suite_runs_again(guard: Here) -> None:
     guard.until(lambda: guard.engine(rank).proven is Answer.YES)
 
 
+@pytest.mark.matrix
 def test_a_suite_that_is_not_ordered_any_more_delays_no_stop(guard: Here) -> None:
     target = guard.deployment(recipe("dropped", TTFT_S="5"))
     [rank] = target.ranks

@@ -250,6 +250,7 @@ def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
     assert pair.ensure(other) == {FRONT: ("guard",), OTHER: ()}
 
 
+@pytest.mark.matrix
 def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None:
     before, other = pair.ids(), other_guard(pair, plan__more=b"# a version that reads no garbage\n")
     plant = f"mkdir -p {SERVICES}/broken && echo garbage >{SERVICES}/broken/journal"
@@ -309,6 +310,7 @@ def test_a_stopped_guard_is_started_again(pair: Pair) -> None:
     assert pair.ensure() == {FRONT: (), OTHER: ("guard",)}
 
 
+@pytest.mark.matrix
 def test_a_guard_that_outlived_dockerd_gets_its_socket_back(pair: Pair) -> None:
     """With Docker's live-restore the container lives on, and its socket is that of the Docker before."""
     machine = pair.machines[OTHER]

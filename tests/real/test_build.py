@@ -78,6 +78,7 @@ def test_too_little_disk_is_refused_before_the_build(sparkops: Cli, variant: Cal
     assert refused.err.count("GiB free on Docker's disk, 100000 GiB needed (image.disk_gib)") == 2
 
 
+@pytest.mark.matrix
 @pytest.mark.fleet
 def test_a_disk_that_fills_up_during_a_build_is_the_error(
     nodes: RealFleet, tmp_path: Path, variant: Callable[..., Path]

@@ -198,5 +198,7 @@ def test_real_nodes_report_what_the_simulation_does(stand_in: Service, trace: Tr
         run.play()
 
     recording, active = run.recorder.recording, run.recorder.journals[-1].active
-    assert (run.names.releases[active.release] if active else None) is trace.serves, recording.events
+    assert (run.names.releases[active.release] if active else None) is trace.serves, [
+        event["text"] for event in recording.events
+    ]
     assert differences(Play.of(trace).run().observed, recording.observed(run.names)) == [], recording.events

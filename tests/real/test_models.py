@@ -135,6 +135,7 @@ def beside(nodes: RealFleet, tmp_path: Path) -> Iterator[tuple[FleetNode, Path]]
         nodes.remove("models-far")
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("on_node_1")
 def test_nodes_that_do_not_reach_each_other_send_through_this_machine(
     sparkops: Cli, nodes: RealFleet, recipe: Path, tmp_path: Path
@@ -184,6 +185,7 @@ def test_what_is_damaged_is_named_and_no_deploy_counts_on_it(sparkops: Cli, node
     assert sparkops("models", "verify", recipe).code == 0
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("on_node_1")
 def test_a_damaged_copy_is_mended_from_a_good_one(sparkops: Cli, nodes: RealFleet, recipe: Path) -> None:
     target = nodes.node("node-2")

@@ -93,6 +93,7 @@ def late_s(desk: Desk, said: list[tuple[float, str]], service: str, reason: str)
     return next(at_s for at_s, line in said if reason in line) - timestamp(finished)
 
 
+@pytest.mark.matrix
 def test_a_crash_is_told_within_3_s_and_everything_of_it_is_saved(desk: Desk) -> None:
     knobs = {"CRASH_AT": "80", "MEMORY_MIB": "400", "START_S": "8", "memory__claim_gib": "1"}
 
