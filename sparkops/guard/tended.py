@@ -138,6 +138,7 @@ class Tended:
             boot=boot,
             record=self.record,
             engines={name: state for name, state in engines.items() if name not in others or name in running},
+            starts={name: str(self.containers[name].started_at) for name in engines},
             by_hand=self.by_hand | self._unasked(boot),
             free_gib=free_gib,
             pending=self.pending,

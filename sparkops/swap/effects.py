@@ -108,6 +108,8 @@ class MarkStart:
 
     container: str
     key: str
+    last: str = ""
+    """The container's last start so far, as Docker shows it."""
 
     def __str__(self) -> str:
         return f"mark start {self.key} of {self.container}"

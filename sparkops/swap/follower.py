@@ -37,6 +37,8 @@ class Record:
     alone: bool = True
     started: tuple[tuple[str, str], ...] = ()
     """Containers with the key of their last ordered start."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """Containers with the start that Docker showed when that one was marked."""
     down: frozenset[str] = frozenset()
     """Containers that the leader stopped in boot `boot`."""
     boot: str = ""
@@ -59,9 +61,10 @@ class Record:
                 return replace(self, down=down | {container}, boot=boot)
             case MarkRestart():
                 return replace(self, restarts=self.restarts + 1)
-            case MarkStart(container=container, key=key):
+            case MarkStart(container=container, key=key, last=last):
                 started = tuple(sorted({**dict(self.started), container: key}.items()))
-                return replace(self, started=started, down=down - {container}, boot=boot)
+                earlier = tuple(sorted({**dict(self.earlier), container: last}.items()))
+                return replace(self, started=started, earlier=earlier, down=down - {container}, boot=boot)
             case _:
                 return self
 
@@ -73,6 +76,8 @@ class Local:
     boot: str
     record: Record = Record()
     engines: Mapping[str, EngineState] = field(default_factory=dict)
+    starts: Mapping[str, str] = field(default_factory=dict)
+    """By container: its last start, as Docker shows it; another text for each."""
     by_hand: frozenset[str] = frozenset()
     """Containers that an operator stopped with Docker."""
     free_gib: float = 0.0
@@ -87,6 +92,11 @@ class Local:
     def state(self, container: str) -> EngineState:
         """Return the state of a container."""
         return self.engines.get(container, EngineState.ABSENT)
+
+    def key(self, container: str) -> str:
+        """Return the key of the last ordered start; empty if its guard ended between the mark and the start."""
+        happened = dict(self.record.earlier).get(container) != self.starts.get(container, "")
+        return self.record.key(container) if happened else ""
 
     @property
     def loading(self) -> bool:
@@ -150,12 +160,14 @@ def _start(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
         if container not in local.problems:
             yield CreateEngine(rank.rank)
     elif rank.want is Want.RUNNING and not state.running and _may_start(rank, local):
-        yield MarkStart(container, rank.key)
+        yield MarkStart(container, rank.key, local.starts.get(container, ""))
 
 
 def _may_start(rank: RankOrder, local: Local) -> bool:
     """Return whether a container starts: once for each key, and only if it fits."""
-    return local.record.key(rank.rank.container) != rank.key and _fits(rank.rank, local)
+    container = rank.rank.container
+    key = local.record.key(container) if container in local.problems else local.key(container)
+    return key != rank.key and _fits(rank.rank, local)
 
 
 def _prove(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
@@ -209,5 +221,5 @@ def _engine(container: str, order: Order | None, local: Local) -> EngineReport:
     pending, problem = local.pending == container, local.problems.get(container, "")
     state = EngineState.LOADING if pending else local.state(container)
     ordered = next((rank.key for rank in order.ranks if rank.rank.container == container), "") if order else ""
-    key = "" if pending else (ordered if problem else local.record.key(container))
+    key = "" if pending else (ordered if problem else local.key(container))
     return EngineReport(container, state, key, proven, proven_key, problem)

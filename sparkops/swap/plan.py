@@ -117,7 +117,8 @@ def _executed(local: Local, effect: FollowerEffect) -> Local:
         case CreateEngine(rank=rank):
             return _in_state(local, rank.container, EngineState.STOPPED)
         case StartEngine(container=container):
-            return replace(_in_state(local, container, EngineState.HEALTHY), pending="")
+            starts = {**local.starts, container: local.record.key(container)}
+            return replace(_in_state(local, container, EngineState.HEALTHY), starts=starts, pending="")
         case StopEngine(container=container):
             return replace(_in_state(local, container, EngineState.STOPPED), free_gib=inf)
         case ProveEngine(container=container, key=key):

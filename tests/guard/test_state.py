@@ -28,7 +28,8 @@ from tests.guard.disk import fill, mounted
 RANK = RankSpec("spark-1", "chat-q-1-blue", 61.5, '{"image": "sha256:1"}')
 DEPLOYMENT = Deployment("q-1", Slot.BLUE, (Replica((RANK, RankSpec("spark-2", "chat-q-1-blue"))),))
 JOURNAL = Journal("chat", "spark-1", peers=("spark-2",)).begun("deploy 1", Mode.FIRST, DEPLOYMENT, automatic=True)
-RECORD = Record(3, JOURNAL, RANK, False, (("chat-q-1-blue", "3.1"),), frozenset({"chat-q-0-green"}), "boot-1", 2)
+STARTS = {"started": (("chat-q-1-blue", "3.1"),), "earlier": (("chat-q-1-blue", "1763.5"),)}
+RECORD = Record(3, JOURNAL, RANK, False, **STARTS, down=frozenset({"chat-q-0-green"}), boot="boot-1", restarts=2)
 
 
 @pytest.fixture

@@ -54,7 +54,8 @@ def _machine_key(machine: Machine) -> Hashable:
     return (
         "machine", machine.name, machine.lost, machine.full, machine.engines, machine.halted,
         machine.pending, machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
-        _journal(record.copy), record.armed, record.alone, record.started, record.down, record.boot, record.restarts,
+        _journal(record.copy), record.armed, record.alone, record.started, record.earlier, record.down, record.boot,
+        record.restarts,
     )  # fmt: skip
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStop
 from sparkops.swap.follower import Local, Record, adopts, reconcile, report
+from sparkops.swap.journal import present
 from sparkops.swap.leader import failure
 from sparkops.swap.model import Phase
 from sparkops.swap.orders import Order, Want
@@ -80,6 +83,27 @@ def test_a_start_that_is_marked_counts_as_loading() -> None:
     engine = reported(story.world.machine("n2")).engine("b-r0")
 
     assert (engine.state, engine.key) == (EngineState.LOADING, "")
+
+
+@pytest.mark.parametrize("mode", ["first", "across", "in-place"])
+def test_a_start_that_its_guard_did_not_live_to_execute_is_made_up_for(mode: str) -> None:
+    story = Story.of(mode).until(Phase.START)
+    while not (pending := [machine for machine in story.world.machines if machine.pending]):
+        assert story.step()
+    release = present(story.journal.swap).target.release
+
+    story.fault(f"crash of the guard on {pending[0].name}").settle()
+
+    assert present(story.journal.active).release == release
+
+
+def test_a_start_that_docker_refused_is_not_tried_again() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    while not story.world.machine("n2").pending:
+        assert story.step()
+    refused = replace(story.world.machine("n2"), pending="", problems=(("b-r0", "no such device"),))
+
+    assert reconcile(refused.order, refused.local()) is None
 
 
 def test_a_node_where_nothing_is_promoted_kills_nothing_without_an_order() -> None:

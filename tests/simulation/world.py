@@ -83,6 +83,7 @@ class Machine:
             boot=BOOT,
             record=self.record,
             engines={engine.container: _shown(engine) for engine in self.engines},
+            starts={engine.container: engine.key for engine in self.engines},
             by_hand=frozenset(engine.container for engine in self.engines if engine.by_hand),
             free_gib=self.free,
             pending=self.pending,
