@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -98,7 +97,7 @@ class SshNode:
         deadline = time.monotonic() + running.command.timeout_s
         try:
             while running.read():
-                select.select([running.channel], [], [], TICK_S)
+                running.wait()
                 running.feeding.check()
                 if self.cancel.is_set():
                     raise Interrupted(f"{self.name}: interrupted")
@@ -112,17 +111,14 @@ class SshNode:
             running.channel.shutdown_read()
 
     def _stop(self, running: _Running) -> None:
-        """Interrupt the program on the node and give it time to clean up."""
+        """Interrupt the program on the node and give it time to clean up. A lost connection is no error here."""
         deadline = time.monotonic() + STOP_PATIENCE_S
-        while running.announced and running.pid is None and running.read() and time.monotonic() < deadline:
-            select.select([running.channel], [], [], TICK_S)  # its number is on the way
-        if running.pid is None:
-            running.channel.close()
-            return
-        with suppress(*GONE):
-            self._open(Command(("kill", "-INT", running.pid), timeout_s=STOP_PATIENCE_S))
-            running.channel.status_event.wait(STOP_PATIENCE_S)
-        running.channel.close()
+        with suppress(*GONE), closing(running.channel):
+            while running.announced and running.pid is None and running.read() and time.monotonic() < deadline:
+                running.wait()  # its number is on the way
+            if running.pid is not None:
+                self._open(Command(("kill", "-INT", running.pid), timeout_s=STOP_PATIENCE_S))
+                running.channel.status_event.wait(STOP_PATIENCE_S)
 
     def _lost(self, command: Command, why: object) -> ConnectionLost:
         reason = str(why) or type(why).__name__
@@ -177,6 +173,17 @@ class _Running:
     announced: bool
     pid: str | None = None
     early: bytes = b""
+    arrived: threading.Event = field(default_factory=threading.Event)
+    """Set on output and at its end. `fileno` is no alternative: paramiko may close its pipe while it writes to it."""
+
+    def __post_init__(self) -> None:
+        for buffer in (self.channel.in_buffer, self.channel.in_stderr_buffer):
+            buffer.set_event(self.arrived)
+
+    def wait(self) -> None:
+        """Wait for more output, TICK_S at most. An output that was read to its end has reset the event of both."""
+        if not (self.channel.recv_ready() or self.channel.recv_stderr_ready()):
+            self.arrived.wait(TICK_S)
 
     def read(self) -> bool:
         """Take a chunk of each output: more would keep the deadline waiting. False when both have ended."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparkops.command import Command
+from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, SparkopsError
+from sparkops.nodes.connect import Connector
 from sparkops.nodes.node import Node
+from sparkops.nodes.ssh import SshNode
 from sparkops.transfer.rendezvous import held_open
 from tests.nodes.ssh_server import SshServer
 
@@ -67,6 +73,32 @@ def test_lines_come_without_the_process_number_that_is_announced(node: Node) -> 
 def test_a_program_that_prints_without_end_is_stopped_at_the_bound(node: Node) -> None:
     with pytest.raises(NodeError, match=r"^n1: `yes` printed more than 4194304 characters; stopped$"):
         node.run(Command(("yes",), timeout_s=60.0))
+    assert node.run(sh("echo on")).stdout == "on\n"
+
+
+def test_the_error_that_stops_a_program_outlives_a_connection_that_ends_meanwhile(fleet: Fleet) -> None:
+    node = Connector(fleet, patience_s=0).node("n1")
+    assert isinstance(node, SshNode)
+
+    def lose_the_connection(line: str) -> None:
+        transport = node.client.get_transport()
+        assert transport is not None
+        transport.sock.close()
+        raise SparkopsError(f"no space for {line}")
+
+    with pytest.raises(SparkopsError, match=r"^no space for first$"):
+        node.run(sh("echo first; sleep 60"), on_line=lose_the_connection)
+
+
+def test_commands_run_beside_more_than_1024_open_files(node: Node) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as opened:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        for _ in range(1100):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+
+        assert node.run(sh("echo on")).stdout == "on\n"
 
 
 def test_the_deadline_ends_a_program_that_never_stops_printing(node: Node) -> None:
