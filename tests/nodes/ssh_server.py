@@ -78,10 +78,12 @@ class SshServer:
         transport.add_server_key(self.host_key)
         self.transports.append(transport)
         visit = Visit(self, transport)
+        kept = []  # paramiko closes a channel without a reference, and a busy client names its program late
         with suppress(paramiko.SSHException, EOFError, OSError):  # a client that refuses our key
             transport.start_server(server=visit)
             while transport.is_active():
                 channel = transport.accept(1)
+                kept.append(channel)
                 if channel is not None and channel.get_id() in visit.dialled:
                     in_thread(join, channel, visit.dialled.pop(channel.get_id()))
 
