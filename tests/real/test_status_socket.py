@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.real.service import Service
+from sparkops.guard_client.commands import PEER_PORT
+from tests.real.service import Service, wait_for
 
 pytestmark = pytest.mark.fleet
 SOCKET = "/run/sparkops/status.sock"
@@ -21,6 +24,33 @@ def test_status_asks_each_guard_once_and_runs_nothing_on_the_nodes(service: Serv
     assert (row["state"], rank["health"], ran.json["gateway"]["state"]) == ("healthy", "ok", "up")
     assert 0 <= rank["sampled_s"] <= 5
     assert all(node["disk_free_gib"] > 0 for node in ran.json["nodes"])
+
+
+def test_a_guard_that_the_leader_does_not_reach_is_named_until_the_link_is_back(service: Service) -> None:
+    """The leader is node-1, the gateway's node. Of node-2 only the port of its guard is closed, silently."""
+    node = service.nodes.node("node-2")
+
+    def named(verb: str = "status") -> list[Any]:
+        rows = service.cli(verb, "--json").json["drift" if verb == "status" else "findings"]
+        return [row for row in rows if row["code"] == "GUARD_NOT_REACHED"]
+
+    assert named() == []
+    node.exec("iptables", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", f"--dport={PEER_PORT}", "-j", "DROP")
+    try:
+        [drift] = wait_for(named)
+        [finding] = named("doctor")
+        row = service.status()
+    finally:
+        node.heal()
+
+    problem = "stand-in: node-1 does not reach the guard of node-2: swaps wait for it: "
+    why = f"node-2: no reply from {node.address} port {PEER_PORT}: timed out"
+    assert (drift["node"], drift["detail"]) == ("node-2", problem + why)
+    assert drift["next_step"] == "docker logs sparkops-guard, on node-2"
+    assert (finding["node"], finding["problem"]) == ("node-2", problem + why)
+    assert "docs/security.md lists the port" in finding["next_step"]
+    assert row["state"] == "healthy"
+    wait_for(lambda: not named())
 
 
 def test_a_user_who_may_not_use_docker_reads_nothing(service: Service) -> None:
