@@ -50,7 +50,7 @@ def _prepare(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
 def is_gone(journal: Journal, seen: Seen, rank: RankSpec) -> bool:
     """Return whether a container is stopped for good: it would not start after a boot."""
     report = seen.reports.get(rank.node)
-    if report is None or report.adopted < journal.revision:
+    if report is None or not report.follows(journal):
         return False
     return not report.engine(rank.container).state.running and report.armed != rank.container
 
@@ -117,7 +117,7 @@ def _promote(journal: Journal, swap: Swap, seen: Seen) -> Answer:
 
 
 def _is_armed(journal: Journal, rank: RankSpec, report: Report | None) -> bool:
-    return report is not None and report.adopted >= journal.revision and report.armed == rank.container
+    return report is not None and report.follows(journal) and report.armed == rank.container
 
 
 def _drain(_: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:

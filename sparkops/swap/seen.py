@@ -60,6 +60,14 @@ class Report:
         absent = EngineReport(container, EngineState.ABSENT)
         return next((engine for engine in self.engines if engine.container == container), absent)
 
+    def keeps(self, journal: Journal) -> bool:
+        """Return whether this journal, or a newer one, is on the guard's disk."""
+        return (self.term, self.revision) >= (journal.term, journal.revision)
+
+    def follows(self, journal: Journal) -> bool:
+        """Return whether the guard follows the orders of this journal, or of a newer one."""
+        return (self.term, self.adopted) >= (journal.term, journal.revision)
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayView:
@@ -97,9 +105,7 @@ class Seen:
     def engine(self, journal: Journal, rank: RankSpec) -> EngineReport | None:
         """Return the state of a rank under the orders of this revision; None if unknown."""
         report = self.reports.get(rank.node)
-        if report is None or report.adopted < journal.revision:
-            return None
-        return report.engine(rank.container)
+        return report.engine(rank.container) if report and report.follows(journal) else None
 
     def all(self, journal: Journal, ranks: Iterable[RankSpec], wanted: Iterable[EngineState]) -> Answer:
         """Return whether every rank is in one of the wanted states."""
@@ -112,7 +118,7 @@ class Seen:
     def replicated(self, journal: Journal) -> bool:
         """Return whether another reachable guard has this revision on its disk, or no other guard is reachable."""
         others = [report for node, report in self.reports.items() if node != journal.leader]
-        return not others or any(report.revision >= journal.revision for report in others)
+        return not others or any(report.keeps(journal) for report in others)
 
     def confirmed(self, journal: Journal) -> bool:
         """Return whether a leader may act: a peer has confirmed its term since it started, or it has no peer."""

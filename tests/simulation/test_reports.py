@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sparkops.swap.effects import WriteJournal
 from sparkops.swap.journal import Journal, Swap, present
+from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.phases import RULES, is_gone, proven
+from sparkops.swap.rebuild import rebuilt
 from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report, Seen
+from tests.simulation.messages import reporting
 from tests.simulation.story import Story
+from tests.simulation.transitions import lead
+from tests.simulation.world import Gateway, Leader
 
 
 def begun(phase: Phase) -> tuple[Journal, Swap]:
@@ -69,3 +75,38 @@ def test_a_verdict_counts_for_an_engine_that_runs_under_the_newest_orders() -> N
     assert proven(journal, swap, reported(journal, engines=(passed,), adopted=-1)) is Answer.UNKNOWN
     assert proven(journal, swap, reported(journal, engines=(ended,))) is Answer.UNKNOWN
     assert RULES[Phase.VERIFY](journal, swap, reported(journal, engines=(unproven,))) is Answer.LATER
+
+
+def test_a_report_under_an_earlier_leader_counts_for_nothing_however_high_its_revisions() -> None:
+    """A guard that the operator did not reach for the rebuild may be ahead of the copy that the new leader has."""
+    journal, swap = begun(Phase.PROMOTE)
+    rank = next(swap.target.ranks)
+    ahead = {"copies": -9, "term": journal.term - 1, "adopted": journal.revision + 9}
+    seen = reported(journal, armed="b-r0", **ahead)
+
+    assert seen.engine(journal, rank) is None
+    assert not seen.replicated(journal)
+    assert not is_gone(journal, reported(journal, **ahead), rank)
+    assert RULES[Phase.PROMOTE](journal, swap, replace(seen, reports={**seen.reports, **copy(journal)})) is Answer.NO
+
+
+def copy(journal: Journal) -> dict[str, Report]:
+    """The report of a guard that has nothing but a copy of the journal."""
+    return {"n2": Report("n2", "boot", journal.term, journal.revision, journal.revision)}
+
+
+def test_a_new_leader_decides_nothing_from_what_runs_under_the_orders_of_the_old_one() -> None:
+    story = Story.of("across").until(Phase.LOAD)
+    early = present(story.world.machine("n2").record.copy)
+    story.until(Phase.BAKE).fault("loss of n1")
+    new = Leader(rebuilt([early], "n2", frozenset({"n1"})))
+    story.world = replace(story.world, leaders=(*story.world.leaders, new), gateway=Gateway("n2"))
+
+    _, story.world = next(reporting(story.world))
+    assert story.world.seen(story.world.leader).reports["n3"].adopted > new.journal.revision
+
+    while effect := step(new.journal, story.world.seen(story.world.leader)):
+        assert not isinstance(effect, WriteJournal), effect
+        story.world = lead(story.world, story.world.leader, effect)
+
+    assert story.settle().journal.leader == "n2"
