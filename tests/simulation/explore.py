@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from sys import intern
 
 from sparkops.swap.effects import StartEngine, StopEngine
 from tests.simulation import laws
-from tests.simulation.faults import distinct, faults
+from tests.simulation.faults import distinct, exhausted, faults
 from tests.simulation.guards import acts
 from tests.simulation.scenarios import operators, rebuild
 from tests.simulation.states import canonical, identity
@@ -50,18 +52,20 @@ Key = tuple[int, int, int]
 class Visited:
     """What has been reached, from where, and the next world of each fair run."""
 
-    def __init__(self) -> None:
-        self.parents: dict[Key, tuple[Key | None, str]] = {}
+    def __init__(self, begin: State) -> None:
+        self.parents: dict[Key, tuple[Key | None, str]] = {begin.key: (None, "start")}
         self.fair: dict[int, int] = {}
-        self._budgets: dict[int, list[tuple[int, int]]] = {}
+        budgets = [*product(range(begin.faults + 1), range(begin.intents + 1))]
+        self._at_least = {
+            (faults_, intents): [left for left in budgets if left[0] >= faults_ and left[1] >= intents]
+            for faults_, intents in budgets
+        }
 
-    def add(self, state: State, parent: Key | None, label: str) -> bool:
+    def add(self, state: State, parent: Key, label: str) -> bool:
         """Add a state, unless the same world was reached with as many faults and intents left: it leads nowhere new."""
-        budgets = self._budgets.setdefault(state.place, [])
-        if any(faults_ >= state.faults and intents >= state.intents for faults_, intents in budgets):
+        if any((state.place, *left) in self.parents for left in self._at_least[state.faults, state.intents]):
             return False
-        budgets.append((state.faults, state.intents))
-        self.parents[state.key] = (parent, label)
+        self.parents[state.key] = (parent, intern(label))
         return True
 
     def trace(self, key: Key | None) -> list[str]:
@@ -80,7 +84,8 @@ class Visited:
             place = start
             while place in self.fair and place not in ended:
                 if place in path:
-                    trace = self.trace((place, *self._budgets[place][0]))
+                    keys = ((place, *left) for left in self._at_least[0, 0])
+                    trace = self.trace(next(key for key in keys if key in self.parents))
                     raise Violation("\n".join([*trace, "8: it goes round in circles"]))
                 path[place] = None
                 place = self.fair[place]
@@ -93,8 +98,7 @@ def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000
     `reduced`: leave out faults and intents that commute with the next transition, see `distinct` and `_asks`.
     """
     begin = _state(start, faults_, intents)
-    visited = Visited()
-    visited.add(begin, None, "start")
+    visited = Visited(begin)
     waiting = deque([begin])
     ends: list[World] = []
     while waiting:
@@ -127,7 +131,7 @@ def _asks(world: World) -> bool:
 
 
 def _state(world: World, faults_: int, intents: int) -> State:
-    world = canonical(world)
+    world = canonical(world if faults_ else exhausted(world))
     return State(world, hash(identity(world)), faults_, intents)
 
 

@@ -40,6 +40,16 @@ def distinct(world: World) -> Iterator[Transition]:
         yield from _disk(world, acting)
 
 
+def exhausted(world: World) -> World:
+    """A world without faults to come: earlier orders, which only a link would deliver again, make no difference."""
+    return replace(world, machines=tuple([_without_late(machine) for machine in world.machines]))
+
+
+@by_identity
+def _without_late(machine: Machine) -> Machine:
+    return machine if machine.late is None else one_machine(replace(machine, late=None))
+
+
 def _node(world: World, machine: Machine) -> Iterator[Transition]:
     if machine.lost:  # its operator may have given it up meanwhile
         yield f"return of {machine.name}", _booted(world, machine)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation.explore import explore
+from tests.simulation.faults import exhausted
 from tests.simulation.levels import DEEP, LEVELS, Level
 from tests.simulation.scenarios import MODES, deploying
 from tests.simulation.sharing import forget, replace
@@ -47,8 +48,8 @@ def test_faults_that_are_left_out_lead_nowhere_else(mode: str) -> None:
 
 def essential(world: World) -> World:
     """An end without what only a further fault would read: orders that may arrive again, and a disk that is full."""
-    machines = tuple(replace(machine, late=None, full=False) for machine in world.machines)
-    return replace(world, machines=machines)
+    world = exhausted(world)
+    return replace(world, machines=tuple(replace(machine, full=False) for machine in world.machines))
 
 
 @pytest.mark.parametrize("mode", MODES)
