@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from tests.simulation.explore import Result, explore
 from tests.simulation.scenarios import MODES, deploying
+from tests.simulation.sharing import forget
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,12 @@ LONG = (
 
 def main(levels: tuple[Level, ...]) -> None:
     """Run levels one after another, and print what each has visited."""
+    gc.disable()  # values of an exploration refer to no cycle, and are millions
     for level in levels:
         begun = time.monotonic()
         result = level.run()
         print(f"{level}: {result.states} states, {time.monotonic() - begun:.1f} s", flush=True)
+        forget()
 
 
 def chosen() -> Iterator[Level]:
