@@ -6,17 +6,17 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from yaml.constructor import SafeConstructor
 
+from sparkops.config.compose import MAX_DEPTH, TooMuch, compose
 from sparkops.config.fields import out_of_range
 from sparkops.errors import ConfigError
 
 MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 50
-MAX_NODES = 40_000  # keys and values before aliases are followed
 MAX_VALUES = 20_000  # counted after aliases are followed, so that aliases cannot multiply for ever
 
 TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")}
@@ -25,30 +25,6 @@ AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
 
 Location = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
-
-
-class _TooMuch(yaml.MarkedYAMLError):
-    """A value inside more than MAX_DEPTH others, or one after MAX_NODES."""
-
-
-class _Loader(yaml.SafeLoader):
-    """PyYAML composes by recursion, so the depth is bounded before Python's stack ends, and 1 MB in 23 s."""
-
-    depth, nodes = 0, 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.depth > MAX_DEPTH:
-            raise self._too_much(f"nested too deep, expected at most {MAX_DEPTH} levels")
-        if self.nodes >= MAX_NODES:
-            raise self._too_much(f"larger than {MAX_NODES} keys and values")
-        self.nodes += 1
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def _too_much(self, problem: str) -> _TooMuch:
-        return _TooMuch(problem=problem, problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
 
 
 @dataclass
@@ -151,10 +127,10 @@ def _text(source: Source) -> bytes:
 
 def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | None:
     try:
-        return yaml.compose(text, Loader=_Loader)
+        return compose(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        problem = f"{'' if isinstance(error, _TooMuch) else 'not YAML: '}{error.problem}"
+        problem = f"{'' if isinstance(error, TooMuch) else 'not YAML: '}{error.problem}"
         raise ConfigError(source.file, line, dotted(where), problem) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # not UTF-8, or a character past the last one
         raise source.fail(where, f"not YAML: {str(error).splitlines()[0]}") from None
@@ -213,7 +189,7 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
         return text
     try:
         if kind not in ("map", "seq"):
-            return _in_range(source, where, text, yaml.SafeLoader("").construct_object(node))
+            return _in_range(source, where, text, SafeConstructor().construct_object(node))
     except (yaml.YAMLError, ValueError, LookupError):  # as in `!!int abc`, 0x_ or a number of 5000 digits
         pass
     raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")

@@ -12,7 +12,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkops.config import source
+from sparkops.config import shipped, source
+from sparkops.config.compose import MAX_NODES
 from sparkops.errors import ConfigError
 
 
@@ -124,6 +125,14 @@ def test_a_number_is_read_as_it_is_written_or_refused(number: float) -> None:
             read(text)
 
 
+def test_a_file_is_read_as_python_reads_it() -> None:
+    files = [file for file in shipped.directory("recipes").iterdir() if file.suffix in (".yaml", ".lock")]
+
+    assert len(files) > 40
+    for file in files:
+        assert source.read(file).data == yaml.load(file.read_text(), Loader=yaml.SafeLoader), file
+
+
 def test_a_file_that_is_not_there_says_so() -> None:
     with pytest.raises(ConfigError, match=r"^nowhere\.yaml:1: cannot be read: No such file or directory$"):
         source.read(Path("nowhere.yaml"))
@@ -196,7 +205,7 @@ def test_an_error_points_to_the_nearest_line_that_was_written() -> None:
     "text", ["[" + "a," * 500_000 + "a]", "a: [" + "{b: c}," * 100_000 + "]"], ids=["list", "keys"]
 )
 def test_many_values_are_refused_before_all_are_read(text: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^f\.yaml:1: larger than {source.MAX_NODES} keys and values$"):
+    with pytest.raises(ConfigError, match=rf"^f\.yaml:1: larger than {MAX_NODES} keys and values$"):
         read(text)
 
 
