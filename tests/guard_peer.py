@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -177,6 +179,24 @@ class Peer:
             self.write(journal.reverted("n1: q-r0: exited with code 1"))
         elif journal.swap and journal.swap.phase.value != self.phase("halt"):
             self.write(journal.advanced())
+
+
+@contextmanager
+def serve(peer: Peer) -> Iterator[int]:
+    """Let a guard reply to each line on a port of this machine, which is the result."""
+
+    class Conversation(StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # as where the operator's process was killed
+                for line in self.rfile:
+                    self.wfile.write(peer.reply(line.decode()).encode())
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Conversation) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
 
 
 def main() -> None:

@@ -1,29 +1,29 @@
-"""This machine as the only node: a `docker` program with a small API, and a scripted guard as its own process."""
+"""This machine as the only node: a `docker` program with a small API, and a scripted guard behind it."""
 
 from __future__ import annotations
 
 import os
-import shlex
-import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparkops.guard_client.commands import ASK
 from sparkops.nodes.docker_api import DIAL
+from tests import relay
 from tests.cli.conftest import Ran
-from tests.fleet_unit.listener import converse
+from tests.fleet_unit.listener import Listener
 from tests.fleet_unit.machine import Machine
-from tests.guard_peer import Peer
+from tests.guard_peer import Peer, serve
 
 ROOT = Path(__file__).parent.parent.parent
 INVENTORY = "nodes:\n  here: {transport: local}\ngateway: {node: here, address: 127.0.0.1}\n"
 PROGRAM = """#!/bin/sh
-export PYTHONPATH={root}
 case "$*" in
-"{dial}") exec {python} -m tests.cli.here ;;
-"{ask}") exec {python} -m tests.guard_peer {peer} here ;;
+"{dial}") {api} ;;
+"{ask}") {guard} ;;
 esac
 exit 1
 """
@@ -50,20 +50,17 @@ class Here:
         return subprocess.Popen(command, cwd=self.directory, env=env, stdout=pipe, stderr=pipe, text=True)
 
 
-def install(directory: Path) -> Here:
+@contextmanager
+def install(directory: Path) -> Iterator[Here]:
     """Make an inventory and a `docker` program in `directory`."""
     (directory / "inventory.yaml").write_text(INVENTORY)
-    program = directory / "bin/docker"
-    program.parent.mkdir()
     peer = Peer(directory / "peer", "here", ("here",))
     peer.directory.mkdir()
+    program = directory / "bin/docker"
+    program.parent.mkdir()
     dial, ask = (" ".join(command.argv[1:]) for command in (DIAL, ASK))
-    words = {"root": ROOT, "python": sys.executable, "peer": peer.directory}
-    quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
-    program.write_text(PROGRAM.format(dial=dial, ask=ask, **quoted))
-    program.chmod(0o755)
-    return Here(directory, peer)
-
-
-if __name__ == "__main__":
-    converse(socket.socket(fileno=0), Machine("here", "127.0.0.1").api)
+    with closing(Listener("127.0.0.1", 0, Machine("here", "127.0.0.1").api)) as api, serve(peer) as guard:
+        words = {"dial": dial, "ask": ask, "api": relay.line(api.port), "guard": relay.line(guard)}
+        program.write_text(PROGRAM.format(**words))
+        program.chmod(0o755)
+        yield Here(directory, peer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,8 +29,9 @@ SERVING = Journal("chat", "here", active=OLD)
 
 
 @pytest.fixture
-def sparkops(tmp_path: Path) -> Here:
-    return install(tmp_path)
+def sparkops(tmp_path: Path) -> Iterator[Here]:
+    with install(tmp_path) as here:
+        yield here
 
 
 def swapping(sparkops: Here, phase: Phase, *, automatic: bool = True, mode: Mode = Mode.BESIDE) -> None:

@@ -21,6 +21,12 @@ class Listener:
         self.listening = socket.create_server((address, port))
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self.listening.getsockname()[1]
+        return port
+
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
