@@ -75,6 +75,7 @@ def port_1(address: str | None, twin: str | None, **changes: Any) -> tuple[Funct
     )
 
 
+_FACTS: dict[str, NodeFabric] = {}
 DOWN_0 = port_0(None, None, up=False, mtu=1500)
 DOWN_1 = port_1(None, None, up=False, mtu=1500)
 
@@ -93,17 +94,29 @@ def read(root: Path) -> NodeFabric:
     return replace(said, memlock_kib=8192)
 
 
+def facts(root: Path, made: Spark) -> NodeFabric:
+    """What the real query says of a Spark. Equal ones are made, at `root`, and asked once: a tree has 300 files."""
+    key = repr(made)
+    if key not in _FACTS:
+        _FACTS[key] = read(write(root, made))
+    return _FACTS[key]
+
+
 def join(root: Path, *made: Spark, named: Mapping[str, Mapping[str, Any]] | None = None, **rules: Any) -> Fabric:
     """The network of nodes a, b and c; `named` is what the inventory says of a node. Raises SparkopsError."""
-    names = [write(root / name, each).name for name, each in zip("abc", made, strict=False)]
-    return join_trees(root, *names, named=named, **rules)
+    return _joined({name: facts(root / name, each) for name, each in zip("abc", made, strict=False)}, named, rules)
 
 
 def join_trees(root: Path, *names: str, named: Mapping[str, Mapping[str, Any]] | None = None, **rules: Any) -> Fabric:
     """The same for trees that are there."""
-    facts = {name: read(root / name) for name in names}
-    configs = {name: node(**(named or {}).get(name, {})) for name in names}
-    return planning.join(facts, configs, Rules(**rules))
+    return _joined({name: read(root / name) for name in names}, named, rules)
+
+
+def _joined(
+    found: Mapping[str, NodeFabric], named: Mapping[str, Mapping[str, Any]] | None, rules: Mapping[str, Any]
+) -> Fabric:
+    configs = {name: node(**(named or {}).get(name, {})) for name in found}
+    return planning.join(found, configs, Rules(**rules))
 
 
 def write(root: Path, made: Spark) -> Path:

@@ -54,7 +54,7 @@ def sound(tmp_path: Path) -> Examined:
 
 
 def examined(root: Path, name: str, made: Spark, **config: Any) -> Examined:
-    facts = sparks.read(sparks.write(root / name, made))
+    facts = sparks.facts(root / name, made)
     return Examined(name, node(**{"gpu": "runtime", **config}), HOST, WELL, facts, docker="28.5.1", skew_s=0.0)
 
 
@@ -377,7 +377,7 @@ def test_problems_come_before_warnings(tmp_path: Path) -> None:
 
 
 def test_each_node_with_a_link_is_tried_once(tmp_path: Path) -> None:
-    facts = {name: sparks.read(sparks.write(tmp_path / name, spark(number))) for number, name in enumerate("abc", 1)}
+    facts = {name: sparks.facts(tmp_path / name, spark(number)) for number, name in enumerate("abc", 1)}
     found = pairs.pairs(facts, {name: node() for name in facts}, Rules())
 
     assert [list(pair.facts) for pair, _ in pairs.to_try(found)] == [["a", "b"], ["a", "c"]]

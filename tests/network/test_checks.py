@@ -36,7 +36,8 @@ def pair(tmp_path: Path) -> Pair:
 
 
 def made(root: Path, one: Spark, two: Spark, **rules: Any) -> Pair:
-    return sparks.join(root, one, two, **rules), {name: sparks.read(root / name) for name in "ab"}
+    facts = {name: sparks.facts(root / name, each) for name, each in {"a": one, "b": two}.items()}
+    return sparks.join(root, one, two, **rules), facts
 
 
 def failed(check: Check, said: str, code: int = 1, at: int = 0) -> CommandFailed:

@@ -76,7 +76,7 @@ def bench(tmp_path: Path) -> Callable[..., Bench]:
         }
         configs = {name: member.config for name, member in members.items()}
         fleet = Fleet(file=Path("i.yaml"), nodes=configs, build=Build(), known_hosts=Path("k"))
-        facts = {name: sparks.read(tmp_path / name) for name in members}
+        facts = {name: sparks.facts(tmp_path / name, spark(number)) for number, name in enumerate(members, 1)}
         return Bench(Connected(fleet, members), made, facts)
 
     return make
