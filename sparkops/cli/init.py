@@ -33,13 +33,13 @@ SAMPLE_SHA256 = "5304917fbf629a1d684bdefbfb209dc4231b84b1a39a1d55764e1b160f37786
 def init(
     context: typer.Context,
     addresses: Annotated[
-        list[str] | None, typer.Argument(metavar="ADDRESS...", help="Addresses of your nodes; none for this machine.")
+        list[str] | None, typer.Argument(metavar="ADDRESS", help="Addresses of your nodes; default: this machine")
     ] = None,
     user: Annotated[
-        str, typer.Option(metavar="USER", help="SSH user; else that of ~/.ssh/config, else the local one.")
+        str, typer.Option(metavar="USER", help="SSH user; default: that of ~/.ssh/config, else the local one")
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Pin host keys without a question.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an inventory that exists.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Pin host keys without asking")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing inventory")] = False,
 ) -> None:
     """Create an inventory file
 

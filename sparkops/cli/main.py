@@ -25,7 +25,7 @@ app = typer.Typer(
     cls=Verbs,
     help="Build, deploy and update LLM servers on NVIDIA DGX Spark.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 a bug, 4 busy or on hold, 5 refused, "
-    "6 the old release is back, 7 needs an operator, 130 interrupted. docs/operations.md has what each asks of you.",
+    "6 the old release is back, 7 needs an operator, 130 interrupted. docs/operations.md explains each.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -67,7 +67,7 @@ def command() -> Callable[[], object]:
 
 
 def main() -> None:
-    """Run the program and end with the exit code of DESIGN's contract: 0, 1, 2, 3, 4, 5, 6, 7 or 130."""
+    """Run the program and end with an exit code of docs/operations.md#exit-codes."""
     try:
         command()()
     except SparkopsError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,22 @@ from typer.core import TyperCommand, TyperGroup
 
 
 def light(options: list[Any]) -> list[Any]:
-    """Read the global options without pydantic, which Typer's conversion imports."""
+    """Read the global options without pydantic, which Typer's conversion imports, and show arguments by name alone."""
     for option in options:
-        if option.name == "inventory":
+        if option.param_type_name == "argument":
+            option.display_type_rich = lambda **_: ""
+            option.get_usage_pieces = partial(_usage, option)
+        elif option.name == "inventory":
             option.process_value = lambda _, value: Path(value)
         elif option.name in ("help", "install_completion", "show_completion"):
             option.default = False  # Typer converts None
     return options
+
+
+def _usage(argument: Any, _: Any) -> list[str]:
+    """Return an argument as the usage line has it: NAME, [NAME] or [NAME...]."""
+    name = argument.metavar if argument.nargs == 1 else f"{argument.metavar}..."
+    return [name if argument.required else f"[{name}]"]
 
 
 class LightCommand(TyperCommand):
@@ -43,7 +53,9 @@ class Verb:
         family = getattr(import_module(f"sparkops.cli.{self.module}"), self.attribute)
         if not isinstance(family, typer.Typer):
             verb, family = family, typer.Typer(add_completion=False, rich_markup_mode=None)
-            family.command(name, cls=LightCommand)(verb)
+            family.command(name)(verb)
+        for registered in family.registered_commands:
+            registered.cls = LightCommand
         command = typer.main.get_command(family)
         assert isinstance(command, TyperCommand | TyperGroup)  # noqa: S101 - Typer makes no other
         return command

@@ -10,7 +10,7 @@ from sparkops.swap.journal import Journal, Outcome, Swap
 from sparkops.swap.model import Mode, Phase
 
 DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR = 0, 1, 6, 7
-"""Exit codes of an ended swap (DESIGN: CLI contract)."""
+"""Exit codes of an ended swap as in docs/operations.md."""
 
 
 @dataclass(frozen=True, slots=True)

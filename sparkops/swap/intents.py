@@ -67,7 +67,7 @@ Intent = Deploy | Promote | Cancel | Stop | Hold
 
 
 class Code(IntEnum):
-    """Exit codes of a refusal (DESIGN: CLI contract)."""
+    """Exit codes of a refusal as in docs/operations.md."""
 
     BUSY = 4
     REFUSED = 5

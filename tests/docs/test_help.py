@@ -79,8 +79,9 @@ def test_verbs_with_exit_codes_of_their_own_state_them() -> None:
 @pytest.mark.parametrize("name", LEAVES)
 def test_values_have_names_and_flags_no_opposite_that_nobody_needs(name: str) -> None:
     verb, context = LEAVES[name]
-    options = [param for param in verb.get_params(context) if param.param_type_name == "option"]
-    shown = [param.get_help_record(context)[0] for param in options]
+    records = [param.get_help_record(context) for param in verb.get_params(context)]
+    shown = [name for name, _ in records]
 
-    assert [option for option in shown if "<" in option] == []
+    assert [name for name, text in records if "<" in name or not text.partition("[")[0].strip()] == []
+    assert [piece for piece in verb.collect_usage_pieces(context) if "{" in piece] == []
     assert [option for option in shown if "--no-" in option and "/" in option] in ([], ["--build / --no-build"])

@@ -65,7 +65,7 @@ def options(verb: Any, context: Any) -> str:
 def shown(param: Any, context: Any) -> tuple[str, str]:
     """Return the two columns of an argument or option in --help."""
     name, meaning = param.get_help_record(context)
-    return name.partition(" <")[0].replace("|", "\\|"), meaning.replace("|", "\\|")
+    return name.replace("|", "\\|"), meaning.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ HANDWRITTEN = (
     Fault(14, "a deploy to a node that the leader does not reach is accepted", "intents",
           "if missing else", "if False else"),
 )  # fmt: skip
-"""Rules 6, 9 and 10 of DESIGN section 6 are kept by the guards: how they are replaced, their files, their messages."""
+"""Rules 6, 9 and 10 are absent, because the guards keep them: how they are replaced, their files, their messages."""
 
 EXCLUSIVE = "the two conditions exclude each other"
 UNORDERED = "a guard stops every container before it starts one, in whatever order they are listed"

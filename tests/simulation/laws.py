@@ -1,4 +1,4 @@
-"""The invariants of DESIGN section 10, checked at each transition and at the end of each fair run."""
+"""The numbered invariants of a swap, checked at each transition and at the end of each fair run."""
 
 from __future__ import annotations
 
