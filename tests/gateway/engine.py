@@ -1,11 +1,13 @@
 """A tiny engine for the gateway's tests, sent to a node as text. It ends when its stdin is closed.
 
-A short request is answered at once, a stream has a part every 50 ms. Every answer says which engine gave it.
+A short request is answered at once, a stream has a part every 50 ms. A stream without `max_tokens` goes on until a line
+comes on stdin. Every answer says which engine gave it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 import threading
@@ -15,11 +17,16 @@ PART_S = 0.05
 
 
 class Engine:
-    """What it has seen: `requests` begun, and those whose client left."""
+    """What it has seen: `requests` begun, and those whose client left. `finished` ends the streams that are open."""
 
     def __init__(self) -> None:
         self.requests = 0
         self.left = 0
+        self.finished = asyncio.Event()
+
+    def finish(self) -> None:
+        self.finished.set()
+        self.finished = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -42,7 +49,7 @@ class Engine:
             writer.write(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n")
         elif body.get("stream"):
             self.requests += 1
-            await self.stream(writer, int(body.get("max_tokens", 20)))
+            await self.stream(writer, body.get("max_tokens"))
         else:
             self.requests += 1
             await self.short(reader, writer, float(body.get("wait_s", 0)))
@@ -65,21 +72,33 @@ class Engine:
         body = json.dumps(said).encode()
         writer.write(f"HTTP/1.1 200 OK\r\nx-stand-in: {NAME}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
 
-    async def stream(self, writer: asyncio.StreamWriter, parts: int) -> None:
+    async def stream(self, writer: asyncio.StreamWriter, parts: int | None) -> None:
+        finished, numbers = self.finished, itertools.count() if parts is None else range(parts)
         kind = "content-type: text/event-stream\r\ntransfer-encoding: chunked"
         writer.write(f"HTTP/1.1 200 OK\r\nx-stand-in: {NAME}\r\n{kind}\r\n\r\n".encode())
-        for said in (*(f"{NAME} {number}" for number in range(parts)), "[DONE]"):
-            part = f"data: {said}\n\n".encode()
-            writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+        for number in itertools.takewhile(lambda _: not finished.is_set(), numbers):
+            writer.write(chunk(f"{NAME} {number}"))
             await writer.drain()
             await asyncio.sleep(PART_S)
-        writer.write(b"0\r\n\r\n")
+        writer.write(chunk("[DONE]") + b"0\r\n\r\n")
+
+
+def chunk(said: str) -> bytes:
+    part = f"data: {said}\n\n".encode()
+    return b"%x\r\n%s\r\n" % (len(part), part)
 
 
 async def main() -> None:
-    async with await asyncio.start_server(Engine().serve, "0.0.0.0", PORT, backlog=1024) as server:
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(server.close))).start()
+    engine, loop = Engine(), asyncio.get_running_loop()
+    async with await asyncio.start_server(engine.serve, "0.0.0.0", PORT, backlog=1024) as server:
+
+        def read() -> None:
+            for _ in sys.stdin:
+                loop.call_soon_threadsafe(engine.finish)
+            loop.call_soon_threadsafe(server.close)
+            loop.call_soon_threadsafe(engine.finish)
+
+        threading.Thread(target=read).start()
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await server.wait_closed()

@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -30,6 +30,8 @@ from tests.fleet import shell
 from tests.fleet.node import FleetNode
 
 PORT, METRICS = 9300, 9399
+PATIENCE_S = 120.0
+"""Far more than anything here takes: a slow machine is no failure."""
 ENGINE = Path(__file__).with_name("engine.py")
 TEMPLATES = door.load_templates()
 CHAT = Service("chat", PORT)
@@ -46,6 +48,7 @@ class Live:
     member: Member
     gateway: Gateway = field(default_factory=lambda: Gateway(node="n", metrics_port=METRICS))
     secrets: Secrets = field(default_factory=Secrets)
+    engines: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def run(self, command: Any) -> str:
         """Run a command on the node as sparkops does."""
@@ -81,16 +84,14 @@ class Live:
         return f"http://{self.machine.address}:{PORT}"
 
     def connect(self, port: int = PORT) -> HTTPConnection:
-        return HTTPConnection(self.machine.address, port, timeout=30)
+        return HTTPConnection(self.machine.address, port, timeout=PATIENCE_S)
 
     def ask(self, path: str = "/v1/models", body: Any = None, *, port: int = PORT, **headers: str) -> Answer:
         """One request on a connection of its own. Underscores of header names are dashes."""
-        connection = self.connect(port)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, named)
-        answer = Answer.of(connection.getresponse())
-        connection.close()
-        return answer
+        with closing(self.connect(port)) as connection:
+            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, named)
+            return Answer.of(connection.getresponse())
 
     def inside(self, *argv: str) -> str:
         """What a program in the gateway's container prints."""
@@ -104,8 +105,16 @@ class Live:
             assert process.stdin
             assert process.stdout
             assert process.stdout.readline() == b"ready\n"
+            self.engines[name] = process
             yield
             process.stdin.close()
+
+    def finish_streams(self, engine: str) -> None:
+        """Let an engine end the streams that it has begun."""
+        stdin = self.engines[engine].stdin
+        assert stdin
+        stdin.write(b"\n")
+        stdin.flush()
 
 
 @dataclass(frozen=True)
@@ -146,13 +155,13 @@ def refused(run: Callable[[], object]) -> str:
     return caught.value.completed.stderr
 
 
-def wait_for(what: str, holds: Any, within_s: float = 20.0) -> float:
-    """Seconds until `holds()` is true."""
-    began = time.monotonic()
-    while time.monotonic() < began + within_s:
+def wait_for(what: str, holds: Any, within_s: float = PATIENCE_S) -> None:
+    """Wait until `holds()` is true. Raises TimeoutError."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
         try:
             if holds():
-                return time.monotonic() - began
+                return
         except (OSError, CommandFailed):
             pass  # such as a container that is just starting
         time.sleep(0.05)

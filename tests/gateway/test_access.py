@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from contextlib import closing
 from http.client import HTTPSConnection
 
 import pytest
@@ -14,6 +15,7 @@ from sparkops.gateway.files import Secrets
 from sparkops.release import Slot
 from tests.gateway.live import (
     METRICS,
+    PATIENCE_S,
     PORT,
     SERVED_BY,
     Answer,
@@ -60,10 +62,9 @@ def test_with_a_certificate_a_service_speaks_https(live: Live) -> None:
     live.configure()
 
     trust = ssl.create_default_context(cadata=pem[pem.index(BEGIN) :])
-    connection = HTTPSConnection(live.machine.address, PORT, timeout=30, context=trust)
-    connection.request("GET", "/v1/models")
-    assert Answer.of(connection.getresponse()).served_by == SERVED_BY[BLUE]
-    connection.close()
+    with closing(HTTPSConnection(live.machine.address, PORT, timeout=PATIENCE_S, context=trust)) as connection:
+        connection.request("GET", "/v1/models")
+        assert Answer.of(connection.getresponse()).served_by == SERVED_BY[BLUE]
     assert "PRIVATE KEY" not in json.dumps(live.facts.files)
 
 

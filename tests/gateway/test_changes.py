@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,6 +13,7 @@ from sparkops.gateway import commands
 from sparkops.gateway.image import Service
 from sparkops.release import Slot
 from tests.gateway.live import (
+    CHAT,
     ENGINES,
     PORT,
     RELEASES,
@@ -25,6 +28,32 @@ from tests.gateway.streams import Stream
 pytestmark = pytest.mark.fleet
 
 BLUE, GREEN = Slot
+
+
+@contextmanager
+def served_too(live: Live, name: str, port: int) -> Iterator[None]:
+    """Let the gateway have a service beside chat, which takes a reload."""
+    assert live.configure(CHAT, Service(name, port)) == "configured"
+    try:
+        yield
+    finally:
+        live.run(commands.forget(name))
+
+
+def sessions(live: Live) -> tuple[int, int, int]:
+    """Sessions of blue, those of them in old workers, and the number of workers."""
+    facts = live.facts
+    blue = facts.services["chat"].slots[BLUE]
+    return blue.sessions, blue.old_sessions, facts.workers
+
+
+def refuses(live: Live, port: int) -> bool:
+    """Whether nothing listens on a port of the gateway."""
+    try:
+        live.ask(port=port)
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_a_switch_needs_the_release_that_the_slot_was_pointed_at(live: Live) -> None:
@@ -74,35 +103,26 @@ def test_what_somebody_else_changed_in_haproxy_has_a_name_and_stops_a_switch(liv
 
 
 def test_adding_a_service_cuts_no_stream_and_old_workers_are_counted(live: Live) -> None:
-    stream = Stream(live, 60)
-    assert live.configure(Service("chat", PORT), Service("embed", PORT + 3)) == "configured"
-    try:
+    with Stream(live) as stream, served_too(live, "embed", PORT + 3):
         assert is_documented_refusal(live.ask(port=PORT + 3))
         live.switch(GREEN)
-        blue = live.slot(BLUE)
-        assert (blue.sessions, blue.old_sessions, live.facts.workers) == (1, 1, 2)
+        wait_for("the old worker alone has the stream", lambda: sessions(live) == (1, 1, 2))
+        stream.finish()
         assert stream.whole
-        wait_for("the old worker's end", lambda: live.facts.workers == 1)
-        assert live.slot(BLUE).sessions == 0
-    finally:
-        live.run(commands.forget("embed"))
-    with pytest.raises(ConnectionRefusedError):
-        live.ask(port=PORT + 3)
+        wait_for("the old worker's end", lambda: sessions(live) == (0, 0, 1))
+    wait_for("its port is closed", lambda: refuses(live, PORT + 3))
     assert list(live.facts.services) == ["chat"]
 
 
 def test_cut_ends_the_sessions_of_a_slot_in_old_workers_too(live: Live) -> None:
-    streams = [Stream(live, 400)]
-    live.configure(Service("chat", PORT), Service("embed", PORT + 3))
-    streams.append(Stream(live, 400))
-    live.switch(GREEN)
-    untouched = Stream(live, 20)
-
-    assert live.run(commands.cut("chat", BLUE)) == "2"
-    assert untouched.whole
-    assert [stream.whole for stream in streams] == [False, False]
-    wait_for("cut", lambda: live.slot(BLUE).sessions == 0)
-    live.run(commands.forget("embed"))
+    with Stream(live) as old, served_too(live, "embed", PORT + 3), Stream(live) as new:
+        live.switch(GREEN)
+        with Stream(live) as untouched:
+            assert live.run(commands.cut("chat", BLUE)) == "2"
+            assert [stream.whole for stream in (old, new)] == [False, False]
+            untouched.finish()
+            assert untouched.whole
+        wait_for("cut", lambda: live.slot(BLUE).sessions == 0)
 
 
 def test_the_same_files_again_change_nothing(live: Live) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import closing
 
 import pytest
 
@@ -12,6 +13,7 @@ from sparkops.release import Slot
 from tests.gateway.live import (
     ENGINES,
     METRICS,
+    PATIENCE_S,
     RELEASES,
     SERVED_BY,
     Answer,
@@ -57,38 +59,36 @@ def test_an_answer_names_the_slot_and_the_release_that_gave_it(live: Live) -> No
 
 
 def test_a_stream_that_is_open_during_a_switch_ends_well_and_is_counted(live: Live) -> None:
-    stream = Stream(live, 30)
-    live.switch(GREEN)
+    with Stream(live) as stream:
+        live.switch(GREEN)
 
-    assert live.ask().served_by == SERVED_BY[GREEN]
-    assert live.slot(BLUE).sessions == 1
-    assert stream.response.headers["x-sparkops-release"] == RELEASES[BLUE]
-    assert stream.whole
+        assert live.ask().served_by == SERVED_BY[GREEN]
+        assert live.slot(BLUE).sessions == 1
+        assert stream.response.headers["x-sparkops-release"] == RELEASES[BLUE]
+        stream.finish()
+        assert stream.whole
     wait_for("drained", lambda: live.slot(BLUE).sessions == 0)
 
 
 def test_a_kept_connection_follows_the_switch_and_does_not_count_as_a_session(live: Live) -> None:
-    connection = live.connect()
-    try:
+    with closing(live.connect()) as connection:
         for slot in (BLUE, GREEN, BLUE):
             live.switch(slot)
             connection.request("GET", "/v1/models")
             assert Answer.of(connection.getresponse()).served_by == SERVED_BY[slot]
-            assert live.slot(slot).sessions == 0
-    finally:
-        connection.close()
+            wait_for("no session", lambda slot=slot: live.slot(slot).sessions == 0)
 
 
 def test_a_client_that_leaves_ends_its_request_at_the_engine(live: Live) -> None:
     def left() -> int:
         return int(live.ask("/v1/models/seen").json["left"])
 
-    before, connection = left(), live.connect()
-    connection.request("POST", "/v1/completions", json.dumps({"wait_s": 20}))
-    wait_for("under way", lambda: live.slot(BLUE).sessions == 1)
-    connection.close()
+    before = left()
+    with closing(live.connect()) as connection:
+        connection.request("POST", "/v1/completions", json.dumps({"wait_s": 100 * PATIENCE_S}))
+        wait_for("under way", lambda: live.slot(BLUE).sessions == 1)
 
-    assert wait_for("noticed", lambda: left() == before + 1) < 2
+    wait_for("the engine notices", lambda: left() == before + 1)
 
 
 def test_a_preview_goes_to_the_slot_that_it_names_and_only_with_the_token(live: Live) -> None:
@@ -115,9 +115,8 @@ def test_a_slot_without_traffic_is_asked_through_the_gateway(live: Live) -> None
 def test_an_engine_that_dies_is_an_error_and_a_client_that_leaves_is_none(live: Live) -> None:
     before = live.slot(BLUE)
     for _ in range(3):
-        stream = Stream(live, 400)
-        wait_for("a part", lambda lines=stream.lines: lines)
-        stream.leave()
+        with Stream(live) as stream:
+            wait_for("a part", lambda lines=stream.lines: lines)
     wait_for("gone", lambda: live.slot(BLUE).sessions == 0)
     assert live.slot(BLUE).errors == before.errors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
+from contextlib import closing
 
 import pytest
 
@@ -40,11 +40,9 @@ def one(live: Live) -> Iterator[Live]:
 
 
 def send(live: Live, body: bytes, path: str = CHAT) -> Answer:
-    connection = HTTPConnection(live.machine.address, ONE, timeout=30)
-    connection.request("POST", path, body)
-    answer = Answer.of(connection.getresponse())
-    connection.close()
-    return answer
+    with closing(live.connect(ONE)) as connection:
+        connection.request("POST", path, body)
+        return Answer.of(connection.getresponse())
 
 
 def test_an_alias_names_the_service_in_body_and_path_and_is_listed(one: Live) -> None:

@@ -23,8 +23,10 @@ pytestmark = pytest.mark.local
 
 PROGRAM = shipped.directory("templates") / "gateway/program"
 REQUEST = b"PROXY TCP4 10.0.0.9 10.0.0.1 5 8000\r\nPOST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
+BACKLOG = 1000  # a room that has got a signal connects 600 times in 30 s to what HAProxy's socket is
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
-WITHIN_S = 10.0
+WITHIN_S = 60.0
+"""Far more than anything here takes: a slow machine is no failure."""
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -48,14 +50,21 @@ class Room:
         argv = [sys.executable, "-c", f"import sys; sys.path[0] = {str(PROGRAM)!r}; import room; room.serve()"]
         self.process = stack.enter_context(subprocess.Popen(argv, env=environment))
         stack.callback(self.process.kill)
-        wait_for((self.run / "wait.chat").exists)
+        wait_for(self._listens)
 
     def listen(self, name: str) -> socket.socket:
         listening = self.stack.enter_context(socket.socket(socket.AF_UNIX))
         listening.bind(str(self.run / name))
-        listening.listen()
+        listening.listen(BACKLOG)
         listening.settimeout(WITHIN_S)
         return listening
+
+    def _listens(self) -> bool:
+        """Whether it replies, with every service: a socket's file is there a moment before anything listens."""
+        try:
+            return "chat" in self.figures_of_all()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
 
     def connect(self, name: str) -> socket.socket:
         connection = self.stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -64,10 +73,17 @@ class Room:
         return connection
 
     def hold(self, left_s: float = 60.0, longest_s: float = 540.0, most: int = 5, mark: str = "1.2") -> None:
-        given = {"mark": mark, "until": time.time() + left_s, "longest_s": longest_s, "most": most}
+        self.until = time.time() + left_s
+        given = {"mark": mark, "until": self.until, "longest_s": longest_s, "most": most}
         new = self.state / "new"
         new.write_text(json.dumps(given))
         new.replace(self.state / "holds/chat")
+
+    def refuses(self, left_s: float) -> dict[str, Any]:
+        """The error of one request more, which must name the time that remains of a hold of `left_s`."""
+        remaining_s, error = refusal(self.send())
+        assert self.until - time.time() - 1 <= remaining_s <= left_s
+        return error
 
     def release(self) -> None:
         (self.state / "holds/chat").unlink()
@@ -82,9 +98,12 @@ class Room:
         return int(self.figures()["waiting_requests"])
 
     def figures(self) -> Any:
+        return self.figures_of_all()["chat"]
+
+    def figures_of_all(self) -> Any:
         connection = self.connect("room.sock")
         connection.sendall(b"\n")
-        return json.loads(whole(connection))["chat"]
+        return json.loads(whole(connection))
 
     def passes(self) -> bool:
         """Whether a request that comes now reaches the other side, and its reply comes back."""
@@ -142,9 +161,8 @@ def test_one_request_more_than_may_wait_gets_503_with_the_time_remaining(room: R
     held = [room.send() for _ in range(2)]
     wait_for(lambda: room.waiting() == 2)
 
-    remaining_s, error = refusal(room.send())
+    error = room.refuses(90)
 
-    assert 85 <= remaining_s <= 90
     assert (error["code"], error["type"]) == ("unavailable", "server_error")
     assert set(error) == {"message", "type", "param", "code"}
     assert room.figures()["refused_requests_total"] == 1
@@ -153,9 +171,9 @@ def test_one_request_more_than_may_wait_gets_503_with_the_time_remaining(room: R
 
 
 def test_a_start_that_takes_longer_than_a_request_may_wait_gets_503_at_once(room: Room) -> None:
-    room.hold(left_s=600, longest_s=540)
+    room.hold(left_s=6000, longest_s=540)
 
-    assert 595 <= refusal(room.send())[0] <= 600
+    room.refuses(6000)
     room.hold(left_s=530, longest_s=540)  # later the same start is near enough
     room.send()
     wait_for(lambda: room.waiting() == 1)
@@ -166,7 +184,7 @@ def test_a_request_waits_no_longer_than_it_may(room: Room) -> None:
     began = time.monotonic()
 
     assert refusal(room.send())[0] == 30
-    assert 0.9 <= time.monotonic() - began < 5
+    assert 0.9 <= time.monotonic() - began < 30
 
 
 def test_a_client_that_leaves_waits_no_more_and_is_never_passed_on(room: Room) -> None:
@@ -290,10 +308,10 @@ def test_a_room_in_which_nobody_waits_seldom_reads_its_files(room: Room) -> None
         return int(next(line.split()[1] for line in lines if line.startswith("syscr:")))
 
     room.hold()
-    before = reads()
+    before, began = reads(), time.monotonic()
     time.sleep(3)
 
-    assert reads() - before <= 3 * 6
+    assert reads() - before <= 6 * (time.monotonic() - began)
 
 
 def test_an_alias_is_listed_as_a_model_of_its_service(room: Room) -> None:

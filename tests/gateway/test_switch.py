@@ -16,12 +16,13 @@ pytestmark = pytest.mark.fleet
 
 SWITCHES = 20
 BETWEEN_S = 0.7
+STREAMS = 20
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
     switched: list[tuple[float, Slot, float]] = []
-    with Load(live.url, "chat", streams=20, rate=200.0, stream_tokens=60) as load:
+    with Load(live.url, "chat", streams=STREAMS, rate=200.0, stream_tokens=60) as load:
         load.wait_for(400)
         rest = load.report()
         for number in range(SWITCHES):
@@ -30,6 +31,7 @@ def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
             live.switch(slot)
             switched.append((time.monotonic(), slot, time.monotonic() - began))
             time.sleep(BETWEEN_S)
+        wait_for("enough streams", lambda: load.report().streams > 2 * STREAMS)
         during = load.report((switched[0][0], time.monotonic()))
     records = list(load.records())
     took = [each for _, _, each in switched]
@@ -37,7 +39,6 @@ def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
     print(f"at rest:  {rest}\nswitching: {during}")
     print(f"a switch: median {statistics.median(took) * 1000:.0f} ms, longest {max(took) * 1000:.0f} ms")
     assert load.report().clean, load.report()
-    assert sum(each.kind == "stream" for each in records) > 40
     assert {each.stand_in for each in records} == {"blue", "green"}
     assert [each for each in records if each.release != RELEASES[Slot(each.stand_in)]] == []
     assert [each for each in records if _late(each, switched)] == []

@@ -17,6 +17,8 @@ from tests.load.report import Report, Window, report
 from tests.load.worker import Settings
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120.0
+"""Far more than a slow machine takes."""
 STOP_S = 10.0  # after the worker's own patience with what is under way
 
 
@@ -61,7 +63,7 @@ class Load:
         """Whether requests are still sent."""
         return self.process is not None and self.process.poll() is None
 
-    def wait_for(self, count: int, within_s: float = 10.0) -> Self:
+    def wait_for(self, count: int, within_s: float = PATIENCE_S) -> Self:
         """Wait until `count` requests have ended well. Raises TimeoutError."""
         deadline = time.monotonic() + within_s
         while sum(each.ok for each in self.records()) < count:

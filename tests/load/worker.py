@@ -16,7 +16,7 @@ from tests.load.record import STOPPED, Record, write
 PATH = "/v1/chat/completions"
 DONE = b"data: [DONE]"
 FLUSH_S = 0.05
-MOST_OPEN = 1000  # short requests at once; when a server answers too slowly, fewer than `rate` are sent
+MOST_OPEN = 200  # short requests at once, below the 256 connections that the gateway takes from one address
 
 
 @dataclass(frozen=True)
