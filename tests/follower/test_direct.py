@@ -86,7 +86,7 @@ class Led:
     def answer(self) -> str:
         """The name of the release that answers at the port of the service."""
         body = {"model": SERVICE, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
-        said = requests.post(f"http://127.0.0.1:{self.port}/v1/chat/completions", json=body, timeout=10)
+        said = requests.post(f"http://127.0.0.1:{self.port}/v1/chat/completions", json=body, timeout=120)
         return said.headers["x-stand-in"]
 
 

@@ -33,7 +33,7 @@ def test_an_engine_waits_for_the_memory_that_it_claims(guard: Here) -> None:
 
 
 def test_no_engine_loads_beside_a_build_and_no_build_begins_beside_a_load(guard: Here) -> None:
-    target = guard.deployment(recipe("built", START_S="3"))
+    target = guard.deployment(recipe("built", HANG_AT="40"))
     [rank] = target.ranks
     guard.turn()
     with guard.follower.lease("build of image x by ann@laptop"):
@@ -58,7 +58,7 @@ def test_the_lower_of_two_samples_counts(guard: Here) -> None:
 
 
 def test_one_engine_loads_at_a_time_whatever_service_it_is_of(guard: Here) -> None:
-    first, second = guard.deployment(recipe("one", START_S="5")), guard.deployment(recipe("two"))
+    first, second = guard.deployment(recipe("one", START_S="10")), guard.deployment(recipe("two"))
     [one], [two] = first.ranks, second.ranks
     guard.turn()
     guard.send(guard.begun(first, Phase.START))
@@ -77,19 +77,19 @@ def test_one_engine_loads_at_a_time_whatever_service_it_is_of(guard: Here) -> No
 
 
 def test_a_long_stop_of_one_service_delays_no_other(guard: Here) -> None:
-    slow = guard.deployment(recipe("slow", IGNORE_TERM="1", serve__stop_grace_s=30))
+    slow = guard.deployment(recipe("slow", IGNORE_TERM="1", serve__stop_grace_s=600))
     quick = guard.deployment(recipe("quick"))
     [slow_rank], [quick_rank] = slow.ranks, quick.ranks
     stopping, running = guard.run(slow), guard.run(quick)
     guard.send(stopping.reverted("a test"))
     guard.rounds(1)
     guard.send(running.reverted("a test"))
-    guard.until(lambda: guard.engine(quick_rank).state is EngineState.STOPPED, 20)
+    guard.is_(quick_rank, EngineState.STOPPED)
     assert guard.engine(slow_rank).state is EngineState.HEALTHY
 
 
 def test_a_new_release_that_leaves_too_little_is_killed_and_says_why(guard: Here) -> None:
-    target = guard.deployment(recipe("floor", START_S="30"))
+    target = guard.deployment(recipe("floor", HANG_AT="40"))
     [rank] = target.ranks
     guard.turn()
     guard.send(guard.begun(target, Phase.START))
@@ -133,7 +133,7 @@ def test_a_moment_of_little_memory_kills_nothing(guard: Here) -> None:
 
 
 def test_a_kill_for_memory_is_not_one_by_hand(guard: Here) -> None:
-    _, rank = promoted(guard, "relief", START_S="3")
+    _, rank = promoted(guard, "relief", START_S="8")
     crash(rank)
     guard.until(lambda: restarts(guard, "relief") == 1)
     guard.until(guard.follower.expendable)

@@ -15,10 +15,7 @@ from sparkops.docker.facts import Container
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
 from tests.fleet.shell import FleetError, client
-from tests.real.service import ASK, GATEWAY, Service, journal_in
-
-PATIENCE_S = 90.0
-PHASE_S = 120.0
+from tests.real.service import ASK, GATEWAY, PATIENCE_S, Service, journal_in
 
 
 @contextmanager
@@ -43,7 +40,7 @@ def at(service: Service, phase: Phase, *argv: str, **changes: str) -> Iterator[s
 
 def _await(looking: subprocess.Popen[str], service: Service, phase: Phase, deploy: subprocess.Popen[str]) -> None:
     before = service.journal().starts
-    end_s = time.monotonic() + PHASE_S
+    end_s = time.monotonic() + PATIENCE_S
     while not _reached(_asked(looking, service), phase, before):
         assert deploy.poll() is None, f"the deploy ended before {phase}: {deploy.communicate()[1]}"
         assert time.monotonic() < end_s, f"{phase} was not reached"
@@ -126,7 +123,7 @@ def _answers(service: Service, release: str) -> Iterator[str]:
     with requests.Session() as asking:
         asking.trust_env = False
         try:
-            reply = asking.post(f"{service.url}/v1/chat/completions", json=ask, timeout=10)
+            reply = asking.post(f"{service.url}/v1/chat/completions", json=ask, timeout=60)
         except requests.RequestException as error:
             yield f"the service does not answer: {error}"
             return

@@ -22,6 +22,7 @@ from sparkops.nodes.progress import silent
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import RECIPE, Cli
+from tests.real.service import PATIENCE_S
 
 
 @pytest.mark.vllm
@@ -107,7 +108,7 @@ def test_ctrl_c_stops_the_build_on_the_node_as_well(
     with sparkops.start("build", file, "--node", "node-1") as process:
         wait_until(lambda: building(node))
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
     wait_until(lambda: not building(node))
     assert "sparkops-candidate" not in images(node)
@@ -123,7 +124,7 @@ def images(node: FleetNode) -> str:
     return "\n".join(sorted(node.exec("docker", "images", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}").splitlines()))
 
 
-def wait_until(true: Callable[[], Any], patience_s: float = 60) -> None:
+def wait_until(true: Callable[[], Any], patience_s: float = PATIENCE_S) -> None:
     end = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < end, "waited in vain"

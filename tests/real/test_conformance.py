@@ -26,14 +26,14 @@ from tests.conformance.projection import Naming, Recording, Snapshot, difference
 from tests.conformance.traces import MORE, TRACES, Act, Ask, KillEngine, KillGuard, Role, StopByHand, Trace
 from tests.fleet.shell import client
 from tests.real.cases import some
-from tests.real.service import ASK, GATEWAY, QUICK, Service
+from tests.real.service import ASK, GATEWAY, PATIENCE_S, QUICK, Service
 from tests.real.test_crash import kill_program
 
 pytestmark = pytest.mark.fleet
 
 NODES = {"node-1": "n1", "node-2": "n2"}
 MACHINES = {trace: name for name, trace in NODES.items()}
-POLL_S, PATIENCE_S = 0.05, 120.0
+POLL_S = 0.05
 WARM = {"swap.keep_blue_s": "600"}
 
 

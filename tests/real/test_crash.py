@@ -14,7 +14,7 @@ from sparkops.swap.model import PHASES, Mode, Phase
 from tests.fleet.node import FleetNode
 from tests.real.cases import Moment, some
 from tests.real.endings import at, good_end
-from tests.real.service import GATEWAY, Service
+from tests.real.service import GATEWAY, PATIENCE_S, Service
 
 pytestmark = pytest.mark.fleet
 
@@ -129,12 +129,12 @@ def test_it_ends_well_without_an_operator(stand_in: Service, case: Case) -> None
     stand_in.begin(name="", node=moment.blue)
     (old,) = stand_in.running()
     with stand_in.load(rate=10, streams=2) as load:
-        load.wait_for(20, 60)
+        load.wait_for(20)
         with at(stand_in, moment.phase, *moment.argv, name=f"of-{uuid4().hex[:8]}") as deploy:
             case.fault(stand_in, deploy, case.node)
             live = good_end(stand_in)
-            _, err = deploy.communicate(timeout=120)
-        load.wait_for(load.report().good + 20, 60)
+            _, err = deploy.communicate(timeout=PATIENCE_S)
+        load.wait_for(load.report().good + 20)
     if deploy.returncode > 0:
         assert "next: " in err or "stand-in-" in err, err
     if case.fault is cli_is_killed:

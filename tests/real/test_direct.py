@@ -38,7 +38,7 @@ def answer(service: Service, node: str) -> str:
     body: dict[str, Any] = {"model": "alone", "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
     url = f"http://{service.nodes.node(node).address}:{PORT}/v1/chat/completions"
     try:
-        return requests.post(url, json=body, timeout=10).headers.get("x-stand-in", "")
+        return requests.post(url, json=body, timeout=60).headers.get("x-stand-in", "")
     except requests.ConnectionError:
         return ""
 

@@ -37,7 +37,7 @@ TCP = Rules(allow_tcp=True)
 TREE = "/run/sparkops-test-spark"
 PORTS = {"node-1": "enp1s0f0np0", "node-2": "enp1s0f1np1"}
 ADDRESSES = {"node-1": "192.168.100.1/24", "node-2": "192.168.100.2/24"}
-DEADLINE_S = 15
+DEADLINE_S = 90  # a slow machine takes less, and what hangs takes more: TCP waits for 2 minutes, ranks for 10
 
 
 @pytest.fixture

@@ -158,9 +158,9 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
     wanted = available_gib(service.nodes.node("node-2")) + 0.8  # more may be over the total of an idle machine
     claims = {"memory__claim_gib": f"{wanted:.1f}", "swap__memory_return_s": "2"}
     with service.load(rate=20, streams=4) as load:
-        load.wait_for(10, 30)
+        load.wait_for(10)
         failed = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="big", **claims)
-        load.wait_for(load.report().good + 10, 30)
+        load.wait_for(load.report().good + 10)
     assert failed.code == 6, failed.err
     assert "node-2: memory not freed within 2 s: " in failed.err
     assert "next: See what holds it (docker ps, nvidia-smi)" in failed.err

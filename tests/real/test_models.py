@@ -113,7 +113,7 @@ def test_an_interrupted_copy_leaves_nothing_running_and_goes_on(
     with sparkops.start("models", "copy", recipe, "--from", "node-1") as running:
         assert soon(lambda: begun(target) > 0)
         running.send_signal(number)
-        running.communicate(timeout=60)
+        running.communicate(timeout=300)
     assert running.returncode == {signal.SIGINT: 130, signal.SIGKILL: -9}[number]
     assert soon(lambda: not programs(source) + programs(target)), programs(source) + programs(target)
     assert there(target) == [f"{OURS}.partial"]

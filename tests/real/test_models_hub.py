@@ -156,7 +156,7 @@ def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
     served.gate.clear()  # the large file begins, and does not end
     argv = ("models", "pull", asking, "--node", "node-1", "--endpoint", served.url, "--token-file", token_file)
     with pulling.start(*argv) as running:
-        assert soon(lambda: any("big.bin" in each for each in served.asked), 300)  # its image is built before
+        assert soon(lambda: any("big.bin" in each for each in served.asked))  # its image is built before
         seen = node.exec(
             "sh", "-c", "ps axww -o args; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
         )
@@ -165,7 +165,7 @@ def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
         image = json.loads(node.exec("docker", "image", "inspect", ran_in))[0]
         left = node.exec("sh", "-c", f"grep -rl {TOKEN} /srv/models /tmp /home || true")
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=60)
+        running.communicate(timeout=300)
 
     assert image["Config"]["Labels"]["sparkops.recipe"] == "hub"
     assert TOKEN not in seen + inspected + left

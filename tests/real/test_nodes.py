@@ -21,7 +21,7 @@ ENGINE = (
     *("dockerd", f"--host={SOCKET}", f"--pidfile={HOME}/pid", f"--data-root={HOME}/data", f"--exec-root={HOME}/exec"),
     *("--bridge=none", "--iptables=false"),
 )
-PATIENCE_S = 30
+PATIENCE_S = 300
 SYS_RESOURCE = 1 << 24
 IMAGE = "debian:trixie-slim"
 

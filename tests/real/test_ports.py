@@ -13,12 +13,12 @@ from tests.real.service import GATEWAY, Service, wait_for
 
 pytestmark = pytest.mark.fleet
 
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)"
 
 
 def reached_from_here(service: Service, node: str, port: int) -> bool:
     try:
-        socket.create_connection((service.nodes.node(node).address, port), timeout=5).close()
+        socket.create_connection((service.nodes.node(node).address, port), timeout=60).close()
     except OSError:
         return False
     return True
@@ -34,7 +34,7 @@ def test_only_the_gateway_reaches_an_engine_on_another_node(service: Service) ->
     (engine,) = service.running()
 
     assert engine.node == "node-2"
-    assert requests.get(f"{service.url}/v1/models", timeout=10).status_code == 200
+    assert requests.get(f"{service.url}/v1/models", timeout=60).status_code == 200
     assert not reached_from_here(service, "node-2", engine.port)
     assert reached_from(service, GATEWAY, "node-2", engine.port)
 
@@ -43,7 +43,7 @@ def test_an_engine_beside_the_gateway_listens_on_loopback_only(service: Service)
     assert service.deploy("--node", GATEWAY, name="second").code == 0
     engine = next(each for each in service.running() if each.node == GATEWAY)
 
-    assert requests.get(f"{service.url}/v1/models", timeout=10).status_code == 200
+    assert requests.get(f"{service.url}/v1/models", timeout=60).status_code == 200
     assert not reached_from_here(service, GATEWAY, engine.port)
     assert not reached_from(service, "node-2", GATEWAY, engine.port)
 
@@ -56,9 +56,9 @@ def test_rules_that_were_removed_return_and_leave_with_their_containers(service:
     node.exec(*nft, "delete", "table", "inet", "sparkops")
     assert reached_from_here(service, "node-2", engine.port)
 
-    wait_for(lambda: not reached_from_here(service, "node-2", engine.port), patience_s=60)
+    wait_for(lambda: not reached_from_here(service, "node-2", engine.port))
     service.sweep()
-    wait_for(lambda: "sparkops" not in node.exec(*nft, "list", "tables"), patience_s=60)
+    wait_for(lambda: "sparkops" not in node.exec(*nft, "list", "tables"))
 
 
 def test_doctor_reports_an_engine_that_answers_past_the_gateway(stand_in: Service, front: Cli, sparkops: Cli) -> None:

@@ -140,7 +140,7 @@ def test_what_a_service_in_a_swap_has_left_stays_until_the_swap_ends(
         wait_for(lambda: service.journal().swap)
         busy = service.cli("prune", "--node", NODE, "--keep", "1", "--yes")
         during = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--wait", "60")
-        _, err = deploy.communicate(timeout=120)
+        _, err = deploy.communicate(timeout=300)
     assert deploy.returncode == 0, err
     assert (busy.code, "node-2: the swap of stand-in to" in busy.err) == (4, True), busy.err
     assert during.code == 0, during.err

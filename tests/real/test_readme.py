@@ -30,7 +30,7 @@ verified: In this test.
 TRUSTED = "--yes"  # in place of the answers to the questions of init
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_quick_start_works_as_written(nodes: RealFleet, tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/config").write_text(f"Host *\n  User ops\n  IdentityFile {nodes.ssh_key}\n")

@@ -24,7 +24,7 @@ def answers(nodes: Fleet, port: int) -> str:
         asking.trust_env = False
         try:
             url = f"http://{nodes.node('node-2').address}:{port}/v1/chat/completions"
-            reply = asking.post(url, json=ASKED, timeout=10)
+            reply = asking.post(url, json=ASKED, timeout=60)
         except requests.RequestException:
             return ""
     return reply.headers.get("x-sparkops-release", "") if "Paris" in reply.text else ""

@@ -13,13 +13,13 @@ from tests.real.test_crash import kill_program
 
 pytestmark = pytest.mark.fleet
 
-BEGINS_S = 60.0
+BEGINS_S = 180.0  # without them it would never begin
 IN_PLACE = ("--mode", "in-place", "--allow-downtime", "--node", "node-2")
 
 
 def test_p8_p8b_a_new_release_and_a_client_that_die_bring_the_old_release_back(service: Service) -> None:
     (old,) = service.running()
-    with at(service, Phase.LOAD, *IN_PLACE, name="second", START_S="8") as deploy:
+    with at(service, Phase.LOAD, *IN_PLACE, name="second", HANG_AT="40") as deploy:
         deploy.kill()
         (new,) = service.running()
         died_s = time.time()  # all nodes are on this machine, so they share its clock

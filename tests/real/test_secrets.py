@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -31,7 +32,7 @@ from tests.package_index import package_index
 from tests.real.cases import some
 from tests.real.evidence import saved
 from tests.real.program import Cli, Ran
-from tests.real.service import GATEWAY, Service, write_inventory
+from tests.real.service import GATEWAY, Service, wait_for, write_inventory
 
 pytestmark = pytest.mark.fleet
 
@@ -117,8 +118,8 @@ def test_keys_and_certificate_work_from_end_to_end_and_are_seen_nowhere(guarded:
             guarded.cli("-v", *guarded.argv("--node", "node-1", name="second")),
             guarded.cli("-v", *guarded.argv("--node", "node-2", name="bad", CRASH_AT="50")),
         ]
-        without = client.post(url, json=ASK, timeout=10)
-        with_key = client.post(url, json=ASK, timeout=10, headers={"Authorization": f"Bearer {KEY}"})
+        without = client.post(url, json=ASK, timeout=120)
+        with_key = client.post(url, json=ASK, timeout=120, headers={"Authorization": f"Bearer {KEY}"})
         words = (["probe", "stand-in", "--json", "--passes", "1"], ["status", "--json"], ["history", "stand-in"])
         ran += [guarded.cli("-v", *each) for each in (*words, ["rollback", "stand-in", "--json"])]
     assert [each.code for each in ran] == [0, 0, 1, 0, 0, 0, 0], [each.err for each in ran]
@@ -146,11 +147,13 @@ def watched(*secrets: str) -> Iterator[list[str]]:
         looking.stdin.write("".join(f"{secret}\n" for secret in secrets))
         looking.stdin.close()
         assert looking.stdout.readline() == "watching\n"
+        reading = threading.Thread(target=seen.extend, args=(looking.stdout,))
+        reading.start()
         try:
             yield seen
         finally:
             looking.kill()
-            seen += looking.stdout.readlines()
+            reading.join()
 
 
 def assert_in_no_output(cli: Cli, ran: list[Ran], secret: str) -> None:
@@ -170,10 +173,8 @@ def test_what_looks_for_a_secret_finds_one(nodes: RealFleet) -> None:
     """Else it proves nothing that nothing was found."""
     canary = "canary-planted-by-the-test"
     node = nodes.node("node-2")
-    with watched(canary) as seen:
-        subprocess.run(["sleep", "0.2", "--", canary], check=False, stderr=subprocess.DEVNULL)
-        with subprocess.Popen(["sh", "-c", "sleep 0.3", canary]):
-            pass
+    with watched(canary) as seen, subprocess.Popen(["sh", "-c", "read _", canary], stdin=subprocess.PIPE):
+        wait_for(lambda: seen)
     assert any(canary in line for line in seen)
     image = f"FROM debian:bookworm-slim\nRUN echo {canary} >/note\n"
     node.exec("docker", "build", "--quiet", "--tag=sparkops/planted", "-", stdin=image.encode())

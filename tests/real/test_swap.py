@@ -10,7 +10,7 @@ import pytest
 
 from sparkops.docker import facts as docker_facts
 from tests.load.load import Load
-from tests.real.service import OFFLINE, Service, nothing_failed, wait_for
+from tests.real.service import OFFLINE, PATIENCE_S, Service, nothing_failed, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -20,7 +20,7 @@ WARM = {"swap__keep_blue_s": "600"}
 
 def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service: Service) -> None:
     with service.load() as load:
-        load.wait_for(50, 30)
+        load.wait_for(50)
         across = service.deploy("--node", "node-1", "--mode", "across", name="second", **LOGGED, **WARM)
         beside = service.deploy("--node", "node-1", "--mode", "beside", name="third", **LOGGED, **WARM)
         live = service.status()["live"]
@@ -61,9 +61,9 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
     assert refused.code == 5
     assert "in-place on node-2: the service would be down while green starts" in refused.err
     with service.load(rate=5, timeout_s=180.0) as load:  # what waits are connections of one address, which has 256
-        load.wait_for(50, 30)
+        load.wait_for(50)
         done = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="second", START_S="4")
-        load.wait_for(load.report().good + 50, 30)
+        load.wait_for(load.report().good + 50)
         slowness = service.slowness()
     report = load.report()
     assert (done.code, done.json["mode"]) == (0, "in-place"), done.err
@@ -84,9 +84,9 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
 def test_in_place_returns_to_the_old_release_by_itself(service: Service) -> None:
     old = service.status()["live"]["release"]
     with service.load(rate=5, timeout_s=180.0) as load:
-        load.wait_for(50, 30)
+        load.wait_for(50)
         failed = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="bad", CRASH_AT="50")
-        load.wait_for(load.report().good + 50, 30)
+        load.wait_for(load.report().good + 50)
     assert failed.code == 6, failed.err
     assert f"{old} serves" in failed.err
     assert service.status()["live"]["release"] == old
@@ -106,12 +106,12 @@ def test_no_promote_waits_and_promote_continues(service: Service) -> None:
 
 
 def test_a_second_operator_is_told_what_is_in_progress_and_may_wait(service: Service) -> None:
-    slow = service.argv("--node", "node-1", name="slow", START_S="12")
+    slow = service.argv("--node", "node-1", name="slow", START_S="20")
     with service.cli.start(*slow) as first:
         wait_for(lambda: service.status()["swap"])
         second = service.deploy("--node", "node-1", name="other")
-        third = service.deploy("--node", "node-1", "--wait", "120", name="other")
-        _, err = first.communicate(timeout=120)
+        third = service.deploy("--node", "node-1", "--wait", "300", name="other")
+        _, err = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 0, err
     assert second.code == 4, second.err
     assert re.search(r"a swap to stand-in-\w+ is in phase '[a-z ]+'", second.err)
@@ -126,7 +126,7 @@ def test_a_deploy_waits_for_a_failed_release_that_takes_long_to_stop(service: Se
     lasting = {"ANSWERS": "nonsense", "IGNORE_TERM": "1", "serve__stop_grace_s": "20"}
     failed = service.deploy("--node", "node-1", name="bad", **lasting)
     busy = service.deploy("--node", "node-1", name="other")
-    done = service.deploy("--node", "node-1", "--wait", "120", name="other")
+    done = service.deploy("--node", "node-1", "--wait", "300", name="other")
     assert (failed.code, busy.code, done.code) == (1, 4, 0), (failed.err, busy.err, done.err)
     stopping = r"node-1: stand-in-\w+-(blue|green)-r0 is being stopped"
     assert re.search(stopping, busy.err)
@@ -135,11 +135,11 @@ def test_a_deploy_waits_for_a_failed_release_that_takes_long_to_stop(service: Se
 
 def test_ctrl_c_stops_the_following_and_any_machine_follows_or_cancels(service: Service) -> None:
     old = service.status()["live"]["release"]
-    slow = service.argv("--node", "node-1", name="slow", START_S="20")
+    slow = service.argv("--node", "node-1", name="slow", HANG_AT="40")
     with service.cli.start(*slow) as first:
         wait_for(lambda: service.status()["swap"])
         first.send_signal(signal.SIGINT)
-        _, err = first.communicate(timeout=30)
+        _, err = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 130, err
     assert "sparkops follow stand-in" in err
     assert "sparkops cancel stand-in" in err
@@ -171,7 +171,7 @@ def test_hold_blocks_and_history_remembers(service: Service) -> None:
 
 def test_a_stop_drains_and_a_deploy_brings_the_service_back(service: Service) -> None:
     with service.load(rate=20, streams=4) as load:
-        load.wait_for(20, 30)
+        load.wait_for(20)
         stopped = service.cli("stop", "stand-in")
     assert stopped.code == 0, stopped.err
     assert load.report().failures == {}

@@ -97,9 +97,9 @@ def test_another_checkpoint_takes_over_and_no_request_fails(tiny: Service, mode:
     other_node = "node-1" if rank.node == "node-2" else "node-2"
     other = other_checkpoint(rank)
     with tiny.load(**LOAD) as load:
-        load.wait_for(10, 60)
+        load.wait_for(10)
         done = tiny.deploy("--node", other_node if mode == "across" else rank.node, "--mode", mode, model__path=other)
-        load.wait_for(load.report().good + 10, 60)
+        load.wait_for(load.report().good + 10)
     report = load.report()
     assert (done.code, done.json["mode"], done.json["cut"]) == (0, mode, 0), done.err
     assert (report.failures, report.refusals) == ({}, 0), report.examples

@@ -11,7 +11,7 @@ from tests.real.program import Ran
 
 OURS = "test-models"
 """Where these tests work, under model_dir; everything whose name begins so is removed before and after."""
-PATIENCE_S = 15.0
+PATIENCE_S = 300.0
 
 
 def sweep(nodes: RealFleet) -> None:
