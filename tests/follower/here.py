@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from sparkops.config.recipe import Recipe
+from sparkops.errors import NotReady
 from sparkops.guard.clock import NodeClock, read_clock
 from sparkops.guard.follower import Follower
 from sparkops.guard.state import State
@@ -136,13 +138,15 @@ class Here:
         """The report on one container."""
         return self.report(service_of(rank)).engine(rank.container)
 
-    def until(self, true: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
-        """Tend until something is true, and return it."""
-        end = time.monotonic() + patience_s
-        while not (found := true()):
+    def until(self, true: Callable[[], Any]) -> Any:
+        """Tend until something is true, and return it. It is not while the guard has no recent answer of Docker."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            with suppress(NotReady):
+                if found := true():
+                    return found
             assert time.monotonic() < end, (self.lines, self.shown)
             self.turn()
-        return found
 
     def turn(self) -> None:
         """One round."""

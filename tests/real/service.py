@@ -20,6 +20,7 @@ from sparkops.guard_client import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
 from tests.fleet.shell import FleetError
 from tests.load import Load
 from tests.real.program import Cli, Ran
@@ -80,18 +81,6 @@ class Service:
     def load(self, rate: float = 30, streams: int = 4, **more: Any) -> Load:
         """A load through the gateway."""
         return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 400, **more})
-
-    def slowness(self) -> float:
-        """How much slower the machine is now than a calm one: bounds in seconds are for that. At least 1.
-
-        Measured by the quickest of three programs begun in a container, which is what a swap mostly waits for.
-        """
-        took_s = []
-        for _ in range(3):
-            began = time.monotonic()
-            self.nodes.node(GATEWAY).exec("docker", "exec", "sparkops-guard", "true")
-            took_s.append(time.monotonic() - began)
-        return max(1.0, min(took_s) / CALM_EXEC_S)
 
     def state(self, node: str = GATEWAY) -> Any:
         """What the guard of a node says of it."""
@@ -176,6 +165,19 @@ def journal_in(state: Any, service: str) -> Journal:
 
 def _key(name: str) -> str:
     return f"env.STAND_IN_{name}" if name.isupper() else name.replace("__", ".")
+
+
+def slowness(node: FleetNode) -> float:
+    """How much slower a node with a guard is now than on a calm machine: bounds in seconds are for that. At least 1.
+
+    Measured by the quickest of three programs begun in a container, which is what a swap mostly waits for.
+    """
+    took_s = []
+    for _ in range(3):
+        began = time.monotonic()
+        node.exec("docker", "exec", "sparkops-guard", "true")
+        took_s.append(time.monotonic() - began)
+    return max(1.0, min(took_s) / CALM_EXEC_S)
 
 
 def nothing_failed(load: Load) -> None:

@@ -16,11 +16,12 @@ from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.evidence import saved
 from tests.real.program import Cli, Ran
+from tests.real.service import slowness
 
 pytestmark = pytest.mark.fleet
 
 NODE = f"reports-{os.getpid()}"
-REPORTED_S = 3.0
+REPORTED_S = 3.0  # on a calm machine
 QUICK = {
     "env.STAND_IN_START_S": "4",
     "env.STAND_IN_TOK_S": "2000",
@@ -102,7 +103,7 @@ def test_a_crash_is_told_within_3_s_and_everything_of_it_is_saved(desk: Desk) ->
     text = "\n".join(line for _, line in said)
     reason = "RuntimeError: the stand-in crashes at 80 % of the weights"
     assert (code, reason in text) == (1, True), text
-    assert 0 <= late_s(desk, said, "crashes", reason) < REPORTED_S, text
+    assert 0 <= late_s(desk, said, "crashes", reason) < REPORTED_S * slowness(desk.node), text
     header, *rows = desk.saved("crashes", "memory.csv").splitlines()
     assert header == "time_s,available_gib,container_gib"
     held = [float(row.split(",")[2]) for row in rows]
@@ -142,7 +143,7 @@ def test_in_place_a_crash_is_told_within_3_s_and_the_old_release_serves_again(de
     text = "\n".join(line for _, line in said)
     assert code == 6, text
     reason = "RuntimeError: the stand-in crashes at 50 % of the weights"
-    assert 0 <= late_s(desk, said, "swapped", reason) < REPORTED_S, text
+    assert 0 <= late_s(desk, said, "swapped", reason) < REPORTED_S * slowness(desk.node), text
     assert "; rolling back" in text
 
 
