@@ -189,7 +189,7 @@ def test_ctrl_c_ends_with_130() -> None:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
 
 
 @pytest.mark.local
@@ -201,7 +201,7 @@ def test_a_reader_that_has_gone_is_no_failure() -> None:
         assert process.stderr is not None
         process.stdout.close()
 
-        assert (process.wait(30), process.stderr.read()) == (0, b"")
+        assert (process.wait(120), process.stderr.read()) == (0, b"")
 
 
 @pytest.mark.local

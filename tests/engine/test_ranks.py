@@ -93,7 +93,7 @@ def main():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
     argv = (sys.executable, "-c", ranks.START, "start", "--head")
-    return subprocess.run(argv, env={"PYTHONPATH": str(home)}, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(argv, env={"PYTHONPATH": str(home)}, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_ray_starts_without_its_client_server(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def bin_(tmp_path: Path) -> Path:
 
 def run(bin_: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     env = {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(bin_.parent)}
-    return subprocess.run(("sh", *arguments), env=env, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(("sh", *arguments), env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
 def head_words(*program: str, patience: int = 5) -> tuple[str, ...]:

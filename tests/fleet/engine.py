@@ -21,7 +21,7 @@ from .shell import (
 )
 
 LOG = Path("/var/log/dockerd.log")
-PATIENCE_S = 60
+PATIENCE_S = 300
 ONE_AT_A_TIME = threading.Lock()  # the package tools refuse a second run beside the first
 PACKAGES = {"dockerd": "docker.io", "iptables": "iptables"}
 PID_FILE = Path("/var/run/docker.pid")

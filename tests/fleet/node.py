@@ -21,7 +21,7 @@ RIGHTS = (
 )
 # /run is empty after a reboot, as on any Linux; else the last life's pid files stay.
 MACHINE = ("--tmpfs=/run:exec", "--shm-size=4g", "--stop-timeout=30")
-SSH_PATIENCE_S = 20
+SSH_PATIENCE_S = 120
 ENGINE_KNOWS_ITS_OWN = 23  # major version of Docker
 
 
@@ -178,7 +178,7 @@ def disk(name: str, labels: dict[str, str], mib: int | None) -> str:
 
 def greets(address: str) -> bool:
     try:
-        with socket.create_connection((address, 22), timeout=2) as connection:
+        with socket.create_connection((address, 22), timeout=10) as connection:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False

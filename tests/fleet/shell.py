@@ -115,7 +115,7 @@ def client() -> str:
     """The first Docker client on PATH that its engine understands."""
     for folder in SEARCH_PATH.split(":"):
         found = Path(folder or ".") / "docker"
-        if os.access(found, os.X_OK) and succeeds(str(found), "version", "--format", "{{.Server.Version}}", timeout=10):
+        if os.access(found, os.X_OK) and succeeds(str(found), "version", "--format", "{{.Server.Version}}", timeout=60):
             return str(found)
     raise FleetError("no Docker Engine answers; start one, or run this as root")
 

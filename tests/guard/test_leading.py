@@ -25,7 +25,7 @@ from sparkops.swap.seen import Report
 from tests.nodes.recording import RecordingNode
 
 RELEASE = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-r0"),)),))
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 ACCEPTED = {"result": "accepted", "why": "", "code": 0, "last": 1}
 
 

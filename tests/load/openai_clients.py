@@ -50,7 +50,7 @@ class Clients:
         for future in self.futures:
             future.result()
 
-    def wait_for_more(self, count: int, within_s: float = 60.0) -> None:
+    def wait_for_more(self, count: int, within_s: float = 300.0) -> None:
         """Wait until each kind has `count` further answers. Raises TimeoutError, or the error of a client."""
         end, known = time.monotonic() + within_s, len(self.calls)
         while min(self._count("short", known), self._count("stream", known)) < count:

@@ -45,7 +45,7 @@ def test_requests_at_once_have_connections_of_their_own() -> None:
     both = threading.Barrier(2)
 
     def respond(_: Asked) -> Answer:
-        both.wait(5)
+        both.wait(60)
         return Answer(body=b"met")
 
     with answering(respond) as server, session(NODE, server.port) as asking:

@@ -34,7 +34,7 @@ def test_an_index_over_plain_http_is_used(tmp_path: Path, port: int, program: st
     install = (program, "install") if program == "pip" else (program, "pip", "install", "--python", sys.executable)
     argv = [sys.executable, "-m", *install, "--target", str(tmp_path / "installed"), "tiny==1.0"]
 
-    ran = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=50, check=False)
+    ran = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, check=False)
 
     assert (ran.returncode, (tmp_path / "installed/tiny.py").is_file()) == (0, True), ran.stderr
     cached = [file for file in (tmp_path / ".cache").rglob("*") if file.is_file()]

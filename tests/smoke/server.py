@@ -116,7 +116,7 @@ class Engine:
         )
 
     def ready(self) -> Engine:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         with to(self.port)() as asking:
             while not endpoints.healthy(asking):
                 assert time.monotonic() < deadline

@@ -129,7 +129,7 @@ def test_what_the_connection_itself_said_is_told() -> None:
 
 
 def test_requests_that_belong_together_run_at_once() -> None:
-    together = threading.Barrier(6, timeout=5)
+    together = threading.Barrier(6, timeout=60)
 
     def play(connection: socket.socket, text: str) -> None:
         together.wait()

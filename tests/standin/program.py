@@ -19,7 +19,7 @@ import requests
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "templates" / "stand-in"
 SERVING = "Application startup complete"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def module(name: str) -> Any:
@@ -91,11 +91,11 @@ class Program:
 
     def get(self, path: str, **more: Any) -> requests.Response:
         """GET a path."""
-        return self.http.get(f"{self.url}{path}", timeout=5, **more)
+        return self.http.get(f"{self.url}{path}", timeout=60, **more)
 
     def post(self, body: Any, path: str = "/v1/chat/completions", **more: Any) -> requests.Response:
         """POST a body of JSON."""
-        return self.http.post(f"{self.url}{path}", json=body, timeout=5, **more)
+        return self.http.post(f"{self.url}{path}", json=body, timeout=60, **more)
 
     def ask(self, question: str, **body: Any) -> Any:
         """The first choice of the answer to a question."""

@@ -41,7 +41,7 @@ def test_a_connection_is_kept_and_may_be_pipelined(engine: Program) -> None:
 
 def test_bodies_in_chunks_and_with_expect_are_read(engine: Program) -> None:
     parts = [json.dumps(engine.body(FRANCE)).encode()[at : at + 40] for at in range(0, 200, 40)]
-    client = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=5)
+    client = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
     client.request("POST", "/v1/chat/completions", body=iter(each for each in parts if each))
     assert b"Paris" in client.getresponse().read()
     client.close()

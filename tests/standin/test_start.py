@@ -97,9 +97,9 @@ def test_memory_is_really_taken() -> None:
         assert program.serves().resident_mib() > 64
 
 
-@pytest.mark.parametrize(("busy", "low_s", "high_s"), [(True, 0.03, 0.2), (False, 0.0, 0.02)])
+@pytest.mark.parametrize(("busy", "low_s", "high_s"), [(True, 0.03, 0.7), (False, 0.0, 0.02)])
 def test_silence_uses_cpu_time_or_none(busy: bool, low_s: float, high_s: float) -> None:
     began_s, cpu_s = time.monotonic(), time.process_time()
-    asyncio.run(module("startup").silence(0.2, busy=busy))
-    assert time.monotonic() - began_s >= 0.2
+    asyncio.run(module("startup").silence(1.0, busy=busy))
+    assert time.monotonic() - began_s >= 1.0
     assert low_s <= time.process_time() - cpu_s <= high_s
