@@ -40,7 +40,7 @@ QUICK = {
     "swap.bake_s": "2",
     "swap.keep_blue_s": "0",
     "swap.reserve_gib": "1",
-    "swap.drain_s": "30",
+    "swap.drain_s": "120",
     "probe.passes": "1",
     "probe.smoke.text.enabled": "false",
 }

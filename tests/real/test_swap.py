@@ -60,7 +60,7 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
     refused = service.deploy("--node", "node-2", "--mode", "in-place", name="second")
     assert refused.code == 5
     assert "in-place on node-2: the service would be down while green starts" in refused.err
-    with service.load(rate=5, timeout_s=180.0) as load:  # what waits are connections of one address, which has 256
+    with service.load(rate=5, timeout_s=600.0) as load:  # what waits are connections of one address, which has 256
         load.wait_for(50)
         done = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="second", START_S="4")
         load.wait_for(load.report().good + 50)
@@ -83,7 +83,7 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
 
 def test_in_place_returns_to_the_old_release_by_itself(service: Service) -> None:
     old = service.status()["live"]["release"]
-    with service.load(rate=5, timeout_s=180.0) as load:
+    with service.load(rate=5, timeout_s=600.0) as load:
         load.wait_for(50)
         failed = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="bad", CRASH_AT="50")
         load.wait_for(load.report().good + 50)
