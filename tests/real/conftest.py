@@ -100,6 +100,13 @@ def service(stand_in: Service) -> Service:
 
 
 @pytest.fixture
+def anywhere(stand_in: Service) -> Service:
+    """The stand-in with one release on either node, and nothing else of it anywhere."""
+    stand_in.begin(name="", node="")
+    return stand_in
+
+
+@pytest.fixture
 def untouched(nodes: RealFleet) -> Iterator[None]:
     """Holds that a test leaves containers and images of every node as they were."""
     before = [_things(node) for node in nodes.nodes]

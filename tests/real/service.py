@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import yaml
 
@@ -108,11 +109,16 @@ class Service:
         """Its containers that run."""
         return [each for each in self.containers() if each.running]
 
+    @property
+    def away(self) -> str:
+        """A node on which it does not run."""
+        return next(node.name for node in self.nodes.nodes if node.name not in {it.node for it in self.running()})
+
     def begin(self, name: str = "first", node: str = "node-2") -> None:
-        """Let one release of that name, or any where it is empty, serve on that node, and nothing else run anywhere."""
+        """Let one release of that name serve on that node, any where one is empty, and nothing else run anywhere."""
         if not self._serves_alone(name, node):
             self.sweep()
-            first = self.deploy("--node", node, name=name or "first")
+            first = self.deploy("--node", node or "node-2", name=name or "first")
             assert (first.code, first.json["mode"]) == (0, "first"), first.err
 
     def _serves_alone(self, name: str, node: str) -> bool:
@@ -121,8 +127,9 @@ class Service:
         except (FleetError, KeyError):
             return False
         active = journal.active
+        nodes = {rank.node for rank in active.ranks} if active else set()
         at_rest = not (journal.swap or journal.hold or journal.trouble or journal.stopping)
-        if not (at_rest and active and [rank.node for rank in active.ranks] == [node] and len(running) == 1):
+        if not (at_rest and active and len(running) == 1 and node in ("", *nodes)):
             return False
         slot = self.traffic().active
         named = engine_spec.of(next(active.ranks)).recipe["serve"]["env"].get("STAND_IN_RELEASE_NAME")
@@ -178,6 +185,11 @@ def slowness(node: FleetNode) -> float:
         node.exec("docker", "exec", "sparkops-guard", "true")
         took_s.append(time.monotonic() - began)
     return max(1.0, min(took_s) / CALM_EXEC_S)
+
+
+def unused() -> str:
+    """A name for a release that no other has."""
+    return f"of-{uuid4().hex[:8]}"
 
 
 def nothing_failed(load: Load) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from uuid import uuid4
 
 import pytest
 
@@ -14,7 +13,7 @@ from sparkops.swap.model import PHASES, Mode, Phase
 from tests.fleet.node import FleetNode
 from tests.real.cases import Moment, some
 from tests.real.endings import at, good_end
-from tests.real.service import GATEWAY, PATIENCE_S, Service
+from tests.real.service import GATEWAY, PATIENCE_S, Service, unused
 
 pytestmark = pytest.mark.fleet
 
@@ -130,7 +129,7 @@ def test_it_ends_well_without_an_operator(stand_in: Service, case: Case) -> None
     (old,) = stand_in.running()
     with stand_in.load(rate=10, streams=2) as load:
         load.wait_for(20)
-        with at(stand_in, moment.phase, *moment.argv, name=f"of-{uuid4().hex[:8]}") as deploy:
+        with at(stand_in, moment.phase, *moment.argv, name=unused()) as deploy:
             case.fault(stand_in, deploy, case.node)
             live = good_end(stand_in)
             _, err = deploy.communicate(timeout=PATIENCE_S)

@@ -10,7 +10,7 @@ import pytest
 
 from sparkops.docker import facts as docker_facts
 from tests.load.load import Load
-from tests.real.service import GATEWAY, OFFLINE, PATIENCE_S, Service, nothing_failed, slowness, wait_for
+from tests.real.service import GATEWAY, OFFLINE, PATIENCE_S, Service, nothing_failed, slowness, unused, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -94,75 +94,77 @@ def test_in_place_returns_to_the_old_release_by_itself(service: Service) -> None
     assert (report.failures, report.refusals, set(report.releases)) == ({}, 0, {old}), report.examples
 
 
-def test_no_promote_waits_and_promote_continues(service: Service) -> None:
-    waits = service.deploy("--node", "node-1", "--no-promote", name="second")
+def test_no_promote_waits_and_promote_continues(anywhere: Service) -> None:
+    waits = anywhere.deploy("--node", anywhere.away, "--no-promote", name=unused())
     assert waits.code == 0, waits.err
-    swap = service.status()["swap"]
+    swap = anywhere.status()["swap"]
     assert (swap["phase"], swap["waits_for_promote"]) == ("bake", True)
-    assert service.status()["live"]["release"] == waits.json["release"]
-    done = service.cli("promote", "stand-in", "--json")
+    assert anywhere.status()["live"]["release"] == waits.json["release"]
+    done = anywhere.cli("promote", "stand-in", "--json")
     assert (done.code, done.json["release"]) == (0, waits.json["release"]), done.err
-    assert service.status()["swap"] is None
+    assert anywhere.status()["swap"] is None
 
 
-def test_a_second_operator_is_told_what_is_in_progress_and_may_wait(service: Service) -> None:
-    slow = service.argv("--node", "node-1", name="slow", START_S="20")
-    with service.cli.start(*slow) as first:
-        wait_for(lambda: service.status()["swap"])
-        second = service.deploy("--node", "node-1", name="other")
-        third = service.deploy("--node", "node-1", "--wait", "300", name="other")
+def test_a_second_operator_is_told_what_is_in_progress_and_may_wait(anywhere: Service) -> None:
+    away = anywhere.away
+    slow = anywhere.argv("--node", away, name=unused(), START_S="20")
+    with anywhere.cli.start(*slow) as first:
+        wait_for(lambda: anywhere.status()["swap"])
+        second = anywhere.deploy("--node", away, name="other")
+        third = anywhere.deploy("--node", away, "--wait", "300", name="other")
         _, err = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 0, err
     assert second.code == 4, second.err
     assert re.search(r"a swap to stand-in-\w+ is in phase '[a-z ]+'", second.err)
     assert "next: sparkops follow stand-in" in second.err
     assert third.code == 0, third.err
-    assert third.json["release"] == service.status()["live"]["release"]
+    assert third.json["release"] == anywhere.status()["live"]["release"]
     assert "waiting: " in third.err
 
 
 @pytest.mark.matrix
-def test_a_deploy_waits_for_a_failed_release_that_takes_long_to_stop(service: Service) -> None:
+def test_a_deploy_waits_for_a_failed_release_that_takes_long_to_stop(anywhere: Service) -> None:
+    away = anywhere.away
     lasting = {"ANSWERS": "nonsense", "IGNORE_TERM": "1", "serve__stop_grace_s": "20"}
-    failed = service.deploy("--node", "node-1", name="bad", **lasting)
-    busy = service.deploy("--node", "node-1", name="other")
-    done = service.deploy("--node", "node-1", "--wait", "300", name="other")
+    failed = anywhere.deploy("--node", away, name=unused(), **lasting)
+    busy = anywhere.deploy("--node", away, name="other")
+    done = anywhere.deploy("--node", away, "--wait", "300", name="other")
     assert (failed.code, busy.code, done.code) == (1, 4, 0), (failed.err, busy.err, done.err)
-    stopping = r"node-1: stand-in-\w+-(blue|green)-r0 is being stopped"
+    stopping = rf"{away}: stand-in-\w+-(blue|green)-r0 is being stopped"
     assert re.search(stopping, busy.err)
     assert re.search(f"waiting: {stopping}", done.err)
 
 
-def test_ctrl_c_stops_the_following_and_any_machine_follows_or_cancels(service: Service) -> None:
-    old = service.status()["live"]["release"]
-    slow = service.argv("--node", "node-1", name="slow", HANG_AT="40")
-    with service.cli.start(*slow) as first:
-        wait_for(lambda: service.status()["swap"])
+def test_ctrl_c_stops_the_following_and_any_machine_follows_or_cancels(anywhere: Service) -> None:
+    old = anywhere.status()["live"]["release"]
+    slow = anywhere.argv("--node", anywhere.away, name=unused(), HANG_AT="40")
+    with anywhere.cli.start(*slow) as first:
+        wait_for(lambda: anywhere.status()["swap"])
         first.send_signal(signal.SIGINT)
         _, err = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 130, err
     assert "sparkops follow stand-in" in err
     assert "sparkops cancel stand-in" in err
-    assert service.status()["swap"]["phase"] != "bake"
-    cancelled = service.cli("cancel", "stand-in")
+    assert anywhere.status()["swap"]["phase"] != "bake"
+    cancelled = anywhere.cli("cancel", "stand-in")
     assert cancelled.code == 0, cancelled.err
-    assert (service.status()["live"]["release"], service.status()["swap"]) == (old, None)
+    assert (anywhere.status()["live"]["release"], anywhere.status()["swap"]) == (old, None)
 
 
-def test_a_detached_deploy_is_followed_from_elsewhere(service: Service) -> None:
-    detached = service.deploy("--node", "node-1", "--detach", name="second")
+def test_a_detached_deploy_is_followed_from_elsewhere(anywhere: Service) -> None:
+    detached = anywhere.deploy("--node", anywhere.away, "--detach", name=unused())
     assert (detached.code, detached.json["result"]) == (0, "accepted"), detached.err
-    followed = service.cli("follow", "stand-in", "--json")
+    followed = anywhere.cli("follow", "stand-in", "--json")
     assert (followed.code, followed.json["mode"]) == (0, "across"), followed.err
-    assert service.status()["live"]["release"] == followed.json["release"]
+    assert anywhere.status()["live"]["release"] == followed.json["release"]
 
 
-def test_hold_blocks_and_history_remembers(service: Service) -> None:
-    assert service.cli("hold", "stand-in", "--message", "the auditors are here").code == 0
-    refused = service.deploy("--node", "node-1", name="second")
+def test_hold_blocks_and_history_remembers(anywhere: Service) -> None:
+    assert anywhere.cli("hold", "stand-in", "--message", "the auditors are here").code == 0
+    refused = anywhere.deploy("--node", anywhere.away, name=unused())
     assert (refused.code, "on hold: the auditors are here" in refused.err) == (4, True)
-    assert service.cli("unhold", "stand-in").code == 0
-    events = service.cli("history", "stand-in", "--json").json["events"]
+    assert anywhere.cli("unhold", "stand-in").code == 0
+    events = anywhere.cli("history", "stand-in", "--json").json["events"]
     assert [event["text"] for event in events if event["kind"] == "note"] == [
         "on hold: the auditors are here",
         "the hold has ended",
