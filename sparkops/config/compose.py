@@ -26,7 +26,7 @@ class _Composer(Composer, Resolver):
 
     def __init__(self, events: Any) -> None:
         Composer.__init__(self)
-        Resolver.__init__(self)  # type: ignore[no-untyped-call]
+        Resolver.__init__(self)
         self.check_event, self.peek_event, self.get_event = events.check_event, events.peek_event, events.get_event
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
