@@ -5,6 +5,9 @@ NODES ?= 2
 FLEETS ?= 3
 BIN := .venv/bin
 READY := .venv/ready
+# Beside other fleets a test may get no time on two cores. What failed runs once more alone; both results are printed.
+ALONE := $(BIN)/pytest --last-failed --last-failed-no-failures none
+ON_NODES := "(fleet or vllm) and not matrix"
 
 # Each call of sparkops would compile all of it again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,7 +34,7 @@ types: $(READY)
 	@$(BIN)/mypy
 
 thorough: $(READY)
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2 || $(ALONE) -m "local or unit"
 
 unit: $(READY)
 	@$(BIN)/pytest -m unit --numprocesses 2
@@ -45,7 +48,8 @@ fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 
 nodes: $(READY)  ## every test on real nodes, on FLEETS=3 times two of them
-	@$(BIN)/pytest -m "(fleet or vllm) and not matrix" --numprocesses $(FLEETS) --durations 20
+	@$(BIN)/pytest -m $(ON_NODES) --numprocesses $(FLEETS) --durations 20 \
+	  || TEST_FLEET_ROOT=$(CURDIR)/.fleet/gw0 $(ALONE) -m $(ON_NODES)
 
 pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes an hour
 	@$(BIN)/python -m tests.real.pairs
