@@ -29,6 +29,8 @@ class EngineKind:
     """Where it computes if its image names no torch."""
     aliases: bool = True
     """Whether it takes several names for clients."""
+    executors: tuple[str, ...] = ("ray", "mp")
+    """What can join two ranks of it; none if it runs on one node only."""
     weights: bool = True
     """Whether it reads a model, so that the model's config.json must be there."""
 
@@ -45,7 +47,7 @@ VLLM = EngineKind(
 )
 ENGINES: Mapping[str, EngineKind] = {
     "vllm": VLLM,
-    "stand-in": replace(VLLM, python=False, weights=False),
+    "stand-in": replace(VLLM, python=False, weights=False, executors=("mp",)),
     # Its own flags, and no Python inside. It listens on 127.0.0.1:8888 unless it is told otherwise.
     "atlas": EngineKind(
         program="spark",
@@ -63,6 +65,7 @@ ENGINES: Mapping[str, EngineKind] = {
         env={**OFFLINE, "ATLAS_NO_TUI": "1"},
         python=False,
         aliases=False,
+        executors=(),
         backend="cu130",
     ),
 }

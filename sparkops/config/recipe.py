@@ -112,9 +112,12 @@ class Recipe(Section):
         for key in ("torch", "vllm") if engine.python else ():
             if getattr(self.image, key) is None:
                 raise wrong_at(("image", key), f"missing, and the engine {self.engine} needs it")
-        if self.engine != "vllm" and self.serve.tensor_parallel > 1:
+        if self.serve.tensor_parallel > 1 and not engine.executors:
             problem = f"expected 1: sparkops starts the engine {self.engine} on one node"
             raise wrong_at(("serve", "tensor_parallel"), problem)
+        if self.serve.tensor_parallel > 1 and self.serve.executor not in engine.executors:
+            problem = f"expected {' or '.join(engine.executors)}, which joins two ranks of the engine {self.engine}"
+            raise wrong_at(("serve", "executor"), problem)
         return self
 
     @model_validator(mode="after")

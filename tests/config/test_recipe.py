@@ -304,12 +304,14 @@ def test_an_engine_that_takes_one_name_has_no_alias() -> None:
     )
 
 
-def test_only_vllm_is_started_on_two_nodes() -> None:
+def test_atlas_is_started_on_one_node_and_the_stand_in_on_two_without_ray() -> None:
+    stand_in = {"engine": "stand-in", "image.torch": None, "image.vllm": None, "serve.tensor_parallel": 2}
     atlas = {"engine": "atlas", "image.torch": None, "image.vllm": None}
 
     assert mistake({**atlas, "serve.tensor_parallel": 2}) == (
         "serve.tensor_parallel: expected 1: sparkops starts the engine atlas on one node"
     )
+    assert mistake(stand_in) == "serve.executor: expected mp, which joins two ranks of the engine stand-in"
     assert load(serve__tensor_parallel=2).serve.executor == "ray"
 
 
@@ -322,7 +324,7 @@ def test_vllm_needs_a_torch_and_a_vllm(missing: str) -> None:
     ("changes", "at"),
     [
         ({"serve.args": {"dtype": "auto", "model": "x", "host": "y"}}, "    model:"),
-        ({"serve.tensor_parallel": 2, "engine": "stand-in"}, "  tensor_parallel:"),
+        ({"serve.tensor_parallel": 2, "engine": "atlas"}, "  tensor_parallel:"),
         ({"image.torch": None}, "image:"),
         ({"image.vllm": None}, "image:"),
     ],

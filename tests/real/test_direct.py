@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ import requests
 
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.program import Cli, Ran
-from tests.real.service import QUICK, Service, wait_for
+from tests.real.service import QUICK, Service, wait_for, write_inventory
 
 pytestmark = pytest.mark.fleet
 PORT = 9800
+OVER_TWO = {"serve.tensor_parallel": "2", "serve.executor": "mp"}
 BOTH = ("--node", "node-1", "--node", "node-2")
 
 
@@ -28,6 +30,20 @@ def alone(front: Cli, sparkops: Cli, nodes: RealFleet) -> Iterator[Service]:
     service.sweep()
 
 
+@pytest.fixture
+def pair(front: Cli, nodes: RealFleet, tmp_path: Path) -> Iterator[Service]:
+    """One replica over both nodes, rank 0 on node-1, without a gateway. The containers have plain TCP between them."""
+    assert front
+    cli = Cli(write_inventory(nodes, tmp_path, lambda data: data.update(fabric={"allow_tcp": True})), tmp_path)
+    settings = {**QUICK, "service": "pair", "serve.port": str(PORT + 10), **OVER_TWO}
+    copied = cli("images", "copy", "stand-in", "--from", "node-1", "--to", "node-2")  # two builds differ
+    assert copied.code == 0, copied.err
+    service = Service(cli, nodes, name="pair", port=PORT + 10, settings=settings)
+    service.sweep()
+    yield service
+    service.sweep()
+
+
 def deploy(service: Service, *argv: str, name: str) -> Ran:
     words = [word for word in service.argv(*argv, name=name) if word != "--blue-green"]
     return service.cli(*words)
@@ -35,12 +51,25 @@ def deploy(service: Service, *argv: str, name: str) -> Ran:
 
 def answer(service: Service, node: str) -> str:
     """The release that answers on a node; empty if none does."""
-    body: dict[str, Any] = {"model": "alone", "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
-    url = f"http://{service.nodes.node(node).address}:{PORT}/v1/chat/completions"
+    body: dict[str, Any] = {"model": service.name, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
+    url = f"http://{service.nodes.node(node).address}:{service.port}/v1/chat/completions"
     try:
         return requests.post(url, json=body, timeout=60).headers.get("x-stand-in", "")
     except requests.ConnectionError:
         return ""
+
+
+def kill(service: Service, node: str) -> None:
+    """SIGKILL for the engine on a node, past Docker."""
+    (engine,) = [each for each in service.running() if each.node == node]
+    service.nodes.node(node).exec("sh", "-c", f"kill -9 $(docker inspect --format '{{{{.State.Pid}}}}' {engine.name})")
+
+
+def whole(service: Service, name: str) -> bool:
+    """Whether a release answers, and one rank of it and nothing else runs on each node."""
+    ranks = sorted((each.node, each.rank) for each in service.running())
+    releases = {each.release for each in service.running()}
+    return answer(service, "node-1") == name and ranks == [("node-1", 0), ("node-2", 1)] and len(releases) == 1
 
 
 def test_replicas_are_deployed_replaced_restarted_and_stopped_each_by_its_own_guard(alone: Service) -> None:
@@ -57,9 +86,7 @@ def test_replicas_are_deployed_replaced_restarted_and_stopped_each_by_its_own_gu
     assert (second.code, second.json["replicas"][0]["mode"]) == (0, "in-place"), second.err
     assert [answer(alone, node) for node in ("node-1", "node-2")] == ["second", "first"]
 
-    (engine,) = [each for each in alone.running() if each.node == "node-2"]
-    node = alone.nodes.node("node-2")
-    node.exec("sh", "-c", f"kill -9 $(docker inspect --format '{{{{.State.Pid}}}}' {engine.name})")
+    kill(alone, "node-2")
     wait_for(lambda: answer(alone, "node-2") == "first")
 
     assert alone.cli("stop", "alone", "--node", "node-1").code == 0
@@ -67,3 +94,30 @@ def test_replicas_are_deployed_replaced_restarted_and_stopped_each_by_its_own_gu
     assert alone.cli("stop", "alone").code == 0
     assert alone.running() == []
     assert {event["node"] for event in alone.cli("history", "alone", "--json").json["events"]} >= {"node-1", "node-2"}
+
+
+@pytest.mark.matrix
+def test_a_pair_is_deployed_replaced_rolled_back_restarted_and_stopped_by_the_guard_of_rank_0(pair: Service) -> None:
+    first = deploy(pair, *BOTH, name="first")
+    assert first.code == 0, first.err
+    assert whole(pair, "first")
+    assert answer(pair, "node-2") == "", "only rank 0 serves"
+    [replica] = pair.status()["replicas"]
+    assert [(rank["node"], rank["rank"], rank["health"]) for rank in replica["ranks"]] == [
+        ("node-1", 0, "ok"),
+        ("node-2", 1, "ok"),
+    ]
+
+    second = deploy(pair, "--allow-downtime", name="second")
+    assert second.code == 0, second.err
+    assert whole(pair, "second")
+    back = pair.cli("rollback", "pair", "--allow-downtime")
+    assert back.code == 0, back.err
+    assert whole(pair, "first")
+
+    before = {each.started_at for each in pair.running()}
+    kill(pair, "node-2")
+    wait_for(lambda: not before & {each.started_at for each in pair.running()} and whole(pair, "first"))
+
+    stopped = pair.cli("stop", "pair")
+    assert (stopped.code, pair.running()) == (0, []), stopped.err

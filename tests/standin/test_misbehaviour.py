@@ -13,7 +13,7 @@ from sparkops.config import recipe as recipes
 from sparkops.config.recipe import Recipe
 from sparkops.smoke.results import SmokeReport
 from sparkops.smoke.suite import Server, run
-from tests.standin.program import ROOT, Program
+from tests.standin.program import ROOT, Program, free_port
 
 FRANCE = "What is the capital of France?"
 RECIPE = recipes.load(ROOT / "recipes" / "stand-in.yaml")
@@ -156,3 +156,18 @@ def test_it_may_keep_its_memory_for_a_while() -> None:
             pass
         assert program.resident_mib() > 20
         assert program.ended() == 0
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_two_ranks_meet_before_they_load_and_end_together(killed: int) -> None:
+    joins = ("--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={free_port()}")
+    with Program(*ARGS, *joins, "--node-rank=0") as head:
+        time.sleep(0.5)
+        assert head.log == ""
+        with Program(*ARGS, *joins, "--node-rank=1", "--headless") as other:
+            head.serves()
+            assert (listens(head), listens(other)) == (True, False)
+            (head, other)[killed].process.kill()
+            left = (other, head)[killed]
+            assert left.process.wait(10) == 1
+            left.says("because the other rank has ended")

@@ -30,6 +30,11 @@ class Arguments:
         """Whether each request leaves a line in the log."""
         return "disable-uvicorn-access-log" not in self.flags
 
+    @property
+    def headless(self) -> bool:
+        """Whether this is a rank that does not serve."""
+        return "headless" in self.flags
+
 
 def parse(argv: Sequence[str]) -> Arguments:
     """Read what follows `vllm`. Raises BadArguments."""

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from stand_in import console, knobs, lines
+from stand_in import console, knobs, lines, ranks
 from stand_in.arguments import Arguments, BadArguments, parse
 from stand_in.http1 import Connection
 from stand_in.knobs import BadKnob, Knobs
@@ -37,14 +37,14 @@ async def live(wanted: Knobs, arguments: Arguments) -> int:
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, ignore if wanted.ignore_term and each == signal.SIGTERM else told.set)
     try:
-        taken = bind(arguments)
+        taken = None if arguments.headless else bind(arguments)
     except OSError as error:
         console.tell_script(f"A|Traceback (most recent call last):\nA|OSError: [Errno {error.errno}] {error.strerror}")
         return 1
     start = Start(wanted, arguments)
     try:
-        if await _started(start, told):
-            await _serve(wanted, arguments, taken, told)
+        if await _started(start, arguments, told):
+            await (_serve(wanted, arguments, taken, told) if taken else told.wait())
     except Crashed as crashed:
         console.tell_script(lines.CRASHED.format(error=crashed))
         return 1
@@ -66,9 +66,9 @@ def bind(arguments: Arguments) -> socket.socket:
     return made
 
 
-async def _started(start: Start, told: asyncio.Event) -> bool:
+async def _started(start: Start, arguments: Arguments, told: asyncio.Event) -> bool:
     """Whether the start came to its end before SIGTERM did. Raises Crashed."""
-    starting, stopping = asyncio.create_task(start.run()), asyncio.create_task(told.wait())
+    starting, stopping = asyncio.create_task(_start(start, arguments)), asyncio.create_task(told.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if starting.done():
@@ -76,6 +76,11 @@ async def _started(start: Start, told: asyncio.Event) -> bool:
         return True
     starting.cancel()
     return False
+
+
+async def _start(start: Start, arguments: Arguments) -> None:
+    start.watching = asyncio.create_task(ranks.watch(await ranks.meet(arguments)))
+    await start.run()
 
 
 async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told: asyncio.Event) -> None:

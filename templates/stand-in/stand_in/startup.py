@@ -35,6 +35,7 @@ class Start:
         self.knobs = knobs
         self.moving_s = knobs.start_s - knobs.silent_s
         self.memory: list[bytearray] = []
+        self.watching: asyncio.Task[None] | None = None  # without a reference a task may end
         self.facts: dict[str, Any] = {
             "version": VERSION,
             "model": arguments.model,

@@ -1,0 +1,44 @@
+"""The other rank of a replica. As vLLM's with --nnodes, both meet before they load, and neither outlives the other."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from stand_in.arguments import Arguments
+from stand_in.server import die
+
+PAUSE_S = 0.1
+Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def meet(arguments: Arguments) -> Link | None:
+    """Wait for the other rank and return the connection to it; None for a replica of one rank."""
+    if "nnodes" not in arguments.flags:
+        return None
+    host, port = arguments.flags["master-addr"], int(arguments.flags["master-port"])
+    return await (_join(host, port) if arguments.headless else _gather(host, port))
+
+
+async def _join(host: str, port: int) -> Link:
+    while True:
+        with suppress(OSError):
+            return await asyncio.open_connection(host, port)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _gather(host: str, port: int) -> Link:
+    met: asyncio.Queue[Link] = asyncio.Queue()
+    listening = await asyncio.start_server(lambda *link: met.put_nowait(link), host, port)
+    try:
+        return await met.get()
+    finally:
+        listening.close()
+
+
+async def watch(link: Link | None) -> None:
+    """End the process when the other rank has ended."""
+    if link:
+        with suppress(ConnectionError):
+            await link[0].read()
+        die("because the other rank has ended")
