@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ LOCAL = {
     "weights/test_scripts.py",
 }
 """Tests that run real programs, sockets and servers on this machine, or read whole corpora: for seconds."""
+WHOLE_FILE = "\npytestmark = pytest.mark.local"
+"""How a file marks all its tests."""
 
 settings.register_profile("unit", deadline=None, max_examples=5)
 settings.register_profile("thorough", deadline=None, max_examples=30)
@@ -74,9 +77,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `-m unit` what is none is not even imported: the fast loop is to stay fast."""
-    if config.option.markexpr == "unit" and (LOCAL | {"real", "gpu"}) & _below(collection_path):
-        return True
-    return None
+    if config.option.markexpr != "unit":
+        return None
+    is_local = collection_path.suffix == ".py" and WHOLE_FILE in collection_path.read_text()
+    return True if is_local or (LOCAL | {"real", "gpu"}) & _below(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector not walk through modules and tests again and again: they stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFleet | None:
