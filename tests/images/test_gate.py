@@ -117,6 +117,7 @@ def test_an_image_whose_user_cannot_write_to_its_cache_is_refused(wanted: Any) -
     assert str(refused) == f"cache: found {denied}, expected writable for user 10841: {gate.NO_CACHE}"
 
 
+@pytest.mark.local
 def test_the_script_reports_whether_it_can_write_to_the_cache(tmp_path: Path) -> None:
     def cache_error() -> str:
         argv, env = [sys.executable, "-S", "-"], {"HOME": str(tmp_path)}
@@ -261,6 +262,7 @@ def test_the_packages_have_one_digest() -> None:
 TORCH = "class version: cuda = '13.0'\nclass _C: pass\n__version__ = '2.11.0+cu130'\nprint('a line of its own')\n"
 
 
+@pytest.mark.local
 @pytest.mark.parametrize(
     ("packages", "torch", "vllm", "binaries"),
     [

@@ -125,6 +125,7 @@ def test_a_value_that_doubles_itself_is_not_followed() -> None:
     assert len(found(text, "uv-timeout")[0].problem) < 1000
 
 
+@pytest.mark.local
 def test_a_chain_of_very_many_stages_is_followed_to_its_end() -> None:
     chain = "".join(f"FROM s{n} AS s{n + 1}\n" for n in range(1500))
 

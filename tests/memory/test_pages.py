@@ -13,6 +13,8 @@ from sparkops.memory import pages
 from sparkops.nodes.local import LocalNode
 from tests.examples import recipe
 
+pytestmark = pytest.mark.local  # real programs read real files
+
 SIZE = 8 * 2**20
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sparkops.network.routes import Host, addresses
 from tests import sparks
 from tests.examples import node
 from tests.sparks import Spark
 
+pytestmark = pytest.mark.local  # real shells read real files
+
 
 def host(root: Path, name: str, made: Spark, **config: Any) -> Host:
     config = {"address": f"10.0.0.{name}", **config}
-    return Host(name, node(**config), sparks.read(sparks.write(root / name, made)))
+    return Host(name, node(**config), sparks.facts(root / name, made))
 
 
 def test_the_fabric_goes_before_the_slow_network(tmp_path: Path) -> None:

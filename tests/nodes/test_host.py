@@ -88,6 +88,7 @@ def test_anything_else_is_refused(text: str, error: str) -> None:
         host.parse(text)
 
 
+@pytest.mark.local
 def test_this_machine_answers_the_query() -> None:
     facts = host.parse(LocalNode("here").run(host.MEMORY).stdout)
 
@@ -104,10 +105,12 @@ def test_addresses_that_a_node_does_not_report_are_refused(text: str) -> None:
         host.parse_addresses(text)
 
 
+@pytest.mark.local
 def test_this_machine_counts_its_cores() -> None:
     assert host.parse(LocalNode("here").run(host.PREFLIGHT).stdout).cores == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.local
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_a_preflight_sees_who_listens(family: socket.AddressFamily, address: str) -> None:
     with socket.create_server((address, 0), family=family) as server:

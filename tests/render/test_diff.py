@@ -12,6 +12,8 @@ import pytest
 
 from sparkops.config import shipped
 
+pytestmark = pytest.mark.local  # runs the mod as a program
+
 MODS = shipped.directory("templates") / "mods"
 BEFORE = "one\ntwo\nthree\nfour\nfive\n"
 AFTER = "one\ntwo\n3\nthree and a half\nfour\nfive\n"

@@ -43,6 +43,7 @@ def test_p1_an_intent_that_was_planned_before_a_commit_is_refused() -> None:
     assert active(story.settle()) == "b"
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("mode", ["beside", "across"])
 def test_p2_a_rollback_to_a_warm_release_survives_a_crash_at_any_point(mode: str) -> None:
     story = Story.of(mode).until(Phase.RETIRE)
@@ -264,6 +265,7 @@ def test_p29_a_warm_release_that_answers_nonsense_gets_no_request() -> None:
     assert active(story.settle()) == "b"
 
 
+@pytest.mark.local
 @pytest.mark.parametrize("hurt", ["stopped", "hung"])
 @pytest.mark.parametrize("phase", [Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE])
 @pytest.mark.parametrize("mode", ["beside", "across"])

@@ -229,6 +229,7 @@ def test_a_load_has_no_bound_while_its_guard_watches_it() -> None:
     assert step(story.journal, seen) is None
 
 
+@pytest.mark.local
 def test_a_release_that_is_deployed_again_while_it_stops_ends_first_and_starts_anew() -> None:
     story = Story.of("beside").until(Phase.LOAD)
     swap = story.journal.swap
@@ -247,6 +248,7 @@ def test_a_release_that_is_deployed_again_while_it_stops_ends_first_and_starts_a
     assert story.world.machine("n2").record.key("b-r0") != swap.key
 
 
+@pytest.mark.local
 def test_a_warm_release_that_moves_to_another_node_serves_there_and_stops_where_it_was() -> None:
     story = Story.of("across").until(Phase.RETIRE)
     moved = deployment("a", Slot.BLUE, "n1")
