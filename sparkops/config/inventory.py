@@ -16,7 +16,6 @@ from sparkops.config.fields import (
     EnvName,
     Host,
     ImageRef,
-    Line,
     LocalPath,
     Name,
     Port,
@@ -66,8 +65,6 @@ class NodeConfig(NodeSettings):
     """Host name or IP address; needed unless `transport: local`."""
     transport: Literal["ssh", "local"] = "ssh"
     """`local` is this machine's own Docker, without SSH."""
-    labels: dict[str, Line] = {}
-    """Free labels, shown by status."""
 
     @model_validator(mode="after")
     def _addressed(self) -> NodeConfig:

@@ -17,7 +17,7 @@ FILES = [
     """defaults: {user: ops, port: 2222, ssh_key: keys/id}
 nodes:
   n1: {address: 10.0.0.1, user: ann, gpu: none}
-  n2: {address: spark-2.lan, port: null, labels: {rack: a}}
+  n2: {address: spark-2.lan, port: null, env: {RACK: a}}
 gateway: {node: n2, address: 10.0.0.9}
 """,
     "nodes: {n1: {address: a}}\ngateway: {node: n1, address: 'fd00::1', port: 8000, tls_certificate: tls.pem}\n",

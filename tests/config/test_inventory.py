@@ -191,10 +191,6 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
             "4: nodes.a.ssh_key: expected one line of visible text, got the character '\\n'",
         ),
         (
-            NODE + "labels: {rack: 1}\n",
-            "4: nodes.a.labels.rack: expected a valid string, got 1",
-        ),
-        (
             NODE + "model_dir: models\n",
             "4: nodes.a.model_dir: expected an absolute path without colon or comma, got 'models'",
         ),
