@@ -26,8 +26,8 @@ from sparkops.nodes.parallel import on_each
 from sparkops.nodes.ssh_config import lookup
 
 Routes = Mapping[str, Mapping[str, str]]
-SAMPLE_SHA256 = "5304917fbf629a1d684bdefbfb209dc4231b84b1a39a1d55764e1b160f37786f"
-"""Of inventory.yaml beside README.md."""
+SEAL = "# sparkops init replaces this file until it is edited: sha256 "
+"""Start of the last line of a new inventory; the digest of all lines above follows."""
 
 
 def init(
@@ -51,12 +51,13 @@ def init(
     Example: sparkops init 192.168.1.11 192.168.1.12
     """
     settings: Settings = context.obj
-    if settings.inventory.exists() and not force and not _is_sample(settings.inventory):
+    if settings.inventory.exists() and not force and not _is_unedited(settings.inventory):
         step = "Edit it, name another with --inventory, or replace it with --force."
         raise UsageError(f"{settings.inventory} exists already", next_step=step)
     routes = _routes(addresses or (), user)
     found, lost = _discover(_draft(settings, routes), yes=yes)
-    write(settings.inventory, visible(discovery.inventory(routes, found, lost)))
+    text = visible(discovery.inventory(routes, found, lost))
+    write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
     say(f"wrote {settings.inventory}")
     for name, node in found.items():
         say(f"{name}: {node}")
@@ -69,9 +70,14 @@ def init(
         raise typer.Exit(1)
 
 
-def _is_sample(file: Path) -> bool:
-    """Return whether an inventory is the unchanged sample that comes with the sources."""
-    return hashlib.sha256(file.read_bytes()).hexdigest() == SAMPLE_SHA256
+def _is_unedited(file: Path) -> bool:
+    """Return whether an inventory is as init wrote it, or as the sample came with the sources."""
+    text, _, digest = file.read_text(errors="replace").rpartition(SEAL)
+    return _digest(text) == digest.strip()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _routes(addresses: Sequence[str], user: str) -> Routes:

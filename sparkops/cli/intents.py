@@ -90,7 +90,7 @@ def _leading(reached: Operation, service: str) -> Iterator[list[Led]]:
         yield found
 
 
-def each(
+def send(
     fleet: Fleet,
     service: str,
     accept: Callable[[Led], Accepted | None],
@@ -102,10 +102,10 @@ def each(
     with leaders(fleet, service, options.wait_s) as found:
         if not found:
             raise UsageError(f"{service}: no guard leads it", next_step="sparkops status")
-        every(found, service, accept, options, back=back)
+        send_to(found, service, accept, options, back=back)
 
 
-def every(
+def send_to(
     found: Sequence[Led],
     service: str,
     accept: Callable[[Led], Accepted | None],
@@ -178,9 +178,9 @@ def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options
             problem = f"--node: {service} is behind the gateway: its leader stops it on all nodes"
             raise UsageError(problem, next_step=step)
         if wanted := [led for led in known if not nodes or led[0].node in nodes]:
-            every(wanted, service, lambda led: led[0].until_free(lambda: intents.stop(led[1], service)), options)
+            send_to(wanted, service, lambda led: led[0].until_free(lambda: intents.stop(led[1], service)), options)
         elif leader := leads.leader_elsewhere(reached.connected, service):
-            step = f"sparkops stop {service} --node {leader}"
+            step = f"{leads.stop_step(reached.connected, service, leader)} --node {leader}"
             raise UsageError(f"--node: {service} is led by {leader}, which stops all its ranks", next_step=step)
         elif running := leads.running(reached.connected, service):
             names = [f"docker stop {' '.join(names)} on {node}" for node, names in running.items()]

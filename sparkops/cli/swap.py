@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import Options, each, leaders, send_stop
+from sparkops.cli.intents import Options, leaders, send, send_stop
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, NODES, SERVICE, WAIT, WITHOUT
 from sparkops.cli.settings import Settings
@@ -28,7 +28,7 @@ def promote(
     settings: Settings = context.obj
     options = Options(wait_s=wait, detach=detach, json=json)
     fleet = load_fleet(settings)
-    each(fleet, service, lambda led: led[0].until_free(lambda: intents.promote(led[1], service)), options)
+    send(fleet, service, lambda led: led[0].until_free(lambda: intents.promote(led[1], service)), options)
 
 
 def rollback(
@@ -53,7 +53,7 @@ def rollback(
     given_up = tuple(without or ())
     options = Options(allow_downtime=allow_downtime, wait_s=wait, without=given_up, detach=detach, json=json)
     choices = options.choices(fleet)
-    each(fleet, service, lambda led: sending.rollback(*led, service, choices), options, back=True)
+    send(fleet, service, lambda led: sending.rollback(*led, service, choices), options, back=True)
 
 
 def cancel(
@@ -68,7 +68,7 @@ def cancel(
     settings: Settings = context.obj
     options = Options(wait_s=wait, detach=detach, json=json)
     fleet = load_fleet(settings)
-    each(fleet, service, lambda led: led[0].until_free(lambda: intents.cancel(led[1], service)), options, back=True)
+    send(fleet, service, lambda led: led[0].until_free(lambda: intents.cancel(led[1], service)), options, back=True)
 
 
 def stop(
@@ -103,7 +103,7 @@ def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None
     """
     settings: Settings = context.obj
     options = Options(json=json)
-    each(load_fleet(settings), service, lambda led: intents.in_progress(led[1], service, led[0].tell), options)
+    send(load_fleet(settings), service, lambda led: intents.in_progress(led[1], service, led[0].tell), options)
 
 
 def hold(

@@ -127,7 +127,7 @@ class Inventory(Section):
     """The fleet: its nodes, and how to reach them."""
 
     nodes: Annotated[dict[Name, NodeConfig], Field(min_length=1)]
-    """The nodes by name. A name is what `--node` takes and status shows."""
+    """The nodes by name. A name is what `--node` takes and status shows. Stop its services before you rename a node."""
     defaults: NodeSettings = NodeSettings()
     """Values for every node that does not say otherwise."""
     build: Build = Build()

@@ -117,7 +117,7 @@ def known(connected: Connected, leader: Leader, service: str, tell: Tell, *, dir
     if state and state.journal.leader == name and state.direct == direct:
         return state
     if state and state.journal.deployments:
-        raise _led_by(service, state.journal.leader)
+        raise _led_by(connected, service, state.journal.leader)
     if not direct:
         _require_free(connected, service, tell)
     return ServiceState(Journal(service, name))
@@ -132,16 +132,23 @@ def lead_directly(connected: Connected, leader: Leader, service: str, nodes: Pla
     leader.lead(service, [state.journal for state in states if state], others, direct=True)
 
 
-def _led_by(service: str, leader: str) -> PlanRefused:
+def _led_by(connected: Connected, service: str, leader: str) -> PlanRefused:
     problem = f"{service} is deployed already, led by {leader}"
-    return PlanRefused(problem, next_step=f"sparkops stop {service}, then deploy it again")
+    return PlanRefused(problem, next_step=stop_step(connected, service, leader) + ", then deploy it again")
+
+
+def stop_step(connected: Connected, service: str, leader: str) -> str:
+    """Return how to stop what the guard of a node leads: under the name that the node had at the deploy."""
+    if leader in connected.fleet.nodes:
+        return f"sparkops stop {service}"
+    return f"Name the node {leader} in {connected.fleet.file} again, as at the deploy: sparkops stop {service}"
 
 
 def _require_free(connected: Connected, service: str, tell: Tell) -> None:
     """Raise PlanRefused where a service that is to be behind the gateway runs without one."""
     for node, state in direct(connected, service, tell).items():
         if _deployed(state):
-            raise _led_by(service, node)
+            raise _led_by(connected, service, node)
 
 
 def lead_behind_gateway(connected: Connected, leader: Leader, service: str) -> None:

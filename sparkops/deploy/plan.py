@@ -78,7 +78,9 @@ def plan(
     """
     busy: Busy | None = None
     nodes = wish.nodes or tuple(release.recipe.nodes) or tuple(observed)
-    refused, steps = [f"  {name} cannot be reached" for name in nodes if name not in observed], []
+    missing = [name for name in nodes if name not in observed]
+    refused = [f"  {name} cannot be reached" for name in missing]
+    steps = [f"Check {name} with `sparkops doctor`, or deploy to other nodes with --node." for name in missing]
     for option in _options(release, observed, current, replace(wish, nodes=nodes), rules or FabricRules()):
         if busy and option.mode is Mode.IN_PLACE:
             break

@@ -50,7 +50,7 @@ class Decision:
         about = self.why if self.why.startswith(service) else f"{service}: {self.why}"
         if self.code == Busy.exit_code:
             raise Busy(about, next_step=service_state.free_step(service))
-        raise PlanRefused(about)
+        raise PlanRefused(about, next_step="Check `sparkops status`, then retry.")
 
 
 @dataclass

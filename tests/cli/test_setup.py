@@ -118,6 +118,17 @@ def test_init_replaces_the_sample_that_comes_with_the_sources(sparkops: Sparkops
     assert "127.0.0.2" in Path("inventory.yaml").read_text()
 
 
+def test_init_replaces_its_own_file_until_somebody_edits_it(sparkops: Sparkops) -> None:
+    file = Path("inventory.yaml")
+    sparkops("init", "127.0.0.2")
+
+    assert sparkops("init", "127.0.0.3").code == 1
+    assert inventory.load(file).nodes["spark-1"].address == "127.0.0.3"
+    file.write_text(file.read_text().replace("127.0.0.3", "127.0.0.4"))
+    assert sparkops("init", "127.0.0.2").code == 2
+    assert inventory.load(file).nodes["spark-1"].address == "127.0.0.4"
+
+
 def test_init_overwrites_only_with_force(sparkops: Sparkops) -> None:
     Path("inventory.yaml").write_text("mine")
 

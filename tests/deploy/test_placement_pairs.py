@@ -122,6 +122,7 @@ def test_a_rank_s_node_that_cannot_be_reached_is_named() -> None:
     error = refusal({"n1": 90}, Wish(nodes=("n1", "n2")))
 
     assert reasons(error) == ["  n2 cannot be reached"]
+    assert error.next_step == "Check n2 with `sparkops doctor`, or deploy to other nodes with --node."
 
 
 @pytest.mark.parametrize("rules", [Rules(), Rules(allow_tcp=False)])

@@ -283,3 +283,15 @@ def test_a_service_that_runs_without_a_gateway_is_refused_before_the_gateway_get
 
     assert state == ServiceState(Journal("chat", "n1"))
     assert (caught.value.next_step, caught.value.exit_code) == ("sparkops stop chat, then deploy it again", 5)
+
+
+def test_a_service_of_a_renamed_node_is_stopped_under_the_old_name(make: Make) -> None:
+    world = make(2)
+    guarded(world)
+    serve(world, world.release("1"), "n2")
+
+    with world.order() as order:
+        renamed = order.connected.fleet.model_copy(update={"nodes": {"n1": order.connected.fleet.nodes["n1"]}})
+        step = leads.stop_step(replace(order.connected, fleet=renamed), "chat", "n2")
+
+    assert step == f"Name the node n2 in {renamed.file} again, as at the deploy: sparkops stop chat"
