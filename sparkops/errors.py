@@ -168,6 +168,11 @@ class NodesFailed(SparkopsError):
         self.next_step = "\n".join(dict.fromkeys(e.next_step for e in errors if e.next_step))
 
 
+def joined(errors: Sequence[SparkopsError]) -> SparkopsError:
+    """Return the only error, or one that lists several."""
+    return errors[0] if len(errors) == 1 else NodesFailed(errors)
+
+
 class Interrupted(SparkopsError):
     """The operator pressed Ctrl-C."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from sparkops.cli.terminal import data_json, say
-from sparkops.errors import InPlaceFailed, NeedsPerson, NodesFailed, SparkopsError
+from sparkops.errors import InPlaceFailed, NeedsPerson, SparkopsError, joined
 from sparkops.guard_client.ending import Ending, exit_code
 from sparkops.guard_client.following import Accepted, Following
 
@@ -68,15 +68,9 @@ def conclude_all(
     if json:
         data_json({"service": service, **({"release": release} if release else {}), "replicas": rows})
     if errors:
-        raise _joined(errors)
-
-
-def _joined(errors: Sequence[SparkopsError]) -> SparkopsError:
-    if len(errors) == 1:
-        return errors[0]
-    joined = NodesFailed(errors)
-    joined.exit_code = max(error.exit_code for error in errors)
-    return joined
+        failure = joined(errors)
+        failure.exit_code = max(error.exit_code for error in errors)
+        raise failure
 
 
 def _say_lines(service: str, ending: Ending, node: str = "") -> None:

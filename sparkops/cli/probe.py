@@ -14,7 +14,7 @@ from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
-from sparkops.errors import NodesFailed, UsageError
+from sparkops.errors import UsageError, joined
 from sparkops.nodes.connected import Connected, Member, connect
 from sparkops.smoke import coverage, probing
 from sparkops.smoke.probing import Target
@@ -130,4 +130,4 @@ def _end(service: str, found: Mapping[str, Target], reports: Mapping[str, SmokeR
             say(f"{name}: {found[name].container.release} works: {what}", fg="green")
     errors = [error for name, each in reports.items() if (error := probing.refused(name, service, each))]
     if errors:
-        raise errors[0] if len(errors) == 1 else NodesFailed(errors)
+        raise joined(errors)

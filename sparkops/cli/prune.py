@@ -14,7 +14,7 @@ from sparkops.cli.progress import progress
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.config.inventory import Fleet
-from sparkops.errors import NodeError, NodesFailed, SparkopsError
+from sparkops.errors import NodeError, SparkopsError, joined
 from sparkops.nodes.connected import Connected, connect
 from sparkops.nodes.host import GIB
 from sparkops.nodes.progress import Tell
@@ -126,4 +126,4 @@ def _raise_where_wrong(seen: SeenDisks, policy: Policy, done: Mapping[str, Prune
             step = "Name a smaller --keep; --build-cache frees what BuildKit shares with images that are gone."
             wrong.append(NodeError(name, f"{_gib(each.after)} free, expected {_gib(policy.free)}", next_step=step))
     if wrong:
-        raise wrong[0] if len(wrong) == 1 else NodesFailed(wrong)
+        raise joined(wrong)

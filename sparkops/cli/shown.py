@@ -12,9 +12,9 @@ from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, say, visible
 from sparkops.config import addresses, checked
 from sparkops.errors import NeedsPerson, SparkopsError
+from sparkops.nodes.routes import GatewayPlace
 from sparkops.status.drift import NEEDS_PERSON
 from sparkops.status.join import join
-from sparkops.status.observation import GatewayPlace
 from sparkops.status.picture import Status
 from sparkops.status.read import Reader
 from sparkops.status.survey import reported

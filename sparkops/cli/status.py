@@ -41,8 +41,5 @@ def status(
 
 def _reader(settings: Settings, *, gpus: bool) -> Reader:
     """Return the reader of the inventory's nodes. The file is checked before anything is shown."""
-    routes = addresses.read(settings.inventory)
-    if routes is not None:
-        return Reader(routes, routes.nodes, routes.gateway.node if routes.gateway else "", gpus)
-    fleet = import_module("sparkops.cli.inventory").load_fleet(settings)
-    return Reader(fleet, fleet.nodes, fleet.gateway.node if fleet.gateway else "", gpus)
+    fleet = addresses.read(settings.inventory) or import_module("sparkops.cli.inventory").load_fleet(settings)
+    return Reader(fleet, fleet.nodes, fleet.gateway, gpus)

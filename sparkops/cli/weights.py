@@ -13,7 +13,7 @@ from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
-from sparkops.errors import NodeError, NodesFailed, SparkopsError
+from sparkops.errors import NodeError, SparkopsError, joined
 from sparkops.nodes.connected import connect
 from sparkops.weights import models
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, overlooked, problems
@@ -43,7 +43,7 @@ def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> Non
         for checkpoint in each.checkpoints.values():
             data(f"  {checkpoint.path:<44} {checkpoint.size / 1e9:>8.2f} GB  {_state(checkpoint)}")
     if errors:
-        raise NodesFailed(list(errors.values()))
+        raise joined(list(errors.values()))
 
 
 def _state(found: Checkpoint) -> str:
@@ -100,4 +100,4 @@ def _raise_where_wrong(recipe: Recipe, said: dict[str, str], nodes: Sequence[str
         if why
     ]
     if wrong:
-        raise wrong[0] if len(wrong) == 1 else NodesFailed(wrong)
+        raise joined(wrong)

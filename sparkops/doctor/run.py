@@ -64,8 +64,7 @@ def diagnose(connected: Connected, tell: Tell = silent, login: HubLogin | None =
 
 def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
     """Return what `status` reads of the connected nodes."""
-    gateway = connected.fleet.gateway
-    with closing(Reader(connected.fleet, connected.members, gateway.node if gateway else "")) as reader:
+    with closing(Reader(connected.fleet, connected.members, connected.fleet.gateway)) as reader:
         return {name: reported(name, outcome) for name, outcome in reader.read().items()}
 
 

@@ -37,8 +37,7 @@ def introduce_ranks(connected: Connected, head: str, others: Sequence[str]) -> N
     """
     fleet = connected.fleet
     with leading(connected.member(head)) as leader:
-        joined = on_each(others, lambda name: _join(leader, connected.member(name), idle=True), connected.cancel)
-        all_or_raise(joined)
+        all_or_raise(on_each(others, lambda name: _join(leader, connected.member(name), idle=True), connected.cancel))
         leader.set_peers({name: (fleet.engine_address(name), PEER_PORT) for name in others}, add=True)
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from sparkops.errors import NodesFailed, PlanRefused
+from sparkops.errors import PlanRefused, joined
 
 
 class Severity(StrEnum):
@@ -68,7 +68,5 @@ def require(findings: Iterable[Finding]) -> None:
     errors = [
         PlanRefused(f"{finding.node}: {finding.problem}", next_step=finding.next_step) for finding in problems(findings)
     ]
-    if len(errors) == 1:
-        raise errors[0]
     if errors:
-        raise NodesFailed(errors)
+        raise joined(errors)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from sparkops.errors import Interrupted, NodesFailed, SparkopsError
+from sparkops.errors import Interrupted, SparkopsError, joined
 
 R = TypeVar("R")
 MAX_NODES = 16
@@ -51,8 +51,6 @@ def _wait(futures: Iterable[Future[R | SparkopsError]]) -> None:
 def all_or_raise(outcomes: Mapping[str, R | SparkopsError]) -> dict[str, R]:
     """The results, or one error that lists what went wrong on every node."""
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, SparkopsError)]
-    if len(errors) == 1:
-        raise errors[0]
     if errors:
-        raise NodesFailed(errors)
+        raise joined(errors)
     return {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, SparkopsError)}

@@ -34,6 +34,25 @@ class Route(Protocol):
         """The node through which this one is reached."""
 
 
+class GatewayPlace(Protocol):
+    """The gateway of an inventory, or of the light reading of one."""
+
+    @property
+    def node(self) -> str:
+        """Name of its node."""
+
+    @property
+    def address(self) -> str | None:
+        """Host name or IP address that clients use."""
+
+    @property
+    def port(self) -> int | None:
+        """Port of one address for all services."""
+
+    def url(self, port: int) -> str:
+        """Return the base URL for OpenAI clients of the service on `port`."""
+
+
 class Routes(Protocol):
     """The ways to all nodes: an inventory, or the light reading of one."""
 

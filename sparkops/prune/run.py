@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from sparkops.errors import NeedsPerson, NodeError, NodesFailed, SparkopsError
+from sparkops.errors import NeedsPerson, NodeError, SparkopsError, joined
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import GuardDoor, door
@@ -139,7 +139,7 @@ def _carry_out(
             except NodeError as error:
                 errors.append(error)
         if errors:
-            raise errors[0] if len(errors) == 1 else NodesFailed(errors)
+            raise joined(errors)
         after = _free(host.parse(member.node.run(host.PREFLIGHT).stdout))
         return Pruned(tuple(removed), before[member.name], after)
 

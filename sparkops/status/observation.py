@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from sparkops.docker.facts import Container
 from sparkops.engine.load import UNKNOWN, Load, Rates
@@ -13,25 +12,6 @@ from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.host import GpuState, HostFacts
 from sparkops.status.picture import Health
 from sparkops.swap.journal import Journal
-
-
-class GatewayPlace(Protocol):
-    """Where the gateway is: of the inventory, or of its light reading."""
-
-    @property
-    def node(self) -> str:
-        """Its node."""
-
-    @property
-    def address(self) -> str | None:
-        """Host name or IP address that clients use."""
-
-    @property
-    def port(self) -> int | None:
-        """Port of one address for all services."""
-
-    def url(self, port: int) -> str:
-        """Return the base URL for OpenAI clients of the service on `port`."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sparkops.nodes.host import GPU_STATE
 from sparkops.nodes.node import Node
 from sparkops.nodes.parallel import on_each
 from sparkops.nodes.retry import SAID, until_begun
-from sparkops.nodes.routes import Routes
+from sparkops.nodes.routes import GatewayPlace, Routes
 from sparkops.status.commands import FORMAT, survey
 
 PATIENCE_S = 0.0  # one try: status shows what is true now
@@ -30,8 +30,7 @@ class Reader:
 
     routes: Routes
     names: Collection[str]
-    gateway: str = ""
-    """The node of the gateway; empty without one."""
+    gateway: GatewayPlace | None = None
     gpus: bool = False
     """Whether each node is also asked what its GPUs do, by a command: no guard can read that."""
     report: str = REPORT
@@ -64,7 +63,7 @@ class Reader:
 
     def _surveyed(self, name: str, node: Node) -> str:
         """Return what the program prints on a node."""
-        command = survey(programs.load_survey(), at_gateway=self.gateway == name)
+        command = survey(programs.load_survey(), at_gateway=self.gateway is not None and self.gateway.node == name)
         return until_begun(lambda: _begun(name, node.run(command).stdout), raised=(ConnectionLost,))
 
     def _close(self, name: str) -> None:

@@ -309,7 +309,7 @@ def test_a_question_that_docker_could_not_begin_is_repeated(docker: Docker) -> N
     file.write_text("nodes:\n  n1: {transport: local}\ngateway: {node: n1, address: 127.0.0.1}\n")
 
     fleet = inventory.load(file)
-    with closing(Reader(fleet, fleet.nodes, "n1")) as reader:
+    with closing(Reader(fleet, fleet.nodes, fleet.gateway)) as reader:
         report = reported("n1", reader.read()["n1"])
 
     assert isinstance(report, NodeReport)
