@@ -17,7 +17,8 @@ import pytest
 import sparkops
 
 SOURCES = Path(__file__).parents[2]
-PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+INSTALL = ("install", "--no-compile")  # most of the modules are never imported
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Installed:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     venv, dist = tmp_path_factory.mktemp("venv"), tmp_path_factory.mktemp("dist")
     python = venv / "bin/python"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    subprocess.run([python, *PIP, "hatchling"], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    subprocess.run([*PIP, "--python", python, *INSTALL, "hatchling"], check=True)
     subprocess.run([python, "-m", "hatchling", "build", "--directory", dist], cwd=SOURCES, check=True)
     (wheel,) = dist.glob("sparkops-*.whl")
-    subprocess.run([python, *PIP, wheel], check=True)
+    subprocess.run([*PIP, "--python", python, *INSTALL, wheel], check=True)
     return Installed(dist, venv, tmp_path_factory.mktemp("empty"))
 
 
