@@ -108,7 +108,7 @@ class Gateway(Section):
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
     """Port of one address for all services: by `model` of a JSON body up to 96 KiB, or by the path /SERVICE/v1/..."""
     memory_mib: Annotated[int, Field(ge=1536, le=16384)] = 1536
-    """Memory limit of its container in MiB. With more of it, `port` reads larger bodies: docs/security.md."""
+    """Memory limit of its container in MiB. More takes larger bodies or more connections: docs/security.md."""
     metrics_port: Annotated[int, Field(ge=1024, le=65535)] = 8405
     """Port of the metrics for Prometheus, on 127.0.0.1 of the gateway's node."""
     max_body_mib: Annotated[int, Field(ge=1, le=1024)] = 32

@@ -1,4 +1,4 @@
-"""Size of the gateway's buffers, which follows from the memory of its container. Pure."""
+"""Buffers and connections of the gateway, which follow from the memory of its container. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ requests of 1 MB that had waited through a reload ended the gateway (docs/eviden
 LEAST_BUFFER, MOST_BUFFER = 128 * KIB, 1024 * KIB
 BESIDE_BODY = 32 * KIB
 """Bytes of a buffer that headers and HAProxy's own marks may take."""
-CONNECTIONS = 5100
-"""Four services of 1000 connections, 1000 that have waited, and the metrics of 100."""
+METRICS = 100
+"""Connections to the metrics."""
+CONNECTIONS = 5 * 1000 + METRICS
+"""Least connections in all: four services of 1000, 1000 that have waited, and the metrics."""
+MOST_EACH = 1900
+"""Most connections to one service: HAProxy takes two descriptors each, and refused 10,195 in all with 20,000."""
 
 
 def buffer_bytes(memory_mib: int) -> int:
@@ -21,3 +25,12 @@ def buffer_bytes(memory_mib: int) -> int:
     while size < MOST_BUFFER and 4 * size * CONNECTIONS <= (memory_mib - RESERVE_MIB) * MIB:
         size *= 2
     return size
+
+
+def frontend_connections(memory_mib: int) -> int:
+    """Return the most connections to one service: memory that is too little for larger buffers takes more of them.
+
+    Five such frontends and the metrics are all connections, so that no frontend can take what another one needs.
+    """
+    fitting = (memory_mib - RESERVE_MIB) * MIB // (2 * buffer_bytes(memory_mib)) - METRICS
+    return min(fitting // 5, MOST_EACH)

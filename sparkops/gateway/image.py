@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkops import names
 from sparkops.config.inventory import Gateway
-from sparkops.gateway.capacity import BESIDE_BODY, CONNECTIONS, KIB, MIB, buffer_bytes
+from sparkops.gateway.capacity import BESIDE_BODY, KIB, METRICS, MIB, buffer_bytes, frontend_connections
 from sparkops.gateway.files import Secrets
 from sparkops.render.context import Content, Context, digest
 from sparkops.render.sandbox import fill
@@ -39,11 +39,14 @@ def files(services: Iterable[Service], gateway: Gateway, secrets: Secrets, templ
 
 def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str, str]) -> dict[str, str]:
     """The configuration: files for what all services share and for their one address, and one for each, in order."""
+    each = frontend_connections(gateway.memory_mib)
     shared = fill(
         "gateway/haproxy.cfg.j2",
         templates,
         metrics_port=str(gateway.metrics_port),
-        connections=str(CONNECTIONS),
+        frontend_connections=str(each),
+        metrics_connections=str(METRICS),
+        connections=str(5 * each + METRICS),
         buffer=str(buffer_bytes(gateway.memory_mib)),
     )
     ordered = sorted(services, key=lambda service: service.name)
@@ -68,6 +71,7 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
         ipv6=":" in (gateway.address or ""),
         guarded=bool(gateway.api_keys),
         encrypted=gateway.tls_certificate is not None,
+        frontend_connections=str(frontend_connections(gateway.memory_mib)),
         connections=str(gateway.client_connections),
         requests=str(gateway.client_requests),
         body=str(gateway.max_body_mib * MIB),

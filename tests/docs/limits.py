@@ -59,7 +59,9 @@ LIMITS: dict[str, dict[str, float]] = {
         "1.5 GiB": capacity.MEMORY_MIB / 1024,
         "16 GiB": float(GATE_MEMORY[0].removeprefix("--memory=").removesuffix("g")),
         "5100 connections": float(capacity.CONNECTIONS),
-        "1000 connections": written("templates/gateway/service.cfg.j2", r"^  maxconn (\d+)"),
+        "1000 connections": float(capacity.frontend_connections(capacity.MEMORY_MIB)),
+        "1409 connections": float(capacity.frontend_connections(2048)),
+        "1900 connections": float(capacity.frontend_connections(2810)),
     },
     "docs/swap.md": {"60 s": door.LEASE_S},
 }

@@ -15,7 +15,7 @@ from sparkops.config.inventory import Gateway
 from sparkops.errors import ConfigError
 from sparkops.gateway import files as door
 from sparkops.gateway import image as render
-from sparkops.gateway.capacity import CONNECTIONS, KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes
+from sparkops.gateway.capacity import KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes, frontend_connections
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.names import Slot, backend, waiting
@@ -61,17 +61,30 @@ def test_one_address_for_all_services_is_this_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_mib", "buffer_kib"), [(1536, 128), (2810, 128), (2811, 256), (5361, 512), (10461, 1024), (16384, 1024)]
+    ("memory_mib", "buffer_kib", "each"),
+    [
+        (1536, 128, 1000),
+        (2048, 128, 1409),
+        (2810, 128, 1900),
+        (2811, 256, 1000),
+        (5361, 512, 1000),
+        (10461, 1024, 1000),
+        (16384, 1024, 1592),
+    ],
 )
-def test_buffers_fit_into_the_memory_and_decide_which_bodies_are_read(memory_mib: int, buffer_kib: int) -> None:
+def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib: int, each: int) -> None:
     assert OPEN.memory_mib == MEMORY_MIB
     assert buffer_bytes(memory_mib) == buffer_kib * KIB
-    assert 2 * buffer_kib * KIB * CONNECTIONS + RESERVE_MIB * MIB <= memory_mib * MIB
+    assert frontend_connections(memory_mib) == each
+    connections = 5 * each + 100
+    assert 2 * buffer_kib * KIB * connections + RESERVE_MIB * MIB <= memory_mib * MIB
 
     gateway = OPEN.model_copy(update={"memory_mib": memory_mib, "port": 8080})
     made = render.config([Service("chat", 8000)], gateway, TEMPLATES)
 
-    assert f"  tune.bufsize {buffer_kib * KIB}" in made["gateway.cfg"].splitlines()
+    assert {f"  tune.bufsize {buffer_kib * KIB}", f"  maxconn {connections}"} <= {*made["gateway.cfg"].splitlines()}
+    assert made["one.cfg"].count(f"\n  maxconn {each}\n") == 1
+    assert made["services/chat.cfg"].count(f"\n  maxconn {each}\n") == 2
     for name in ("one.cfg", "services/chat.cfg"):
         assert f" gt {(buffer_kib - 32) * KIB}" in made[name]
     assert f"/too-large/{buffer_kib - 32} " in made["one.cfg"]

@@ -13,7 +13,7 @@ import pytest
 
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
-from sparkops.gateway.capacity import MEMORY_MIB
+from sparkops.gateway.capacity import MEMORY_MIB, frontend_connections
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.release import Slot
@@ -207,3 +207,14 @@ def test_an_address_that_asks_too_often_gets_429_and_others_do_not(live: Live) -
 def test_the_memory_of_the_container_is_limited(live: Live) -> None:
     shown = live.machine.exec("docker", "inspect", "--format={{.HostConfig.Memory}}", commands.CONTAINER)
     assert int(shown) == MEMORY_MIB * 2**20
+
+
+@pytest.mark.parametrize("memory_mib", [1536, 2048, 2810])
+def test_haproxy_takes_the_connections_that_fit_into_the_memory(live: Live, memory_mib: int) -> None:
+    settings(live, memory_mib=memory_mib)
+
+    read = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{METRICS}/metrics').read().decode())"
+    shown = live.machine.exec("python3", "-c", read).splitlines()
+    sums = 5 * frontend_connections(memory_mib) + 100
+    assert f"haproxy_process_max_connections {sums}" in shown
+    assert f'haproxy_frontend_limit_sessions{{proxy="fe_chat"}} {frontend_connections(memory_mib)}' in shown
