@@ -230,7 +230,7 @@ def held(live: Live, size: int, each: int) -> tuple[float, float]:
     for service in services:
         live.run(commands.hold(service.name, RequestHold("1.2", 60.0, HELD_S, each)))
     cases = [Case(service.port, size, model=service.name) for service in services]
-    # In a process of their own: paramiko's connections here must not get file descriptors above 1024.
+    # In a process of their own: 2,000 clients would slow down the threads of paramiko here.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         answers = processes.submit(send, live.machine.address, cases * each)
         wait_for("all wait", lambda: answers.done() or _waiting(live) == count, 120.0)
