@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from sparkops.errors import Busy
 from sparkops.guard.door import Question
 from sparkops.guard.leading import Leading
-from sparkops.swap.journal import Journal
-from sparkops.swap.model import Phase
+from sparkops.swap.intents import changing
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,3 @@ class LeaseVerbs:
                 agents.remove(holder)
                 raise Busy(why, next_step=f"sparkops follow {service}")
         return agents.until_end(holder)
-
-
-def changing(journal: Journal) -> str:
-    """Return what is in progress for a service; empty if nothing is. A release that is only kept warm is at rest."""
-    swap = journal.swap
-    if journal.stopping:
-        return f"{journal.service} is being stopped"
-    if swap and (swap.reverting or swap.phase is not Phase.RETIRE):
-        return f"{journal.service}: a swap to {swap.target.release} is in phase '{swap.phase}'"
-    return ""

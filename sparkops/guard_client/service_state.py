@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkops.swap import values
 from sparkops.swap.journal import Journal, Swap
-from sparkops.swap.model import Answer, Phase, RankSpec
+from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import traffic
 from sparkops.swap.seen import GatewayView, Report
 
@@ -37,9 +37,8 @@ class ServiceState:
 
     @property
     def swap(self) -> Swap | None:
-        """The swap in progress. None once the new release is promoted and drained: the old one is only kept warm."""
-        swap = self.journal.swap
-        return swap if swap and (swap.reverting or swap.phase is not Phase.RETIRE) else None
+        """The swap in progress; None also while the old release is only kept warm."""
+        return self.journal.unfinished
 
     @property
     def fails(self) -> bool:

@@ -91,6 +91,14 @@ class NothingToDo:
 Reply = Journal | Refused | NothingToDo
 
 
+def changing(journal: Journal) -> str:
+    """Return what is in progress for a service; empty if nothing is. Meanwhile gateway and guards stay as they are."""
+    if journal.stopping:
+        return f"{journal.service} is being stopped"
+    swap = journal.unfinished
+    return f"{journal.service}: a swap to {swap.target.release} is in phase '{swap.phase}'" if swap else ""
+
+
 def accept(journal: Journal, intent: Intent, seen: Seen) -> Reply:
     """Return the journal that accepts an intent, or the reason why nothing changes."""
     if known := journal.outcome(intent.id):
@@ -131,9 +139,9 @@ def _decided(journal: Journal, intent: Intent, seen: Seen) -> Reply:
 
 
 def _deploy(journal: Journal, intent: Deploy, seen: Seen) -> Reply:
-    swap, active = journal.swap, journal.active
+    swap, active = journal.unfinished, journal.active
     fails = not _serves(journal, seen)
-    if swap and swap.phase is not Phase.RETIRE and not (journal.trouble and fails):
+    if swap and not (journal.trouble and fails):
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
     if active == intent.target and not fails:
         return NothingToDo(f"{intent.target.release} is active")

@@ -103,6 +103,17 @@ class Journal:
     schema: int = SCHEMA
 
     @property
+    def position(self) -> tuple[int, int]:
+        """Term and revision: of two journals of a service, the newer one has the higher position."""
+        return self.term, self.revision
+
+    @property
+    def unfinished(self) -> Swap | None:
+        """The swap in progress; None also while the old release is only kept warm."""
+        swap = self.swap
+        return swap if swap and (swap.reverting or swap.phase is not Phase.RETIRE) else None
+
+    @property
     def deployments(self) -> tuple[Deployment, ...]:
         """The releases whose engines may run."""
         swap = self.swap

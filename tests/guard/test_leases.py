@@ -20,11 +20,11 @@ from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
 from sparkops.guard.leases import Leases
 from sparkops.guard.state import Membership, State
-from sparkops.guard.verbs import LeaseVerbs, changing
+from sparkops.guard.verbs import LeaseVerbs
 from sparkops.nodes.local import LocalNode
 from sparkops.release import Slot
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.model import Deployment, RankSpec, Replica
 
 pytestmark = pytest.mark.local
 
@@ -155,18 +155,6 @@ def test_agents_do_not_change_while_a_service_does(leading: Leading) -> None:
 
     assert caught.value.next_step == "sparkops follow chat"
     assert leading.agents.text == ""
-
-
-def test_a_service_changes_until_its_old_release_is_only_kept_warm() -> None:
-    journal = Journal("chat", "n1", active=RELEASE)
-    assert changing(journal) == ""
-    target = Deployment("q-3", Slot.BLUE, (Replica((RankSpec("n2", "q-3-r0"),)),))
-    journal = journal.begun("i1", Mode.ACROSS, target, automatic=True)
-    seen = set()
-    while journal.swap:
-        seen.add((journal.swap.phase, bool(changing(journal))))
-        journal = journal.advanced()
-    assert {phase for phase, changes in seen if not changes} == {Phase.RETIRE}
 
 
 def test_an_unknown_kind_of_lease_is_no_lease(leading: Leading) -> None:

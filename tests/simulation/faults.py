@@ -72,6 +72,10 @@ def _paths(world: World) -> Iterator[Transition]:
         if machine.name != world.gateway.node and machine.name not in world.cut and not machine.lost:
             cut = replace(world, cut=world.cut | {machine.name})
             yield f"cut link to {machine.name}", _touched(cut, machine)
+    for leader in world.leading:
+        if not world.machine(leader.journal.leader).lost:
+            away = one_leader(Leader(leader.journal, away=True))
+            yield f"{leader.journal.leader} cannot read its journal", world.with_leader(away)
     if not world.gateway.stalled:
         yield "HAProxy stalls", replace(world, gateway=replace(world.gateway, stalled=True))
 
@@ -118,7 +122,7 @@ def _forget(world: World, name: str) -> World:
 
 @by_identity
 def _restarted(leader: Leader) -> Leader:
-    return one_leader(Leader(leader.journal))
+    return one_leader(Leader(leader.journal, away=leader.away))
 
 
 def _touched(world: World, machine: Machine) -> World:

@@ -24,7 +24,7 @@ def sending(world: World) -> Iterator[Transition]:
     one fault, every mode settles in the same ends as with a transition for each copy.
     """
     sent = world
-    for leader in world.leaders:
+    for leader in world.leading:
         journal = leader.journal
         if not leader.met and journal.peers and not set(journal.peers) <= journal.without:
             continue
@@ -71,7 +71,7 @@ def _copied(world: World, node: str) -> World:
 def reporting(world: World) -> Iterator[Transition]:
     """Reports reach every leader that they can reach."""
     after = world
-    for leader in world.leaders:
+    for leader in world.leading:
         name, journal = leader.journal.leader, leader.journal
         new = [reported(world.machine(node)) for node in (name, *journal.peers) if world.reaches(name, node)]
         if all(report in leader.reports for report in new):
@@ -95,7 +95,7 @@ def _by_node(report: Report) -> str:
 
 def silence(world: World) -> Iterator[Transition]:
     """A guard that does not report is unknown after a while."""
-    for leader in world.leaders:
+    for leader in world.leading:
         for report in leader.reports:
             if not world.reaches(leader.journal.leader, report.node):
                 rest = tuple(other for other in leader.reports if other != report)

@@ -42,10 +42,14 @@ def settle(world: World, steps: int = 1000) -> World:
 def ask(world: World, make: Callable[[str, int], Intent]) -> World | None:
     """An operator's intent reaches the leader; None where it changes nothing."""
     leader = world.leader
-    if world.machine(leader.journal.leader).lost:
+    if _silent(world, leader):
         return None
     intent = make(_number(leader.journal), leader.journal.revision)
     return _accepted(world, leader, intent, accept(leader.journal, intent, world.seen(leader)))
+
+
+def _silent(world: World, leader: Leader) -> bool:
+    return leader.away or world.machine(leader.journal.leader).lost
 
 
 def _number(journal: Journal) -> str:
@@ -60,15 +64,17 @@ def _accepted(world: World, leader: Leader, intent: Intent, reply: Reply) -> Wor
 
 
 def rebuild(world: World) -> Transition | None:
-    """The gateway's node is lost, and an operator rebuilds it on another one."""
+    """The gateway's node is lost, or its journal, and an operator rebuilds it from the copies of the other guards."""
     lost = frozenset(machine.name for machine in world.machines if machine.lost)
-    copies = [machine.record.copy for machine in world.machines if not machine.lost and machine.record.copy]
-    if world.leader.journal.leader not in lost or not copies:
+    others = [machine for machine in world.machines if machine.name not in lost | {world.leader.journal.leader}]
+    copies = [machine.record.copy for machine in others if machine.record.copy]
+    if not _silent(world, world.leader) or not copies:
         return None
     node = next(machine.name for machine in world.machines if not machine.lost)
     journal = rebuilt(copies, node, lost)
-    others = tuple(leader for leader in world.leaders if leader.journal.leader != node)
-    return f"gateway rebuild {node}", replace(world, leaders=(*others, Leader(journal)), gateway=Gateway(node))
+    gateway = world.gateway if world.gateway.node == node else Gateway(node)
+    former = tuple(leader for leader in world.leaders if leader.journal.leader != node)
+    return f"gateway rebuild {node}", replace(world, leaders=(*former, Leader(journal)), gateway=gateway)
 
 
 A, B, C = "a", "b", "c"
@@ -111,7 +117,7 @@ def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> Worl
 def operators(world: World) -> Iterator[Transition]:
     """What a second operator may ask for just now."""
     leader = world.leader
-    if not world.machine(leader.journal.leader).lost:
+    if not _silent(world, leader):
         for name, intent, reply in _asked(leader, world.view(leader)):
             if after := _accepted(world, leader, intent, reply):
                 yield f"operator: {name}", after

@@ -61,4 +61,4 @@ def _machine_key(machine: Machine) -> Hashable:
 
 def _leader_key(leader: Leader) -> Hashable:
     reports = tuple([id(shared(report)) for report in leader.reports])
-    return ("leader", _journal(leader.journal), reports, leader.met, leader.sampled, leader.waited)
+    return ("leader", _journal(leader.journal), reports, leader.met, leader.away, leader.sampled, leader.waited)

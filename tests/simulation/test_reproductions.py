@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from sparkops.release import Slot
-from sparkops.swap.intents import Cancel, Deploy, Hold, NothingToDo, Promote, Refused, Stop
-from sparkops.swap.model import PHASES, Mode, Phase
+from sparkops.swap.intents import Cancel, Deploy, Hold, NothingToDo, Promote, Refused, Stop, changing
+from sparkops.swap.model import PHASES, Answer, Mode, Phase
 from sparkops.swap.rebuild import rebuilt
 from tests.simulation.explore import explore
 from tests.simulation.story import C, Story
 from tests.simulation.views import Health
+from tests.simulation.world import NODES
 
 ALONE = [phase for phase in PHASES[Mode.ACROSS][1:] if phase is not Phase.WORKERS]  # single ranks have no workers
 
@@ -103,6 +104,35 @@ def test_p5_a_drain_that_cannot_be_seen_does_not_end() -> None:
         assert story.step()
 
     assert active(story.settle()) == "b"
+
+
+@pytest.mark.parametrize("mode", ["in-place", "across"])
+def test_p6_gateway_and_guards_change_only_while_no_service_does(mode: str) -> None:
+    """Each of them is away for a moment as it is replaced."""
+    story = Story.of(mode)
+    while story.journal.swap and story.journal.swap.phase is not Phase.RETIRE:
+        assert changing(story.journal).startswith("chat: a swap to b is in phase")
+        assert story.step()
+    assert changing(story.journal) == ""
+    starts = story.world.starts
+
+    story.fault("HAProxy stalls")
+    for node in NODES:
+        story.fault(f"crash of the guard on {node}")
+
+    assert explore(story.world, faults_=1, intents=0).ends
+    assert (active(story.settle()), story.world.starts) == ("b", starts)
+
+
+def test_p6_neither_during_a_return_nor_during_a_stop() -> None:
+    returning = Story.of("beside").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.RETIRE)
+    stopping = Story.of("beside").settle().operator("stop")
+
+    assert [changing(story.journal) for story in (returning, stopping)] == [
+        "chat: a swap to a is in phase 'retire'",
+        "chat is being stopped",
+    ]
+    assert changing(stopping.settle().journal) == ""
 
 
 @pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD, Phase.VERIFY])
@@ -199,6 +229,30 @@ def test_p16_of_two_operators_who_planned_on_the_same_state_one_is_refused() -> 
 
     assert isinstance(story.reply(promote), Refused)
     assert (active(story.settle()), story.armed) == ("a", ["a-r0"])
+
+
+@pytest.mark.parametrize("phase", ALONE)
+def test_p10_a_journal_of_a_newer_version_stops_nothing_and_the_swap_ends_once_it_can_be_read(phase: Phase) -> None:
+    story = Story.of("across").until(phase).fault("n1 cannot read its journal")
+    before, traffic = story.journal, story.world.gateway.traffic
+
+    while story.world.leader.away:
+        assert (story.journal, story.world.gateway.traffic) == (before, traffic)
+        assert story.world.serves(traffic) is Answer.YES
+        assert story.step()
+
+    assert (active(story.settle()), story.running) == ("b", ["b-r0"])
+
+
+@pytest.mark.parametrize("phase", ALONE)
+@pytest.mark.parametrize("mode", ["in-place", "across"])
+def test_p11_a_damaged_journal_is_replaced_by_the_newest_copy_and_the_swap_ends(mode: str, phase: Phase) -> None:
+    story = Story.of(mode).until(phase if phase in PHASES[Mode(mode)] else Phase.QUIESCE)
+
+    story.fault("n1 cannot read its journal").rebuild().settle()
+
+    assert (story.journal.leader, story.journal.term, story.journal.swap) == ("n1", 2, None)
+    assert story.running == [f"{active(story)}-r0"]
 
 
 @pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD, Phase.BAKE])

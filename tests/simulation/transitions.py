@@ -53,7 +53,7 @@ def _acknowledged(world: World) -> Iterator[Transition]:
 
 
 def _leaders(world: World) -> Iterator[Transition]:
-    for leader in world.leaders:
+    for leader in world.leading:
         if not world.machine(leader.journal.leader).lost and (effect := decided(leader, world.view(leader))):
             yield f"leader: {effect}", lead(world, leader, effect)
 
@@ -147,7 +147,7 @@ def _waiting(leader: Leader) -> Leader:
 
 
 def _clock(world: World, later: Callable[[Leader], Leader], name: str) -> Iterator[Transition]:
-    for leader in world.leaders:
+    for leader in world.leading:
         passed = later(leader)
         if passed is not leader and decided(passed, world.view(passed)) is not None:
             yield f"time passes ({name})", world.with_leader(passed)
@@ -156,5 +156,8 @@ def _clock(world: World, later: Callable[[Leader], Leader], name: str) -> Iterat
 def _links(world: World) -> Iterator[Transition]:
     for node in sorted(world.cut):
         yield f"the link to {node} is back", replace(world, cut=world.cut - {node})
+    for leader in world.leaders:
+        if leader.away:
+            yield f"{leader.journal.leader} reads its journal", world.with_leader(Leader(leader.journal))
     if world.gateway.stalled:
         yield "HAProxy answers again", replace(world, gateway=replace(world.gateway, stalled=False))

@@ -130,6 +130,8 @@ class Leader:
     journal: Journal
     reports: tuple[Report, ...] = ()
     met: frozenset[str] = frozenset()
+    away: bool = False
+    """Whether it cannot read its journal: damaged, or written by a newer version. Its guard still follows orders."""
     sampled: bool = False
     """Whether the clocks of this phase have run out."""
     waited: bool = False
@@ -182,6 +184,11 @@ class World:
     def leader(self) -> Leader:
         """The leader of the highest term."""
         return max(self.leaders, key=lambda leader: leader.journal.term)
+
+    @property
+    def leading(self) -> Iterator[Leader]:
+        """The leaders that can read their journals."""
+        return (leader for leader in self.leaders if not leader.away)
 
     def with_leader(self, leader: Leader) -> World:
         name = leader.journal.leader
