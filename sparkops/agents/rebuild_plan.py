@@ -90,7 +90,7 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
     newest: dict[str, Journal] = {}
     for journal in (journal for copies in copies_by_node.values() for journal in copies.known):
         known = newest.get(journal.service)
-        if known is None or (journal.term, journal.revision) > (known.term, known.revision):
+        if known is None or journal.position > known.position:
             newest[journal.service] = journal
     _require_lost_leader(node, copies_by_node, newest)
     _require_all(node, copies_by_node, newest, without)

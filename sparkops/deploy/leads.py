@@ -154,8 +154,7 @@ def _require_free(connected: Connected, service: str, tell: Tell) -> None:
 def lead_behind_gateway(connected: Connected, leader: Leader, service: str) -> None:
     """Let the guard beside the gateway lead a service that another one has led. Raises PlanRefused while it runs."""
     state, gateway = leader.state(service), leader.node.name
-    position = (state.journal.term, state.journal.revision)
-    newer = any((report.term, report.revision) > position for report in state.reports.values())
+    newer = any(report.kept > state.journal.position for report in state.reports.values())
     if state.journal.revision and not state.direct and not newer:
         return
     copies = [state.journal for state in connected.all(lambda member: state_on(member, service)).values() if state]

@@ -47,7 +47,7 @@ class Draft:
     def holds(self, state: ServiceState) -> bool:
         """Return whether the intent may be sent on this state."""
         planned, now = self.state.journal, state.journal
-        return not self.stale and (planned.term, planned.revision) == (now.term, now.revision)
+        return not self.stale and planned.position == now.position
 
     @property
     def effects(self) -> EffectPlan | None:

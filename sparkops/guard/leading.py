@@ -150,7 +150,7 @@ class Leading:
             lead = self.leads.get(service)
             kept = self.state.record(service).copy if service in self.state.services() else None
             known = [copy for copy in (lead and lead.journal, kept, *copies) if copy and copy.revision]
-            newest = max(known, key=lambda copy: (copy.term, copy.revision), default=None)
+            newest = max(known, key=lambda copy: copy.position, default=None)
             same = newest is None or newest.leader == self.node.name
             if lead and same and (isinstance(lead.view, DirectView), lead.journal.peers) == (direct, peers):
                 return

@@ -105,11 +105,10 @@ class Local:
 
 
 def adopts(order: Order, adopted: Order | None, local: Local) -> bool:
-    """Return whether to follow an order: one of this boot, and not older than what this guard knows."""
-    newest = max((record.revision for record in (local.record.copy, adopted and adopted.journal) if record), default=-1)
-    if order.boot != local.boot or order.journal.term < local.record.term:
-        return False
-    return order.journal.term > local.record.term or order.journal.revision >= newest
+    """Return whether to follow an order: one of this boot, and not older than what this guard keeps and follows."""
+    known = (local.record.copy, adopted and adopted.journal)
+    newest = max((journal.position for journal in known if journal), default=(0, 0))
+    return order.boot == local.boot and order.journal.position >= newest
 
 
 def reconcile(order: Order | None, local: Local) -> FollowerEffect | None:
@@ -134,7 +133,7 @@ def _effects(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
 
 def _copy(order: Order, local: Local) -> Iterator[FollowerEffect]:
     copy = local.record.copy
-    if copy is None or (copy.term, copy.revision) != (order.journal.term, order.journal.revision):
+    if copy is None or copy.position != order.journal.position:
         yield KeepCopy(order.journal)
 
 

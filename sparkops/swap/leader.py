@@ -71,8 +71,8 @@ def _wait(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
 
 def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
     """Stop the service: traffic first, then open requests, then engines. A release in no slot has no requests."""
-    slots = seen.gateway.slots if seen.gateway else {}
-    empty = (drained(item, seen) for item in journal.deployments if slots.get(item.slot) == item.release)
+    pointed = seen.gateway.slots if seen.gateway else {}
+    empty = (drained(item, seen) for item in journal.deployments if pointed.get(item.slot) == item.release)
     for reached in (move(journal, seen, None), *empty):
         if reached is Answer.UNKNOWN:
             return _needs_operator(journal, "the gateway cannot be read, so the service is not stopped", seen)

@@ -13,7 +13,7 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str]) -> Journ
 
     Raises ValueError without a copy.
     """
-    newest = max(copies, key=lambda copy: (copy.term, copy.revision))
+    newest = max(copies, key=lambda copy: copy.position)
     swap, active = newest.swap, newest.active
     dead = [item for item in newest.deployments if any(rank.node in lost for rank in item.ranks)]
     if swap and swap.target in dead:

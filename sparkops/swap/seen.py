@@ -60,13 +60,14 @@ class Report:
         absent = EngineReport(container, EngineState.ABSENT)
         return next((engine for engine in self.engines if engine.container == container), absent)
 
-    def keeps(self, journal: Journal) -> bool:
-        """Return whether this journal, or a newer one, is on the guard's disk."""
-        return (self.term, self.revision) >= (journal.term, journal.revision)
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Position of the journal on the guard's disk."""
+        return self.term, self.revision
 
     def follows(self, journal: Journal) -> bool:
         """Return whether the guard follows the orders of this journal, or of a newer one."""
-        return (self.term, self.adopted) >= (journal.term, journal.revision)
+        return (self.term, self.adopted) >= journal.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Seen:
     def replicated(self, journal: Journal) -> bool:
         """Return whether another reachable guard has this revision on its disk, or no other guard is reachable."""
         others = [report for node, report in self.reports.items() if node != journal.leader]
-        return not others or any(report.keeps(journal) for report in others)
+        return not others or any(report.kept >= journal.position for report in others)
 
     def confirmed(self, journal: Journal) -> bool:
         """Return whether a leader may act: a peer has confirmed its term since it started, or it has no peer."""
@@ -127,5 +128,4 @@ class Seen:
 
     def deposed(self, journal: Journal) -> bool:
         """Return whether a newer leader exists, or a guard has a newer copy of this journal than its leader."""
-        own = (journal.term, journal.revision)
-        return any((report.term, report.revision) > own for report in self.reports.values())
+        return any(report.kept > journal.position for report in self.reports.values())

@@ -40,14 +40,14 @@ HANDWRITTEN = (
     Fault(4, "a leader that restarts asks no peer", "seen",
           "return peers <= journal.without or bool(peers & self.met)", "return True"),
     Fault(4, "a leader goes on although a newer one exists", "seen",
-          "return any((report.term, report.revision) > own for report in self.reports.values())", "return False"),
+          "return any(report.kept > journal.position for report in self.reports.values())", "return False"),
     Fault(4, "a copy of an earlier leader's journal counts", "seen",
-          "(self.term, self.revision) >= (journal.term, journal.revision)", "self.revision >= journal.revision"),
+          "report.kept >= journal.position", "report.revision >= journal.revision"),
     Fault(5, "what runs under an earlier leader's order counts", "seen",
-          "(self.term, self.adopted) >= (journal.term, journal.revision)", "self.adopted >= journal.revision"),
+          "(self.term, self.adopted) >= journal.position", "self.adopted >= journal.revision"),
     Fault(5, "a guard follows a leader of an older term", "follower",
-          "order.journal.term < local.record.term", "False"),
-    Fault(5, "a guard follows an order of an earlier boot", "follower", "order.boot != local.boot", "False"),
+          "order.journal.position >= newest", "order.journal.revision >= newest[1]"),
+    Fault(5, "a guard follows an order of an earlier boot", "follower", "order.boot == local.boot and ", ""),
     Fault(5, "a key starts a container whenever it does not run", "follower",
           "return key != rank.key and ", "return "),
     Fault(5, "a start that a crash prevented counts as one that ended", "follower",
@@ -108,9 +108,6 @@ EQUIVALENT: Mapping[str, str] = {
     ),
     "phases.proven: without `proof`": (
         "the answer is unknown before, where a proof is missing"
-    ),
-    "leader._unset: without `not gateway.traffic`": (
-        "the phase takes the traffic away by the same effect"
     ),
 }  # fmt: skip
 """By change: why no run of the machine can tell it from the original."""

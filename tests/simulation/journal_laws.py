@@ -55,7 +55,7 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
             yield f"3: {rank.container} is promoted and would not start after a boot"
     peers = [name for name in old.peers if world.reaches(old.leader, name)]
     copies = [machine.record.copy for machine in world.machines if machine.name != old.leader]
-    if peers and not any(copy and (copy.term, copy.revision) >= (old.term, old.revision) for copy in copies):
+    if peers and not any(copy and copy.position >= old.position for copy in copies):
         yield "17: a promotion ends that no other guard knows of"
 
 

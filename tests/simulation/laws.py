@@ -72,7 +72,7 @@ def _holding(leader: Leader, to: Deployment | None, hold: RequestHold | None) ->
 
 def _writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     old = leader.journal
-    if (new.term, new.revision) <= (old.term, old.revision):
+    if new.position <= old.position:
         yield "18: a journal went backwards"
     yield from _ending(world, leader, new)
     yield from writing(world, leader, new)

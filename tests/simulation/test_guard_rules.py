@@ -124,6 +124,18 @@ def test_an_order_that_was_followed_is_not_taken_back_by_an_older_one() -> None:
     assert report("n3", None, forgetful).revision == -1
 
 
+def test_an_order_of_a_new_leader_is_not_taken_back_by_one_of_the_old_leader_before_its_journal_is_on_disk() -> None:
+    story = Story.of("across").until(Phase.LOAD)
+    machine = story.world.machine("n3")
+    old = present(machine.order)
+    new = replace(old, journal=replace(old.journal, term=old.journal.term + 1, revision=0))
+    late = replace(old, journal=replace(old.journal, revision=old.journal.revision + 1))
+
+    assert adopts(new, old, machine.local())
+    assert adopts(late, old, machine.local())
+    assert not adopts(late, new, machine.local())
+
+
 def test_a_container_that_an_order_stops_is_not_restarted_after_a_boot() -> None:
     story = Story.of("in-place").until(Phase.START)
     machine, order = ordered_to_start(story)
