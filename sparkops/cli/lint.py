@@ -81,7 +81,7 @@ def _chosen(only: Sequence[str], without: Sequence[str]) -> frozenset[str]:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, n=1)
             step = f"Did you mean {near[0]}? " if near else ""
-            raise UsageError(f"there is no rule {name}", next_step=f"{step}All rules: sparkops lint --rules")
+            raise UsageError(f"unknown rule {name}", next_step=f"{step}All rules: sparkops lint --rules")
     return frozenset(only or NAMES) - frozenset(without)
 
 
@@ -99,7 +99,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         elif path == STDIN or path.exists():
             yield path
         else:
-            raise UsageError(f"there is no file {path}")
+            raise UsageError(f"file not found: {path}")
 
 
 def _inside(directory: Path) -> Iterator[Path]:

@@ -39,7 +39,7 @@ def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> Non
         data_json({"nodes": {**told, **{name: {"error": str(each)} for name, each in errors.items()}}})
     for name, each in () if json else found.items():
         where = model_dir(fleet.nodes[name])
-        data(f"{name:<16} {where}" + (f", {each.free / 1e9:.1f} GB free" if each.there else " is not there"))
+        data(f"{name:<16} {where}" + (f", {each.free / 1e9:.1f} GB free" if each.there else " not found"))
         for checkpoint in each.checkpoints.values():
             data(f"  {checkpoint.path:<44} {checkpoint.size / 1e9:>8.2f} GB  {_state(checkpoint)}")
     if errors:

@@ -65,7 +65,7 @@ class Addresses:
     def node(self, name: str) -> Address:
         """Return the address of a node. Raises UsageError for an unknown name."""
         if name not in self.nodes:
-            raise UsageError(f"{self.file}: there is no node '{name}'")
+            raise UsageError(f"{self.file}: unknown node '{name}'")
         return self.nodes[name]
 
     def resolve(self, path: str) -> Path:

@@ -49,7 +49,7 @@ def _find(child: Source, name: str) -> Path:
     candidates = (directory / f"{name}.yaml" for directory in directories if Path(name).name == name)
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
-        raise child.fail((KEY,), f"there is no recipe {name!r} beside this one, nor one that comes with sparkops")
+        raise child.fail((KEY,), f"recipe {name!r} not found beside this one or among those of sparkops")
     return file
 
 

@@ -95,7 +95,7 @@ class Build(Section):
 
 
 class Gateway(Section):
-    """What stands before the services: clients call it, and a deploy switches it from one release to the next."""
+    """HAProxy before the services: clients call it, and a deploy switches it from one release to the next."""
 
     node: Name
     """Node that it runs on."""
@@ -129,7 +129,7 @@ class Inventory(Section):
     nodes: Annotated[dict[Name, NodeConfig], Field(min_length=1)]
     """The nodes by name. A name is what `--node` takes and status shows. Stop its services before you rename a node."""
     defaults: NodeSettings = NodeSettings()
-    """Values for every node that does not say otherwise."""
+    """Values for every node that does not set its own."""
     build: Build = Build()
     gateway: Gateway | None = None
     """Without it clients call the nodes themselves, and a release is replaced in place only."""
@@ -157,7 +157,7 @@ class Fleet(Section):
         """The node of that name. Raises UsageError with the names there are."""
         if name not in self.nodes:
             known = ", ".join(self.nodes)
-            raise UsageError(f"{self.file}: there is no node '{name}'", next_step=f"Name one of: {known}")
+            raise UsageError(f"{self.file}: unknown node '{name}'", next_step=f"Name one of: {known}")
         return self.nodes[name]
 
     def engine_address(self, name: str) -> str:
@@ -195,7 +195,7 @@ def _gateway(read: Source, gateway: Gateway | None, nodes: Mapping[str, NodeConf
     if gateway is None:
         return None
     if gateway.node not in nodes:
-        raise read.fail(("gateway", "node"), f"there is no node '{gateway.node}', only: {', '.join(nodes)}")
+        raise read.fail(("gateway", "node"), f"unknown node '{gateway.node}', expected one of: {', '.join(nodes)}")
     return gateway.model_copy(update={"address": gateway.address or nodes[gateway.node].address})
 
 
@@ -231,7 +231,7 @@ def _check_jumps(read: Source, name: str, nodes: Mapping[str, NodeConfig]) -> No
     while jump := nodes[way[-1]].jump:
         where = ("nodes", way[-1], "jump")
         if jump not in nodes:
-            raise read.fail(where, f"there is no node '{jump}', only: {', '.join(nodes)}")
+            raise read.fail(where, f"unknown node '{jump}', expected one of: {', '.join(nodes)}")
         if jump in way:
             raise read.fail(where, f"no way leads there: {' -> '.join([*way, jump])}")
         way.append(jump)

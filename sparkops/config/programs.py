@@ -46,5 +46,5 @@ def load_step(script: str) -> Modules:
     known = {file.stem: file for file in sorted(root.glob("*.py"))}
     if script not in known:
         step = f"One of: {', '.join(known)}"
-        raise UsageError(f"there is no script for a step named {script}", next_step=step)
+        raise UsageError(f"unknown step script: {script}", next_step=step)
     return {**load(*STEP), script: known[script].read_text(encoding="utf-8")}

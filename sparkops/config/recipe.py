@@ -85,7 +85,7 @@ class Recipe(Section):
     """Another recipe, beside this one or shipped, that this one differs from: mappings are merged, other values
     replaced, and null takes a key away. Its description, `expected` and `verified` are its own."""
     engine: Literal["vllm", "stand-in", "atlas"] = "vllm"
-    """What answers. `atlas` has flags of its own; `stand-in` speaks vLLM's endpoints without a model, to rehearse."""
+    """Inference server. `atlas` has its own flags; `stand-in` has vLLM's endpoints and no model, to rehearse."""
     nodes: list[Name] = []
     """Nodes of the inventory that this recipe runs on; empty lets the plan choose, or `--node`."""
     image: Image
@@ -196,4 +196,4 @@ def _check_parts(read: Source, image: Image) -> None:
         raise read.fail(("image", "template"), f"expected one of: {', '.join(templates)}; got {image.template!r}")
     for number, name in enumerate(image.mods):
         if name not in mods:
-            raise read.fail(("image", "mods", number), f"there is no mod '{name}', only: {', '.join(mods)}")
+            raise read.fail(("image", "mods", number), f"unknown mod '{name}', expected one of: {', '.join(mods)}")

@@ -101,7 +101,7 @@ def _faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[
     for name in ignore.names:
         if name not in NAMES or name in UNIGNORABLE:
             near = difflib.get_close_matches(name, set(NAMES) - UNIGNORABLE, n=1)
-            problem = f"there is no rule {name} to ignore" + (f", did you mean {near[0]}?" if near else "")
+            problem = f"unknown rule {name} to ignore" + (f", did you mean {near[0]}?" if near else "")
             yield LintFinding(*place, "ignore-unused", problem, "sparkops lint --rules shows every rule")
         elif (
             ignore.reason

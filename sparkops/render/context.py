@@ -104,7 +104,7 @@ def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
             known = ", ".join(
                 sorted(key.removesuffix(".py") for key in mods if key not in SHARED_MODS and "/" not in key)
             )
-            problem = f"there is no mod '{name}', only: {known}"
+            problem = f"unknown mod '{name}', expected one of: {known}"
             raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.mods", problem)
     added = {key: content for key, content in mods.items() if key.partition("/")[0] in recipe.image.mods and "/" in key}
     shared = SHARED_MODS[: 1 + any(file.endswith(PATCH) for file in names)] if names else ()

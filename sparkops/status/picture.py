@@ -185,13 +185,13 @@ class ServiceRow:
     state: State
     """`degraded`: some replicas answer; `failed`: one ended by itself, or none answers; `stopping`: not confirmed."""
     live: Live | None
-    """What has the traffic, or answers where there is no gateway; null if nothing does."""
+    """The active release, or without a gateway the one that answers; null if there is none."""
     swap: SwapRow | None = None
     """The swap under way; null if there is none."""
     waiting: WaitingRow | None = None
     """Requests that wait for a release; null while they are answered or refused."""
     hold: str | None = None
-    """Why nobody may change the service; null if they may."""
+    """Reason of the hold that blocks changes; null without one."""
     replicas: list[ReplicaRow]
     """Its endpoints, running or not."""
     events: list[str] = field(default_factory=list)

@@ -134,7 +134,7 @@ def test_a_node_that_is_not_in_the_inventory_is_a_wrong_command_line(sparkops: S
 
     assert (ran.code, ran.err) == (
         2,
-        "sparkops: inventory.yaml: there is no node 'n9'\n  next: Name one of: n1\n",
+        "sparkops: inventory.yaml: unknown node 'n9'\n  next: Name one of: n1\n",
     )
 
 

@@ -44,7 +44,7 @@ def test_both_readings_name_the_same_ways(tmp_path: Path, text: str) -> None:
             assert getattr(light.gateway, key) == getattr(whole.gateway, key)
         assert light.gateway.url(9000) == whole.gateway.url(9000)
     assert light.resolve("keys/id") == whole.resolve("keys/id")
-    with pytest.raises(UsageError, match="there is no node 'n9'"):
+    with pytest.raises(UsageError, match="unknown node 'n9'"):
         light.node("n9")
 
 

@@ -155,7 +155,7 @@ def test_a_circle_is_refused(chain: dict[str, str], told: str) -> None:
 @pytest.mark.parametrize("name", ["nothing", "../base", "/etc/passwd"])
 def test_a_base_that_is_not_there_is_refused(name: str) -> None:
     assert mistake({"extends": name}) == (
-        f"q.yaml:2: extends: there is no recipe {name!r} beside this one, nor one that comes with sparkops"
+        f"q.yaml:2: extends: recipe {name!r} not found beside this one or among those of sparkops"
     )
 
 

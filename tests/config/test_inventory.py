@@ -149,7 +149,7 @@ def test_an_index_is_a_url(index: str) -> None:
 
 
 def test_a_node_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(UsageError, match=r"^inventory\.yaml: there is no node 'c'$") as caught:
+    with pytest.raises(UsageError, match=r"^inventory\.yaml: unknown node 'c'$") as caught:
         load("nodes: {a: {address: h}, b: {address: h}}").node("c")
 
     assert caught.value.next_step == "Name one of: a, b"
@@ -224,8 +224,8 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         ("build: {ca_certificates: ['-x.crt']}\n" + NODE, f"1: build.ca_certificates[0]: {LOCAL}, got '-x.crt'"),
         ("gateway: {node: a, api_keys: [-k]}\n" + NODE, f"1: gateway.api_keys[0]: {LOCAL}, got '-k'"),
         ("gateway: {node: a, tls_certificate: -a}\n" + NODE, f"1: gateway.tls_certificate: {LOCAL}, got '-a'"),
-        (NODE + "jump: b\n", "4: nodes.a.jump: there is no node 'b', only: a"),
-        ("defaults: {jump: b}\n" + NODE, "3: nodes.a.jump: there is no node 'b', only: a"),
+        (NODE + "jump: b\n", "4: nodes.a.jump: unknown node 'b', expected one of: a"),
+        ("defaults: {jump: b}\n" + NODE, "3: nodes.a.jump: unknown node 'b', expected one of: a"),
         (NODE + "jump: a\n", "4: nodes.a.jump: no way leads there: a -> a"),
         (
             "nodes:\n  a: {address: h, jump: b}\n  b: {address: h, jump: a}\n",
@@ -265,7 +265,7 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         ("build: {torch_index: 'https://u:p@[h/x'}\n" + NODE, f"1: build.torch_index: {URL}, got '***@[h/x'"),
         ("build: {torch_index: 'https://h:port/x'}\n" + NODE, f"1: build.torch_index: {URL}, got 'https://h:port/x'"),
         ("build: {torch_index: 'http://u@/x'}\n" + NODE, f"1: build.torch_index: {URL}, got '***@/x'"),
-        ("gateway: {node: b}\n" + NODE, "1: gateway.node: there is no node 'b', only: a"),
+        ("gateway: {node: b}\n" + NODE, "1: gateway.node: unknown node 'b', expected one of: a"),
         (
             "build: {torch_index: 'https://x\"; y'}\n" + NODE,
             "1: build.torch_index: expected a URL that begins with https://, http:// or file://, got 'https://x\"; y'",

@@ -220,10 +220,10 @@ def test_a_mistake_names_its_field_and_what_was_expected(where: str, value: Any,
     ("image", "at", "error"),
     [
         ({"template": "vllm-cup"}, "  template:", "image.template: expected one of: atlas, stand-in, vllm-cpu, "),
-        ({"mods": ["vllm-cpu-metadata", "nope"]}, "  - nope", "image.mods[1]: there is no mod 'nope', only: "),
-        ({"mods": ["nope.patch"]}, "  - nope.patch", "image.mods[0]: there is no mod 'nope.patch', only: "),
-        ({"mods": ["mend"]}, "  - mend", "image.mods[0]: there is no mod 'mend', only: "),
-        ({"mods": ["diff"]}, "  - diff", "image.mods[0]: there is no mod 'diff', only: "),
+        ({"mods": ["vllm-cpu-metadata", "nope"]}, "  - nope", "image.mods[1]: unknown mod 'nope', expected one of: "),
+        ({"mods": ["nope.patch"]}, "  - nope.patch", "image.mods[0]: unknown mod 'nope.patch', expected one of: "),
+        ({"mods": ["mend"]}, "  - mend", "image.mods[0]: unknown mod 'mend', expected one of: "),
+        ({"mods": ["diff"]}, "  - diff", "image.mods[0]: unknown mod 'diff', expected one of: "),
     ],
     ids=str,
 )
@@ -238,7 +238,7 @@ def test_a_template_or_mod_that_does_not_exist_is_refused_at_its_line(
 
     assert str(caught.value).startswith(f"q.yaml:{line}: {error}")
     assert "vllm-cpu" in str(caught.value).rpartition(": ")[2]
-    assert "mend" not in str(caught.value).rpartition("only: ")[2]
+    assert "mend" not in str(caught.value).rpartition("one of: ")[2]
     assert recipe.load(file, parts=False).image.mods == image.get("mods", [])
 
 

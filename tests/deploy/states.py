@@ -17,6 +17,17 @@ from tests.deploy.swaps import BLUE_RUNS, NEW, OLD, on, plan
 
 ADDRESSES = {"n1": "127.0.0.1", "n2": "10.0.0.2", "n3": "10.0.0.3"}
 EMPTY = Journal("chat", "n1", ("n2",))
+REPLY: dict[str, object] = {
+    "journal": None,
+    "needs_operator": "",
+    "reports": {},
+    "gateway": None,
+    "progress": {},
+    "missing": [],
+    "why_missing": {},
+    "last": 0,
+}
+"""A leader's reply for a service without a deploy."""
 
 
 def deployed(of: Release = OLD, node: str = "n1") -> Deployment:

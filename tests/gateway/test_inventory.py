@@ -49,7 +49,7 @@ def test_clients_use_the_address_of_the_node_unless_another_is_named() -> None:
 
 
 def test_a_gateway_on_an_absent_node_is_named_with_its_line() -> None:
-    with pytest.raises(ConfigError, match=r"^inventory.yaml:4: gateway.node: there is no node 'b', only: a$"):
+    with pytest.raises(ConfigError, match=r"^inventory.yaml:4: gateway.node: unknown node 'b', expected one of: a$"):
         load("gateway:\n  node: b\n")
 
 

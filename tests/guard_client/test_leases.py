@@ -27,7 +27,7 @@ from sparkops.nodes.progress import Event
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
-from tests.deploy.states import serving, swapping
+from tests.deploy.states import REPLY, serving, swapping
 from tests.fleet_unit.machine import Machine
 from tests.fleet_unit.nodes import MachineNode
 
@@ -112,15 +112,7 @@ def test_a_guard_that_knows_no_lease_yet_is_asked_for_swaps(tmp_path: Path, memb
     def state(asked: Any) -> object:
         found = states[asked["service"]]
         journal = wire.plain(Journal, found.journal)
-        empty: dict[str, Any] = {
-            "reports": {},
-            "gateway": None,
-            "progress": {},
-            "missing": [],
-            "why_missing": {},
-            "last": 0,
-        }
-        return {"journal": journal, "needs_operator": "", **empty}
+        return {**REPLY, "journal": journal}
 
     server = open_door({"services": lambda _: known, "state": state}, tmp_path / "door")
     try:

@@ -16,19 +16,8 @@ from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.seen import GatewayView, Report
 from sparkops.swap.values import WireError
-from tests.deploy.states import EMPTY, deployed, reported, serving, swapping
+from tests.deploy.states import EMPTY, REPLY, deployed, reported, serving, swapping
 from tests.deploy.swaps import NEW, OLD
-
-REPLY: dict[str, object] = {
-    "journal": None,
-    "needs_operator": "",
-    "reports": {},
-    "gateway": None,
-    "progress": {},
-    "missing": [],
-    "why_missing": {},
-    "last": 0,
-}
 
 
 def test_a_reply_is_read_back_as_the_leader_has_sent_it() -> None:

@@ -58,7 +58,7 @@ def test_an_ignore_that_hits_nothing_is_told(comment: str) -> None:
 def test_an_ignore_of_an_unknown_rule_names_the_nearest() -> None:
     (only,) = findings([check_dockerfile(f"{SLIM}\n# sparkops: ignore=gitpin x\nRUN ls", "f")], NAMES)
 
-    assert only.problem == "there is no rule gitpin to ignore, did you mean git-pin?"
+    assert only.problem == "unknown rule gitpin to ignore, did you mean git-pin?"
 
 
 def test_an_ignore_at_the_end_covers_nothing() -> None:

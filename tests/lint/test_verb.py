@@ -144,10 +144,10 @@ def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
     [
         (
             ["--rule", "torch-pins", "Dockerfile"],
-            "there is no rule torch-pins\n  next: Did you mean torch-pin? All rules: sparkops lint --rules\n",
+            "unknown rule torch-pins\n  next: Did you mean torch-pin? All rules: sparkops lint --rules\n",
         ),
         (["--format", "xml", "Dockerfile"], "--format: unknown format xml\n  next: One of: text, json, sarif\n"),
-        (["Dockerfile", "none"], "there is no file none\n"),
+        (["Dockerfile", "none"], "file not found: none\n"),
         (["empty"], "empty holds no Dockerfile and no recipe\n  next: Name the files themselves.\n"),
     ],
 )

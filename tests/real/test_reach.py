@@ -83,7 +83,7 @@ def test_a_recipe_that_asks_for_an_absent_node_is_bad_input(sparkops: Cli, varia
 def test_an_absent_node_on_the_command_line_is_bad_input(sparkops: Cli) -> None:
     refused = sparkops("build", RECIPE, "--node", "node-9")
     assert refused.code == 2
-    assert "there is no node 'node-9'" in refused.err
+    assert "unknown node 'node-9'" in refused.err
 
 
 def test_a_node_that_is_cut_off_costs_status_less_than_10_s(nodes: RealFleet, sparkops: Cli) -> None:

@@ -216,5 +216,5 @@ def own(sent: Context) -> tuple[tuple[str, Content], ...]:
 
 @pytest.mark.parametrize("name", ["vllm-cpu-meta", "mend", "diff", "no.patch"])
 def test_a_mod_that_is_not_there_is_a_mistake_of_the_recipe(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^recipes/q.yaml:1: image.mods: there is no mod '{name}', only: "):
+    with pytest.raises(ConfigError, match=rf"^recipes/q.yaml:1: image.mods: unknown mod '{name}', expected one of: "):
         made(recipe=recipe(image={"mods": [name]}))
