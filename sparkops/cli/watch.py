@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from sparkops.cli.settings import Settings
-from sparkops.cli.shown import Outcomes, joined_status, places
+from sparkops.cli.status_output import Outcomes, joined_status, places
 from sparkops.cli.terminal import visible
 from sparkops.errors import Interrupted
 from sparkops.status.picture import Status

@@ -16,6 +16,7 @@ from sparkops.guard.door import open_door
 from sparkops.guard.filter import Filter
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
+from sparkops.guard.lease_requests import LeaseVerbs
 from sparkops.guard.listener import serve
 from sparkops.guard.log import log
 from sparkops.guard.memory_floor import MemoryFloor
@@ -25,10 +26,9 @@ from sparkops.guard.reach import GuardLink
 from sparkops.guard.rebuilding import RebuildVerbs
 from sparkops.guard.report_socket import serve_reports
 from sparkops.guard.sampling import Sampler
-from sparkops.guard.shown import ReadVerbs
 from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard.state_reply import ReadVerbs
 from sparkops.guard.succession import awaited
-from sparkops.guard.verbs import LeaseVerbs
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.orders import Order

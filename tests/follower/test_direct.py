@@ -13,7 +13,7 @@ import requests
 from sparkops.deploy.deployment import limits
 from sparkops.guard.daemon import link
 from sparkops.guard.leading import Leading
-from sparkops.guard.shown import ReadVerbs
+from sparkops.guard.state_reply import ReadVerbs
 from sparkops.release import Slot
 from sparkops.swap import wire
 from sparkops.swap.intents import Deploy, Intent, Stop

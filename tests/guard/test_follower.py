@@ -12,8 +12,8 @@ from sparkops.guard.clock import NodeClock
 from sparkops.guard.daemon import link
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
-from sparkops.guard.shown import ReadVerbs
 from sparkops.guard.state import State
+from sparkops.guard.state_reply import ReadVerbs
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.orders import order
 from tests.guard.test_state import JOURNAL

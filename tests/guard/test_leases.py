@@ -18,9 +18,9 @@ from sparkops.errors import Busy
 from sparkops.guard.door import open_door
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
+from sparkops.guard.lease_requests import LeaseVerbs
 from sparkops.guard.leases import Leases
 from sparkops.guard.state import Membership, State
-from sparkops.guard.verbs import LeaseVerbs
 from sparkops.nodes.local import LocalNode
 from sparkops.release import Slot
 from sparkops.swap.journal import Journal

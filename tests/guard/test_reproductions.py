@@ -24,8 +24,8 @@ from sparkops.guard.lead import Lead
 from sparkops.guard.leading import Leading
 from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.question import Said
-from sparkops.guard.shown import ReadVerbs
 from sparkops.guard.state import Membership, State
+from sparkops.guard.state_reply import ReadVerbs
 from sparkops.guard.view import Asked, ServiceView
 from sparkops.guard_client import engine_spec
 from sparkops.memory.relief import LOOKS

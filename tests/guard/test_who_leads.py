@@ -15,8 +15,8 @@ from sparkops.guard.clock import NodeClock
 from sparkops.guard.daemon import link
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
-from sparkops.guard.shown import ReadVerbs
 from sparkops.guard.state import DirectMap, Membership, State
+from sparkops.guard.state_reply import ReadVerbs
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.nodes.local import LocalNode
 from sparkops.release import Slot

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from sparkops.cli.settings import Settings
-from sparkops.cli.shown import places
-from sparkops.config import checked
+from sparkops.cli.status_output import places
+from sparkops.config import check_cache
 from sparkops.errors import ConfigError
 
 NODES = "nodes:\n  n1: {address: 10.0.0.1}\n"
 PROGRAM = """import sys
 from pathlib import Path
 from sparkops.cli.settings import Settings
-from sparkops.cli.shown import places
+from sparkops.cli.status_output import places
 print(places(Settings(Path(sys.argv[1]), False))[0], "pydantic" in sys.modules)"""
 
 
@@ -49,16 +49,20 @@ def test_a_changed_inventory_is_checked_again(inventory: Path) -> None:
 
 def test_the_last_inventories_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for number in range(checked.MOST + 1):
-        checked.note(str(number).encode())
+    for number in range(check_cache.MOST + 1):
+        check_cache.note(str(number).encode())
 
-    assert (checked.is_checked(b"0"), checked.is_checked(b"1"), checked.is_checked(b"64")) == (False, True, True)
+    assert (check_cache.is_checked(b"0"), check_cache.is_checked(b"1"), check_cache.is_checked(b"64")) == (
+        False,
+        True,
+        True,
+    )
 
 
 def test_a_home_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
 
-    checked.note(b"text")
+    check_cache.note(b"text")
 
-    assert not checked.is_checked(b"text")
+    assert not check_cache.is_checked(b"text")
