@@ -34,7 +34,7 @@ def status(
         raise UsageError("--watch: it refreshes a terminal, and this is none", next_step=step)
     settings: Settings = context.obj
     with closing(_reader(settings, gpus=gpu or watch)) as reader, ThreadPoolExecutor(1) as importing:
-        module = importing.submit(import_module, f"sparkops.cli.{'watch' if watch else 'shown'}")
+        module = importing.submit(import_module, f"sparkops.cli.{'watch' if watch else 'status_output'}")
         outcomes = reader.read()
         module.result().show(settings, reader, outcomes, json=json)
 
