@@ -129,10 +129,11 @@ def failure(journal: Journal, swap: Swap, seen: Seen) -> str:
 def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
     for rank in swap.target.ranks:
         report = seen.reports.get(rank.node)
-        engine = report.engine(rank.container) if report else None
-        if engine is None:
+        if report is None:
             continue
-        if engine.problem and (engine.key == swap.key or engine.state is EngineState.ABSENT):
+        engine = report.engine(rank.container)
+        absent = engine.state is EngineState.ABSENT  # no start that the report could name
+        if engine.problem and (report.follows(journal) if absent else engine.key == swap.key):
             return f"{rank.node}: {engine.problem}"
         if engine.key == swap.key and not engine.state.running:
             return f"{rank.node}: {rank.container} ended"
@@ -145,7 +146,11 @@ def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
 
 
 def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
-    """What clients get decides: the traffic leaves a release only if it fails and the other one answers."""
+    """What clients get decides: the traffic leaves a release only if it fails and the other one answers.
+
+    An in-place swap has stopped the other one, so until its promotion it returns without that answer; a first deploy
+    has none. A return or restart in place counts as failed only until it gets the traffic.
+    """
     if gateway is None or gateway.answer(swap.target) is not Answer.NO:
         return ""
     if swap.reverting or swap.mode is Mode.RESTART:

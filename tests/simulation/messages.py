@@ -48,7 +48,10 @@ def _ordered(journal: Journal, node: str, boot: str) -> Order:
 
 
 def deliver(world: World, machine: Machine, sent: Order) -> World:
-    """A guard receives an order, and follows it unless it knows better. It forgets results that nobody asks for."""
+    """A guard receives an order, and follows it unless it knows better.
+
+    It forgets results that nobody asks for, and problems of another swap.
+    """
     received = _received(machine, sent)
     return world if received is machine else world.with_machine(received)
 
@@ -59,7 +62,12 @@ def _received(machine: Machine, sent: Order) -> Machine:
         return machine
     asked = {rank.rank.container for rank in sent.ranks if rank.prove}
     proofs = tuple(item for item in machine.proofs if item[0] in asked)
-    return one_machine(replace(machine, order=sent, late=machine.order, proofs=proofs))
+    problems = machine.problems if _key(sent) == _key(machine.order) else ()
+    return one_machine(replace(machine, order=sent, late=machine.order, proofs=proofs, problems=problems))
+
+
+def _key(order: Order | None) -> str:
+    return order.journal.swap.key if order and order.journal.swap else ""
 
 
 def _copied(world: World, node: str) -> World:

@@ -10,7 +10,7 @@ from sparkops.release import Slot
 from sparkops.swap.effects import CutRequests, ProveEngine, SwitchTraffic, WriteJournal
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
 from sparkops.swap.intents import Deploy
-from sparkops.swap.journal import RETRIES, Journal
+from sparkops.swap.journal import RETRIES, Journal, present
 from sparkops.swap.leader import failure, needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Order, RankOrder, Want, order
@@ -477,3 +477,18 @@ def test_a_return_starts_its_release_anew_only_until_it_gets_the_traffic() -> No
     views = [GatewayView(traffic=traffic, answers={"a": Answer.NO}) for traffic in ("a", "")]
 
     assert [failure(story.journal, swap, Seen(gateway=view)) for view in views] == ["", "a does not answer"]
+
+
+def test_a_deploy_after_a_failed_one_is_judged_by_what_its_own_orders_lead_to() -> None:
+    """The guard has not received the revert yet, so the leader still knows the old report."""
+    story = Story.of("in-place").fault("full disk on n2")
+    target = present(story.journal.swap).target
+    while story.journal.swap:
+        assert story.step()
+    story.world = story.world.with_machine(replace(story.world.machine("n2"), full=False))
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, target, Mode.IN_PLACE))
+    assert story.world.seen(story.world.leader).reports["n2"].engine("b-r0").problem == "no space left on device"
+
+    assert step(story.journal, story.world.seen(story.world.leader)) is None
+    assert story.settle().journal.active == target
