@@ -52,7 +52,7 @@ def _order(order: Order | None) -> tuple[int, str]:
 def _machine_key(machine: Machine) -> Hashable:
     record = machine.record
     return (
-        "machine", machine.name, machine.lost, machine.full, machine.engines, machine.halted,
+        "machine", machine.name, machine.lost, machine.full, machine.joined, machine.engines, machine.halted,
         machine.pending, machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
         _journal(record.copy), record.armed, record.alone, record.started, record.earlier, record.down, record.boot,
         record.restarts,

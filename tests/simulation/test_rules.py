@@ -91,6 +91,13 @@ def test_a_leader_that_was_only_cut_off_ends_once_it_hears_of_its_successor() ->
     assert story.journal.leader == "n2"
 
 
+def test_a_guard_that_has_joined_a_new_leader_follows_no_former_one_whatever_terms_it_knows() -> None:
+    story = Story.of("first").fault("loss of n1").rebuild().fault("return of n1")
+    story.fault("n2 cannot read its journal").settle()
+
+    assert (story.running, story.journal.leader, story.journal.active) == ([], "n2", None)
+
+
 def test_a_pair_whose_rank_ends_serves_again_by_itself() -> None:
     story = Story.of("pair in-place").settle().fault("b-r1 is stopped").settle()
 
