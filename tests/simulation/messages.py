@@ -52,7 +52,7 @@ def deliver(world: World, machine: Machine, sent: Order) -> World:
 
     It forgets results that nobody asks for, and problems of another swap.
     """
-    if machine.joined and machine.joined != sent.journal.leader:
+    if sent.journal.term < machine.joined:
         return world  # a former leader gets reports only
     received = _received(machine, sent)
     return world if received is machine else world.with_machine(received)

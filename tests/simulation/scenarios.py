@@ -74,7 +74,7 @@ def rebuild(world: World) -> Transition | None:
     journal = rebuilt(copies, node, lost)
     gateway = world.gateway if world.gateway.node == node else Gateway(node)
     former = tuple(leader for leader in world.leaders if leader.journal.leader != node)
-    machines = tuple(machine if machine.lost else replace(machine, joined=node) for machine in world.machines)
+    machines = tuple(machine if machine.lost else replace(machine, joined=journal.term) for machine in world.machines)
     leaders = (*former, Leader(journal))
     return f"gateway rebuild {node}", replace(world, machines=machines, leaders=leaders, gateway=gateway)
 

@@ -55,8 +55,8 @@ class Machine:
     order: Order | None = None
     late: Order | None = None
     """An earlier order, which a link may deliver again."""
-    joined: str = ""
-    """The leader that an operator's rebuild made this guard follow, and no other one; empty: whichever leads."""
+    joined: int = 0
+    """The term of the rebuild whose leader an operator made this guard follow; it follows no former one."""
     halted: frozenset[str] = frozenset()
     """Containers that orders have stopped in this boot."""
     pending: str = ""
