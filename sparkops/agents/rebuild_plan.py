@@ -26,6 +26,8 @@ class GuardCopies:
     """The node whose orders it follows, its own if it leads; empty before it has a fleet."""
     journals: tuple[Journal, ...] = ()
     copies: tuple[Journal, ...] = ()
+    term: int = 0
+    """The highest term of a rebuild that it took or joined."""
     heard_ago_s: float | None = None
     """Seconds since its leader's last message; None without one since its process started."""
     problems: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ def read(reply: Mapping[str, Any]) -> GuardCopies:
         leader=reply["leader"],
         journals=tuple(wire.load_value(Journal, parsed) for parsed in reply["journals"]),
         copies=tuple(wire.load_value(Journal, parsed) for parsed in reply["copies"]),
+        term=reply.get("term", 0),  # a guard of an earlier version does not say
         heard_ago_s=reply["heard_ago_s"],
         problems=tuple(reply["problems"]),
     )
@@ -101,9 +104,10 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
     )
     kept = [journal for journal in newest.values() if (journal.service, journal.term) in own_terms]
     copies = {service: journal for service, journal in newest.items() if journal not in kept}
+    above = max(guard.term for guard in copies_by_node.values())
     return Rebuild(
         node=node,
-        journals=tuple(rebuilt([copies[service]], node, without) for service in sorted(copies)),
+        journals=tuple(rebuilt([copies[service]], node, without, above) for service in sorted(copies)),
         kept=tuple(kept),
         lost=without,
         problems=tuple(f"{name}: {problem}" for name, copies in copies_by_node.items() for problem in copies.problems),

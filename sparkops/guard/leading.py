@@ -78,7 +78,7 @@ class Leading:
             "secret": lambda request: self.state.put_secret(
                 request["service"], request["name"], request["value"].encode()
             ),
-            "key": lambda request: {"key": self.members.key(request)},
+            "key": lambda request: {"key": self.members.key(request), "term": self.members.own().term},
             "join": self.members.join,
             "peers": self._peers,
             "lead": self._take,

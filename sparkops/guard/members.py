@@ -115,4 +115,5 @@ def _following(old: Membership | None, request: Question, node: str) -> Membersh
     leader = request["leader"]
     former = {**old.former, old.leader: old.key} if old and old.leader != node else {}
     kept = {name: key for name, key in former.items() if name != leader}
-    return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request.get("gateway", ())))
+    term = max(request.get("term", 0), old.term if old else 0)
+    return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request.get("gateway", ())), term)

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkops.errors import PlanRefused
@@ -55,7 +55,8 @@ class RebuildVerbs:
             if copy:
                 copies["copies"].append(wire.plain(Journal, copy))
         heard_ago_s = None if heard_s is None else time.monotonic() - heard_s
-        return {**copies, "leader": membership.leader if membership else "", "heard_ago_s": heard_ago_s}
+        leader, term = (membership.leader, membership.term) if membership else ("", 0)
+        return {**copies, "leader": leader, "term": term, "heard_ago_s": heard_ago_s}
 
     def _take(self, request: Question) -> None:
         """Write journals that name this node as leader, and lead the fleet from the next start on, with a new key.
@@ -63,8 +64,11 @@ class RebuildVerbs:
         Raises PlanRefused for a journal that is older than what this guard knows.
         """
         journals = [wire.load_value(Journal, parsed) for parsed in request["journals"]]
+        old = self.state.membership()
+        leads = old is not None and old.leader == self.node
+        joined = old.term if old and not leads else 0
         for journal in journals:
-            known = self.state.record(journal.service).term
+            known = max(self.state.record(journal.service).term, joined)
             if journal.leader != self.node or journal.term <= known:
                 expected = f"leader {self.node}, term over {known}"
                 raise PlanRefused(
@@ -72,7 +76,8 @@ class RebuildVerbs:
                 )
         for journal in journals:
             self.state.write_journal(journal)
-        old = self.state.membership()
-        if old is None or old.leader != self.node:
+        if old is None or not leads:
             former = {**old.former, old.leader: old.key} if old else {}
-            self.state.write_membership(Membership(self.node, secrets.token_bytes(KEY_BYTES), {}, former))
+            old = Membership(self.node, secrets.token_bytes(KEY_BYTES), {}, former)
+        term = max(old.term, joined, *(journal.term for journal in journals))
+        self.state.write_membership(replace(old, term=term))

@@ -53,6 +53,8 @@ class Membership:
     """By leader before this one: the key of its messages, so that one that returns is told of the newer term."""
     gateway: tuple[str, ...] = ()
     """Addresses of the leader's node, where the gateway's requests come from."""
+    term: int = 0
+    """The highest term of the rebuilds that made this guard lead or follow another leader; 0 without one."""
     schema: int = SCHEMA
 
 

@@ -123,13 +123,13 @@ class GuardDoor:
         """Give the guard a secret of a service, over stdin."""
         self.request("secret", service=service, name=name, value=value)
 
-    def join(self, leader: str, key: str, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
+    def join(self, leader: str, key: str, term: int, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
         """Let the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
 
-        `gateway`: the addresses of that node, which may connect to engines. `idle`: raises PlanRefused where another
-        leader has deployed something that needs this guard.
+        `term`: that of the rebuild that made it the leader. `gateway`: the addresses of that node, which may connect
+        to engines. `idle`: raises PlanRefused where another leader has deployed something that needs this guard.
         """
-        self.request("join", leader=leader, key=key, gateway=list(gateway), **_flag(idle=idle))
+        self.request("join", leader=leader, key=key, term=term, gateway=list(gateway), **_flag(idle=idle))
 
     def terms(self) -> dict[str, int]:
         """Return the term of each service that this node leads, as far as its guard knows."""
@@ -168,9 +168,13 @@ class Leader(GuardDoor):
                 return send()
         return send()
 
-    def key_of(self, node: str, *, idle: bool = False) -> str:
-        """Return the key (hex) with which orders to a node's guard are signed. `idle`: as for `join`."""
-        return str(self.request("key", node=node, **_flag(idle=idle))["key"])
+    def key_of(self, node: str, *, idle: bool = False) -> tuple[str, int]:
+        """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild.
+
+        `idle`: as for `join`.
+        """
+        reply = self.request("key", node=node, **_flag(idle=idle))
+        return str(reply["key"]), int(reply.get("term", 0))
 
     def set_peers(self, peers: Mapping[str, tuple[str, int]], *, add: bool = False) -> None:
         """Let the leader reach the guards of other nodes at these addresses and ports; `add`: besides those it does."""

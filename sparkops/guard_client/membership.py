@@ -69,6 +69,6 @@ def _terms(member: Member) -> Mapping[str, int]:
 
 
 def _join(leader: Leader, member: Member, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
-    key = leader.key_of(member.name, idle=idle)
+    key, term = leader.key_of(member.name, idle=idle)
     with door(member) as opened:
-        opened.join(leader.node.name, key, gateway, idle=idle)
+        opened.join(leader.node.name, key, term, gateway, idle=idle)

@@ -8,9 +8,10 @@ from dataclasses import replace
 from sparkops.swap.journal import Journal
 
 
-def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str]) -> Journal:
+def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: int = 0) -> Journal:
     """Return the journal of a new leader on `node`: the newest copy, one term later. `lost` nodes are given up.
 
+    `above`: the highest term of an earlier rebuild, whose leader may have been lost before any guard had its journal.
     Raises ValueError without a copy.
     """
     newest = max(copies, key=lambda copy: copy.position)
@@ -21,7 +22,7 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str]) -> Journ
     known = {rank.place for rank in newest.stopped}
     given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.place not in known)
     return newest.changed(
-        term=newest.term + 1,
+        term=max(newest.term, above) + 1,
         leader=node,
         peers=tuple(peer for peer in (newest.leader, *newest.peers) if peer != node),
         without=newest.without | lost,

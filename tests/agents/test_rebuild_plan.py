@@ -123,13 +123,20 @@ def test_a_leader_that_lost_its_disk_is_rebuilt_in_place() -> None:
     assert (journal.leader, journal.term, journal.active) == ("n1", 3, ACTIVE)
 
 
+def test_a_rebuild_is_later_than_one_whose_leader_was_lost_before_any_guard_had_its_journal() -> None:
+    (journal,) = plan("n3", {"n3": follower(JOURNAL, leader="n2", term=3)}, frozenset({"n1", "n2"})).journals
+
+    assert journal.term == 4
+
+
 def test_a_reply_is_read_as_it_was_written() -> None:
     written = {
         "leader": "n1",
         "journals": [],
         "copies": [wire.plain(Journal, JOURNAL)],
+        "term": 3,
         "heard_ago_s": 3.5,
         "problems": ["both copies are damaged"],
     }
 
-    assert read(written) == follower(JOURNAL, heard_ago_s=3.5, problems=("both copies are damaged",))
+    assert read(written) == follower(JOURNAL, term=3, heard_ago_s=3.5, problems=("both copies are damaged",))

@@ -49,10 +49,10 @@ class Guard:
     def take(self, *journals: Journal) -> None:
         self.verbs.verbs()["take"]({"journals": [wire.plain(Journal, journal) for journal in journals]})
 
-    def join(self, leader: str, key: bytes) -> None:
+    def join(self, leader: str, key: bytes, term: int = 0) -> None:
         reach = Reach((), lambda *_: {}, lambda: False, print)
         members = Members(self.state, "n2", lambda *_: pytest.fail("no link"), lambda _: reach, threading.RLock())
-        members.join({"leader": leader, "key": key.hex(), "gateway": ["10.0.0.1"]})
+        members.join({"leader": leader, "key": key.hex(), "term": term, "gateway": ["10.0.0.1"]})
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_guard_that_takes_the_lead_has_the_journals_and_a_new_key(guard: Guard
     assert guard.state.journal("chat") == taken
     assert (membership.leader, len(membership.key)) == ("n2", 32)
     assert membership.key not in (OLD_KEY, derive(OLD_KEY, "n2"))
-    assert membership.former == {"n1": derive(OLD_KEY, "n2")}
+    assert (membership.former, membership.term) == ({"n1": derive(OLD_KEY, "n2")}, 3)
     assert read(guard.verbs.copies()).journals == (taken,)
 
 
@@ -106,6 +106,17 @@ def test_an_old_journal_or_one_of_another_node_is_not_taken(guard: Guard, journa
     membership = guard.state.membership()
     assert membership is not None
     assert (guard.state.journal("chat"), membership.leader) == (None, "n1")
+
+
+def test_a_guard_that_joined_a_rebuild_takes_no_lead_of_the_same_term(guard: Guard) -> None:
+    """The leader of that rebuild may have been lost before this guard had its journal."""
+    guard.join("n3", b"new", term=3)
+
+    assert read(guard.verbs.copies()).term == 3
+    with pytest.raises(PlanRefused, match="expected leader n2, term over 3"):
+        guard.take(replace(COPY, leader="n2", term=3))
+    guard.join("n3", b"newer")
+    assert read(guard.verbs.copies()).term == 3
 
 
 def test_joining_the_same_leader_again_writes_nothing(guard: Guard) -> None:

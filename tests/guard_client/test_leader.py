@@ -66,13 +66,13 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
         assert leader.state("chat").journal == serving().journal
         assert leader.state("other") == replace(leader.state("other"), journal=Journal("other", "n1"))
         leader.give_secret("chat", "ray-q-blue", "t0k3n")
-        assert leader.key_of("n2") == "key of n2"
-        leader.join("n1", "k", ["10.0.0.1"])
+        assert leader.key_of("n2") == ("key of n2", 0)
+        leader.join("n1", "k", 3, ["10.0.0.1"])
         leader.set_peers({"n2": ("10.0.0.2", 10844)})
         assert leader.intend("chat", Hold("i1", 7, "fair")) == Decision("accepted")
         assert [event["kind"] for event in leader.events("chat", 0)] == ["intent", "note"]
     assert peer.asked("secret") == [{"op": "secret", "service": "chat", "name": "ray-q-blue", "value": "t0k3n"}]
-    assert peer.asked("join") == [{"op": "join", "leader": "n1", "key": "k", "gateway": ["10.0.0.1"]}]
+    assert peer.asked("join") == [{"op": "join", "leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"]}]
     assert peer.asked("peers") == [{"op": "peers", "peers": {"n2": {"address": "10.0.0.2", "port": 10844}}}]
     assert peer.asked("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
 

@@ -71,7 +71,8 @@ def rebuild(world: World) -> Transition | None:
     if not _silent(world, world.leader) or not copies:
         return None
     node = next(machine.name for machine in world.machines if not machine.lost)
-    journal = rebuilt(copies, node, lost)
+    joined = max(machine.joined for machine in world.machines if not machine.lost)
+    journal = rebuilt(copies, node, lost, joined)
     gateway = world.gateway if world.gateway.node == node else Gateway(node)
     former = tuple(leader for leader in world.leaders if leader.journal.leader != node)
     machines = tuple(machine if machine.lost else replace(machine, joined=journal.term) for machine in world.machines)

@@ -91,6 +91,14 @@ def test_a_leader_that_was_only_cut_off_ends_once_it_hears_of_its_successor() ->
     assert story.journal.leader == "n2"
 
 
+def test_a_rebuild_is_later_than_one_that_no_guard_has_heard_of_but_by_joining_it() -> None:
+    story = Story.of("first").fault("loss of n1").rebuild().fault("loss of n2").rebuild()
+    terms = {leader.journal.leader: leader.journal.term for leader in story.world.leaders}
+
+    assert terms["n2"] < terms["n3"]
+    assert story.fault("return of n2").settle().journal.leader == "n3"
+
+
 def test_a_guard_that_has_joined_a_new_leader_follows_no_former_one_whatever_terms_it_knows() -> None:
     story = Story.of("first").fault("loss of n1").rebuild().fault("return of n1")
     story.fault("n2 cannot read its journal").settle()
