@@ -2,24 +2,25 @@
 
 PYTHON ?= python3
 NODES ?= 2
-FLEETS ?= 3
+FLEETS ?= 4
 BIN := .venv/bin
 READY := .venv/ready
 # Beside other fleets a test may get no time on two cores. What failed runs once more alone; both results are printed.
 ALONE := $(BIN)/pytest --last-failed --last-failed-no-failures none
+FIRST := TEST_FLEET_ROOT=$(CURDIR)/.fleet/gw0
 ON_NODES := "(fleet or vllm) and not matrix"
 
 # Each call of sparkops would compile all of it again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint types thorough unit gpu fleet nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
+.PHONY: demo test check lint types thorough unit gpu fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
 
 test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going thorough fleet
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going thorough images
 	@$(MAKE) --no-print-directory nodes
 
 check: $(READY)  ## the fast loop: format, lint, types, units, rendered Dockerfiles
@@ -47,9 +48,14 @@ gpu: $(READY)  ## the whole way on this machine's NVIDIA GPUs, as root; NAME= na
 fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd of their own
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 
-nodes: $(READY)  ## every test on real nodes, on FLEETS=3 times two of them
+# The largest image is built while the units run, which leave the network alone.
+images: $(READY)
+	@$(FIRST) $(BIN)/python -m tests.fleet up
+	@$(BIN)/sparkops --inventory .fleet/gw0/.fleet/inventory.yaml build recipes/tiny-qwen3-cpu.yaml --once
+
+nodes: $(READY)  ## every test on real nodes, on FLEETS=4 times two of them
 	@$(BIN)/pytest -m $(ON_NODES) --numprocesses $(FLEETS) --durations 20 \
-	  || TEST_FLEET_ROOT=$(CURDIR)/.fleet/gw0 $(ALONE) -m $(ON_NODES)
+	  || $(FIRST) $(ALONE) -m $(ON_NODES)
 
 pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes an hour
 	@$(BIN)/python -m tests.real.pairs
@@ -60,7 +66,7 @@ fleet-down: $(READY)  ## remove the nodes and all they hold
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
 
-matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=3 times two real nodes; takes hours
+matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 times two real nodes; takes hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -v
 
 soak: $(READY)  ## one start of 12 min 30 s

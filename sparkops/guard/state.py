@@ -41,14 +41,13 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The fleet of a guard. On the leader `key` is the fleet key; on others their derived key, and no peers."""
+    """The fleet of a guard. On the leader `key` is the fleet key and `peers` the others by node; else a derived key."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     leader: str
     key: bytes = field(repr=False)
     peers: Mapping[str, Peer] = field(default_factory=dict)
-    """By node: the other guards."""
     former: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """By leader before this one: the key of its messages, so that one that returns is told of the newer term."""
     gateway: tuple[str, ...] = ()
@@ -152,10 +151,8 @@ class State:
 
     def _note_drop(self, old: Path) -> None:
         try:
-            self.add_event(
-                old.parent.name,
-                {"kind": "note", "text": f"evidence dropped: {old}: newer evidence needs its space", "lasting": True},
-            )
+            text = f"evidence dropped: {old}: newer evidence needs its space"
+            self.add_event(old.parent.name, {"kind": "note", "text": text, "lasting": True})
         except OSError as error:
             self.log(f"{old}: evidence dropped; its event is not saved: {error}")
 
