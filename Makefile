@@ -38,7 +38,7 @@ thorough: $(READY)
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2 || $(ALONE) -m "local or unit"
 
 unit: $(READY)
-	@$(BIN)/pytest -m unit --numprocesses 2
+	@$(BIN)/pytest -m unit --numprocesses 2 --dist worksteal
 
 gpu: $(READY)  ## the whole way on this machine's NVIDIA GPUs, as root; NAME= names the report, docs/gpu.md the rest
 	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(WHEELS),--wheels $(WHEELS)) \
