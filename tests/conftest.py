@@ -27,6 +27,7 @@ LOCAL = {
     "deploy/test_describe.py",
     "deploy/test_fitting.py",
     "deploy/test_make_room.py",
+    "docs",
     "doctor/test_machine.py",
     "engine/test_endpoints.py",
     "fleet_unit",
