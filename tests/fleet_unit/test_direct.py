@@ -133,7 +133,7 @@ def test_of_a_pair_the_guard_of_rank_0_leads_and_the_other_one_joins_it(make: Ma
     ending = serve(world, pair, "n2", "n1")
 
     assert ending.result == "done"
-    joined = {"op": "join", "leader": "n2", "key": "key of n1", "gateway": [], "idle": True}
+    joined = {"op": "join", "leader": "n2", "key": "key of n1", "term": 0, "gateway": [], "idle": True}
     assert peer(world, "n1").asked("join") == [joined]
     (peers,) = peer(world, "n2").asked("peers")
     assert (list(peers["peers"]), peers["add"]) == (["n1"], True)
