@@ -217,8 +217,8 @@ def _engine(container: str, order: Order | None, local: Local) -> EngineReport:
     A problem is about the start that is ordered: one that never began, for lack of memory, has failed as well.
     """
     proven_key, proven = local.proofs.get(container, ("", Answer.UNKNOWN))
-    pending, problem = local.pending == container, local.problems.get(container, "")
-    state = EngineState.LOADING if pending else local.state(container)
+    problem = local.problems.get(container, "")
+    state = EngineState.LOADING if local.pending == container else local.state(container)
     ordered = next((rank.key for rank in order.ranks if rank.rank.container == container), "") if order else ""
-    key = "" if pending else (ordered if problem else local.key(container))
+    key = ordered if problem else local.key(container)
     return EngineReport(container, state, key, proven, proven_key, problem)
