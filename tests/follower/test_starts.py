@@ -42,7 +42,7 @@ def evidence(guard: Here, service: str) -> dict[str, str]:
 
 def test_a_crash_is_reported_with_its_error_and_known_cause(guard: Here) -> None:
     engine = failed(guard, "crash", CRASH_AT="40", FATAL="CUDA out of memory")
-    assert engine.state is EngineState.STOPPED
+    guard.until(lambda: not inspect(engine.container)["State"]["Running"])  # its last line comes before its end
     assert "did not start: " in engine.problem
     assert "CUDA out of memory" in engine.problem
     assert "likely cause: the engine ran out of GPU memory" in engine.problem
