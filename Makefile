@@ -34,8 +34,9 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
+thorough: export HYPOTHESIS_PROFILE := thorough
 thorough: $(READY)
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m "local or unit" --numprocesses 2 || $(ALONE) -m "local or unit"
+	@$(BIN)/pytest -m "local or unit" --numprocesses 2 || $(ALONE) -m "local or unit"
 
 unit: $(READY)
 	@$(BIN)/pytest -m unit --numprocesses 2 --dist worksteal
