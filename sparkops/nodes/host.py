@@ -15,10 +15,20 @@ KIB = 2**10
 QUERY_SCRIPT = """\
 echo "arch $(uname -m)"
 echo "now $(date +%s.%N)"
-awk '/^(MemTotal|MemAvailable|MemFree):/ {print $1, $2}' /proc/meminfo
-sed -n 's/^Model:[[:space:]]*/gpu-model /p' /proc/driver/nvidia/gpus/*/information 2>/dev/null || true
+while read -r key value _; do
+  case $key in MemTotal: | MemAvailable: | MemFree:) echo "$key $value" ;; esac
+done </proc/meminfo
+for file in /proc/driver/nvidia/gpus/*/information; do
+  test ! -e "$file" || sed -n 's/^Model:[[:space:]]*/gpu-model /p' "$file"
+done
 """
-
+DISK_SCRIPT = """\
+df -Pk "${root:-/var/lib/docker}" 2>/dev/null | { read -r _ && read -r _ _ _ free _ && echo "disk $free"; } || true
+"""
+DEFAULT_DOCKER = "docker default"
+UNUSED_SCRIPT = f"""\
+echo "docker ${{DOCKER_HOST:-default}}"
+{QUERY_SCRIPT}{DISK_SCRIPT}"""
 GPU_SCRIPT = """\
 if command -v nvidia-smi >/dev/null; then
   timeout 8 nvidia-smi --query-gpu=memory.total,memory.free --format=csv,noheader,nounits 2>/dev/null |
@@ -36,8 +46,10 @@ PREFLIGHT_SCRIPT = (
     QUERY_SCRIPT
     + GPU_SCRIPT
     + """\
-root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || echo /var/lib/docker)
-echo "disk $(df -Pk "$root" 2>/dev/null | awk 'NR == 2 {print $4}')"
+root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || true)
+"""
+    + DISK_SCRIPT
+    + """\
 echo "cores $(nproc)"
 if DOCKER_BUILDKIT=1 docker build --help 2>/dev/null | grep -q -e --progress; then echo "buildkit yes"; fi
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
@@ -47,6 +59,8 @@ awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp 
 MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
 FREE = Command(("sh", "-c", QUERY_SCRIPT + GPU_SCRIPT), timeout_s=15.0)
 """Memory with that of the GPUs; in the guard's container, which has no nvidia-smi, without it."""
+UNUSED = Command(("sh", "-c", UNUSED_SCRIPT), timeout_s=15.0)
+"""A line with the Docker of the user, DEFAULT_DOCKER without DOCKER_HOST; then what `parse` reads, with the disk."""
 GPU_STATE = Command(("sh", "-c", GPU_STATE_SCRIPT), timeout_s=15.0)
 """What each GPU does; empty without nvidia-smi."""
 ADDRESSES = Command(("hostname", "-I"), timeout_s=15.0)
