@@ -65,6 +65,7 @@ REACHING = {
     "startup.watch",
     "status.node_survey",
     "status.read",
+    "status.unused",
     "transfer.rendezvous",
     "transfer.transfer",
     "weights.models",

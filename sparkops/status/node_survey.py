@@ -217,9 +217,8 @@ def last(state: str) -> int:
 
 
 def survey(request: Mapping[str, Any]) -> Facts:
-    """Read everything at once. `request` is that of status.commands.request."""
+    """Read everything at once. `request` is that of status.commands.survey."""
     inspects, docker, names = containers(request["label"])
-    unused = without_containers(request, host())
     with ThreadPoolExecutor(16) as pool:
         shows = request["show"] and (names is None or request["gateway"] in names)
         gateway = pool.submit(run, request["show"]) if shows else None
@@ -227,33 +226,13 @@ def survey(request: Mapping[str, Any]) -> Facts:
         guard = pool.submit(ask, request["ask"], request["events"]) if asks else None
         metrics = request["metrics"]
         engines = pool.map(lambda inspect: engine(inspect, request, lambda port: samples(port, metrics)), inspects)
+        absent = failure(NO_CONTAINER + request["gateway"]) if request["show"] else None
+        nothing = {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]}
         return {
-            **unused,
+            "host": host(),
             "docker": docker,
             "containers": inspects,
             "engines": list(engines),
-            "gateway": gateway.result() if gateway else unused["gateway"],
-            "guard": guard.result() if guard else unused["guard"],
+            "gateway": gateway.result() if gateway else absent,
+            "guard": guard.result() if guard else nothing,
         }
-
-
-def without_containers(request: Mapping[str, Any], host_facts: Facts) -> Facts:
-    """Return the survey of a node on which Docker has no container of sparkops."""
-    return {
-        "host": host_facts,
-        "docker": {"code": 0, "out": "", "err": ""},
-        "containers": [],
-        "engines": [],
-        "gateway": failure(NO_CONTAINER + request["gateway"]) if request["show"] else None,
-        "guard": {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]},
-    }
-
-
-def is_unused(connect: Callable[[], socket.socket], request: Mapping[str, Any]) -> bool:
-    """Return whether Docker lists no container of sparkops. Raises OSError or ValueError where it is unknown."""
-    status, text = page(connect, "/containers/json?all=1")
-    if status != 200:
-        raise ValueError(text)
-    listed = json.loads(text)
-    agents = {f"/{request['gateway']}", f"/{request['guard']}"}
-    return not any(request["label"] in (item["Labels"] or {}) or agents & {*item["Names"]} for item in listed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -13,17 +13,16 @@ from sparkops.docker.places import REPORT
 from sparkops.errors import ConnectionLost, SparkopsError
 from sparkops.nodes import host
 from sparkops.nodes.connect import Connector
-from sparkops.nodes.node import Node, Stream
+from sparkops.nodes.node import Node
 from sparkops.nodes.parallel import on_each
 from sparkops.nodes.retry import SAID, until_begun
 from sparkops.nodes.routes import GatewayPlace, Routes
 from sparkops.status.commands import FORMAT, request, survey
-from sparkops.status.node_survey import Facts, is_unused, without_containers
+from sparkops.status.unused import DOCKER_SOCKET, survey_unused
 
 PATIENCE_S = 0.0  # one try: status shows what is true now
 REPORT_S = 5.0  # a guard that takes longer is asked in its container, where an error shows
 REPORT_BYTES = 16 * 2**20
-DOCKER_SOCKET = "/var/run/docker.sock"
 
 
 @dataclass
@@ -67,7 +66,7 @@ class Reader:
     def _surveyed(self, name: str, node: Node) -> str:
         """Return what the program prints on a node. A node without containers of sparkops needs no program."""
         at_gateway = self.gateway is not None and self.gateway.node == name
-        if facts := _unused(node, self.docker, request(at_gateway=at_gateway)):
+        if facts := survey_unused(node, self.docker, request(at_gateway=at_gateway)):
             return f"{json.dumps(facts)}\n"
         command = survey(programs.load_survey(), at_gateway=at_gateway)
         return until_begun(lambda: _begun(name, node.run(command).stdout), raised=(ConnectionLost,))
@@ -86,28 +85,6 @@ def _reported(node: Node, socket: str) -> str:
     except (OSError, ValueError):
         return ""
     return text if text.startswith(f'{{"format": {FORMAT},') and text.endswith("}\n") else ""
-
-
-def _unused(node: Node, docker: str, questions: Mapping[str, object]) -> Facts | None:
-    """Return the survey of a node without containers of sparkops; None where it has some, or that is unknown.
-
-    The program would load Python on the node: 40 ms of a core, where Docker's list and a few lines of shell take 10.
-    """
-
-    def connect() -> Stream:
-        stream = node.dial(docker)
-        stream.settimeout(REPORT_S)
-        return stream
-
-    try:
-        if not is_unused(connect, questions):
-            return None
-    except (OSError, ValueError):  # the program finds the reason
-        return None
-    docker_of_user, _, facts = node.run(host.UNUSED).stdout.partition("\n")
-    if docker_of_user != host.DEFAULT_DOCKER:
-        return None
-    return without_containers(questions, {"code": 0, "out": facts, "err": ""})
 
 
 def _begun(name: str, text: str) -> str:

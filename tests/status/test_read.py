@@ -18,7 +18,7 @@ import pytest
 
 from sparkops.config import inventory, programs
 from sparkops.engine.load import Load, Rates
-from sparkops.errors import CommandFailed, ConnectionLost, NotReady, SparkopsError
+from sparkops.errors import ConnectionLost, NotReady
 from sparkops.guard_client import history
 from sparkops.names import Slot
 from sparkops.nodes.host import GpuState
@@ -296,49 +296,6 @@ def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
     assert asked.gpus == (GpuState(0.07, 55.1, 48.0, None),)
     assert not_asked.gpus == ()
     assert asked.host.disk_free_gib is None or asked.host.disk_free_gib > 0
-
-
-def read_without_python(docker: Docker) -> str | SparkopsError:
-    """Read this machine as a node without Python and guard, whose Docker listens on docker.sock."""
-    (docker.here / "python3").write_text("#!/bin/sh\nexit 127\n")
-    (docker.here / "python3").chmod(0o755)
-    file = docker.here / "inventory.yaml"
-    file.write_text("nodes:\n  n1: {transport: local}\ngateway: {node: n1, address: 127.0.0.1}\n")
-    fleet = inventory.load(file)
-    reader = Reader(fleet, fleet.nodes, fleet.gateway, report=str(docker.here / "status.sock"))
-    reader.docker = str(docker.here / "docker.sock")
-    with closing(reader):
-        return reader.read()["n1"]
-
-
-@pytest.mark.parametrize("others", [[], ["postgres"]])
-def test_a_node_without_containers_of_sparkops_is_read_without_a_program(
-    docker: Docker, monkeypatch: pytest.MonkeyPatch, others: list[str]
-) -> None:
-    monkeypatch.delenv("DOCKER_HOST")
-    with docker_socket(docker.here / "docker.sock") as daemon:
-        daemon.names = others
-        report = reported("n1", read_without_python(docker))
-
-    assert isinstance(report, NodeReport)
-    assert (report.ranks, report.gateway, report.states) == ((), None, ())
-    assert report.host.memory_total_gib > 0
-
-
-@pytest.mark.parametrize("case", ["engine", "gateway", "guard", "DOCKER_HOST", "refused", "no socket"])
-def test_a_node_that_may_have_containers_of_sparkops_is_read_by_the_program(
-    docker: Docker, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    if case != "DOCKER_HOST":
-        monkeypatch.delenv("DOCKER_HOST")
-    with docker_socket(docker.here / ("other.sock" if case == "no socket" else "docker.sock")) as daemon:
-        daemon.inspects = [chat("c")] if case == "engine" else []
-        daemon.names = [f"sparkops-{case}"] if case in ("gateway", "guard") else []
-        daemon.refusal = "busy" if case == "refused" else ""
-        outcome = read_without_python(docker)
-
-    assert isinstance(outcome, CommandFailed)
-    assert "python3" in str(outcome)
 
 
 def deployed(release: str) -> Deployment:
