@@ -55,6 +55,7 @@ LOCAL = {
     "smoke",
     "standin",
     "status/test_read.py",
+    "status/test_unused.py",
     "transfer",
     "weights/test_copy.py",
     "weights/test_look.py",

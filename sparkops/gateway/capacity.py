@@ -5,18 +5,20 @@ from __future__ import annotations
 MIB, KIB = 2**20, 2**10
 MEMORY_MIB = 1536
 """Least and default memory of the container: two of the smallest buffers for each connection, and RESERVE_MIB."""
-RESERVE_MIB = 261
-"""Memory for all but buffers: two HAProxy processes during a reload, the waiting room and sockets. With 512 MiB, 680
-requests of 1 MB that had waited through a reload ended the gateway (docs/evidence/gateway.md)."""
+LARGE_MIB = 128
+"""Memory of bodies larger than a buffer, which the waiting room keeps until it has read their model."""
+LARGEST_MIB = LARGE_MIB // 4
+"""Largest body whose model is read."""
+RESERVE_MIB = LARGE_MIB + 258
+"""Memory for all but buffers: large bodies, two HAProxy processes during a reload, the waiting room and sockets. With
+512 MiB, 680 requests of 1 MB that had waited through a reload ended the gateway (docs/evidence/gateway.md)."""
 LEAST_BUFFER, MOST_BUFFER = 128 * KIB, 1024 * KIB
 BESIDE_BODY = 32 * KIB
 """Bytes of a buffer that headers and HAProxy's own marks may take."""
 METRICS = 100
 """Connections to the metrics."""
-CONNECTIONS = 5 * 1000 + METRICS
-"""Least connections in all: four services of 1000, 1000 that have waited, and the metrics."""
-MOST_EACH = 1900
-"""Most connections to one service: HAProxy takes two descriptors each, and refused 10,195 in all with 20,000."""
+CONNECTIONS = 5 * 900 + METRICS
+"""Least connections in all: four services of 900, 900 that come from the waiting room, and the metrics."""
 
 
 def buffer_bytes(memory_mib: int) -> int:
@@ -30,7 +32,8 @@ def buffer_bytes(memory_mib: int) -> int:
 def frontend_connections(memory_mib: int) -> int:
     """Return the most connections to one service: memory that is too little for larger buffers takes more of them.
 
-    Five such frontends and the metrics are all connections, so that no frontend can take what another one needs.
+    Five such frontends and the metrics are all connections, so that no frontend can take what another one needs. The
+    most are 9,195 in all: HAProxy takes two descriptors each, and refused 10,195 with 20,000.
     """
     fitting = (memory_mib - RESERVE_MIB) * MIB // (2 * buffer_bytes(memory_mib)) - METRICS
-    return min(fitting // 5, MOST_EACH)
+    return fitting // 5

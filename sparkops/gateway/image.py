@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from sparkops import names
 from sparkops.config.inventory import Gateway
-from sparkops.gateway.capacity import BESIDE_BODY, KIB, METRICS, MIB, buffer_bytes, frontend_connections
+from sparkops.gateway.capacity import (
+    BESIDE_BODY,
+    KIB,
+    LARGE_MIB,
+    LARGEST_MIB,
+    METRICS,
+    MIB,
+    buffer_bytes,
+    frontend_connections,
+)
 from sparkops.gateway.files import Secrets
 from sparkops.render.context import Content, Context, digest
 from sparkops.render.sandbox import fill
@@ -48,6 +57,7 @@ def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str
         metrics_connections=str(METRICS),
         connections=str(5 * each + METRICS),
         buffer=str(buffer_bytes(gateway.memory_mib)),
+        large_mib=str(LARGE_MIB),
     )
     ordered = sorted(services, key=lambda service: service.name)
     own = {
@@ -78,6 +88,8 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
         body_mib=str(gateway.max_body_mib),
         inspected=str(inspected),
         inspected_kib=str(inspected // KIB),
+        largest=str(LARGEST_MIB * MIB),
+        largest_mib=str(LARGEST_MIB),
     )
 
 

@@ -15,7 +15,7 @@ from sparkops.config.inventory import Gateway
 from sparkops.errors import ConfigError
 from sparkops.gateway import files as door
 from sparkops.gateway import image as render
-from sparkops.gateway.capacity import KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes, frontend_connections
+from sparkops.gateway.capacity import KIB, LARGEST_MIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes, frontend_connections
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.names import Slot, backend, waiting
@@ -63,13 +63,13 @@ def test_one_address_for_all_services_is_this_text() -> None:
 @pytest.mark.parametrize(
     ("memory_mib", "buffer_kib", "each"),
     [
-        (1536, 128, 1000),
-        (2048, 128, 1409),
-        (2810, 128, 1900),
-        (2811, 256, 1000),
-        (5361, 512, 1000),
-        (10461, 1024, 1000),
-        (16384, 1024, 1592),
+        (1536, 128, 900),
+        (2048, 128, 1309),
+        (2685, 128, 1819),
+        (2686, 256, 900),
+        (4986, 512, 900),
+        (9586, 1024, 900),
+        (16384, 1024, 1579),
     ],
 )
 def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib: int, each: int) -> None:
@@ -87,7 +87,7 @@ def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib
     assert made["services/chat.cfg"].count(f"\n  maxconn {each}\n") == 2
     for name in ("one.cfg", "services/chat.cfg"):
         assert f" gt {(buffer_kib - 32) * KIB}" in made[name]
-    assert f"/too-large/{buffer_kib - 32} " in made["one.cfg"]
+    assert f" too_large req.hdr_val(content-length) gt {LARGEST_MIB * MIB}\n" in made["one.cfg"]
 
 
 def test_the_one_address_has_the_keys_and_the_limits_of_a_service() -> None:

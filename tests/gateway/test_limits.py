@@ -209,7 +209,7 @@ def test_the_memory_of_the_container_is_limited(live: Live) -> None:
     assert int(shown) == MEMORY_MIB * 2**20
 
 
-@pytest.mark.parametrize("memory_mib", [1536, 2048, 2810])
+@pytest.mark.parametrize("memory_mib", [1536, 2048, 2685])
 def test_haproxy_takes_the_connections_that_fit_into_the_memory(live: Live, memory_mib: int) -> None:
     settings(live, memory_mib=memory_mib)
 

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.local
 PROGRAM = shipped.directory("templates") / "gateway/program"
 REQUEST = b"PROXY TCP4 10.0.0.9 10.0.0.1 5 8000\r\nPOST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
 BACKLOG = 1000  # a room that has got a signal connects 600 times in 30 s to what HAProxy's socket is
+LARGE_MIB = 4
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 WITHIN_S = 60.0
 """Far more than anything here takes: a slow machine is no failure."""
@@ -47,7 +48,11 @@ class Room:
         self.inside = self.listen("in.chat")
         self.admin = self.listen("admin.sock")
         environment = {**os.environ, "GATEWAY_STATE": str(self.state), "GATEWAY_RUN": str(self.run)}
-        argv = [sys.executable, "-c", f"import sys; sys.path[0] = {str(PROGRAM)!r}; import room; room.serve()"]
+        argv = [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[0] = {str(PROGRAM)!r}; import room; room.serve({str(LARGE_MIB)!r})",
+        ]
         self.process = stack.enter_context(subprocess.Popen(argv, env=environment))
         stack.callback(self.process.kill)
         wait_for(self._listens)
@@ -252,7 +257,7 @@ def test_prometheus_gets_the_waiting_requests_and_their_bounds(room: Room) -> No
         ("GET /v1/models/chat?x=1", 200, "chat"),
         ("GET /v1/models/other", 404, "model_not_found"),
         ("POST /unknown-model", 404, "It has: chat."),
-        ("POST /too-large/96", 413, "up to 96 KiB. Send this one to /SERVICE/v1/..."),
+        ("POST /too-large/32", 413, "up to 32 MiB: send this one to /SERVICE/v1/..."),
         ("POST /no-model", 400, "/SERVICE/v1/..."),
         ("GET /v1/responses/1", 400, "/SERVICE/v1/..."),
     ],
@@ -279,7 +284,7 @@ def test_on_the_one_address_models_are_listed_and_errors_name_the_way_out(
 
 def test_a_reply_comes_after_the_body_that_it_refuses(room: Room) -> None:
     asking = room.connect("room.sock")
-    asking.sendall(b"POST /too-large/96 HTTP/1.1\r\ncontent-length: 100000\r\n\r\n" + bytes(99_999))
+    asking.sendall(b"POST /too-large/32 HTTP/1.1\r\ncontent-length: 100000\r\n\r\n" + bytes(99_999))
     asking.settimeout(0.5)
     with pytest.raises(TimeoutError):
         asking.recv(1)

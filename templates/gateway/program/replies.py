@@ -10,10 +10,10 @@ import disk
 
 UNAVAILABLE = "No release of this service answers at the moment. Try again later."
 NO_MODEL = "The body is no JSON object with a model: send one, or use the path /SERVICE/v1/... in place of /v1/..."
-TOO_LARGE = (
-    "The gateway reads the model of a request only in a JSON body of up to {} KiB. Send this one to /SERVICE/v1/... in "
-    "place of /v1/...; GET /v1/models lists the services."
-)
+BY_PATH = "send this one to /SERVICE/v1/... in place of /v1/...; GET /v1/models lists the services."
+TOO_LARGE = f"The gateway reads the model of a request only in a JSON body of up to {{}} MiB: {BY_PATH}"
+TOO_MANY = f"The gateway reads as many large requests as its memory takes. Try again, or {BY_PATH}"
+TOO_SLOW = f"The body of this request did not arrive in time. Try again, or {BY_PATH}"
 UNKNOWN = "This gateway has no service of the name that the request has as its model."
 FIGURES = {
     "waiting_requests": "Requests that wait for a release.",
@@ -71,6 +71,11 @@ def http(status: int, body: str, kind: str = "application/json", more: tuple[str
     headers = (f"Content-Type: {kind}", f"Content-Length: {len(body.encode())}", "Connection: close")
     lines = (f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *headers, *more)
     return "\r\n".join((*lines, "", body))
+
+
+def unavailable(message: str, retry_s: float) -> str:
+    """A whole response that refuses a request for now."""
+    return http(503, error(message, "server_error", "unavailable"), more=(f"Retry-After: {max(1, round(retry_s))}",))
 
 
 def metrics(figures: dict[str, dict[str, float]]) -> Iterator[str]:

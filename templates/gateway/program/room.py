@@ -9,27 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import select
 import signal
 import socket
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import disk
 from disk import RUN, Hold
-from replies import FIGURES, UNAVAILABLE, answer, error, http, metrics
+from large import LargeRequests
+from relay import PART, REPLY_S, Departures, refuse, relay, settle, streams
+from replies import FIGURES, UNAVAILABLE, answer, http, metrics, unavailable
 
-CONTROL = RUN / "room.sock"
+CONTROL, LARGE = RUN / "room.sock", RUN / "large.sock"
 METRICS = "/metrics/waiting"
 ADMIN = RUN / "admin.sock"
 POLL_S = 0.5  # `switch` and `hold` do not wait for it: a question makes the room read its files
 ENDING_POLL_S, ENDING_S = 0.05, 30.0  # after a signal, which may be HAProxy's end; `docker stop` waits for less
 ENDED = 20  # polls in a row without HAProxy, after a signal
-REPLY_S = 5.0
-PART = 65536
 RETRY_S = 30
 BACKLOG = 4096
 
@@ -63,18 +64,19 @@ class Waiting:
 class Room:
     """Everything that waits. The files say for what."""
 
-    def __init__(self) -> None:
+    def __init__(self, large_mib: int) -> None:
         self.waiting: dict[str, Waiting] = {}
         self.tasks: set[asyncio.Task[None]] = set()
-        self.left = select.epoll()
+        self.departures = Departures()
+        self.large = LargeRequests(large_mib, self.departures)
         self.signalled_at = -ENDING_S
 
     async def run(self) -> None:
         """Serve until HAProxy ends. Its master sends SIGUSR1 at each reload too, which ends nothing here."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(self, "signalled_at", time.monotonic()))
-        loop.add_reader(self.left, self._leave)
         await asyncio.start_unix_server(self._report, sock=listen(CONTROL))
+        self._spawn(self._accept(listen(LARGE), self.large.serve))
         unseen = 0
         while unseen < ENDED:
             self._look()
@@ -88,38 +90,41 @@ class Room:
         for service in disk.services():
             if service not in self.waiting:
                 self.waiting[service] = Waiting()
-                self._spawn(self._accept(service, listen(RUN / f"wait.{service}")))
+                self._spawn(self._accept(listen(RUN / f"wait.{service}"), partial(self._serve, service)))
         for service in self.waiting.keys() - holds:
             for end in self.waiting[service].ends.values():
-                _end(end, answered=True)
+                settle(end, result=True)
 
     def _spawn(self, work: object) -> None:
         task = asyncio.ensure_future(work)  # type: ignore[call-overload]  # a coroutine without a result
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _accept(self, service: str, listening: socket.socket) -> None:
+    async def _accept(self, listening: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]) -> None:
         while True:
             connection, _ = await asyncio.get_running_loop().sock_accept(listening)
             connection.setblocking(False)
-            self._spawn(self._serve(service, connection))
+            self._spawn(serve(connection))
 
     async def _serve(self, service: str, connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            goes_on = await self._wait(service, connection)
-            if goes_on:
-                await _relay(connection, RUN / f"in.{service}")
-            elif goes_on is None:
+            proceeds = await self._wait(service, connection)
+            if proceeds is None:
                 self.waiting[service].refused += 1
-                await _refuse(connection, self._left_s(service))
+            async with streams(connection) as (reader, writer):
+                if proceeds:
+                    await relay(reader, writer, RUN / f"in.{service}")
+                elif proceeds is None:
+                    await refuse(reader, writer, unavailable(UNAVAILABLE, self._remaining_s(service)))
 
     @staticmethod
-    def _left_s(service: str) -> float:
+    def _remaining_s(service: str) -> float:
         hold = disk.hold(service)
-        return hold["until"] - time.time() if hold else RETRY_S
+        remaining_s = hold["until"] - time.time() if hold else 0.0
+        return remaining_s if remaining_s > 0 else RETRY_S
 
     async def _wait(self, service: str, connection: socket.socket) -> bool | None:
-        """Whether it goes on (True), has left (False), or gets no release (None)."""
+        """Whether it proceeds (True), has left (False), or gets no release (None)."""
         hold, waiting = disk.hold(service), self.waiting[service]
         if hold is None:
             return True
@@ -127,21 +132,13 @@ class Room:
             return None
         end: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiting.since_s[connection], waiting.ends[connection] = time.monotonic(), end
-        self.left.register(connection, select.EPOLLRDHUP)
         try:
-            return await asyncio.wait_for(end, hold["longest_s"])
+            with self.departures.watched(connection, end):
+                return await asyncio.wait_for(end, hold["longest_s"])
         except TimeoutError:
             return None
         finally:
-            self.left.unregister(connection)
             del waiting.since_s[connection], waiting.ends[connection]
-
-    def _leave(self) -> None:
-        """Their clients have left."""
-        gone = {number for number, _ in self.left.poll(0)}
-        for waiting in self.waiting.values():
-            for connection in [known for known in waiting.ends if known.fileno() in gone]:
-                _end(waiting.ends[connection], answered=False)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """The figures of every service."""
@@ -180,47 +177,6 @@ def _connects(file: Path) -> bool:
         return trying.connect_ex(str(file)) == 0
 
 
-def _end(end: asyncio.Future[bool], *, answered: bool) -> None:
-    if not end.done():
-        end.set_result(answered)
-
-
-async def _relay(connection: socket.socket, to: Path) -> None:
-    """Pass everything on, until one side closes."""
-    reader, writer = await asyncio.open_connection(sock=connection)
-    try:
-        to_reader, to_writer = await asyncio.open_unix_connection(to)
-        pumps = [asyncio.ensure_future(_pump(reader, to_writer)), asyncio.ensure_future(_pump(to_reader, writer))]
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        for pump in pumps:
-            pump.cancel()
-        to_writer.close()
-    finally:
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while part := await reader.read(PART):
-            writer.write(part)
-            await writer.drain()
-
-
-async def _refuse(connection: socket.socket, left_s: float) -> None:
-    """Reply 503. What the request still sends is read: unread, it would take the reply with it."""
-    retry_s = max(1, round(left_s if left_s > 0 else RETRY_S))
-    text = http(503, error(UNAVAILABLE, "server_error", "unavailable"), more=(f"Retry-After: {retry_s}",))
-    loop = asyncio.get_running_loop()
-    await loop.sock_sendall(connection, text.encode())
-    connection.shutdown(socket.SHUT_WR)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(REPLY_S):
-            while await loop.sock_recv(connection, PART):
-                pass
-
-
 def ask() -> dict[str, dict[str, float]] | None:
     """The figures of the room that runs, which reads its files first; None where it does not answer."""
     with socket.socket(socket.AF_UNIX) as asking, suppress(OSError, ValueError):
@@ -232,9 +188,13 @@ def ask() -> dict[str, dict[str, float]] | None:
     return None
 
 
-def serve() -> None:
-    """Run the waiting room until the container stops."""
+async def _run(large_mib: int) -> None:
+    await Room(large_mib).run()
+
+
+def serve(large_mib: str) -> None:
+    """Run the waiting room until the container stops. `large_mib` is the memory of bodies that name their model."""
     try:
-        asyncio.run(Room().run())
+        asyncio.run(_run(int(large_mib)))
     except OSError as error:
         sys.exit(f"gateway: the waiting room has ended: {error}")

@@ -1,0 +1,184 @@
+"""Large requests on the one address: the process reads their model; the tests are the HAProxy before and behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.test_room import LARGE_MIB, REPLY, WITHIN_S, Room, whole
+
+pytestmark = pytest.mark.local
+
+PROXY = b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + (12).to_bytes(2, "big") + bytes(12)
+TEXT = "x" * 300_000
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    with ExitStack() as stack:
+        running = Room(tmp_path, stack)
+        running.run.joinpath("services.map").write_text("chat chat\nfast chat\n")
+        yield running
+
+
+def request(body: bytes, *headers: str, size: int = 0) -> bytes:
+    lines = ("POST /v1/completions HTTP/1.1", f"content-length: {size or len(body)}", *headers)
+    return PROXY + "\r\n".join((*lines, "", "")).encode() + body
+
+
+def send(room: Room, data: bytes) -> socket.socket:
+    """Send a request while something else reads; the sender may be refused."""
+    connection = room.connect("large.sock")
+    threading.Thread(target=connection.sendall, args=(data,), daemon=True).start()
+    return connection
+
+
+def body_of(model: str, *, first: bool = False) -> bytes:
+    fields = {"model": model, "prompt": TEXT} if first else {"prompt": TEXT, "model": model, "stream": True}
+    return json.dumps(fields).encode()
+
+
+def received(room: Room, length: int) -> tuple[socket.socket, bytes]:
+    """Return the connection on which a service gets a request, with its first bytes."""
+    behind, _ = room.inside.accept()
+    behind.settimeout(WITHIN_S)
+    got = bytearray()
+    while len(got) < length:
+        part = behind.recv(65536)
+        assert part
+        got += part
+    return behind, bytes(got)
+
+
+def refusal(connection: socket.socket) -> tuple[int, dict[str, Any]]:
+    head, _, body = whole(connection).partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"]
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["model last", "model first"])
+@pytest.mark.parametrize("model", ["chat", "fast"])
+def test_a_large_request_reaches_the_service_of_its_model_whole(room: Room, model: str, first: bool) -> None:
+    data = request(body_of(model, first=first))
+    connection = send(room, data)
+
+    behind, got = received(room, len(data))
+    with behind:
+        behind.sendall(REPLY)
+
+    assert got == data
+    assert whole(connection) == REPLY
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "text"),
+    [
+        (body_of("other"), 404, "model_not_found", "It has: chat."),
+        (TEXT.encode(), 400, "invalid_request", "/SERVICE/v1/..."),
+    ],
+    ids=["unknown", "no JSON"],
+)
+def test_a_large_request_without_a_service_is_refused_after_its_body(
+    room: Room, body: bytes, status: int, code: str, text: str
+) -> None:
+    connection = room.connect("large.sock")
+    data = request(body)
+    connection.sendall(data[:-1])
+    connection.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        connection.recv(1)
+    connection.settimeout(WITHIN_S)
+    connection.sendall(data[-1:])
+
+    got_status, error = refusal(connection)
+
+    assert (got_status, error["code"]) == (status, code)
+    assert text in error["message"]
+
+
+def test_a_client_that_expects_it_is_told_to_send_its_body(room: Room) -> None:
+    data = request(body_of("chat"), "expect: 100-continue")
+    head = data[: data.index(b"\r\n\r\n", len(PROXY)) + 4]
+    connection = room.connect("large.sock")
+    connection.sendall(head)
+
+    assert connection.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    threading.Thread(target=connection.sendall, args=(data[len(head) :],), daemon=True).start()
+    behind, got = received(room, len(data))
+    behind.close()
+    assert got == data
+
+
+def test_bodies_in_memory_are_bounded_and_the_next_one_waits_for_its_share(room: Room) -> None:
+    size = LARGE_MIB * 2**20
+    filling = room.connect("large.sock")
+    filling.sendall(request(b'{"prompt": "', size=size))
+    time.sleep(0.3)  # the room reads it before the next one
+    data = request(body_of("chat"))
+    began = time.monotonic()
+    waiting, later = send(room, data), time.monotonic()
+    room.inside.settimeout(1)
+    with pytest.raises(TimeoutError):
+        room.inside.accept()
+    room.inside.settimeout(WITHIN_S)
+
+    filling.close()
+
+    behind, got = received(room, len(data))
+    behind.close()
+    assert got == data
+    assert later - began < WITHIN_S
+    waiting.close()
+
+
+def test_a_request_that_gets_no_memory_is_refused_with_a_time(room: Room) -> None:
+    filling = room.connect("large.sock")
+    filling.sendall(request(b'{"prompt": "', size=LARGE_MIB * 2**20))
+    time.sleep(0.3)
+
+    reply = whole(send(room, request(body_of("chat"))))
+
+    assert reply.startswith(b"HTTP/1.1 503 ")
+    assert b"\r\nRetry-After: 10\r\n" in reply
+    assert json.loads(reply.partition(b"\r\n\r\n")[2])["error"]["code"] == "unavailable"
+
+
+def test_memory_is_free_again_after_every_end(room: Room) -> None:
+    whole_memory = (LARGE_MIB * 2**20) - 100
+    for _ in range(3):  # each takes all of it
+        leaving = room.connect("large.sock")
+        leaving.sendall(request(b'{"prompt": "', size=whole_memory))
+        leaving.close()
+        refused = send(room, request(b"[" + b"1," * (whole_memory // 2)))
+        assert refusal(refused)[0] == 400
+        data = request(
+            b'{"model": "chat", "prompt": "' + os.urandom(whole_memory // 2).hex().encode()[: whole_memory - 40]
+        )
+        passed = send(room, data)
+        behind, got = received(room, len(data))
+        with behind:
+            behind.sendall(REPLY)
+        assert got == data
+        assert whole(passed) == REPLY
+
+
+def test_a_client_that_leaves_while_its_body_waits_behind_the_room_ends_its_request(room: Room) -> None:
+    body = json.dumps({"prompt": "x" * 3_000_000, "model": "chat"}).encode()
+    leaving = room.connect("large.sock")
+    leaving.sendall(request(body))
+    behind, _ = room.inside.accept()  # and reads nothing, as a request that is held
+    time.sleep(0.5)
+
+    leaving.close()
+
+    with behind:
+        behind.settimeout(WITHIN_S)
+        assert len(whole(behind)) < len(body)
