@@ -26,7 +26,7 @@ from tests.load.report import Report
 from tests.real.service import GATEWAY, write_inventory
 
 RECIPE = "tests/tiny-demo.yaml"
-SERVICE, PORT, MODEL = "tiny", 8080, "tiny-qwen3"
+SERVICE, PORT, MODEL = "tiny", 8000, "tiny-qwen3"
 FIRST = ("deploy", RECIPE, "--node", "node-2")
 SECOND = ("deploy", RECIPE, "--node", "node-1", "--set", "args.max-num-seqs=16")
 """Another release from the same image, so that nothing is built for it."""

@@ -106,7 +106,8 @@ class Gateway(Section):
     tls_certificate: LocalPath | None = None
     """PEM file with certificate chain and private key, relative to the inventory. With it, services speak https."""
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
-    """Port of one address for all services: by `model` of a JSON body up to 32 MiB, or by the path /SERVICE/v1/..."""
+    """Port of one address for all services: by `model` of a JSON body up to 32 MiB, or by the path /SERVICE/v1/...
+    A service whose `serve.port` is the same has no other port."""
     memory_mib: Annotated[int, Field(ge=1536, le=16384)] = 1536
     """Memory limit of its container in MiB. More takes larger bodies or more connections: docs/security.md."""
     metrics_port: Annotated[int, Field(ge=1024, le=65535)] = 8405

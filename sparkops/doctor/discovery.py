@@ -124,5 +124,7 @@ def _plain(value: str) -> str:
 
 def _gateway(node: str, nodes: Mapping[str, Mapping[str, str]]) -> str:
     if nodes[node].get("transport") == "local":
-        return f"# gateway: {{node: {node}, address: ADDRESS}}   # ADDRESS is where clients reach this machine"
-    return f"gateway: {{node: {node}}}        # clients call it; a deploy switches it from one release to the next"
+        return (
+            f"# gateway: {{node: {node}, port: 8000, address: ADDRESS}}   # ADDRESS is where clients reach this machine"
+        )
+    return f"gateway: {{node: {node}, port: 8000}}  # clients call it; a deploy switches between releases"

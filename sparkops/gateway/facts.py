@@ -70,6 +70,8 @@ class ServiceFacts:
     slots: Mapping[Slot, SlotFacts]
     hold: HoldFacts | None = None
     aliases: tuple[str, ...] = ()
+    path: str = ""
+    """Prefix of a request's path: /SERVICE where the port is that of the one address."""
 
     @property
     def holds(self) -> bool:
@@ -168,7 +170,9 @@ def _service(name: str, said: Mapping[str, Any], running: Mapping[str, Any], wor
     }
     file, runtime = (_rows(text).get(name, "") for text in (said["map"], running["map"]))
     aliases = tuple(said.get("aliases", {}).get(name, ()))  # a gateway of an earlier version has none
-    return ServiceFacts(name, said["ports"][name], file, runtime, slots, _hold(name, said), aliases)
+    own_port = said["ports"][name]
+    port, path = (own_port, "") if own_port else (said["port"], f"/{name}")
+    return ServiceFacts(name, port, file, runtime, slots, _hold(name, said), aliases, path)
 
 
 def _hold(service: str, said: Mapping[str, Any]) -> HoldFacts | None:

@@ -33,7 +33,10 @@ Files = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Service:
-    """A name that clients call, its port on the gateway and its further names (`serve.port`, `serve.aliases`)."""
+    """A name that clients call, its port on the gateway and its further names (`serve.port`, `serve.aliases`).
+
+    A service whose port is that of the one address (`gateway.port`) has none of its own.
+    """
 
     name: str
     port: int
@@ -77,6 +80,7 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
         templates,
         **names,
         one=kind == "one",
+        own_port=port != gateway.port,
         port=str(port),
         ipv6=":" in (gateway.address or ""),
         guarded=bool(gateway.api_keys),

@@ -40,6 +40,8 @@ class Question:
     token: str = ""
     encrypted: bool = False
     answer_s: float = ANSWER_S
+    path: str = ""
+    """Prefix of the request's path: /SERVICE where the port is that of the one address."""
 
     def ask(self) -> Said:
         """Send it and judge what came back."""
@@ -64,7 +66,7 @@ class Question:
         message = {"role": "user", "content": "1"}
         body = {"model": self.service, "messages": [message], "max_tokens": 1, "temperature": 0}
         headers = {"Content-Type": "application/json", TOKEN_HEADER: self.token, SLOT_HEADER: self.slot.value}
-        connection.request("POST", COMPLETIONS, json.dumps(body), headers)
+        connection.request("POST", self.path + COMPLETIONS, json.dumps(body), headers)
         reply = connection.getresponse()
         if len(reply.read(MOST_BYTES + 1)) > MOST_BYTES:
             return Said.WRONG

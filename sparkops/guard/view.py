@@ -125,7 +125,8 @@ class ServiceView:
         with suppress(CommandFailed, ConnectionLost):
             token = self.desk.preview_token(fresh=asked.failures > 0)
             where = (self.service, service.port, deployment.release, deployment.slot)
-            asked.pending = self.asking.submit(Question(*where, token, encrypted=self._encrypted).ask)
+            question = Question(*where, token, encrypted=self._encrypted, path=service.path)
+            asked.pending = self.asking.submit(question.ask)
 
     @property
     def _encrypted(self) -> bool:

@@ -48,7 +48,7 @@ def test_the_inventory_has_what_was_read_and_names_what_was_not(tmp_path: Path) 
 def test_the_gateway_is_on_the_first_node_that_was_read() -> None:
     text = discovery.inventory(ROUTES, {"spark-2": SPARK}, {"spark-1": "no answer", "spark-3": "no answer"})
 
-    assert "gateway: {node: spark-2}" in text
+    assert "gateway: {node: spark-2, port: 8000}" in text
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,16 @@ def test_a_draining_slot_counts_the_sessions_of_old_workers() -> None:
     assert (gateway.workers, gateway.drift) == (2, ())
 
 
+def test_a_service_without_a_port_of_its_own_has_that_of_the_one_address_and_a_path() -> None:
+    shown = said("new")
+
+    own = parse({**shown, "ports": {"chat": 8001}, "port": 8000}).services["chat"]
+    shared = parse({**shown, "ports": {"chat": 0}, "port": 8000}).services["chat"]
+
+    assert (own.port, own.path) == (8001, "")
+    assert (shared.port, shared.path) == (8000, "/chat")
+
+
 def test_requests_that_wait_are_counted_with_their_bounds() -> None:
     shown = said("new")
     shown["holds"] = {"chat": {"mark": "1.2+", "until": 1e9, "longest_s": 540.0, "most": 500}}

@@ -60,6 +60,16 @@ def test_one_address_for_all_services_is_this_text() -> None:
     assert render.files([], OPEN, Secrets(), TEMPLATES)["one.cfg"] is None
 
 
+def test_a_service_on_the_port_of_the_one_address_has_no_other() -> None:
+    made = render.config([Service("chat", 8000, ("fast",))], OPEN.model_copy(update={"port": 8000}), TEMPLATES)
+    text = made["services/chat.cfg"]
+
+    assert "frontend fe_chat\n" not in text
+    assert text.startswith("# Further names: fast\n")
+    assert text.endswith(golden("open.cfg")[golden("open.cfg").index("# While the map says so") :])
+    assert "  bind :8000\n" in made["one.cfg"]
+
+
 @pytest.mark.parametrize(
     ("memory_mib", "buffer_kib", "each"),
     [

@@ -103,6 +103,24 @@ def test_the_path_names_the_service_whatever_the_body_is(one: Live) -> None:
     assert send(one, large, "/chat/v1/completions").served_by == SERVED_BY[BLUE]
 
 
+def test_a_service_without_a_port_of_its_own_is_called_and_previewed_at_the_one_address(one: Live) -> None:
+    one.configure(Service("chat", PORT), Service("embed", ONE))
+
+    embed = one.facts.services["embed"]
+    assert (embed.port, embed.path) == (ONE, "/embed")
+    assert one.ask(CHAT, {"model": "embed"}, port=ONE).served_by == SERVED_BY[GREEN]
+    assert one.run(commands.preview("embed", GREEN)) == RELEASES[GREEN]
+    one.point(BLUE, "embed")
+    token = one.run(commands.TOKEN)
+    for slot in Slot:
+        question = {"x-sparkops-preview": token, "x-sparkops-slot": slot.value}
+        assert one.ask("/embed/v1/models", port=ONE, **question).served_by == SERVED_BY[slot]
+        assert one.ask("/embed/v1/models", port=ONE, x_sparkops_slot=slot.value).served_by == SERVED_BY[GREEN]
+    assert one.facts.services["chat"].path == ""
+    with pytest.raises(OSError, match="refused"):
+        one.ask(port=PORT + 3)
+
+
 def test_the_models_are_listed_with_their_releases(one: Live) -> None:
     listed = one.ask("/v1/models", port=ONE).json
 

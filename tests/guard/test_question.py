@@ -20,12 +20,14 @@ pytestmark = pytest.mark.local
 
 
 @contextmanager
-def gateway(status: int, release: str, late: threading.Event | None = None, size: int = 0) -> Iterator[int]:
+def gateway(
+    status: int, release: str, late: threading.Event | None = None, size: int = 0, path: str = ""
+) -> Iterator[int]:
     """Answers every completion so, on a port of its own."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path == question.COMPLETIONS
+            assert self.path == f"{path}{question.COMPLETIONS}"
             assert (self.headers["x-sparkops-preview"], self.headers["x-sparkops-slot"]) == ("t0k3n", "green")
             self.rfile.read(int(self.headers["Content-Length"]))
             if late:
@@ -62,6 +64,11 @@ def ask(port: int, **more: Any) -> Said:
 def test_only_the_right_release_counts(status: int, release: str, said: Said) -> None:
     with gateway(status, release) as port:
         assert ask(port) is said
+
+
+def test_at_the_one_address_the_path_names_the_service() -> None:
+    with gateway(200, "q-2", path="/chat") as port:
+        assert ask(port, path="/chat") is Said.RIGHT
 
 
 def test_a_closed_port_says_nothing_of_a_release() -> None:

@@ -125,7 +125,8 @@ def cut(service: str, slot: str) -> None:
 def preview(service: str, slot: str, path: str) -> None:
     """Ask a slot without traffic for a path, the way a client's request goes, and print the release that answered."""
     known(service, slot)
-    port = disk.port(disk.service_file(service))
+    own_port = disk.port(disk.service_file(service))
+    port, path = (own_port, path) if own_port else (disk.port(disk.ONE), f"/{service}{path}")
     headers = ("Host: gateway", f"x-sparkops-preview: {disk.read(TOKEN)}", f"x-sparkops-slot: {slot}")
     asked = "\r\n".join((f"GET {path} HTTP/1.0", *headers, "", ""))
     try:
@@ -159,6 +160,7 @@ def show() -> None:
         "keys": disk.read(disk.KEYS).split(),
         "certificate": disk.fingerprint(),
         "ports": {service: disk.port(disk.service_file(service)) for service in disk.services()},
+        "port": disk.port(disk.ONE),
         "aliases": {service: disk.aliases(service) for service in disk.services()},
         "slots": {backend: disk.pointed(backend) for backend in disk.backends()},
         "map": disk.read(ACTIVE),

@@ -177,7 +177,7 @@ def port(file: Path) -> int:
 def ports() -> dict[int, str]:
     """The ports of the whole configuration, and the file of each. Raises Refused for one in two files."""
     found: dict[int, str] = {}
-    for file in filter(Path.exists, (SETTINGS, ONE, *map(service_file, services()))):
+    for file in filter(port, (SETTINGS, ONE, *map(service_file, services()))):
         if (number := port(file)) in found:
             raise Refused(f"port {number} is of {found[number]} and of {file.name}")
         found[number] = file.name
