@@ -53,7 +53,7 @@ def test_a_build_from_a_lock_on_another_node_is_of_the_same(nodes: RealFleet, sp
     assert labels[0]["sparkops.packages"] == labels[1]["sparkops.packages"]
 
     again = sparkops("lock", recipe, "--node", "node-1")
-    assert (again.code, "nothing to do" in again.err) == (0, True)
+    assert (again.code, "is up to date" in again.err) == (0, True)
 
 
 def test_a_wheel_with_another_hash_is_not_installed(sparkops: Cli, recipe: Path) -> None:
