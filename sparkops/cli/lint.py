@@ -14,15 +14,13 @@ from typing import Annotated
 
 import typer
 
-from sparkops import __version__
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config import assets, extends, recipe
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
-from sparkops.lint import report, sarif
-from sparkops.lint.check import Checked, check_dockerfile, findings
-from sparkops.lint.recipe import check_recipe
+from sparkops.lint import report
+from sparkops.lint.check import Checked, check_dockerfile, check_recipe, findings
 from sparkops.lint.report import LintReport
 from sparkops.lint.rules.table import NAMES
 
@@ -158,7 +156,7 @@ def _show(shown: LintReport, kind: str) -> None:
     if kind == "json":
         data_json(report.as_json(shown))
     elif kind == "sarif":
-        data_json(sarif.as_sarif(shown, __version__))
+        data_json(report.as_sarif(shown))
     elif shown.findings:
         data(report.as_text(shown))
     say(report.summary(shown))

@@ -1,4 +1,4 @@
-"""The programs that a script calls: their arguments and what reaches them, as far as both can be read."""
+"""The programs that a script calls, with their arguments, environment and input as far as the text gives them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from posixpath import basename
 
-from sparkops.lint.conditions import truth
-from sparkops.lint.shell import CONDITION, ELSE, HEREDOCS, Redirect, Simple, pipelines
-from sparkops.lint.text import Text
-from sparkops.lint.words import Values, Word, expand
+from sparkops.lint.shell import CONDITION, ELSE, HEREDOCS, Redirect, Simple, condition_holds, pipelines
+from sparkops.lint.text import Text, Values, Word, expand
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 PYTHON = re.compile(r"python[0-9.]*")
@@ -26,15 +24,15 @@ WRAPPERS: Mapping[str, str] = {
     "timeout": "ks",
     "xargs": "adEILnPs",
 }
-"""Programs that only start another one, with the letters of their options that have a value behind them."""
+"""Programs that only start another one, with the letters of their options that take a value."""
 WRAPPED = re.compile(r"-.*|[0-9.]+[smhd]?")
-"""What may stand between a wrapper and its command: options, a niceness, a time."""
+"""Words between a wrapper and its command: options, a niceness, a time."""
 MAX_DEPTH = 8
 
 
 @dataclass(frozen=True)
-class WrittenFile:
-    """Where the output of a call goes, or what a heredoc gives it."""
+class ExpandedRedirect:
+    """A redirection with its variables expanded: the file of an output, or the text of a heredoc."""
 
     operator: str
     target: str
@@ -43,16 +41,15 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Call:
-    """One program. Wrappers such as sudo are taken off; `python -m pip` is pip.
+    """One program, without wrappers such as sudo; `python -m pip` is pip.
 
-    `environment` is what the program sees. `before` are the calls of its pipeline that it reads from, `inside` those
-    in its own arguments.
+    `before` are the calls of its pipeline that it reads from, `inside` those in its own arguments.
     """
 
     argv: tuple[str, ...]
     line: int
     environment: Values
-    redirects: tuple[WrittenFile, ...] = ()
+    redirects: tuple[ExpandedRedirect, ...] = ()
     before: tuple[Call, ...] = ()
     inside: tuple[Call, ...] = ()
 
@@ -63,7 +60,7 @@ class Call:
 
 
 def calls(script: Text, environment: Values) -> Iterator[Call]:
-    """Every call of a script, also in substitutions and in `sh -c`, in the order in which it is written.
+    """Yield every call of a script in source order, also in substitutions and in `sh -c`.
 
     Branches of an `if` that never run on a Spark, with the values of the file, are left out.
     """
@@ -77,14 +74,14 @@ class _Shell:
     depth: int = 0
 
     def run(self, script: Text) -> Iterator[Call]:
-        known: dict[int, bool | None] = {}
+        results: dict[int, bool | None] = {}
         for pipeline in pipelines(script):
             arms = pipeline[0].arms
-            if any(known.get(number) is (arm == ELSE) for number, arm in arms if arm != CONDITION):
+            if any(results.get(number) is (arm == ELSE) for number, arm in arms if arm != CONDITION):
                 continue
             if arms and arms[-1][1] == CONDITION:
-                number, result = arms[-1][0], truth(pipeline, self.values)
-                known[number] = result if known.get(number, result) is result else None
+                number, result = arms[-1][0], condition_holds(pipeline, self.values)
+                results[number] = result if results.get(number, result) is result else None
             before: list[Call] = []
             for simple in pipeline:
                 for call in self._simple(simple, tuple(before)):
@@ -97,32 +94,32 @@ class _Shell:
             yield from shell.run(script)
 
     def _simple(self, simple: Simple, before: tuple[Call, ...]) -> Iterator[Call]:
-        written = (*simple.words, *(redirect.target for redirect in simple.redirects))
-        inside = tuple(call for word in written for script in word.scripts for call in self._nested(script, {}))
+        every_word = (*simple.words, *(redirect.target for redirect in simple.redirects))
+        inside = tuple(call for word in every_word for script in word.scripts for call in self._nested(script, {}))
         yield from inside
-        given, words = self._assignments(simple.words)
+        assigned, words = self._assignments(simple.words)
         argv = tuple(field for word in words for field in word.fields(self.values))
         if not argv:
-            self.values |= given
-        elif not self._settles(argv):
-            environment = {name: self.values.get(name) for name in self.exported} | given
-            redirects = tuple(map(self._written, simple.redirects))
+            self.values |= assigned
+        elif not self._obeys(argv):
+            environment = {name: self.values.get(name) for name in self.exported} | assigned
+            redirects = tuple(map(self._expanded, simple.redirects))
             call = _unwrapped(Call(argv, words[0].line, environment, redirects, before, inside))
             yield call
-            yield from self._given_script(call, simple)
+            yield from self._shell_script(call, simple)
 
     def _assignments(self, words: tuple[Word, ...]) -> tuple[dict[str, str | None], tuple[Word, ...]]:
-        given: dict[str, str | None] = {}
+        assigned: dict[str, str | None] = {}
         for number, word in enumerate(words):
-            begins = word.parts[0]
-            match = None if begins.quote or "=" not in begins.text else ASSIGNMENT.fullmatch(word.text(self.values))
+            first = word.parts[0]
+            match = None if first.quote or "=" not in first.text else ASSIGNMENT.fullmatch(word.text(self.values))
             if not match:
-                return given, words[number:]
-            given[match[1]] = match[2]
-        return given, ()
+                return assigned, words[number:]
+            assigned[match[1]] = match[2]
+        return assigned, ()
 
-    def _settles(self, argv: tuple[str, ...]) -> bool:
-        """Whether it is the shell itself that obeys: what it changes is kept for later commands."""
+    def _obeys(self, argv: tuple[str, ...]) -> bool:
+        """Return whether a command changes the shell itself, and apply the change for later commands."""
         match argv:
             case ("export" | "declare" | "readonly" | "local" | "typeset", *rest):
                 for match in map(ASSIGNMENT.fullmatch, rest):
@@ -140,13 +137,13 @@ class _Shell:
                 return False
         return True
 
-    def _written(self, redirect: Redirect) -> WrittenFile:
+    def _expanded(self, redirect: Redirect) -> ExpandedRedirect:
         body = redirect.body.text
         target = redirect.target.text(self.values)
-        return WrittenFile(redirect.operator, target, body if redirect.quoted else expand(body, self.values))
+        return ExpandedRedirect(redirect.operator, target, body if redirect.quoted else expand(body, self.values))
 
-    def _given_script(self, call: Call, simple: Simple) -> Iterator[Call]:
-        """What a shell is told to run: by `-c`, or by a heredoc."""
+    def _shell_script(self, call: Call, simple: Simple) -> Iterator[Call]:
+        """Yield the calls in the script of a shell: from `-c`, or from a heredoc."""
         if call.program not in SHELLS:
             return
         for option, script in zip(call.argv[1:], call.argv[2:], strict=False):

@@ -1,46 +1,146 @@
-"""A file becomes findings. Everything is decided from text; the caller has read it."""
+"""Check a Dockerfile, or a recipe and the Dockerfile that it renders to. Everything is decided from text."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
+from sparkops.config.assets import BuildInputs
+from sparkops.config.engine import ENGINES
+from sparkops.config.extends import Merged
+from sparkops.config.opt_in import COMMIT
+from sparkops.config.recipe import Recipe
+from sparkops.config.source import Location, Source, dotted
+from sparkops.errors import ConfigError
 from sparkops.lint.dockerfile import parse
 from sparkops.lint.finding import LintFinding
-from sparkops.lint.ignores import Ignore, of_dockerfile, settled
-from sparkops.lint.rules.secret import hidden
-from sparkops.lint.rules.table import RULES
+from sparkops.lint.ignores import Ignore, of_dockerfile, of_yaml, unignored
+from sparkops.lint.rules import cuda, secret
+from sparkops.lint.rules.table import NAMES, RULES
 from sparkops.lint.stages import build
+from sparkops.render.context import build_context
+from sparkops.render.dockerfile import render
+
+CAUSES: Mapping[str, Location] = {"latest": ("image", "base"), "torch-pin": ("image", "torch")}
+"""The key of the recipe that a finding in its Dockerfile comes from; any other comes from the template."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found in one file, before its ignores are heeded."""
+    """The findings of one file before its ignores apply, and the ignores."""
 
     file: str
     findings: tuple[LintFinding, ...]
     ignores: tuple[Ignore, ...]
 
 
-def check_dockerfile(text: str, file: str) -> Checked:
-    """Every rule over a Dockerfile. `file` is what it is called in findings."""
-    dockerfile = parse(text)
-    built = build(dockerfile)
-    findings = [
-        LintFinding(file, slip.line, rule.name, hidden(slip.problem), hidden(slip.fix))
-        for rule in RULES
-        if rule.check
-        for slip in rule.check(built)
-    ]
-    return Checked(file, tuple(findings), tuple(of_dockerfile(dockerfile, file)))
+class _Problem(NamedTuple):
+    where: Location
+    rule: str
+    problem: str
+    fix: str
 
 
 def findings(checked: Iterable[Checked], chosen: Collection[str]) -> list[LintFinding]:
-    """What is left of all findings when the ignores are heeded: those of the `chosen` rules, ordered by place."""
-    every = list(checked)
-    return settled(
-        [finding for checked in every for finding in checked.findings],
-        [ignore for checked in every for ignore in checked.ignores],
-        {checked.file for checked in every},
+    """Return the findings of the `chosen` rules that no ignore covers, ordered by place."""
+    files = list(checked)
+    return unignored(
+        [finding for file in files for finding in file.findings],
+        [ignore for file in files for ignore in file.ignores],
+        {file.file for file in files},
         chosen,
     )
+
+
+def check_dockerfile(text: str, file: str) -> Checked:
+    """Check a Dockerfile against every rule. `file` is its name in findings."""
+    dockerfile = parse(text)
+    staged = build(dockerfile)
+    violations = (
+        LintFinding(file, violation.line, rule.name, secret.hidden(violation.problem), secret.hidden(violation.fix))
+        for rule in RULES
+        if rule.check
+        for violation in rule.check(staged)
+    )
+    return Checked(file, tuple(violations), tuple(of_dockerfile(dockerfile, file)))
+
+
+def check_recipe(
+    recipe: Recipe, source: Source, texts: Mapping[Path, str], templates: Mapping[str, str], mods: Mapping[str, bytes]
+) -> Checked:
+    """Check a recipe and its rendered Dockerfile against every rule.
+
+    `source` has the lines of its values, `texts` has its own file and those that it extends.
+    """
+    violations = [
+        *_revisions(recipe),
+        *_secrets((), source.data),
+        *_architectures(recipe),
+        *_missing_parts(recipe, templates, mods),
+        *_rendered(recipe, templates),
+    ]
+    placed = (
+        LintFinding(*_place(source, violation.where), violation.rule, violation.problem, violation.fix)
+        for violation in violations
+    )
+    ignores = (ignore for file, text in texts.items() for ignore in of_yaml(text, str(file)))
+    return Checked(str(source.file), tuple(placed), tuple(ignores))
+
+
+def _place(source: Source, where: Location) -> tuple[str, int]:
+    near = source.nearest(where)
+    file = source.files.get(near, source.file) if isinstance(source, Merged) else source.file
+    return str(file), source.lines.get(near, 1)
+
+
+def _revisions(recipe: Recipe) -> Iterator[_Problem]:
+    if not ENGINES[recipe.engine].weights:
+        return
+    for number, checkpoint in enumerate(recipe.model.fetched):
+        inside: Location = ("sources", number) if recipe.model.sources else ()
+        if not checkpoint.revision or not COMMIT.fullmatch(checkpoint.revision):
+            revision = f"the revision {checkpoint.revision} may move" if checkpoint.revision else "there is no revision"
+            problem = (
+                f"{revision}, so {checkpoint.id} may be another model tomorrow, expected a commit of 40 hex digits"
+            )
+            fix = "revision: the commit that the hub shows for it"
+            yield _Problem(("model", *inside, "revision"), "model-revision", problem, fix)
+
+
+def _secrets(where: Location, value: object) -> Iterator[_Problem]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _secrets((*where, key), inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _secrets((*where, number), inner)
+    elif isinstance(value, str) and (key := secret.looks_secret(value)):
+        problem = f"{dotted(where)} holds {key[1]}, and a recipe is read by everybody, expected none"
+        yield _Problem(where, "secret", problem, "give it to the node, in a file that only it reads")
+
+
+def _architectures(recipe: Recipe) -> Iterator[_Problem]:
+    if recipe.backend != "cpu":
+        for name, problem in cuda.wrong_lists(recipe.serve.env):
+            yield _Problem(("serve", "env", name), "cuda-arch", problem, f"{name}: {cuda.SPARK}")
+
+
+def _missing_parts(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, bytes]) -> Iterator[_Problem]:
+    try:
+        build_context(recipe, templates, mods, BuildInputs())
+    except ConfigError as error:
+        key = next((key for key in ("mods", "template") if f" image.{key}: " in str(error)), "")
+        problem = str(error).rpartition(f" image.{key}: ")[2]
+        yield _Problem(("image", key), "missing-part", problem, "name one that is there, or add it to templates/")
+
+
+def _rendered(recipe: Recipe, templates: Mapping[str, str]) -> Iterator[_Problem]:
+    try:
+        text = render(recipe, templates)
+    except ConfigError:  # reported by missing-part
+        return
+    for finding in findings([check_dockerfile(text, "")], NAMES):
+        where = CAUSES.get(finding.rule, ("image", "template"))
+        yield _Problem(where, finding.rule, f"in its Dockerfile, line {finding.line}: {finding.problem}", finding.fix)

@@ -1,9 +1,9 @@
 """A Dockerfile as instructions that know their lines, read as BuildKit reads it.
 
-Parser directives, continuations, comments and blank lines inside an instruction, heredocs and ONBUILD. What BuildKit
-would refuse becomes a problem with its line, and reading goes on. No parser of Python's package index does this:
-dockerfile-parse 2.0.1, the well-known one, takes the body of a heredoc for instructions and stops at a blank line
-inside a RUN (both were tried).
+Parser directives, continuations, comments and blank lines inside an instruction, heredocs and ONBUILD. Text that
+BuildKit could not read becomes a problem with its line, and reading continues. No parser of Python's package index
+does this: dockerfile-parse 2.0.1, the well-known one, takes the body of a heredoc for instructions and stops at a
+blank line inside a RUN (both were tried).
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sparkops.lint.refused import Read, problems
-from sparkops.lint.text import Text
-from sparkops.lint.words import split
+from sparkops.lint.text import Text, split
 
 KEYWORDS = frozenset(
     {"ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "MAINTAINER", "RUN"}
@@ -23,8 +21,6 @@ KEYWORDS = frozenset(
 )
 WITH_HEREDOC = frozenset({"ADD", "COPY", "RUN"})
 WITH_FLAGS = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
-FREE_FORM = frozenset({"CMD", "ENTRYPOINT", "MAINTAINER", "RUN"})
-"""Instructions with any number of words, which BuildKit does not read."""
 DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=\s*(.+?)\s*", re.IGNORECASE)
 HEREDOC = re.compile(r"\d*<<(-?)([^<]+)")
 FLAG = re.compile(r"--([a-z][^\s=]*)(?:=((?:[^\s\"']|\"[^\"]*\"|'[^']*')*))?(?:\s+|$)")
@@ -32,7 +28,7 @@ FLAG = re.compile(r"--([a-z][^\s=]*)(?:=((?:[^\s\"']|\"[^\"]*\"|'[^']*')*))?(?:\
 
 @dataclass(frozen=True)
 class Heredoc:
-    """What stands between `<<NAME` and NAME. A quoted name means that nothing in it is expanded."""
+    """The text between `<<NAME` and NAME. Of a quoted name nothing in it is expanded."""
 
     name: str
     body: Text
@@ -67,7 +63,7 @@ class Comment:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """What was read. `problems` are lines with what BuildKit would refuse there."""
+    """The content of a Dockerfile. `problems`: lines that BuildKit cannot read, each with the reason."""
 
     instructions: tuple[Instruction, ...]
     comments: tuple[Comment, ...]
@@ -82,26 +78,7 @@ def parse(text: str) -> Dockerfile:
     instructions = tuple(reader.instructions())
     if not any(instruction.keyword == "FROM" for instruction in instructions):
         reader.problems.append((1, "there is no FROM, expected at least one stage"))
-    elif not reader.problems:
-        reader.problems += problems(_read(instruction, reader.escape) for instruction in instructions)
     return Dockerfile(instructions, tuple(reader.comments), tuple(reader.problems), reader.escape)
-
-
-def _read(instruction: Instruction, escape: str) -> Read:
-    words: tuple[str, ...] = ()
-    if instruction.keyword not in FREE_FORM:
-        plain = tuple(word.raw for word in split(instruction.rest, "\\")) or tuple(instruction.rest.text.split())
-        words = plain if instruction.words is None else instruction.words
-    text = instruction.rest.text if escape == "\\" else ""
-    return Read(
-        instruction.keyword,
-        instruction.flags,
-        words,
-        instruction.line,
-        instruction.onbuild,
-        instruction.words is not None,
-        text,
-    )
 
 
 @dataclass
@@ -114,27 +91,27 @@ class _Reader:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def directives(self) -> None:
-        """Comments at the very top that speak to the parser. The first line that is none ends them."""
-        seen: set[str] = set()
+        """Read the parser directives: comments at the top, up to the first other line."""
+        names: set[str] = set()
         while self.at < len(self.lines) and (match := DIRECTIVE.fullmatch(self.lines[self.at])):
             name = match[1].lower()
             self.at += 1
-            if name in seen:
+            if name in names:
                 self.problems.append((self.at, f"the directive {name} stands twice, expected it once"))
             elif name == "escape" and match[2] not in ("\\", "`"):
                 self.problems.append((self.at, f"escape={match[2]} is not possible, expected \\ or `"))
             elif name == "escape":
                 self.escape = match[2]
-            seen.add(name)
+            names.add(name)
 
     def instructions(self) -> Iterator[Instruction]:
         while self.at < len(self.lines):
-            if not self._passed_over(self.lines[self.at]):
+            if not self._skipped(self.lines[self.at]):
                 line = self.at + 1
                 yield self._instruction(self._joined(), line)
 
-    def _passed_over(self, line: str) -> bool:
-        """Whether the line at hand is blank or a comment, wherever it stands."""
+    def _skipped(self, line: str) -> bool:
+        """Skip the current line if it is blank or a comment, and return whether it is."""
         stripped = line.strip()
         if stripped.startswith("#"):
             self.comments.append(Comment(self.at + 1, stripped[1:].strip()))
@@ -144,12 +121,12 @@ class _Reader:
         return True
 
     def _joined(self) -> Text:
-        """The lines of one instruction. A line goes on if it ends in one escape character, not in two."""
+        """Return the lines of one instruction. A line continues if it ends in one escape character, not in two."""
         continued = re.compile(rf"(^|[^{re.escape(self.escape)}]){re.escape(self.escape)}[ \t]*$")
         parts: list[tuple[int, str]] = []
         while self.at < len(self.lines):
             line = self.lines[self.at]
-            if self._passed_over(line):
+            if self._skipped(line):
                 continue
             self.at += 1
             match = continued.search(line)
@@ -164,7 +141,7 @@ class _Reader:
         if onbuild:
             keyword, text = _first_word(text)
         if keyword not in KEYWORDS and not self.unknown:
-            self.unknown = True  # a missing \\ or an open heredoc makes an instruction of each line behind it
+            self.unknown = True  # a missing \\ or an open heredoc makes an instruction of each following line
             self.problems.append((line, f"unknown instruction {keyword[:30]}, expected one such as RUN or COPY"))
         heredocs = tuple(self._heredocs(text, line)) if keyword in WITH_HEREDOC and "<<" in text.text else ()
         flags, rest = _flags(text) if keyword in WITH_FLAGS else ((), text)

@@ -1,4 +1,4 @@
-"""What a rule finds, and what a rule is."""
+"""Rules, and what they find."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sparkops.lint.stages import StagedBuild
 
 
-class Found(NamedTuple):
-    """A place that breaks a rule: `problem` says what is wrong and what was expected, `fix` what to write."""
+class Violation(NamedTuple):
+    """A line that breaks a rule: `problem` says what is wrong and what was expected, `fix` what to write."""
 
     line: int
     problem: str
@@ -18,7 +18,7 @@ class Found(NamedTuple):
 
 
 class LintFinding(NamedTuple):
-    """What was found in a file, by the rule of that name. Findings sort by place."""
+    """A violation of a rule in a file. Findings sort by place."""
 
     file: str
     line: int
@@ -29,10 +29,10 @@ class LintFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """What is asked for, and why. `check` reads a Dockerfile; a rule without one is checked where its file is read."""
+    """A requirement and its reason. `check` reads a Dockerfile; check.py checks the rules without one."""
 
     name: str
     reads: str
     asks: str
     reason: str
-    check: Callable[[StagedBuild], Iterable[Found]] | None = None
+    check: Callable[[StagedBuild], Iterable[Violation]] | None = None

@@ -1,4 +1,4 @@
-"""`# sparkops: ignore=RULE reason`: what it covers, and whether it still hits anything."""
+"""`# sparkops: ignore=RULE reason`: the lines that it covers, and whether it still hits a finding."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Ignore:
     covers: range
 
     def hits(self, finding: LintFinding) -> bool:
-        """Whether the finding is to be passed over. Nothing is without a reason."""
-        here = finding.file == self.file and finding.line in self.covers
-        return here and bool(self.reason) and finding.rule in self.names
+        """Return whether it covers a finding. Without a reason it covers none."""
+        covered = finding.file == self.file and finding.line in self.covers
+        return covered and bool(self.reason) and finding.rule in self.names
 
 
 def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
-    """An ignore covers the instruction that it stands in, or else the next one, with all its lines."""
+    """Yield the ignores of a Dockerfile: each covers the instruction around it, or else the next one."""
     for comment in dockerfile.comments:
         following = (instruction for instruction in dockerfile.instructions if instruction.end >= comment.line)
         covered = next((range(instruction.line, instruction.end + 1) for instruction in following), range(0))
@@ -42,7 +42,7 @@ def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
 
 
 def of_yaml(text: str, file: str) -> Iterator[Ignore]:
-    """An ignore covers its own line if a value stands before it, or else the next one; and all that is inside it."""
+    """Yield the ignores of a YAML file: each covers the value on its line, or else the next one, with all in it."""
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if match := IN_YAML.fullmatch(line):
@@ -51,12 +51,12 @@ def of_yaml(text: str, file: str) -> Iterator[Ignore]:
 
 
 def _values(lines: list[str], after: int) -> Iterator[int]:
-    """The numbers of the lines behind line `after` that are neither blank nor a comment."""
+    """Yield the numbers of the lines after line `after` that are neither blank nor a comment."""
     return (at for at, line in enumerate(lines[after:], after + 1) if line.strip() and line.strip()[0] != "#")
 
 
 def _block(lines: list[str], begin: int) -> range:
-    """The line with those that are indented below it. The items of a list may stand as far out as its key."""
+    """Return the line with those that are indented below it. A list's items may have the indentation of its key."""
     if begin > len(lines):
         return range(0)
     inside = len(lines[begin - 1]) - len(lines[begin - 1].lstrip())
@@ -76,19 +76,19 @@ def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]
         yield Ignore(file, line, names, match[2].strip(), covers)
 
 
-def settled(
+def unignored(
     findings: Iterable[LintFinding], ignores: Iterable[Ignore], files: Collection[str], chosen: Collection[str]
 ) -> list[LintFinding]:
-    """What is left of the findings, in order, with those about the ignores that stand in `files`.
+    """Return the findings that no ignore covers, and those about the ignores in `files`, in order.
 
-    Only findings of the `chosen` rules count, and an ignore of any other rule is left alone.
+    Only findings of the `chosen` rules count, and ignores of other rules are not checked.
     """
     counted = sorted({finding for finding in findings if finding.rule in chosen})
-    known = list(dict.fromkeys(ignores))  # those of a recipe come again with each one that extends it
-    left = [finding for finding in counted if not any(ignore.hits(finding) for ignore in known)]
-    own = [ignore for ignore in known if ignore.file in files]
-    about = [finding for ignore in own for finding in _faults(ignore, counted, chosen) if finding.rule in chosen]
-    return sorted([*left, *about])
+    distinct = list(dict.fromkeys(ignores))  # those of a recipe are also those of each recipe that extends it
+    open_findings = [finding for finding in counted if not any(ignore.hits(finding) for ignore in distinct)]
+    own = [ignore for ignore in distinct if ignore.file in files]
+    faults = [fault for ignore in own for fault in _faults(ignore, counted, chosen) if fault.rule in chosen]
+    return sorted([*open_findings, *faults])
 
 
 def _faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[str]) -> Iterator[LintFinding]:
@@ -100,8 +100,8 @@ def _faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[
         yield LintFinding(*place, "ignore-unused", f"this ignore names no rule, expected {FORM}", FORM)
     for name in ignore.names:
         if name not in NAMES or name in UNIGNORABLE:
-            near = difflib.get_close_matches(name, set(NAMES) - UNIGNORABLE, n=1)
-            problem = f"unknown rule {name} to ignore" + (f", did you mean {near[0]}?" if near else "")
+            similar = difflib.get_close_matches(name, set(NAMES) - UNIGNORABLE, n=1)
+            problem = f"unknown rule {name} to ignore" + (f", did you mean {similar[0]}?" if similar else "")
             yield LintFinding(*place, "ignore-unused", problem, "sparkops lint --rules shows every rule")
         elif (
             ignore.reason

@@ -1,4 +1,4 @@
-"""What uv and pip are asked to do: verb, requirements and options, and which torch is named there."""
+"""Calls of uv and pip: verb, requirements and options, and the torch that they name."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ TOOLS = frozenset(
     {"build", "cmake", "hatchling", "meson", "ninja", "packaging", "pip", "pybind11", "scikit-build-core"}
     | {"setuptools", "setuptools-rust", "setuptools-scm", "uv", "virtualenv", "wheel"}
 )
-"""Packages that never ask for torch."""
+"""Packages that never require torch."""
 SOURCE = re.compile(r"(?!.*\.whl)\.{0,2}(/.*)?|\.+(\[.*)?|.*git\+.*|.*\.tar\.gz")
-"""A requirement that has to be built: a directory, a repository, a source archive."""
+"""A requirement that must be built: a directory, a repository, a source archive."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PIN = re.compile(r"(?<![\w.-])torch(?:\[[^]]*\])?\s*===?\s*([^\s;,\"'&|]+)|(?<![\w.-])torch-([0-9][^-]*)-[^/\s]*\.whl")
 BACKEND = re.compile(r"cu[0-9]{2,3}|cpu")
@@ -54,48 +54,47 @@ class Install:
 
     @property
     def line(self) -> int:
-        """Where it is called."""
+        """The line of the call."""
         return self.call.line
 
     def option(self, *names: str) -> list[str]:
-        """Every value of these options."""
+        """Return every value of these options."""
         return [value for name, value in self.options if name in names]
 
     def setting(self, name: str) -> str:
-        """A variable of its environment; empty where it is not set."""
+        """Return a variable of its environment; empty if it is not set."""
         return self.call.environment.get(name) or ""
 
     @property
-    def asks_network(self) -> bool:
-        """Whether it fetches anything."""
+    def downloads(self) -> bool:
+        """Whether it may use the network."""
         offline = self.option("--no-index", "--offline") or self.setting("UV_OFFLINE") or self.setting("PIP_NO_INDEX")
         return not offline and not LOCAL & set(self.call.argv[1:4])
 
     @property
     def only_tools(self) -> bool:
-        """Whether it installs nothing but tools that never ask for torch."""
+        """Whether it installs only tools that never require torch."""
         return {_name(requirement) for requirement in self.requirements} <= TOOLS and not self.option(
             "--requirement", "--editable"
         )
 
     @property
     def engines(self) -> list[str]:
-        """The requirements that ask for a torch: engines by name, path or repository, and wheels that may be one."""
+        """The requirements that need torch: engines by name, path or repository, and wheels that may be one."""
         if self.verb not in INSTALLS or self.option("--no-deps"):
             return []
-        given = (*self.requirements, *self.option("--editable"))
-        asking = [requirement for requirement in given if _asks_for_torch(requirement, self.directory)]
+        companions = ("torchaudio", "torchvision") if self.names_torch else ()
         return [
             requirement
-            for requirement in asking
-            if not (self.names_torch and _name(requirement) in ("torchaudio", "torchvision"))
+            for requirement in (*self.requirements, *self.option("--editable"))
+            if _needs_torch(requirement, self.directory) and _name(requirement) not in companions
         ]
 
     @property
     def replacing(self) -> list[str]:
-        """Those of `engines` that replace a torch that is there: they ask for certain versions, or may do so."""
-        subjects = ((engine, subject(engine, self.directory)) for engine in self.engines)
-        return [engine for engine, name in subjects if name in BOUND or name not in NEEDS_TORCH]
+        """Those of `engines` that replace an installed torch: they require certain versions, or may do so."""
+        names = ((engine, package(engine, self.directory)) for engine in self.engines)
+        return [engine for engine, name in names if name in BOUND or name not in NEEDS_TORCH]
 
     @property
     def names_torch(self) -> bool:
@@ -106,46 +105,46 @@ class Install:
 
     @property
     def compiles(self) -> bool:
-        """Whether it compiles code for CUDA out of a source."""
+        """Whether it compiles code for CUDA from source."""
         sources = [*self.option("--editable"), *filter(SOURCE.fullmatch, self.requirements)]
         sources += self.requirements if self.option("--no-build-isolation", "--no-binary") else []
-        return self.verb in INSTALLS and any(subject(source, self.directory) in COMPILED for source in sources)
+        return self.verb in INSTALLS and any(package(source, self.directory) in COMPILED for source in sources)
 
     @property
     def may_bring_torch(self) -> bool:
-        """Whether it installs torch or anything that asks for it."""
+        """Whether it installs torch or anything that requires it."""
         named = any(_name(requirement) in ("torch", "pytorch") for requirement in self.requirements)
         return bool(self.engines) or (named and self.verb in INSTALLS and not self.option("--no-deps"))
 
     @property
     def pins(self) -> list[str]:
-        """Each version that it pins torch to, such as 2.11.0+cu130."""
+        """The versions that it pins torch to, such as 2.11.0+cu130."""
         return pins("\n".join(self.requirements))
 
     @property
     def backend(self) -> str:
-        """The build of torch that it asks for, such as cu130, by uv's option or by an index of one build."""
+        """The build of torch that it selects, such as cu130, by uv's option or by an index of one build."""
         named = [*self.option("--torch-backend"), self.setting("UV_TORCH_BACKEND")]
         indexes = self.option("--index-url", "--default-index", "--index", "--extra-index-url")
         settings = ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
         urls = " ".join([*indexes, *map(self.setting, settings)]).split()
-        backends = [*filter(BACKEND.fullmatch, named), *(each[1] for each in map(INDEX.search, urls) if each)]
+        backends = [*filter(BACKEND.fullmatch, named), *(match[1] for match in map(INDEX.search, urls) if match)]
         return next(iter(backends), "")
 
 
 def pins(text: str) -> list[str]:
-    """The versions in `torch==VERSION`, and in names of torch's own wheels."""
+    """Return the versions in `torch==VERSION`, and in names of torch's own wheels."""
     return [(match[1] or match[2]).replace("%2B", "+") for match in PIN.finditer(text)]
 
 
 def only_tools(text: str) -> bool:
-    """Return whether the text of a requirements file names nothing but tools."""
+    """Return whether the text of a requirements file names only tools."""
     words = [line.split()[0] for line in text.splitlines() if line.strip() and line.strip()[0] not in "#-"]
     return bool(words) and {_name(word) for word in words} <= TOOLS
 
 
 def installs(calls: Iterable[Call], directory: str) -> Iterator[Install]:
-    """Those of the calls that let uv or pip fetch, build or install something."""
+    """Yield the calls with which uv or pip downloads, builds or installs something."""
     for call in calls:
         tool = "pip" if PIP.fullmatch(call.program) else call.program
         if tool == "uvx":
@@ -158,7 +157,7 @@ def installs(calls: Iterable[Call], directory: str) -> Iterator[Install]:
 
 
 def _verbs(argv: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """`pip install` of `uv --quiet pip install x`, and what follows it."""
+    """Return the verbs of a call, as pip and install of `uv --quiet pip install x`, and the words after them."""
     verbs: list[str] = []
     for number, word in enumerate(argv):
         if word.startswith("-") or (number and argv[number - 1] in VALUED):
@@ -170,36 +169,35 @@ def _verbs(argv: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _parsed(words: tuple[str, ...]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the requirements and the options of a call, from the words after its verb."""
     requirements: list[str] = []
     options: list[tuple[str, str]] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
+    unread = list(words)
+    while unread:
+        word = unread.pop(0)
         if not word.startswith("-"):
             requirements.append(word)
             continue
         name, sign, value = word.partition("=")
         name = SHORT.get(name, name)
         name = name.removesuffix("s") if name.removesuffix("s") in VALUED else name
-        if not sign and name in VALUED and left:
-            value = left.pop(0)
+        if not sign and name in VALUED and unread:
+            value = unread.pop(0)
         options.append((name, value))
     return requirements, options
 
 
-def _asks_for_torch(requirement: str, directory: str) -> bool:
-    """Whether a requirement asks for a torch. A wheel of an unknown name may be an engine."""
-    name = subject(requirement, directory)
-    if ".whl" in requirement:
-        return name in NEEDS_TORCH or (name not in NO_TORCH and name not in TOOLS and name != "torch")
-    return name in NEEDS_TORCH
+def _needs_torch(requirement: str, directory: str) -> bool:
+    """Return whether a requirement needs torch. A wheel of an unknown name may be an engine."""
+    name = package(requirement, directory)
+    return name in NEEDS_TORCH or (".whl" in requirement and name not in NO_TORCH | TOOLS | {"torch"})
 
 
-def subject(requirement: str, directory: str) -> str:
+def package(requirement: str, directory: str) -> str:
     """Return the package of a requirement: its name, or that of the wheel, repository or directory that it names."""
-    named, at, _ = requirement.partition("@")
-    if at and not re.search(r"[/:$]", named):
-        return _name(named.strip())
+    name, at, _ = requirement.partition("@")
+    if at and not re.search(r"[/:$]", name):
+        return _name(name.strip())
     path = re.sub(r"[#?].*|\[[^]]*\]$", "", requirement).rstrip("/")
     path = re.sub(r"(?<=[^/])@[^/@]*$", "", path) if "git+" in path else path
     last = posixpath.basename(posixpath.join(directory, path) if path in (".", "..") else path) or directory
@@ -210,7 +208,7 @@ def subject(requirement: str, directory: str) -> str:
 
 
 def _name(requirement: str) -> str:
-    """The package's name in lower case; anything else, such as a path or a URL, as it is."""
+    """Return the package's name in lower case; anything else, such as a path or a URL, unchanged."""
     match = NAME.match(requirement)
     plain = match and not re.search(r"[/$]|\.whl", requirement)
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match and plain else requirement

@@ -5,43 +5,34 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from sparkops.lint.text import Text
-from sparkops.lint.words import Part, Word, brace_end, double_quoted
+from sparkops.lint.text import BRACES, Part, Text, Word, closing, double_quoted
 
 SPACE = re.compile(r"(?:[^\S\n]|\\\n)+")
 OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||[;|&()<>\n]")
 PLAIN = re.compile(r"[^\s'\"\\`$|&;<>()]+")
 DOLLAR = re.compile(r"\$(?:[A-Za-z_]\w*|[^\s'\"]?)")
 DESCRIPTOR = re.compile(r"\d+(?=[<>])")
-NESTED = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|[()]", re.DOTALL)
+PARENTHESES = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|[()]", re.DOTALL)
 
 
-def closing(text: str, at: int) -> int:
-    """Behind the parenthesis that closes what was opened before `at`, or the end."""
-    depth = 1
-    for match in NESTED.finditer(text, at):
-        depth += {"(": 1, ")": -1}.get(match[0], 0)
-        if not depth:
-            return match.end()
-    return len(text)
-
-
-def _behind(text: str, sign: str, at: int) -> int:
+def _after(text: str, sign: str, at: int) -> int:
+    """Return the offset after the next `sign`, or the end."""
     place = text.find(sign, at)
     return len(text) if place < 0 else place + 1
 
 
 @dataclass
 class Lexer:
-    """Words and operators, one after the other; None at the end."""
+    """Reader of words and operators, one after the other."""
 
     script: Text
     at: int = 0
     waiting: list[tuple[str, bool]] = field(default_factory=list)
-    """Heredocs that begin after the next end of line: name, and whether tabs are cut."""
+    """Heredocs that begin on the next line: name, and whether leading tabs are removed."""
     bodies: list[Text] = field(default_factory=list)
 
     def token(self) -> Word | str | None:
+        """Return the next word or operator; None at the end."""
         text = self.script.text
         if space := SPACE.match(text, self.at):
             self.at = space.end()
@@ -64,7 +55,7 @@ class Lexer:
         for name, tabs in self.waiting:
             lines: list[tuple[int, str]] = []
             while self.at < len(self.script.text):
-                begin, self.at = self.at, _behind(self.script.text, "\n", self.at)
+                begin, self.at = self.at, _after(self.script.text, "\n", self.at)
                 line = self.script.text[begin : self.at].removesuffix("\n")
                 line = line.lstrip("\t") if tabs else line
                 if line == name:
@@ -74,8 +65,8 @@ class Lexer:
         self.waiting.clear()
 
     def _substituted(self) -> Word:
-        """`<(commands)`, which is the name of a file for whoever gets it."""
-        begin, end = self.at, closing(self.script.text, self.at + 2)
+        """Return `<(commands)`, which a program receives as the name of a file."""
+        begin, end = self.at, closing(self.script.text, self.at + 2, PARENTHESES)
         self.at = end
         raw = self.script.text[begin:end]
         return Word((Part(raw, "'"),), self.script.line(begin), raw, (self.script.cut(begin + 2, end - 1),))
@@ -84,22 +75,19 @@ class Lexer:
         begin = self.at
         parts: list[Part] = []
         scripts: list[Text] = []
-        while self.at < len(self.script.text):
-            piece = self._part(scripts)
-            if piece is None:
-                break
-            parts += piece
+        while self.at < len(self.script.text) and (pieces := self._part(scripts)) is not None:
+            parts += pieces
         return Word(tuple(parts), self.script.line(begin), self.script.text[begin : self.at], tuple(scripts))
 
     def _part(self, scripts: list[Text]) -> list[Part] | None:
-        """The next piece of a word, or None where the word ends."""
+        """Return the next piece of a word, or None at the end of the word."""
         text, begin = self.script.text, self.at
         if plain := PLAIN.match(text, begin):
             self.at = plain.end()
             return [Part(plain[0])]
         match text[begin]:
             case "'":
-                self.at = _behind(text, "'", begin + 1)
+                self.at = _after(text, "'", begin + 1)
                 return [Part(text[begin + 1 : self.at].removesuffix("'"), "'")]
             case '"':
                 return self._double(scripts)
@@ -127,18 +115,18 @@ class Lexer:
         return parts
 
     def _dollar(self, scripts: list[Text]) -> Part:
-        """A variable stays to be expanded; what commands print cannot be known."""
+        """Return a variable, to be expanded later, or a substitution, whose output is unknown."""
         text, begin = self.script.text, self.at
         if text.startswith("${", begin):
-            self.at = brace_end(text, begin + 2)
+            self.at = closing(text, begin + 2, BRACES)
             return Part(text[begin : self.at])
         if text.startswith("`", begin):
-            self.at = _behind(text, "`", begin + 1)
+            self.at = _after(text, "`", begin + 1)
             scripts.append(self.script.cut(begin + 1, self.at - 1))
         elif text.startswith("$((", begin):
-            self.at = closing(text, begin + 2)
+            self.at = closing(text, begin + 2, PARENTHESES)
         elif text.startswith("$(", begin):
-            self.at = closing(text, begin + 2)
+            self.at = closing(text, begin + 2, PARENTHESES)
             scripts.append(self.script.cut(begin + 2, self.at - 1))
         else:
             name = DOLLAR.match(text, begin)

@@ -1,13 +1,17 @@
-"""Findings as text, and as one JSON object; the rules as a page to read."""
+"""Findings as text, JSON and SARIF; the rules as a page and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-from sparkops.lint.finding import LintFinding
-from sparkops.lint.rules.table import RULES
+from sparkops import __version__
+from sparkops.lint.finding import LintFinding, Rule
+from sparkops.lint.rules.table import NAMES, RULES
+
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 HEAD = """\
 # Lint
@@ -53,7 +57,7 @@ do not meet: `# hadolint ignore=DL3013` and `# sparkops: ignore=RULE reason` are
 
 @dataclass(frozen=True)
 class LintReport:
-    """What was read and found. `unreadable` says of each file that could not be read why."""
+    """Findings in a number of files. `unreadable`: why a file could not be read, for each such file."""
 
     files: int
     findings: Sequence[LintFinding]
@@ -61,7 +65,7 @@ class LintReport:
 
 
 def as_text(report: LintReport) -> str:
-    """Two lines for each finding."""
+    """Return two lines for each finding."""
     return "\n".join(
         f"{finding.file}:{finding.line}: {finding.rule}: {finding.problem}\n    fix: {finding.fix}"
         for finding in report.findings
@@ -69,7 +73,7 @@ def as_text(report: LintReport) -> str:
 
 
 def as_json(report: LintReport) -> dict[str, Any]:
-    """The same as data."""
+    """Return the report as data."""
     return {
         "files": report.files,
         "findings": [finding._asdict() for finding in report.findings],
@@ -78,7 +82,7 @@ def as_json(report: LintReport) -> dict[str, Any]:
 
 
 def summary(report: LintReport) -> str:
-    """One line for people."""
+    """Return the report in one line."""
     files = f"{report.files} file{'' if report.files == 1 else 's'}"
     if not report.findings:
         return f"{files}: nothing found"
@@ -87,12 +91,46 @@ def summary(report: LintReport) -> str:
     return f"{number} finding{'' if number == 1 else 's'} in {places} of {files}"
 
 
+def as_sarif(report: LintReport) -> dict[str, Any]:
+    """Return the report in SARIF 2.1.0, which code hosts show beside the line.
+
+    https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+    """
+    driver = {"name": "sparkops lint", "version": __version__, "rules": [_sarif_rule(rule) for rule in RULES]}
+    errors = [{"level": "error", "message": {"text": reason}} for reason in report.unreadable]
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": not errors, "toolExecutionNotifications": errors}],
+        "results": [_sarif_result(finding) for finding in report.findings],
+    }
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _sarif_rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.name,
+        "shortDescription": {"text": rule.asks},
+        "fullDescription": {"text": rule.reason},
+        "defaultConfiguration": {"level": "error"},
+    }
+
+
+def _sarif_result(finding: LintFinding) -> dict[str, Any]:
+    place = {"artifactLocation": {"uri": quote(finding.file)}, "region": {"startLine": finding.line}}
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": NAMES.index(finding.rule),
+        "level": "error",
+        "message": {"text": f"{finding.problem}\nFix: {finding.fix}"},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
 def rules_page() -> str:
-    """docs/lint.md."""
+    """Return docs/lint.md."""
     return HEAD + "".join(f"| `{rule.name}` | {rule.reads} | {rule.asks} | {rule.reason} |\n" for rule in RULES)
 
 
 def rules_json() -> dict[str, Any]:
-    """The rules as data."""
-    shown = ({"name": rule.name, "reads": rule.reads, "asks": rule.asks, "reason": rule.reason} for rule in RULES)
-    return {"rules": list(shown)}
+    """Return the rules as data."""
+    return {"rules": [{key: getattr(rule, key) for key in ("name", "reads", "asks", "reason")} for rule in RULES]}

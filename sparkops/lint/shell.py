@@ -1,7 +1,7 @@
-"""A shell script as pipelines of commands. It reads what stands in a Dockerfile's RUN; nothing is ever run.
+"""A shell script, such as that of a Dockerfile's RUN, as pipelines of commands. Nothing is ever run.
 
-Quotes, comments, substitutions, redirections, heredocs, and the words that steer (if, for, case, {). bashlex was
-tried: it knows neither `case` nor `[[ -f`, and its licence is the GPL.
+Quotes, comments, substitutions, redirections, heredocs, control words (if, for, case, {), and conditions whose result
+is known from the file. bashlex was tried: it knows neither `case` nor `[[ -f`, and its licence is the GPL.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparkops.lint.lexer import Lexer
-from sparkops.lint.text import Text
-from sparkops.lint.words import Word
+from sparkops.lint.text import Text, Values, Word
 
-STEERING = frozenset({"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "esac"})
+CONTROL_WORDS = frozenset({"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "esac"})
 ENDS_COMMAND = frozenset({"|", "|&", "(", ")"})
 ENDS_CASE = frozenset({";;", ";&", ";;&"})
 ENDS_PIPELINE = frozenset({"&&", "||", ";", "&", "\n"}) | ENDS_CASE
@@ -23,7 +22,7 @@ EMPTY = Text.of_line("", 1)
 
 
 class Redirect(NamedTuple):
-    """`>` and its kin with the word behind it; what a heredoc holds is in `body`."""
+    """A redirection with the word behind it; `body` is the text of a heredoc."""
 
     operator: str
     target: Word
@@ -31,19 +30,26 @@ class Redirect(NamedTuple):
 
     @property
     def quoted(self) -> bool:
-        """Whether nothing in the heredoc is expanded."""
+        """Whether the heredoc is taken literally."""
         return any(part.quote for part in self.target.parts)
 
 
 CONDITION, THEN, ELSE = 0, 1, 2
 Arm = tuple[int, int]
-"""An `if` by its number in the script, and which part of it."""
+"""The number of an `if` in the script, and which part of it."""
+MACHINE = {
+    "$(uname -m)": "aarch64",
+    "`uname -m`": "aarch64",
+    "$(arch)": "aarch64",
+    "$(dpkg --print-architecture)": "arm64",
+}
+"""Output of these commands on a Spark."""
 
 
 class Simple(NamedTuple):
     """A command: assignments, program and arguments as one list of words.
 
-    `arms` are the parts of each `if` that it stands in, the outermost first. `negated`: ! stands before it.
+    `arms` are the parts of each `if` around it, the outermost first. `negated`: it follows a `!`.
     """
 
     words: tuple[Word, ...]
@@ -56,37 +62,75 @@ Pipeline = tuple[Simple, ...]
 
 
 def pipelines(script: Text) -> list[Pipeline]:
-    """Every pipeline of the script, in the order in which it is written, whatever decides whether it runs."""
+    """Return every pipeline of the script in source order, also those of branches that may not run."""
     parser = _Parser(Lexer(script))
     while (token := parser.lexer.token()) is not None:
         parser.take(token)
     parser.take("\n")
     bodies = iter(parser.lexer.bodies)
-    return [tuple(_with_bodies(simple, bodies) for simple in pipeline) for pipeline in parser.found]
+    return [tuple(_with_bodies(simple, bodies) for simple in pipeline) for pipeline in parser.pipelines]
 
 
 def _with_bodies(simple: Simple, bodies: Iterator[Text]) -> Simple:
     redirects = (
-        each._replace(body=next(bodies, EMPTY)) if each.operator in HEREDOCS else each for each in simple.redirects
+        redirect._replace(body=next(bodies, EMPTY)) if redirect.operator in HEREDOCS else redirect
+        for redirect in simple.redirects
     )
-    return simple._replace(redirects=tuple(redirects)) if simple.redirects else simple
+    return simple._replace(redirects=tuple(redirects))
+
+
+def condition_holds(pipeline: Pipeline, values: Values) -> bool | None:
+    """Return whether a condition holds on a Spark; None if that is not known."""
+    if len(pipeline) != 1:
+        return None
+    words = [word.text(values) for word in pipeline[0].words]
+    for command, output in MACHINE.items():
+        words = [word.replace(command, output) for word in words]
+    result = None if any("$" in word or "`" in word for word in words) else _result(words)
+    return result if result is None else result != pipeline[0].negated
+
+
+def _result(words: list[str]) -> bool | None:
+    match words:
+        case ["true"] | [":"]:
+            return True
+        case ["false"]:
+            return False
+        case ["[" | "[[" | "test", *test]:
+            return _test_result(test[:-1] if test[-1:] in (["]"], ["]]"]) else test)
+        case _:
+            return None
+
+
+def _test_result(test: list[str]) -> bool | None:
+    match test:
+        case [value, "=" | "==", expected] if "*" not in expected:
+            return value == expected
+        case [value, "!=", expected] if "*" not in expected:
+            return value != expected
+        case ["-n", text]:
+            return bool(text)
+        case ["-z", text]:
+            return not text
+        case _:
+            return None
 
 
 @dataclass
 class _Parser:
     lexer: Lexer
-    found: list[Pipeline] = field(default_factory=list)
+    pipelines: list[Pipeline] = field(default_factory=list)
     pipeline: list[Simple] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
     cases: int = 0
     arms: list[Arm] = field(default_factory=list)
     chained: list[bool] = field(default_factory=list)
-    """For each of `arms`, whether an elif began it: it ends with the `fi` of the one around it."""
+    """For each of `arms`, whether an elif began it: it ends with the `fi` of the `if` around it."""
     ifs: int = 0
     negated: bool = False
     pattern: bool = False
-    """Whether the pattern of a case is being read, up to its parenthesis."""
+    """Whether the next words are the pattern of a case, up to its parenthesis."""
 
     def take(self, token: Word | str) -> None:
         if isinstance(token, Word):
@@ -104,15 +148,15 @@ class _Parser:
     def _take_word(self, word: Word) -> None:
         if word.raw == "esac" and not self.words:
             self.cases, self.pattern = max(self.cases - 1, 0), False
-        elif not self.pattern and not self.words and word.raw in STEERING:
-            self._steer(word.raw)
+        elif not self.pattern and not self.words and word.raw in CONTROL_WORDS:
+            self._control(word.raw)
         elif not self.pattern:
             self.words.append(word)
             if word.raw == "in" and len(self.words) == 3 and self.words[0].raw == "case":
                 self.words.clear()
                 self.cases, self.pattern = self.cases + 1, True
 
-    def _steer(self, word: str) -> None:
+    def _control(self, word: str) -> None:
         if word == "!":
             self.negated = True
         elif word == "if":
@@ -141,7 +185,7 @@ class _Parser:
     def _end_pipeline(self) -> None:
         self._end_command()
         if self.pipeline:
-            self.found.append(tuple(self.pipeline))
+            self.pipelines.append(tuple(self.pipeline))
         self.pipeline.clear()
 
     def _redirect(self, operator: str) -> None:

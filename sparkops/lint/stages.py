@@ -1,4 +1,4 @@
-"""The stages of a Dockerfile: what each begins with, what holds at each of its instructions, what it calls."""
+"""The stages of a Dockerfile: variables and directory at each instruction, and the programs that it calls."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sparkops.lint.calls import SHELLS, Call, calls
-from sparkops.lint.conditions import PREDEFINED
 from sparkops.lint.dockerfile import Dockerfile, Instruction
 from sparkops.lint.installs import Install, installs
-from sparkops.lint.text import Text
-from sparkops.lint.words import Values, expand, split
+from sparkops.lint.text import Text, Values, expand, split
+
+PREDEFINED = {"TARGETARCH": "arm64", "TARGETOS": "linux", "TARGETPLATFORM": "linux/arm64", "TARGETVARIANT": ""}
+"""Arguments that BuildKit sets for a Spark wherever ARG declares them."""
 
 
 @dataclass(frozen=True)
 class BuildStep:
-    """An instruction with the variables and the directory that it begins with."""
+    """An instruction with the variables and the directory before it."""
 
     instruction: Instruction
     values: Values
@@ -36,17 +37,16 @@ class BuildStep:
 
     @cached_property
     def installs(self) -> tuple[Install, ...]:
-        """What uv and pip do in it."""
+        """The calls of uv and pip in it."""
         return tuple(installs(self.calls, self.directory))
 
 
 @dataclass(frozen=True)
 class BuildStage:
-    """From one FROM to the next. `image` is what FROM names; `parent` is the stage of that name, if there is one.
+    """The instructions from one FROM to the next. `image` is the name in FROM, `parent` the earlier stage of that name.
 
-    `values` and `directory` are what it ends with. A parent hands everything on, its ARG as well. An image hands on
-    what is in it, and nothing of that is in this file. ONBUILD has a stage of its own: it runs where another build
-    begins with this one.
+    `values` and `directory` are those at its end. A stage inherits everything of its parent, also ARG; nothing of an
+    image is known here. ONBUILD is a stage of its own: it runs in builds that start from this stage.
     """
 
     name: str
@@ -59,31 +59,31 @@ class BuildStage:
 
     @cached_property
     def lineage(self) -> tuple[BuildStage, ...]:
-        """The stages whose layers it has: the first one first, itself last."""
-        found = [self]
-        while found[-1].parent:
-            found.append(found[-1].parent)
-        return tuple(reversed(found))
+        """The stages whose layers it has, from the first to itself."""
+        stages = [self]
+        while parent := stages[-1].parent:
+            stages.append(parent)
+        return tuple(reversed(stages))
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """Every program that it calls itself."""
+        """The programs that its own instructions call."""
         return tuple(call for step in self.steps for call in step.calls)
 
     @cached_property
     def installs(self) -> tuple[Install, ...]:
-        """What uv and pip do in it."""
+        """The calls of uv and pip in it."""
         return tuple(install for step in self.steps for install in step.installs)
 
     @property
     def root(self) -> str:
-        """The image at the very bottom."""
+        """The image of the first stage of its lineage."""
         return self.lineage[0].image
 
 
 @dataclass(frozen=True)
 class StagedBuild:
-    """A Dockerfile with its stages. `arguments` stand before the first FROM: no RUN sees them by themselves."""
+    """A Dockerfile with its stages. `arguments` are those of ARG before the first FROM, which reach no RUN."""
 
     dockerfile: Dockerfile
     stages: tuple[BuildStage, ...]
@@ -91,26 +91,26 @@ class StagedBuild:
 
 
 def build(dockerfile: Dockerfile) -> StagedBuild:
-    """Follow the instructions from the first to the last."""
+    """Return the stages of a Dockerfile."""
     arguments: dict[str, str | None] = {}
     stages: list[BuildStage] = []
     groups = _groups(dockerfile.instructions)
-    for each in next(groups):
-        if each.keyword == "ARG":
-            arguments |= dict(_argument(each, dockerfile.escape, arguments, {}))
-    for begin, *rest in groups:
-        stages += _Walk(dockerfile.escape, arguments, stages).stage(begin, rest)
+    for instruction in next(groups):
+        if instruction.keyword == "ARG":
+            arguments |= dict(_argument(instruction, dockerfile.escape, arguments, {}))
+    for start, *body in groups:
+        stages += _Walk(dockerfile.escape, arguments, stages).stage(start, body)
     return StagedBuild(dockerfile, tuple(stages), arguments)
 
 
 def _groups(instructions: Iterable[Instruction]) -> Iterator[list[Instruction]]:
-    """What stands before the first FROM, and then each FROM with what follows it."""
+    """Yield the instructions before the first FROM, and then each FROM with those up to the next one."""
     group: list[Instruction] = []
-    for each in instructions:
-        if each.keyword == "FROM" and not each.onbuild:
+    for instruction in instructions:
+        if instruction.keyword == "FROM" and not instruction.onbuild:
             yield group
             group = []
-        group.append(each)
+        group.append(instruction)
     yield group
 
 
@@ -122,38 +122,38 @@ class _Walk:
     values: dict[str, str | None] = field(default_factory=dict)
     directory: str = "/"
 
-    def stage(self, begin: Instruction, rest: list[Instruction]) -> Iterator[BuildStage]:
-        """The stage that a FROM begins, and one for its ONBUILD."""
-        image, _, name = (*begin.rest.text.split(), "", "", "")[:3]
+    def stage(self, start: Instruction, body: list[Instruction]) -> Iterator[BuildStage]:
+        """Yield the stage that a FROM starts, and one for its ONBUILD."""
+        image, _, name = (*start.rest.text.split(), "", "", "")[:3]
         image = expand(image.strip("\"'"), self.arguments)
-        parent = next((each for each in self.earlier if each.name == image.lower()), None)
+        parent = next((stage for stage in self.earlier if stage.name == image.lower()), None)
         if parent:
             self.values |= parent.values
             self.directory = parent.directory
-        steps = tuple(map(self._step, (each for each in rest if not each.onbuild)))
+        steps = tuple(self._step(instruction) for instruction in body if not instruction.onbuild)
         name = name.lower() or str(len(self.earlier))
-        stage = BuildStage(name, image, begin.line, parent, steps, dict(self.values), self.directory)
+        stage = BuildStage(name, image, start.line, parent, steps, dict(self.values), self.directory)
         yield stage
-        if later := tuple(map(self._step, (each for each in rest if each.onbuild))):
-            line = later[0].instruction.line
-            yield BuildStage(f"{name} (ONBUILD)", name, line, stage, later, dict(self.values), self.directory)
+        if triggers := tuple(self._step(instruction) for instruction in body if instruction.onbuild):
+            line = triggers[0].instruction.line
+            yield BuildStage(f"{name} (ONBUILD)", name, line, stage, triggers, dict(self.values), self.directory)
 
-    def _step(self, each: Instruction) -> BuildStep:
-        step = BuildStep(each, dict(self.values), self.directory)
-        if each.keyword == "ENV":
-            self.values |= dict(variables(each, self.escape, self.values))
-        elif each.keyword == "ARG":
-            self.values |= dict(_argument(each, self.escape, self.values, self.arguments))
-        elif each.keyword == "WORKDIR":
-            self.directory = posixpath.join(self.directory, expand(each.rest.text.strip(), self.values))
+    def _step(self, instruction: Instruction) -> BuildStep:
+        step = BuildStep(instruction, dict(self.values), self.directory)
+        if instruction.keyword == "ENV":
+            self.values |= dict(variables(instruction, self.escape, self.values))
+        elif instruction.keyword == "ARG":
+            self.values |= dict(_argument(instruction, self.escape, self.values, self.arguments))
+        elif instruction.keyword == "WORKDIR":
+            self.directory = posixpath.join(self.directory, expand(instruction.rest.text.strip(), self.values))
         return step
 
 
-def variables(each: Instruction, escape: str, values: Values) -> Iterator[tuple[str, str]]:
-    """What an ENV or LABEL sets: `NAME=value ...`, or the old `NAME value`."""
-    words = split(each.rest, escape)
+def variables(instruction: Instruction, escape: str, values: Values) -> Iterator[tuple[str, str]]:
+    """Yield the variables that an ENV or LABEL sets: `NAME=value ...`, or the old `NAME value`."""
+    words = split(instruction.rest, escape)
     if words and "=" not in words[0].raw:
-        name, *rest = each.rest.text.split(maxsplit=1)
+        name, *rest = instruction.rest.text.split(maxsplit=1)
         yield name, expand("".join(rest).strip(), values)
         return
     for word in words:
@@ -162,21 +162,23 @@ def variables(each: Instruction, escape: str, values: Values) -> Iterator[tuple[
             yield name, value
 
 
-def _argument(each: Instruction, escape: str, values: Values, arguments: Values) -> Iterator[tuple[str, str | None]]:
-    """What an ARG sets. Without a default it takes that of the ARG before the first FROM, or leaves what is there."""
-    for word in split(each.rest, escape):
+def _argument(
+    instruction: Instruction, escape: str, values: Values, arguments: Values
+) -> Iterator[tuple[str, str | None]]:
+    """Yield what an ARG sets. Without a default it keeps its value, or takes that of the ARG before the first FROM."""
+    for word in split(instruction.rest, escape):
         name, sign, value = word.text(values).partition("=")
         yield name, value if sign else values.get(name, arguments.get(name, PREDEFINED.get(name)))
 
 
 def _script(run: Instruction) -> Text:
-    """What the shell of a RUN reads. A heredoc alone is the script itself, unless it names another interpreter."""
+    """Return the input of a RUN's shell. A heredoc alone is the script, unless it names another interpreter."""
     if not run.heredocs:
         return run.rest
     body = run.heredocs[0].body
     if len(run.heredocs) == 1 and len(run.rest.text.split()) == 1:
         return body if _for_a_shell(body.text) else Text.of_line("", run.line)
-    parts = [part for each in run.heredocs for part in (each.body, Text.of_line(f"\n{each.name}\n", run.end))]
+    parts = [part for heredoc in run.heredocs for part in (heredoc.body, Text.of_line(f"\n{heredoc.name}\n", run.end))]
     return Text.chain(run.rest, Text.of_line("\n", run.line), *parts)
 
 

@@ -1,4 +1,4 @@
-"""Which packages ask for torch, and for which versions: their metadata of 22 November 2026.
+"""Packages that require torch, and which versions: their metadata of 22 November 2026.
 
 `python -m tests.lint.torch_metadata` prints REQUIRES from the metadata of wheels for Python 3.12 on aarch64. Of
 packages without such a wheel it is the metadata of their newest release; UNREAD have none on the index.
@@ -58,30 +58,26 @@ vllm 0.33.0 torch==2.14.0
 xformers 0.0.35 torch>=2.10
 xgrammar 0.2.8 torch>=1.10.0
 """
-"""A package each: name, version, and what it asks of torch without extras; nothing where it does not."""
+"""One package a line: name, version, and its requirement of torch without extras, if it has one."""
 UNREAD = frozenset({"deep-ep", "deep-gemm", "flash-attn-3", "flashinfer", "lightllm"})
-"""Ask for a torch, as their projects state it."""
+"""Packages that require torch, as their projects state it."""
 UNREAD_WITHOUT = frozenset(
     {"flashinfer-jit-cache", "hf-transfer", "opencv-python-headless", "pyarrow", "ray", "safetensors", "triton"}
     | {"triton-kernels"}
 )
-"""Ask for none, as their projects state it."""
+"""Packages that do not require torch, as their projects state it."""
 BOUND_BEFORE = frozenset({"ktransformers", "torchvision", "xformers"})
-"""Those of which other releases ask for one version, or that ask for it through another package."""
+"""Packages of which other releases require one version, or that require it through another package."""
 
 
-def _listed() -> dict[str, str]:
-    lines = (line.split(maxsplit=2) for line in REQUIRES.strip().splitlines())
-    return {name: "".join(needed) for name, _, *needed in lines}
-
-
-NEEDS_TORCH = frozenset(name for name, needed in _listed().items() if needed) | UNREAD | BOUND_BEFORE
-NO_TORCH = (frozenset(_listed()) | UNREAD_WITHOUT) - NEEDS_TORCH
-BOUND = BOUND_BEFORE | {name for name, needed in _listed().items() if re.search(r"==|<(?!=?3)", needed)}
-"""Those that ask for certain versions of torch: only they replace a torch that is there."""
+VERSIONS = {name: "".join(versions) for name, _, *versions in map(str.split, REQUIRES.strip().splitlines())}
+NEEDS_TORCH = frozenset(name for name, versions in VERSIONS.items() if versions) | UNREAD | BOUND_BEFORE
+NO_TORCH = (frozenset(VERSIONS) | UNREAD_WITHOUT) - NEEDS_TORCH
+BOUND = BOUND_BEFORE | {name for name, versions in VERSIONS.items() if re.search(r"==|<(?!=?3)", versions)}
+"""Packages that require certain versions of torch: only they replace an installed torch."""
 COMPILED = frozenset(
     {"apex", "causal-conv1d", "deep-ep", "deep-gemm", "deepep", "deepgemm", "flash-attention"}
     | {"flash-attn", "ktransformers", "lmcache", "lmdeploy", "mamba", "mamba-ssm", "sageattention", "sgl-kernel"}
     | {"torchaudio", "torchvision", "vllm", "vllm-flash-attn", "xformers"}
 )
-"""Packages with code for CUDA that a source of them compiles."""
+"""Packages with code for CUDA that is compiled when they are built from source."""

@@ -1,4 +1,4 @@
-"""The files that the instructions of a stage write: what is in them, as far as it can be read."""
+"""The files that the instructions of a stage write, with their contents as far as the text gives them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sparkops.lint.calls import Call
 from sparkops.lint.shell import HEREDOCS
 from sparkops.lint.stages import BuildStage, BuildStep
-from sparkops.lint.words import expand
+from sparkops.lint.text import expand
 
 READERS = frozenset({"uv", "uvx", "pip", "pip3", "rm", "cat", "echo", "printf", "test", "["})
 WRITES = frozenset({">", ">>", ">|"})
@@ -17,52 +17,49 @@ WRITES = frozenset({">", ">>", ">|"})
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """`contents` by path; None: something is there.
-
-    `brought` are directories or files that come from elsewhere, `named` is what other programs are told to work with.
-    """
+    """Contents by path; None: unknown. `copied`: paths from elsewhere. `named`: arguments of programs."""
 
     contents: dict[str, str | None]
-    brought: tuple[str, ...]
+    copied: tuple[str, ...]
     named: frozenset[str]
 
     def has(self, path: str) -> bool:
-        """Whether anything in this stage or in those that it begins with makes the file, or may make it."""
-        known = path in self.contents or any(path == each or path.startswith(f"{each}/") for each in self.brought)
-        return known or any(each.endswith(posixpath.basename(path)) for each in self.named)
+        """Return whether anything in this stage or its parents makes the file, or may make it."""
+        if path in self.contents or any(path == target or path.startswith(f"{target}/") for target in self.copied):
+            return True
+        return any(word.endswith(posixpath.basename(path)) for word in self.named)
 
 
 def files(stage: BuildStage) -> WrittenFiles:
-    """What the stage has, and what it has from the stages that it begins with."""
+    """Return the files that the stage and its parents write."""
     contents: dict[str, str | None] = {}
-    brought: list[str] = []
+    copied: list[str] = []
     named: set[str] = set()
-    for step in (step for each in stage.lineage for step in each.steps):
-        brought += _brought(step)
+    for step in (step for ancestor in stage.lineage for step in ancestor.steps):
+        copied += _copied(step)
         contents |= _heredocs(step)
         for call in step.calls:
             _write(step, call, contents)
             named |= set(call.argv[1:]) if call.program not in READERS else set()
-    return WrittenFiles(contents, tuple(brought), frozenset(named))
+    return WrittenFiles(contents, tuple(copied), frozenset(named))
 
 
 def located(directory: str, path: str) -> str:
-    """The path from the root; empty for the root itself, so that everything begins with it and a slash."""
-    whole = posixpath.normpath(posixpath.join("/", directory, path))
-    return "" if whole == "/" else whole
+    """Return the path from the root; empty for the root, so that every path starts with it and a slash."""
+    absolute = posixpath.normpath(posixpath.join("/", directory, path))
+    return "" if absolute == "/" else absolute
 
 
 def mounted(step: BuildStep) -> Iterator[str]:
-    """Where a RUN has something mounted that is in no layer."""
+    """Yield the targets of the mounts of a RUN, which are in no layer."""
     for _, value in (flag for flag in step.instruction.flags if flag[0] == "mount"):
-        given = dict(part.partition("=")[::2] for part in value.split(","))
-        target = given.get("target") or given.get("dst") or given.get("destination")
-        if target:
+        settings = dict(part.partition("=")[::2] for part in value.split(","))
+        if target := settings.get("target") or settings.get("dst") or settings.get("destination"):
             yield located(step.directory, target)
 
 
-def _brought(step: BuildStep) -> Iterator[str]:
-    """Where COPY and ADD put something, and where a mount shows it."""
+def _copied(step: BuildStep) -> Iterator[str]:
+    """Yield the targets of COPY, ADD and mounts."""
     yield from mounted(step)
     instruction = step.instruction
     if instruction.keyword in ("COPY", "ADD") and (words := instruction.words or tuple(instruction.rest.text.split())):
@@ -70,33 +67,35 @@ def _brought(step: BuildStep) -> Iterator[str]:
 
 
 def _heredocs(step: BuildStep) -> Iterator[tuple[str, str | None]]:
-    """`COPY <<EOF /path` is a file with a known text."""
+    """Yield path and text of a file from `COPY <<EOF /path`."""
     instruction = step.instruction
     if instruction.keyword in ("COPY", "ADD") and len(instruction.heredocs) == 1:
-        body = instruction.heredocs[0]
+        [heredoc] = instruction.heredocs
         target = expand(instruction.rest.text.split()[-1], step.values)
-        yield located(step.directory, target), body.body.text if body.quoted else expand(body.body.text, step.values)
+        text = heredoc.body.text
+        yield located(step.directory, target), text if heredoc.quoted else expand(text, step.values)
 
 
 def _write(step: BuildStep, call: Call, contents: dict[str, str | None]) -> None:
     text = _output(call)
-    for target, adds in _targets(call):
+    for target, appends in _targets(call):
         path = located(step.directory, target)
-        earlier = contents.get(path, "") if adds else ""
+        earlier = contents.get(path, "") if appends else ""
         contents[path] = earlier or None if text is None else f"{earlier or ''}{text}\n"
 
 
 def _targets(call: Call) -> Iterable[tuple[str, bool]]:
-    """The files that a call writes, and whether it adds to them."""
+    """Return the files that a call writes, and whether it appends to them."""
     if call.program == "tee":
-        adds = "-a" in call.argv or "--append" in call.argv
-        return [(word, adds) for word in call.argv[1:] if not word.startswith("-")]
-    return [(each.target, each.operator == ">>") for each in call.redirects if each.operator in WRITES]
+        appends = "-a" in call.argv or "--append" in call.argv
+        return [(word, appends) for word in call.argv[1:] if not word.startswith("-")]
+    writes = (redirect for redirect in call.redirects if redirect.operator in WRITES)
+    return [(redirect.target, redirect.operator == ">>") for redirect in writes]
 
 
 def _output(call: Call) -> str | None:
-    """What it prints, where that can be told."""
-    if heredocs := [each.body for each in call.redirects if each.operator in HEREDOCS]:
+    """Return the output of a call; None if it is unknown."""
+    if heredocs := [redirect.body for redirect in call.redirects if redirect.operator in HEREDOCS]:
         return heredocs[-1] if call.program in ("cat", "tee") else None
     if call.program in ("echo", "printf"):
         return "\n".join(call.argv[1:])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkops.lint.calls import Call, calls
-from sparkops.lint.text import Text
-from sparkops.lint.words import Values
+from sparkops.lint.text import Text, Values
 
 
 def read(script: str, **values: str | None) -> list[Call]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sparkops import __version__
 from sparkops.lint.finding import LintFinding
-from sparkops.lint.report import LintReport, as_json, as_text, rules_page, summary
+from sparkops.lint.report import LintReport, as_json, as_sarif, as_text, rules_page, summary
 from sparkops.lint.rules.table import NAMES, RULES
-from sparkops.lint.sarif import as_sarif
 
 ONE = LintFinding("a b/Dockerfile", 3, "latest", "the image x has no tag, expected a version", "FROM x:VERSION")
 TWO = LintFinding("recipes/q.yaml", 7, "secret", "it holds a key, expected none", "take it out")
@@ -46,13 +46,13 @@ def test_the_summary_counts() -> None:
 
 
 def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:
-    log = as_sarif(REPORT, "1.2")
+    log = as_sarif(REPORT)
     (run,) = log["runs"]
 
     assert (log["version"], run["tool"]["driver"]["name"], run["tool"]["driver"]["version"]) == (
         "2.1.0",
         "sparkops lint",
-        "1.2",
+        __version__,
     )
     assert run["results"][0] == {
         "ruleId": "latest",
@@ -72,7 +72,7 @@ def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:
 
 
 def test_sarif_describes_every_rule_and_what_could_not_be_read() -> None:
-    (run,) = as_sarif(LintReport(0, [], ["x: is gone"]), "1")["runs"]
+    (run,) = as_sarif(LintReport(0, [], ["x: is gone"]))["runs"]
 
     assert [(each["id"], each["fullDescription"]["text"]) for each in run["tool"]["driver"]["rules"]] == [
         (rule.name, rule.reason) for rule in RULES
@@ -83,7 +83,7 @@ def test_sarif_describes_every_rule_and_what_could_not_be_read() -> None:
             "toolExecutionNotifications": [{"level": "error", "message": {"text": "x: is gone"}}],
         }
     ]
-    assert as_sarif(REPORT, "1")["runs"][0]["invocations"][0]["executionSuccessful"]
+    assert as_sarif(REPORT)["runs"][0]["invocations"][0]["executionSuccessful"]
 
 
 def test_the_page_of_rules_is_as_the_table_says() -> None:

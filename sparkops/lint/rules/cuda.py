@@ -1,13 +1,13 @@
-"""What is compiled for CUDA is compiled for the GPU of a Spark."""
+"""Stages for CUDA, and the rule that code compiled there runs on the GPU of a Spark."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from sparkops.lint.calls import Call
-from sparkops.lint.finding import Found
-from sparkops.lint.platform import cuda_stages
+from sparkops.lint.finding import Violation
 from sparkops.lint.stages import BuildStage, BuildStep, StagedBuild, variables
 
 SPARK = "12.1a"
@@ -21,23 +21,73 @@ NVCC_RUNS = re.compile(r"(sm|compute)_(120f?|121[af]?)(?![0-9a-z])|=all(-major)?
 FIX = f"ENV {LISTS[0]}={SPARK} in this stage, before this line"
 NVCC_NAMES = re.compile(r"\.cu$|^-arch|gencode")
 NO_COMPILER = re.compile(r"nvidia/cuda:[^ ]*-(base|runtime)")
-ABOUT_CUDA = re.compile(r"cuda|nvidia|nvcr\.io|vllm|sglang", re.IGNORECASE)
 SETUP = frozenset({"bdist_wheel", "build_ext", "develop", "install"})
+CUDA_IMAGE = re.compile(r"cuda|nvidia|nvcr\.io|vllm|sglang", re.IGNORECASE)
+CUDA = re.compile(
+    r"\+cu[0-9]{2,3}\b|\bcu1[0-9]{2}\b|/whl/cu[0-9]|TORCH_CUDA_ARCH_LIST|CUDA_HOME|nvidia/cuda", re.IGNORECASE
+)
+OTHER = re.compile(
+    r"(?<![a-z])(rocm|amdgpu|amdsmi|ascend|cann|npu|habana|gaudi|hpu|xpu|oneapi|ipex|musa|tpu|neuronx?|s390x|ppc64le|zen)"
+    r"(?![a-z])|intel.extension|/whl/cpu|(?<![a-z])l4t-|(?<![a-z])torch[^\s]*\+cpu|vllm[_-]cpu|VLLM_TARGET_DEVICE=cpu|requirements/cpu",
+    re.IGNORECASE,
+)
+"""Other accelerators, CPUs, images or indexes for CPUs only, and images of Jetsons, whose torch has no +cuNNN."""
 
 
-def check(build: StagedBuild) -> Iterator[Found]:
+class _Platform(NamedTuple):
+    """The image and platform of a stage's lineage, and whether the stage names CUDA or another accelerator."""
+
+    image: str
+    cuda: bool
+    other: bool
+
+
+def cuda_stages(build: StagedBuild) -> list[BuildStage]:
+    """Return the stages for CUDA. The image of a stage decides, then its variables, then the rest of the file."""
+    flags = {
+        instruction.line: " ".join(value for name, value in instruction.flags if name == "platform")
+        for instruction in build.dockerfile.instructions
+        if instruction.keyword == "FROM"
+    }
+    platforms: dict[int, _Platform] = {}
+    for stage in build.stages:
+        parent = platforms[stage.parent.line] if stage.parent else _Platform("", cuda=False, other=False)
+        image = parent.image or f"{stage.image} {flags.get(stage.line, '')}"
+        words = [image, *_words(stage)]
+        cuda, other = parent.cuda or any(map(CUDA.search, words)), parent.other or any(map(OTHER.search, words))
+        platforms[stage.line] = _Platform(image, cuda, other)
+    named = platforms.values()
+    default = any(platform.cuda for platform in named) and not any(platform.other for platform in named)
+    return [stage for stage in build.stages if _is_for_cuda(platforms[stage.line], default=default)]
+
+
+def _is_for_cuda(platform: _Platform, *, default: bool) -> bool:
+    if OTHER.search(platform.image) or CUDA_IMAGE.search(platform.image):
+        return not OTHER.search(platform.image)
+    return not platform.other if platform.cuda or platform.other else default
+
+
+def _words(stage: BuildStage) -> Iterator[str]:
+    """Yield the variables of the stage, also inherited ones, and its own requirements as text."""
+    yield from (f"{name}={value or ''}" for name, value in stage.values.items())
+    for install in stage.installs:
+        yield " ".join(install.requirements)
+        yield " ".join(value for _, value in install.options)
+
+
+def check(build: StagedBuild) -> Iterator[Violation]:
     """Yield each list without a Spark, each such call of nvcc, and in each stage the first build without a list."""
     for stage in cuda_stages(build):
-        yield from (slip for step in stage.steps for slip in _wrong_lists(build, step))
-        compiling = [call for step in stage.steps for call in _compiling(stage, step) if not _told(call)]
+        yield from (violation for step in stage.steps for violation in _wrong_lists(build, step))
+        compiling = [call for step in stage.steps for call in _compiling(stage, step) if not _names_list(call)]
         extensions = [call for call in compiling if call.program != "nvcc"]
         for call in (*(call for call in compiling if call.program == "nvcc"), *extensions[:1]):
             runs = f"stage {stage.name} compiles for CUDA ({' '.join(call.argv[:4])})"
-            yield Found(call.line, f"{runs} without an architecture list, expected {LISTS[0]}={SPARK}", FIX)
+            yield Violation(call.line, f"{runs} without an architecture list, expected {LISTS[0]}={SPARK}", FIX)
 
 
-def for_spark(architectures: str) -> bool:
-    """Return whether a list such as 9.0a;12.1a has code that runs on a Spark. One that cannot be read has it."""
+def _for_spark(architectures: str) -> bool:
+    """Return whether a list such as 9.0a;12.1a has code that runs on a Spark. One with a variable counts as such."""
     return "$" in architectures or bool(RUNS & set(re.split(r"[;,\s]+", architectures.replace("+PTX", ""))))
 
 
@@ -48,31 +98,30 @@ def _cmake_for_spark(architectures: str) -> bool:
 def wrong_lists(environment: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
     """Yield the variables that name other architectures, each with what is wrong."""
     for name in LISTS:
-        if (value := environment.get(name)) and not for_spark(value):
+        if (value := environment.get(name)) and not _for_spark(value):
             yield name, f"{name}={value} has nothing that runs on a Spark, whose GPU is {SPARK}, expected {SPARK}"
     for name, value in environment.items():
-        for given in [value or ""] if name in CMAKE else CMAKE_VALUE.findall(value or ""):
-            if given and not _cmake_for_spark(given):
-                yield name, f"{CMAKE[0]}={given} has nothing that runs on a Spark, whose GPU is 121a, expected 121a"
+        for listed in [value or ""] if name in CMAKE else CMAKE_VALUE.findall(value or ""):
+            if listed and not _cmake_for_spark(listed):
+                yield name, f"{CMAKE[0]}={listed} has nothing that runs on a Spark, whose GPU is 121a, expected 121a"
 
 
-def _wrong_lists(build: StagedBuild, step: BuildStep) -> Iterator[Found]:
+def _wrong_lists(build: StagedBuild, step: BuildStep) -> Iterator[Violation]:
     if step.instruction.keyword in ("ARG", "ENV"):
-        given = dict(variables(step.instruction, build.dockerfile.escape, step.values))
-        for name, problem in wrong_lists(given):
+        for name, problem in wrong_lists(dict(variables(step.instruction, build.dockerfile.escape, step.values))):
             fix = f"{step.instruction.keyword} {name}={SPARK}" if name in LISTS else f"{CMAKE[0]}=121a"
-            yield Found(step.instruction.line, problem, fix)
+            yield Violation(step.instruction.line, problem, fix)
     for call in step.calls:
         changed = {name: value for name, value in call.environment.items() if step.values.get(name) != value}
         words = {"": " ".join(call.argv)} if call.program in ("cmake", "echo") or "-D" in " ".join(call.argv) else {}
         for name, problem in wrong_lists(changed | words):
-            yield Found(call.line, problem, f"{name}={SPARK}" if name in LISTS else f"{CMAKE[0]}=121a")
+            yield Violation(call.line, problem, f"{name}={SPARK}" if name in LISTS else f"{CMAKE[0]}=121a")
 
 
 def _compiling(stage: BuildStage, step: BuildStep) -> Iterator[Call]:
     """Yield the calls that build extensions for CUDA, as far as one can see from outside."""
     yield from (call for call in step.calls if call.program == "nvcc" and len(call.argv) > 2)
-    if not ABOUT_CUDA.search(stage.root) or NO_COMPILER.search(stage.root):
+    if not CUDA_IMAGE.search(stage.root) or NO_COMPILER.search(stage.root):
         return
     yield from (install.call for install in step.installs if install.compiles or install.verb == "build")
     for call in step.calls:
@@ -80,8 +129,8 @@ def _compiling(stage: BuildStage, step: BuildStep) -> Iterator[Call]:
             yield call
 
 
-def _told(call: Call) -> bool:
-    """Whether it knows an architecture: a list that is wrong is told where it is set."""
+def _names_list(call: Call) -> bool:
+    """Return whether a call knows an architecture; a wrong list is reported where it is set."""
     if call.program == "nvcc":
         return bool(NVCC_RUNS.search(" ".join(call.argv))) or not any(map(NVCC_NAMES.search, call.argv))
-    return any(call.environment.get(name) for name in LISTS[:1])
+    return bool(call.environment.get(LISTS[0]))

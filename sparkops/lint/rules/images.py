@@ -1,39 +1,39 @@
-"""Images are named so that tomorrow's build begins where today's did."""
+"""Images are named so that a build starts from the same one every day."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
 
-from sparkops.lint.finding import Found
+from sparkops.lint.finding import Violation
 from sparkops.lint.stages import BuildStage, StagedBuild
-from sparkops.lint.words import expand
+from sparkops.lint.text import expand
 
 MOVING = frozenset({"latest", "nightly"})
 ROLLING = frozenset(
     {"canary", "current", "develop", "edge", "head", "lts", "main", "master", "next", "rolling", "sid", "stable"}
     | {"testing", "trunk", "unstable", "dev"}
 )
-"""Words of a tag that moves, unless it also has a number."""
+"""Words of a moving tag, unless it also has a number."""
 SMALL = frozenset({"alpine", "slim"})
-"""Words that name a kind of an image, and by themselves its newest version."""
+"""Words for a variant of an image; alone they mean its newest version."""
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
-def check(build: StagedBuild) -> Iterator[Found]:
-    """Each image of FROM, of COPY --from and of RUN --mount=from that may be another one tomorrow."""
+def check(build: StagedBuild) -> Iterator[Violation]:
+    """Yield each image of FROM, of COPY --from and of RUN --mount=from whose name may move."""
     names = {stage.name for stage in build.stages}
     for stage in build.stages:
-        if not stage.parent and (problem := moving(stage.image)):
-            yield Found(stage.line, problem, f"FROM {_untagged(stage.image)}:VERSION, or @sha256:DIGEST")
+        if not stage.parent and (problem := _moving(stage.image)):
+            yield Violation(stage.line, problem, f"FROM {_untagged(stage.image)}:VERSION, or @sha256:DIGEST")
         for line, image in _borrowed(build, stage, names):
-            # A bare name may be a context that the build is given by name.
-            if ("/" in image or ":" in image) and (problem := moving(image)):
-                yield Found(line, problem, f"from={_untagged(image)}:VERSION, or @sha256:DIGEST")
+            # A bare name may be a named build context.
+            if ("/" in image or ":" in image) and (problem := _moving(image)):
+                yield Violation(line, problem, f"from={_untagged(image)}:VERSION, or @sha256:DIGEST")
 
 
-def moving(image: str) -> str:
-    """Why the image may be another one tomorrow; empty if it stays, or if nobody can tell."""
+def _moving(image: str) -> str:
+    """Return why the name may move to another image; empty if it cannot, or if that is unknown."""
     if "@sha256:" in image or "$" in image or image in ("", "scratch"):
         return ""
     tag = image.removeprefix(_untagged(image)).removeprefix(":")

@@ -1,18 +1,18 @@
-"""uv and pip wait long enough, and try again, in every stage."""
+"""uv and pip wait long enough, and retry, in every stage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sparkops.lint.finding import Found
+from sparkops.lint.finding import Violation
 from sparkops.lint.installs import Install, only_tools
 from sparkops.lint.stages import BuildStage, StagedBuild
 from sparkops.lint.written import files, located
 
 UV = {"UV_HTTP_TIMEOUT": 30, "UV_HTTP_RETRIES": 3}
-"""What uv does by itself: seconds without a byte, and further attempts (seen with uv 0.13.8)."""
+"""Defaults of uv 0.13.8, measured: seconds without a byte, and retries."""
 PIP = {"PIP_DEFAULT_TIMEOUT": 15, "PIP_RETRIES": 5}
-"""What pip does by itself, as its documentation says."""
+"""Defaults of pip, from its documentation."""
 DEFAULTS: Mapping[str, Mapping[str, int]] = {"uv": UV, "pip": PIP}
 PIP_OPTIONS = {"PIP_DEFAULT_TIMEOUT": ("--timeout", "--default-timeout"), "PIP_RETRIES": ("--retries",)}
 FIXES = {
@@ -21,34 +21,33 @@ FIXES = {
 }
 
 
-def check(build: StagedBuild) -> Iterator[Found]:
+def check(build: StagedBuild) -> Iterator[Violation]:
     """Yield, for each stage and program, the first call whose environment lacks one of the variables."""
     for stage in build.stages:
         for tool in DEFAULTS:
-            calls = (install for install in stage.installs if install.tool == tool and _lacking(install))
-            install = next((install for install in calls if tool != "pip" or not _small(stage, install)), None)
+            installs = (install for install in stage.installs if install.tool == tool and _lacking(install))
+            install = next((install for install in installs if tool != "pip" or not _small(stage, install)), None)
             if install is None:
                 continue
             names = _lacking(install)
             runs = f"stage {stage.name} runs {tool} without {' and '.join(names)}, expected in the stage itself"
-            yield Found(install.line, runs + _elsewhere(build, stage, names[0], tool), FIXES[tool])
+            yield Violation(install.line, runs + _cause(build, stage, names[0], tool), FIXES[tool])
 
 
 def _lacking(install: Install) -> list[str]:
     """Return the variables that a call lacks."""
-    if not install.asks_network:
+    if not install.downloads:
         return []
     return [name for name, least in DEFAULTS[install.tool].items() if not _raised(install, name, least)]
 
 
 def _small(stage: BuildStage, install: Install) -> bool:
-    """Return whether pip fetches only tools such as uv: their wheels are small, and pip's own patience is enough."""
+    """Return whether pip fetches only tools such as uv: their wheels are small, and pip's own defaults are enough."""
     if install.only_tools:
         return True
-    written = files(stage).contents
-    texts = [written.get(located(install.directory, path)) for path in install.option("--requirement")]
-    known = [text for text in texts if text]
-    return bool(known) and len(known) == len(texts) and all(map(only_tools, known)) and not install.requirements
+    contents = files(stage).contents
+    texts = [contents.get(located(install.directory, path)) for path in install.option("--requirement")]
+    return bool(texts) and all(text and only_tools(text) for text in texts) and not install.requirements
 
 
 def _raised(install: Install, name: str, default: int) -> bool:
@@ -57,8 +56,8 @@ def _raised(install: Install, name: str, default: int) -> bool:
     return bool(value) and not (value.isdecimal() and int(value) <= default)
 
 
-def _elsewhere(build: StagedBuild, stage: BuildStage, name: str, tool: str) -> str:
-    """Return where it was set instead, which is why one may think that it is set here."""
+def _cause(build: StagedBuild, stage: BuildStage, name: str, tool: str) -> str:
+    """Return why a variable that the file sets has no effect on this call; empty if the file does not set it."""
     if stage.values.get(name):
         least = DEFAULTS[tool][name]
         return f": {name} comes after this line, or is no more than the {least} that {tool} has by itself"

@@ -1,18 +1,9 @@
-"""Every rule: what it asks for and why. docs/lint.md and `sparkops lint --rules` are made of this."""
+"""Every rule with its requirement and reason, the source of docs/lint.md and `sparkops lint --rules`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from sparkops.lint.finding import Found, Rule
-from sparkops.lint.rules import apt, cuda, git, images, network, pipe, secret, torch
-from sparkops.lint.stages import StagedBuild
-
-
-def _syntax(build: StagedBuild) -> Iterator[Found]:
-    for line, problem in build.dockerfile.problems:
-        yield Found(line, problem, "correct it: BuildKit would refuse it")
-
+from sparkops.lint.finding import Rule
+from sparkops.lint.rules import commands, cuda, images, network, secret, syntax, torch
 
 DOCKERFILE, RECIPE, BOTH = "Dockerfile", "recipe", "both"
 
@@ -25,7 +16,7 @@ RULES = (
         "directives that stand once. Of several unknown instructions only the first is a finding: "
         "the others follow from it.",
         "A heredoc that never ends swallows the rest of the file, and every other rule would be silent about it.",
-        _syntax,
+        syntax.check,
     ),
     Rule(
         "uv-timeout",
@@ -98,14 +89,14 @@ RULES = (
         DOCKERFILE,
         "Nothing that curl or wget prints goes into a shell or interpreter, by pipe, `sh -c` or `<(...)`.",
         "It runs as root whatever the server sends on that day, and half of it if the connection breaks.",
-        pipe.check,
+        commands.check_pipe,
     ),
     Rule(
         "apt-lists",
         DOCKERFILE,
         "`rm -rf /var/lib/apt/lists/*` after `apt-get update` in the same RUN, or a mount there.",
         "A later RUN cannot take them out of the layer, and a build that finds old lists installs old packages.",
-        apt.check,
+        commands.check_apt,
     ),
     Rule(
         "git-pin",
@@ -113,7 +104,7 @@ RULES = (
         "A commit or a tag for every `git clone` (by `--branch`, or a checkout behind it), `git+` URL and ADD of a "
         "repository. A name with a version in it counts as a tag; a ref that is only known at build time counts too.",
         "A branch is another commit tomorrow: what was tested is not what is built.",
-        git.check,
+        commands.check_git,
     ),
     Rule(
         "model-revision",

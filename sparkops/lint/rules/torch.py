@@ -1,4 +1,4 @@
-"""One torch, of one build, in every stage, and no installation that may put another one in its place."""
+"""One torch, of one build, in every stage, and no installation that may replace it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from sparkops.lint.finding import Found
+from sparkops.lint.finding import Violation
 from sparkops.lint.installs import SOURCE, Install, pins
-from sparkops.lint.platform import cuda_stages
+from sparkops.lint.rules.cuda import cuda_stages
 from sparkops.lint.stages import BuildStage, StagedBuild
 from sparkops.lint.written import WrittenFiles, files, located
 
 OVERRIDES = ("--override", "UV_OVERRIDE")
 CONSTRAINTS = ("--constraint", "PIP_CONSTRAINT")
-HOLDING = (*OVERRIDES, *CONSTRAINTS, "UV_CONSTRAINT")
-REQUIREMENTS = ("--requirement",)
+PINNING = (*OVERRIDES, *CONSTRAINTS, "UV_CONSTRAINT", "--requirement")
 CUDA = re.compile(r"cuda|nvidia|nvcr\.io", re.IGNORECASE)
 BRINGS_TORCH = re.compile(r"vllm|sglang|torch|tensorrt", re.IGNORECASE)
 """Images that have a torch, which no pin may replace."""
@@ -36,45 +35,46 @@ KEEP_FIX = (
 UPGRADES = ("--upgrade", "-U", "--reinstall", "--force-reinstall")
 UNNAMED_WHEEL = re.compile(r"(.*/)?\*\.whl")
 """Every wheel of a directory."""
-WHOLE = re.compile(r"[0-9][^$`*]*\+[^$`*]+")
+FULL_VERSION = re.compile(r"[0-9][^$`*]*\+[^$`*]+")
 
 
-class _Named(NamedTuple):
-    """A file that an option or a variable names; `there`: whether anything makes it or may make it."""
+class _NamedFile(NamedTuple):
+    """A file that an option or a variable names. `may_exist`: whether anything makes it or may make it."""
 
     path: str
     text: str | None
-    there: bool
+    may_exist: bool
 
 
 @dataclass(frozen=True)
-class _Holding:
-    """What holds torch in a stage: its own calls, those of the stages that it begins with, and their files.
+class _Hold:
+    """What pins torch in a stage: the calls of the stage and its parents, and the files that these name.
 
-    `file_strips`: a stage of the file takes torch out of the requirements of the engine that it builds.
+    `file_strips`: a stage of the file removes torch from the requirements of the engine that it builds.
     """
 
     stage: BuildStage
     file_strips: bool = False
 
     @cached_property
-    def asking(self) -> list[Install]:
-        """Its own calls that may bring a torch."""
-        return [each for each in self.stage.installs if each.may_bring_torch]
+    def bringing(self) -> list[Install]:
+        """Its own calls that may install torch."""
+        return [install for install in self.stage.installs if install.may_bring_torch]
 
     @property
-    def has_own(self) -> bool:
-        """Whether its image has a torch, or may have one because its name is not known here."""
+    def image_has_torch(self) -> bool:
+        """Whether its image has a torch, or may have one because its name is unknown."""
         return bool(BRINGS_TORCH.search(self.stage.root)) or UNKNOWN_IMAGE in self.stage.root
 
     @property
-    def lines(self) -> list[int]:
-        """The lines of its own calls, or its own line if there is none."""
-        return [each.line for each in self.asking or self.stage.installs] or [self.stage.line]
+    def line(self) -> int:
+        """The line of its first own call, or its own line if there is none."""
+        return next((install.line for install in self.bringing or self.stage.installs), self.stage.line)
 
     @cached_property
-    def inherited(self) -> list[Install]:
-        return [each for stage in self.stage.lineage for each in stage.installs]
+    def installs(self) -> list[Install]:
+        """The calls of its parents and its own."""
+        return [install for stage in self.stage.lineage for install in stage.installs]
 
     @cached_property
     def files(self) -> WrittenFiles:
@@ -83,154 +83,156 @@ class _Holding:
     @property
     def overrides(self) -> bool:
         """Whether one of its calls has an override, by option or variable."""
-        return any(self.named(each, OVERRIDES) for each in self.inherited)
+        return any(self.named_files(install, OVERRIDES) for install in self.installs)
 
-    def named(self, install: Install, names: tuple[str, ...]) -> list[_Named]:
-        given = install.option(*names) + [path for name in names for path in install.setting(name).split()]
-        return [self._file(install, each) for each in given]
+    def named_files(self, install: Install, names: tuple[str, ...]) -> list[_NamedFile]:
+        """Return the files that these options and variables of a call name."""
+        paths = install.option(*names) + [path for name in names for path in install.setting(name).split()]
+        return [self._file(install, path) for path in paths]
 
-    def _file(self, install: Install, path: str) -> _Named:
+    def _file(self, install: Install, path: str) -> _NamedFile:
         if path.startswith("<("):
-            return _Named(path, path, there=True)
-        whole = located(install.directory, path)
-        return _Named(path, self.files.contents.get(whole), self.files.has(whole))
+            return _NamedFile(path, path, may_exist=True)
+        absolute = located(install.directory, path)
+        return _NamedFile(path, self.files.contents.get(absolute), self.files.has(absolute))
+
+    @cached_property
+    def pinning_files(self) -> list[_NamedFile]:
+        """The files that may pin torch: overrides, constraints and requirements."""
+        return [file for install in self.installs for file in self.named_files(install, PINNING)]
 
     @cached_property
     def pins(self) -> list[str]:
         """The torch that its requirements and the files behind its options name, such as 2.11.0+cu130."""
-        named = [file for each in self.inherited for file in self.named(each, HOLDING + REQUIREMENTS)]
-        found = [pin for each in self.inherited for pin in each.pins]
-        found += [pin for file in named for pin in pins(file.text or "")]
-        return [pin if "+" in pin or not self.backend else f"{pin}+{self.backend}" for pin in dict.fromkeys(found)]
+        versions = [pin for install in self.installs for pin in install.pins]
+        versions += [pin for file in self.pinning_files for pin in pins(file.text or "")]
+        backend = next((install.backend for install in self.installs if install.backend), "")
+        return [pin if "+" in pin or not backend else f"{pin}+{backend}" for pin in dict.fromkeys(versions)]
 
     @property
     def own_pins(self) -> list[str]:
-        """Those of `pins` that its own calls name: the others are told in the stage that it begins with."""
-        parent = _Holding(self.stage.parent).pins if self.stage.parent else []
+        """Those of `pins` that are not pins of its parent, where they are reported."""
+        parent = _Hold(self.stage.parent).pins if self.stage.parent else []
         return [pin for pin in self.pins if pin not in parent]
 
     @property
     def strips(self) -> bool:
-        """Whether vLLM's use_existing_torch.py takes torch out of the requirements of a source."""
+        """Whether vLLM's use_existing_torch.py removes torch from the requirements of a source."""
         calls = (call for stage in self.stage.lineage for call in stage.calls)
         return any(word.endswith("use_existing_torch.py") for call in calls for word in call.argv)
 
     def replacing(self, install: Install) -> list[str]:
-        """Return the requirements of a call that may put another torch in place."""
+        """Return the requirements of a call that may replace torch."""
         if install.pins:
             return []
-        earlier = self.inherited[: self.inherited.index(install)]
-        present = self.has_own or any(each.names_torch for each in earlier)
-        found = install.replacing if present else install.engines
+        earlier = self.installs[: self.installs.index(install)]
+        has_torch = self.image_has_torch or any(call.names_torch for call in earlier)
+        engines = install.replacing if has_torch else install.engines
         if not install.option(*UPGRADES):
-            below = {_path(each, one) for each in earlier if each not in self.stage.installs for one in each.engines}
-            found = [each for each in found if _path(install, each) not in below]
-        if present and self.file_strips:
-            found = [each for each in found if not UNNAMED_WHEEL.fullmatch(each)]
-        found = [each for each in found if _torch_of_wheel(each) not in map(_short, self.pins)]
-        return [each for each in found if ".whl" in each or SOURCE.fullmatch(each) is None] if self.strips else found
+            inherited = (call for call in earlier if call not in self.stage.installs)
+            installed = {_path(call, engine) for call in inherited for engine in call.engines}
+            engines = [engine for engine in engines if _path(install, engine) not in installed]
+        if has_torch and self.file_strips:
+            engines = [engine for engine in engines if not UNNAMED_WHEEL.fullmatch(engine)]
+        pinned = {"".join(pin.split(".")[:2]) for pin in self.pins}
+        engines = [engine for engine in engines if _torch_of_wheel(engine) not in pinned]
+        if self.strips:
+            engines = [engine for engine in engines if ".whl" in engine or not SOURCE.fullmatch(engine)]
+        return engines
 
     @property
-    def unread(self) -> bool:
-        """Whether a file that may hold torch comes from elsewhere, so that its text is not known."""
-        named = (file for each in self.inherited for file in self.named(each, HOLDING + REQUIREMENTS))
-        return any(file.there and file.text is None for file in named)
-
-    @cached_property
-    def backend(self) -> str:
-        return next((each.backend for each in self.inherited if each.backend), "")
+    def may_pin(self) -> bool:
+        """Whether a file that may pin torch comes from elsewhere, so that its text is unknown."""
+        return any(file.may_exist and file.text is None for file in self.pinning_files)
 
 
 def _path(install: Install, requirement: str) -> str:
-    """Return a wheel by its path from the root, `$(echo PATH)` as well; any other requirement as it is."""
+    """Return a wheel by its path from the root, also of `$(echo PATH)`; any other requirement unchanged."""
     plain = re.sub(r"\$\(echo |\)", "", requirement)
     return located(install.directory, plain) if ".whl" in plain else plain
 
 
 def _torch_of_wheel(requirement: str) -> str:
-    """Return the torch that the name of a wheel says it is built for, as 28 for 2.8; empty where it says none."""
-    named = re.search(r"\+[^/]*torch([0-9])\.?([0-9]+)", requirement)
-    return named[1] + named[2] if named else ""
+    """Return the torch in the build tag of a wheel, as 28 for 2.8; empty if it names none."""
+    match = re.search(r"\+[^/]*torch([0-9])\.?([0-9]+)", requirement)
+    return match[1] + match[2] if match else ""
 
 
-def _short(pin: str) -> str:
-    return "".join(pin.split(".")[:2])
-
-
-def check_pin(build: StagedBuild) -> Iterator[Found]:
+def check_pin(build: StagedBuild) -> Iterator[Violation]:
     """Yield a line in each stage for CUDA that installs an engine, a wheel or torch, and pins no build of torch."""
     first: tuple[str, str] | None = None
-    for holding in map(_Holding, cuda_stages(build)):
-        name = holding.stage.name
-        if holding.asking and not holding.has_own:
-            for problem in _unpinned(holding):
-                yield Found(holding.asking[0].line, f"stage {name} {problem}", PIN_FIX)
-        for pin in filter(WHOLE.fullmatch, holding.own_pins):
+    for hold in map(_Hold, cuda_stages(build)):
+        name = hold.stage.name
+        if hold.bringing and not hold.image_has_torch:
+            for problem in _unpinned(hold):
+                yield Violation(hold.line, f"stage {name} {problem}", PIN_FIX)
+        for pin in filter(FULL_VERSION.fullmatch, hold.own_pins):
             first = first or (pin, name)
             if pin != first[0]:
-                told = f"stage {name} holds torch to {pin}, and stage {first[1]} to {first[0]}"
-                problem = f"{told}, expected one torch: what is compiled for one fails in the other"
-                yield Found(holding.lines[0], problem, PIN_FIX)
+                differing = f"stage {name} holds torch to {pin}, and stage {first[1]} to {first[0]}"
+                problem = f"{differing}, expected one torch: what is compiled for one fails in the other"
+                yield Violation(hold.line, problem, PIN_FIX)
                 break
 
 
-def _unpinned(holding: _Holding) -> Iterator[str]:
-    """Yield what is wrong with how the stage holds torch."""
-    inherited = holding.stage.parent and _Holding(holding.stage.parent).asking
-    if not holding.pins and not holding.unread and not inherited and not holding.strips:
-        what = " ".join(holding.asking[0].requirements[:3]) or "requirements"
-        yield f"installs {what} and pins no torch, expected torch==X.Y.Z+cuNNN in the stage itself"
-    for pin in holding.own_pins:
+def _unpinned(hold: _Hold) -> Iterator[str]:
+    """Yield what is wrong with the pins of a stage."""
+    inherited = hold.stage.parent and _Hold(hold.stage.parent).bringing
+    if not hold.pins and not hold.may_pin and not inherited and not hold.strips:
+        requirements = " ".join(hold.bringing[0].requirements[:3]) or "requirements"
+        yield f"installs {requirements} and pins no torch, expected torch==X.Y.Z+cuNNN in the stage itself"
+    for pin in hold.own_pins:
         version, _, local = pin.partition("+")
         if "*" in version:
             yield f"pins torch to {pin}, expected a whole version and its build, X.Y.Z+cuNNN"
         elif version[:1].isdigit() and not local:
             yield f"pins torch=={pin} without its build, which may be the CPU's, expected +cuNNN or --torch-backend"
-        elif local == "cpu" and CUDA.search(holding.stage.root):
-            yield f"pins torch=={pin} on the CUDA image {holding.stage.root}, expected +cuNNN"
+        elif local == "cpu" and CUDA.search(hold.stage.root):
+            yield f"pins torch=={pin} on the CUDA image {hold.stage.root}, expected +cuNNN"
 
 
-def check_override(build: StagedBuild) -> Iterator[Found]:
-    """Yield, for each stage and slip, the first call that installs an engine without a file that holds torch."""
-    strips = any(_Holding(stage).strips for stage in build.stages)
-    holdings = [_Holding(stage, strips) for stage in cuda_stages(build)]
-    overriding = next((holding.stage.name for holding in holdings if holding.overrides), "")
-    for holding in holdings:
-        slips: dict[str, list[tuple[Install, str]]] = {}
-        for install in holding.asking:
-            if install.verb != "add" and (problem := _problem(holding, install, overriding)):
-                slips.setdefault(f"{install.tool} {problem.partition(': ')[2]}", []).append((install, problem))
-        for (install, problem), *others in slips.values():
+def check_override(build: StagedBuild) -> Iterator[Violation]:
+    """Yield, for each stage and problem, the first call that installs an engine without a file that pins torch."""
+    strips = any(_Hold(stage).strips for stage in build.stages)
+    holds = [_Hold(stage, strips) for stage in cuda_stages(build)]
+    overriding = next((hold.stage.name for hold in holds if hold.overrides), "")
+    for hold in holds:
+        problems: dict[str, list[tuple[Install, str]]] = {}
+        for install in hold.bringing:
+            if install.verb != "add" and (problem := _problem(hold, install, overriding)):
+                problems.setdefault(f"{install.tool} {problem.partition(': ')[2]}", []).append((install, problem))
+        for (install, problem), *others in problems.values():
             lines = f" (also on line {', '.join(str(other.line) for other, _ in others)})" if others else ""
-            yield Found(install.line, problem + lines, _override_fix(holding, install))
+            yield Violation(install.line, problem + lines, _override_fix(hold, install))
 
 
-def _problem(holding: _Holding, install: Install, overriding: str) -> str:
-    """Return what is wrong with a call; empty where it keeps torch. `overriding` is a stage with an override."""
-    if holding.replacing(install):
-        return _replaceable(holding, install)
-    if install.tool != "uv" or not (install.pins and install.engines and overriding) or holding.overrides:
+def _problem(hold: _Hold, install: Install, overriding: str) -> str:
+    """Return what is wrong with a call; empty if it keeps torch. `overriding` is a stage with an override."""
+    if replacing := hold.replacing(install):
+        return _replaceable(hold, install, replacing[0])
+    if install.tool != "uv" or not (install.pins and install.engines and overriding) or hold.overrides:
         return ""
     without = f"{install.engines[0]} is installed without {' or '.join(OVERRIDES)}, which stage {overriding} has"
     return f"{without}: uv may find no versions that fit, or others, expected the same file in each stage"
 
 
-def _override_fix(holding: _Holding, install: Install) -> str:
-    if holding.has_own:
+def _override_fix(hold: _Hold, install: Install) -> str:
+    if hold.image_has_torch:
         return KEEP_FIX.format(name="UV_OVERRIDE" if install.tool == "uv" else "PIP_CONSTRAINT")
     return OVERRIDE_FIX if install.tool == "uv" else CONSTRAINT_FIX
 
 
-def _replaceable(holding: _Holding, install: Install) -> str:
+def _replaceable(hold: _Hold, install: Install, engine: str) -> str:
+    """Return why a call may replace torch; empty if a file that it names pins torch, or may do so."""
     names = OVERRIDES if install.tool == "uv" else CONSTRAINTS
-    if install.tool == "pip" and HOLDS_PIP.search(holding.stage.root):
+    if install.tool == "pip" and HOLDS_PIP.search(hold.stage.root):
         return ""
-    named = holding.named(install, names)
+    named = hold.named_files(install, names)
     if not named:
-        without = f"{holding.replacing(install)[0]} is installed without {' or '.join(names)}"
+        without = f"{engine} is installed without {' or '.join(names)}"
         return f"{without}: what it asks for may replace torch, expected a file there that pins torch"
-    if missing := [file.path for file in named if not file.there]:
-        return f"nothing in stage {holding.stage.name} writes {missing[0]}, expected a file there that pins torch"
+    if missing := [file.path for file in named if not file.may_exist]:
+        return f"nothing in stage {hold.stage.name} writes {missing[0]}, expected a file there that pins torch"
     if not any(file.text is None or pins(file.text) for file in named):
         return f"{named[0].path} does not name torch, expected torch==X.Y.Z+cuNNN in it"
     return ""
