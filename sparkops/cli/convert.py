@@ -15,7 +15,7 @@ from sparkops.config import source
 from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
 from sparkops.convert import importing
-from sparkops.convert.carried import Carried
+from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError, UsageError
 
 
@@ -54,18 +54,18 @@ def import_(
     if output:
         write(output, text)
         say(f"wrote {output}", fg="green")
-    for left in made.left:
+    for left in made.omissions:
         say(f"{file}:{left.line}: {left.key}: not carried over: {left.why}", fg="yellow")
     for key, why in made.guessed.items():
         say(f"{key}: {why}")
     if json:
-        left_json = [{"line": left.line, "key": left.key, "why": left.why} for left in made.left]
+        left_json = [{"line": left.line, "key": left.key, "why": left.why} for left in made.omissions]
         data_json({"recipe": made.data, "not_carried_over": left_json, "guessed": made.guessed})
     elif not output:
         data(text.rstrip())
 
 
-def _refuse(made: Carried) -> None:
+def _refuse(made: Conversion) -> None:
     """Report every part without which the engine would not start. Raises ConfigError for the first one."""
     if not made.refusals:
         return
@@ -78,7 +78,7 @@ def _refuse(made: Carried) -> None:
     raise errors[0]
 
 
-def _text(made: Carried) -> str:
+def _text(made: Conversion) -> str:
     """Return the recipe with a comment at each guess, and in the place of each missing part."""
     lines = [f"# Imported from {made.source.file.name}. Check what is guessed, and what `sparkops import` left out."]
     for key, value in made.data.items():
@@ -89,7 +89,7 @@ def _text(made: Carried) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _missing(made: Carried, section: str) -> list[str]:
+def _missing(made: Conversion, section: str) -> list[str]:
     """Return a comment for each part of a section that is missing."""
     return [
         f"  # not carried over (line {left.line} of {made.source.file.name}): {' '.join(left.key.split())}: {left.why}"

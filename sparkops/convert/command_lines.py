@@ -1,4 +1,4 @@
-"""The command lines in recipes of others: slots filled, shell words apart, flags and their values."""
+"""Command lines in recipes of other tools: their slots, shell words, flags and values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHORT = {
 }
 """Flags of vLLM that have a short form (vllm/engine/arg_utils.py and entrypoints/openai/cli_args.py of 0.23.0)."""
 MOST_DIGITS = 4300
-"""Python reads no longer ones."""
+"""Python reads no longer numbers."""
 OPERATOR = re.compile(r"\|\|?|&&?|;|[0-9]*(>>?|<)(&?[0-9]|[^{}]*)")
 """Where a shell ends a command or redirects its output."""
 SHELLS = frozenset({"sh", "bash"})
@@ -63,7 +63,7 @@ def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tup
     unknown: dict[str, None] = {}
     size = len(text)
 
-    def one(match: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         nonlocal size
         if match[1] is None:
             return match[0][0]
@@ -78,7 +78,7 @@ def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tup
 
     if size > MOST_CHARACTERS:
         raise ValueError(TOO_LARGE)
-    return (SLOT_OR_BRACE if escapes else SLOT).sub(one, text), [*unknown]
+    return (SLOT_OR_BRACE if escapes else SLOT).sub(fill, text), [*unknown]
 
 
 def words(command: str) -> list[str]:
@@ -96,13 +96,13 @@ def serve(argv: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     """
     for at, word in enumerate(argv):
         if basename(word) in SHELLS and (script := _script(argv[at + 1 :])) is not None:
-            before, given, after = serve(words(script))
-            if given:
-                return [*argv[:at], *before], given, after
+            before, arguments, after = serve(words(script))
+            if arguments:
+                return [*argv[:at], *before], arguments, after
         if length := _server(argv[at : at + 4]):
-            given = list(argv[at + length :])
-            end = next((n for n, word in enumerate(given) if OPERATOR.fullmatch(word)), len(given))
-            return list(argv[: at - (at > 0 and argv[at - 1] == "exec")]), given[:end], given[end:]
+            rest = list(argv[at + length :])
+            end = next((n for n, word in enumerate(rest) if OPERATOR.fullmatch(word)), len(rest))
+            return list(argv[: at - (at > 0 and argv[at - 1] == "exec")]), rest[:end], rest[end:]
     return list(argv), [], []
 
 
@@ -125,24 +125,24 @@ def _server(argv: Sequence[str]) -> int:
 
 
 def flags(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Each flag without dashes and its value: true for a bare one, a list for several words.
+    """Yield each flag without dashes and its value: true for a bare one, a list for several words.
 
-    What stands before the first flag comes with an empty name.
+    Words before the first flag have an empty name.
     """
-    name, given = "", list[str]()
+    name, words = "", list[str]()
     for word in argv:
         if (flag := _flag(word)) is None:
-            given.append(word)
+            words.append(word)
             continue
-        if name or given:
-            yield name, value(given)
-        name, given = flag
-    if name or given:
-        yield name, value(given)
+        if name or words:
+            yield name, value(words)
+        name, words = flag
+    if name or words:
+        yield name, value(words)
 
 
 def _flag(word: str) -> tuple[str, list[str]] | None:
-    """Return a flag and its value behind =, if it has one; None for a word that is no flag."""
+    """Return a flag and its value after =, if it has one; None for a word that is no flag."""
     if match := FLAG.fullmatch(word):
         name = normal(match["flag"])
     elif (match := SHORT_FLAG.fullmatch(word)) and match["short"] in SHORT:
@@ -153,16 +153,16 @@ def _flag(word: str) -> tuple[str, list[str]] | None:
 
 
 def normal(flag: str) -> str:
-    """A flag as vLLM documents it. Behind a dot stands a key of its configuration, which keeps its underscores."""
+    """Return a flag as vLLM documents it. A key of its configuration, after a dot, keeps its underscores."""
     first, dot, rest = flag.partition(".")
     return first.replace("_", "-").lower() + dot + rest
 
 
-def value(given: Sequence[str]) -> Any:
-    """As YAML would have it: numbers and JSON are no text. Raises ValueError where Python cannot hold one."""
-    if len(given) != 1:
-        return [value([word]) for word in given] or True
-    text = given[0]
+def value(words: Sequence[str]) -> Any:
+    """Return the value that YAML would have: numbers and JSON are not text. Raises ValueError for too large ones."""
+    if len(words) != 1:
+        return [value([word]) for word in words] or True
+    text = words[0]
     if INTEGER.fullmatch(text):
         if len(text) > MOST_DIGITS:
             raise ValueError(f"a number of {len(text)} digits is too long")

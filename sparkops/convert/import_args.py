@@ -1,4 +1,4 @@
-"""Flags and variables of a vLLM server in another tool's recipe: carried over, left out, or a reason to refuse."""
+"""Flags and variables of a vLLM server in another tool's recipe: carried over, omitted, or a reason to refuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkops.config import opt_in
 from sparkops.config.engine import ENGINES
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
 from sparkops.convert import vllm_023
-from sparkops.convert.carried import Carried, Kind
+from sparkops.convert.conversion import Conversion, Kind
 
 DROPPED = {
     "host": "the engine listens where the gateway reaches it",
@@ -29,10 +29,10 @@ LOADERS = {
     "runai_streamer_sharded": "runai-model-streamer==0.17.0",
     "tensorizer": "tensorizer==2.10.1",
 }
-"""The package that a load format needs beside the wheel of vLLM 0.23.0 (its metadata, extras of these names; versions
-of 22 November 2026). fastsafetensors comes with the wheel."""
+"""The package that a load format needs besides the wheel of vLLM 0.23.0 (extras of these names in its metadata;
+versions of 22 November 2026). fastsafetensors comes with the wheel."""
 PATHS = frozenset({"chat-template", "tokenizer", "hf-config-path", "generation-config", "lora-modules"})
-"""Flags that may name a file, without which vLLM does not start."""
+"""Flags that may name a file that vLLM needs to start."""
 INLINE = ("{", "vllm", "auto")
 FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")
 
@@ -40,50 +40,50 @@ FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
 
 
-def carry_args(carried: Carried, flags: Mapping[str, Any], model: str, unknown: frozenset[str]) -> dict[str, Any]:
+def carry_args(conversion: Conversion, flags: Mapping[str, Any], model: str, unknown: frozenset[str]) -> dict[str, Any]:
     """Return the arguments of the new recipe. `unknown` are slots of the command without a value."""
     args: dict[str, Any] = {}
-    for flag, written in flags.items():
-        line = carried.flag_line(flag)
-        value = _own_draft(written, model) if flag == "speculative-config" else written
+    for flag, original in flags.items():
+        line = conversion.flag_line(flag)
+        value = _own_draft(original, model) if flag == "speculative-config" else original
         if flag == "tokenizer" and value == model:
             continue
-        if reason := _left_out(carried, flag, value, unknown):
-            carried.leave(line, flag, *reason)
+        if reason := _omission(conversion, flag, value, unknown):
+            conversion.omit(line, flag, *reason)
             continue
         name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
         args[name] = json.dumps(value) if _has_null(value) else value
-        carried.lines["serve", "args", name] = line
+        conversion.lines["serve", "args", name] = line
         if name == "load-format" and value in LOADERS:
-            carried.data.setdefault("packages", []).append(LOADERS[value])
+            conversion.data.setdefault("packages", []).append(LOADERS[value])
     return args
 
 
-def _left_out(carried: Carried, flag: str, value: Any, unknown: frozenset[str]) -> tuple[str, Kind] | None:
-    """Return why a flag is not carried over, and how much that matters."""
+def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[str]) -> tuple[str, Kind] | None:
+    """Return why a flag is not carried over, and how much that matters; None if it is carried over."""
     if note := DROPPED.get(flag, ""):
         return note, "note"
     if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
         return "sparkops sets it itself", "note"
-    if loss := _lost(flag, value, unknown):
+    if loss := _loss(flag, value, unknown):
         return loss, "loss"
-    if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(carried, flag, value):
+    if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
         return problem, "refusal"
-    if loss := _not_ours(flag, value):
+    if loss := _invalid(flag, value):
         return loss, "loss"
     return None
 
 
-def _lost(flag: str, value: Any, unknown: frozenset[str]) -> str:
-    """Return why a flag would need an opt-in or a value; empty where it does not."""
+def _loss(flag: str, value: Any, unknown: frozenset[str]) -> str:
+    """Return why a flag would need an opt-in or a value; empty if it does not."""
     if effects := [_opt_in(*need) for need in opt_in.of_flag(flag, value)]:
         return "; ".join(effects)
     slot = next((slot for slot in unknown if f"{{{slot}}}" in str(value)), None)
     return f"its value {{{slot}}} is not known" if slot else ""
 
 
-def _not_ours(flag: str, value: Any) -> str:
-    """Return why no recipe may hold the flag; empty where it may."""
+def _invalid(flag: str, value: Any) -> str:
+    """Return why no recipe may hold the flag; empty if it may."""
     try:
         FLAG.validate_python(flag)
         FLAG_VALUE.validate_python(json.dumps(value) if _has_null(value) else value)
@@ -93,13 +93,13 @@ def _not_ours(flag: str, value: Any) -> str:
 
 
 def _refused_by_vllm(flag: str, value: Any) -> str:
-    """Return why vLLM 0.23.0 would end at this flag; empty where it would not."""
-    name = flag.partition(".")[0].removeprefix("no-")
-    names = {flag.partition(".")[0], name}
-    if not any(known.startswith(tuple(names)) for known in vllm_023.FLAGS):
+    """Return why vLLM 0.23.0 would reject this flag; empty if it would not."""
+    first = flag.partition(".")[0]
+    names = (first, first.removeprefix("no-"))
+    if not any(accepted.startswith(names) for accepted in vllm_023.FLAGS):
         return f"vLLM {vllm_023.RELEASE} has no flag --{flag}"
     choices = vllm_023.CHOICES.get(flag)
-    if choices is not None and isinstance(value, str) and not _chosen(value, choices):
+    if choices is not None and isinstance(value, str) and not _is_choice(value, choices):
         return f"vLLM {vllm_023.RELEASE} does not know the value {value}"
     method = _speculative(flag, value).get("method")
     if method is not None and method not in vllm_023.CHOICES["spec-method"]:
@@ -112,7 +112,7 @@ def _not_json(flag: str, value: Any) -> str:
     return f"its value is not JSON: {value[:60]}" if text else ""
 
 
-def _chosen(value: str, choices: frozenset[str]) -> bool:
+def _is_choice(value: str, choices: frozenset[str]) -> bool:
     return value in choices or value.upper() in choices or value.lower().replace("-", "_") in choices
 
 
@@ -126,36 +126,36 @@ def _missing_file(flag: str, value: Any) -> str:
 
 def _draft(flag: str, value: Any) -> str:
     """Return that a flag needs a second checkpoint."""
-    named = value if flag == "spec-model" else _speculative(flag, value).get("model")
-    return f"the draft model {named} is a second checkpoint, and a recipe fetches one" if named else ""
+    draft = value if flag == "spec-model" else _speculative(flag, value).get("model")
+    return f"the draft model {draft} is a second checkpoint, and a recipe fetches one" if draft else ""
 
 
 def _speculative(flag: str, value: Any) -> dict[str, Any]:
-    """Return what a flag says of speculative decoding, also as --speculative-config.KEY."""
+    """Return the settings of speculative decoding in a flag, also of --speculative-config.KEY."""
     first, _, key = flag.partition(".")
-    given = {key: value} if key else value
-    return given if first == "speculative-config" and isinstance(given, dict) else {}
+    settings = {key: value} if key else value
+    return settings if first == "speculative-config" and isinstance(settings, dict) else {}
 
 
 def _own_draft(value: Any, model: str) -> Any:
-    """Return a speculative configuration without `model` where that is the model itself, as for its MTP head."""
+    """Return a speculative configuration without `model` if that is the model itself, as for its MTP head."""
     is_same_model = isinstance(value, dict) and value.get("model") == model and "mtp" in str(value.get("method"))
     return {key: item for key, item in value.items() if key != "model"} if is_same_model else value
 
 
-def _unprovided(carried: Carried, flag: str, value: Any) -> str:
-    """Return why vLLM would end at this flag, and which mods may have provided the flag, its file or its value."""
+def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
+    """Return why vLLM would reject this flag, and which mods may have provided the flag, its file or its value."""
     problem = _refused_by_vllm(flag, value) or _missing_file(flag, value)
-    known = [name for name, provides in carried.mods.items() if provides and provides in f"--{flag} {value}"]
-    candidates = known or [name for name, provides in carried.mods.items() if not provides]
+    providers = [name for name, flags in conversion.mods.items() if flags and flags in f"--{flag} {value}"]
+    candidates = providers or [name for name, flags in conversion.mods.items() if not flags]
     if not problem or not candidates:
         return problem
-    provided = "provided by" if known else "perhaps provided by"
+    provided = "provided by" if providers else "perhaps provided by"
     return f"{problem} ({provided} {', '.join(candidates)}, which is not carried over)"
 
 
 def _has_null(value: Any) -> bool:
-    """Whether JSON has a null, which no mapping of a recipe may hold."""
+    """Return whether JSON has a null, which no mapping of a recipe may hold."""
     if isinstance(value, dict):
         return any(map(_has_null, value.values()))
     return any(map(_has_null, value)) if isinstance(value, list) else value is None
@@ -165,21 +165,21 @@ def _opt_in(name: str, effect: str) -> str:
     return f"{effect}; to keep it, write it yourself, with `allow: [{name}]` in `serve`"
 
 
-def carry_env(carried: Carried, env: Mapping[str, Any]) -> dict[str, str]:
+def carry_env(conversion: Conversion, env: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables of the new recipe."""
-    kept = {}
-    for key, given in env.items():
-        text = str(given).lower() if isinstance(given, bool) else str(given)
-        line = carried.line(("env", key))
+    variables = {}
+    for key, value in env.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        line = conversion.line(("env", key))
         try:
             ENV_NAME.validate_python(key)
             ENV_VALUE.validate_python(text)
         except ValidationError as error:
-            carried.leave(line, f"env.{key}", error.errors()[0]["msg"], "loss")
+            conversion.omit(line, f"env.{key}", error.errors()[0]["msg"], "loss")
             continue
         if effect := opt_in.of_variable(key, text):
-            carried.leave(line, f"env.{key}", _opt_in(key, effect), "loss")
+            conversion.omit(line, f"env.{key}", _opt_in(key, effect), "loss")
         else:
-            kept[key] = text
-            carried.lines["serve", "env", key] = line
-    return kept
+            variables[key] = text
+            conversion.lines["serve", "env", key] = line
+    return variables

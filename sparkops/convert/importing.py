@@ -1,6 +1,6 @@
-"""Recipes of spark-vllm-docker (version 1) and of sparkrun (version 2) as ours, and what could not be carried over.
+"""Recipes of spark-vllm-docker (version 1) and of sparkrun (version 2) as recipes of sparkops.
 
-Their forms are public: recipes/README.md of eugr/spark-vllm-docker and RECIPES.md of spark-arena/sparkrun.
+Their formats are public: recipes/README.md of eugr/spark-vllm-docker and RECIPES.md of spark-arena/sparkrun.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from sparkops.config.engine import default_share
 from sparkops.config.fields import as_name
 from sparkops.config.source import Source
 from sparkops.convert import command_lines, vllm_023
-from sparkops.convert.carried import DEFAULTS, Carried
+from sparkops.convert.conversion import DEFAULTS, Conversion
 from sparkops.convert.import_args import carry_args, carry_env
-from sparkops.convert.import_keys import SHELL, THEIRS, leave_keys, of_mods
-from sparkops.convert.import_nodes import NODE_KEYS, carry_nodes
+from sparkops.convert.import_keys import NODE_KEYS, READ_KEYS, SHELL, carry_nodes, of_mods, omit_keys
 
 SHOWN_GIB, HOST_GIB = 121.7, 5.6
-"""Memory in GiB that a Spark shows, and what the host side takes beside it (both as in our recipes)."""
+"""Memory in GiB of a Spark, and of the host side (both as in the shipped recipes)."""
 VLLM = f"vllm=={vllm_023.RELEASE}"
 IMAGE = {
     "template": "vllm-wheels",
@@ -29,12 +28,12 @@ IMAGE = {
     "torch": {"version": "2.11.0", "backend": "cu130", "local_version": False},
     "vllm": VLLM,
 }
-"""Base, torch and vLLM of 122b-autoround: theirs is a name that moves, or is built by a script of that project."""
+"""Base, torch and vLLM of 122b-autoround: the original's tag moves, or a script of that project builds the image."""
 RAY = "ray[default]==2.60.0"
 RUNTIMES = {"vllm": "mp", "vllm-distributed": "mp", "eugr-vllm": "mp", "vllm-ray": "ray"}
-"""The runtimes that are vLLM, and what joins two nodes there."""
-READ = THEIRS - {"name", "description"} | {"defaults", "env", "mods", "pre_exec", "draft_model", *NODE_KEYS}
-"""Keys whose values decide what runs: read strictly. Odd values of any other key do not matter."""
+"""The runtimes that are vLLM, each with its executor for two nodes."""
+STRICT = READ_KEYS - {"name", "description"} | {"defaults", "env", "mods", "pre_exec", "draft_model", *NODE_KEYS}
+"""Keys whose values decide what runs. Ambiguous values of other keys are accepted."""
 NEWER = "it is read as version 2, as sparkrun reads it"
 NO_REPOSITORY = "names no repository, so no node can fetch it: expected OWNER/NAME"
 SOLO = "spark-vllm-docker runs a recipe with `solo_only` on one node"
@@ -42,77 +41,76 @@ SOLO = "spark-vllm-docker runs a recipe with `solo_only` on one node"
 
 def read(file: Path) -> Source:
     """Read a recipe of another tool. Raises ConfigError where a key that decides what runs is unclear."""
-    return source.read(file, strict=READ)
+    return source.read(file, strict=STRICT)
 
 
-def carry(source: Source, text: str, name: str, without: Collection[str] = ()) -> Carried:
-    """Return a recipe of sparkops and the parts that it leaves out; `refusals` say why it would not start.
+def carry(source: Source, text: str, name: str, without: Collection[str] = ()) -> Conversion:
+    """Return a recipe of sparkops and the parts that it omits; `refusals` say why it would not start.
 
-    `without` are flags and keys that may be missing. Raises ConfigError for a file that is no recipe of theirs, or is
-    for another engine than vLLM.
+    `without` are flags and keys that may be missing. Raises ConfigError for a file that is no recipe of these tools, or
+    is for another engine than vLLM.
     """
-    theirs = source.data
-    if not isinstance(theirs, dict):
+    original = source.data
+    if not isinstance(original, dict):
         raise source.fail((), "expected a recipe: a mapping of keys to values")
-    version = str(theirs.get("recipe_version", "2"))
+    version = str(original.get("recipe_version", "2"))
     if not version.isdecimal():
         raise source.fail(
-            ("recipe_version",), f"expected 1 (spark-vllm-docker) or 2 (sparkrun), got {theirs['recipe_version']!r}"
+            ("recipe_version",), f"expected 1 (spark-vllm-docker) or 2 (sparkrun), got {original['recipe_version']!r}"
         )
-    runtime = theirs.get("runtime", "vllm")
+    runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
         raise source.fail(("runtime",), f"expected one that is vLLM: {', '.join(RUNTIMES)}; got {runtime!r}")
-    carried = Carried(source, text, without, mods=of_mods(theirs.get("mods")))
+    conversion = Conversion(source, original, text, without, mods=of_mods(original.get("mods")))
     if version not in ("1", "2"):
-        carried.leave(carried.line(("recipe_version",)), f"recipe_version {version}", NEWER, "loss")
-    model, flags, unknown = _server(carried, theirs, escapes=version == "1")
-    serve = carry_nodes(carried, theirs, flags, RUNTIMES[runtime])
-    serve["args"] = carry_args(carried, flags, model, unknown)
-    if env := carry_env(carried, _mapping(theirs.get("env"))):
+        conversion.omit(conversion.line(("recipe_version",)), f"recipe_version {version}", NEWER, "loss")
+    model, flags, unknown = _server(conversion, escapes=version == "1")
+    serve = carry_nodes(conversion, flags, RUNTIMES[runtime])
+    serve["args"] = carry_args(conversion, flags, model, unknown)
+    if env := carry_env(conversion, _mapping(original.get("env"))):
         serve["env"] = env
-    leave_keys(carried, theirs)
-    _whole(carried, theirs, name, model, serve)
-    return carried
+    omit_keys(conversion)
+    _fill(conversion, name, model, serve)
+    return conversion
 
 
-def _mapping(given: object) -> dict[str, Any]:
-    return given if isinstance(given, dict) else {}
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
-def _server(
-    carried: Carried, theirs: Mapping[str, Any], *, escapes: bool
-) -> tuple[str, dict[str, Any], frozenset[str]]:
+def _server(conversion: Conversion, *, escapes: bool) -> tuple[str, dict[str, Any], frozenset[str]]:
     """Return the model, each flag that vLLM would have got, and the slots of the command without a value.
 
-    The flags are those of the command, or `defaults` where there is none.
+    The flags are those of the command, or `defaults` if there is none.
     """
-    values = _values(carried, theirs, escapes=escapes)
-    command, model = theirs.get("command"), str(theirs.get("model") or "")
+    values = _values(conversion, escapes=escapes)
+    command, model = conversion.original.get("command"), str(conversion.original.get("model") or "")
     if not isinstance(command, str):
         names = {key: flag for flag, key in DEFAULTS.items()}
-        given = {names.get(key, command_lines.normal(key)): value for key, value in values.items() if key != "model"}
-        return model, {key: _as_json(value) for key, value in given.items()}, frozenset()
+        flags = {names.get(key, command_lines.normal(key)): value for key, value in values.items() if key != "model"}
+        return model, {flag: _as_json(value) for flag, value in flags.items()}, frozenset()
     try:
         text, unknown = _filled(command, values, escapes=escapes)
         before, argv, after = command_lines.serve(command_lines.words(text))
         flags = dict(command_lines.flags(argv))
     except ValueError as error:
-        raise carried.source.fail(("command",), f"cannot be read: {error}") from None
+        raise conversion.source.fail(("command",), f"cannot be read: {error}") from None
     if not argv:
-        raise carried.source.fail(("command",), "expected `vllm serve MODEL` in it")
+        raise conversion.source.fail(("command",), "expected `vllm serve MODEL` in it")
     for slot in unknown:
-        carried.leave(carried.line(("command",), f"{{{slot}}}"), f"{{{slot}}}", "`defaults` has no value for it")
-    for some in filter(None, (before, after)):
-        carried.leave(carried.line(("command",), some[0]), redact.shell(some), SHELL, "loss")
-    return _model(carried, theirs, flags), flags, frozenset(unknown)
+        conversion.omit(conversion.line(("command",), f"{{{slot}}}"), f"{{{slot}}}", "`defaults` has no value for it")
+    for words in filter(None, (before, after)):
+        conversion.omit(conversion.line(("command",), words[0]), redact.shell(words), SHELL, "loss")
+    return _model(conversion, flags), flags, frozenset(unknown)
 
 
-def _values(carried: Carried, theirs: Mapping[str, Any], *, escapes: bool) -> dict[str, Any]:
+def _values(conversion: Conversion, *, escapes: bool) -> dict[str, Any]:
     """Return the values of slots. In version 1, `solo_only` overrides the number of ranks in `defaults`."""
-    values = {**_mapping(theirs.get("defaults")), **({"model": theirs["model"]} if "model" in theirs else {})}
+    original = conversion.original
+    values = {**_mapping(original.get("defaults")), **({"model": original["model"]} if "model" in original else {})}
     ranks = values.get("tensor_parallel", 1)
-    if escapes and theirs.get("solo_only") is True and ranks != 1:
-        carried.leave(carried.line(("defaults", "tensor_parallel")), f"tensor_parallel {ranks}", SOLO)
+    if escapes and original.get("solo_only") is True and ranks != 1:
+        conversion.omit(conversion.line(("defaults", "tensor_parallel")), f"tensor_parallel {ranks}", SOLO)
         values["tensor_parallel"] = 1
     return values
 
@@ -132,44 +130,49 @@ def _as_json(value: Any) -> Any:
     return command_lines.value([value]) if isinstance(value, str) and value[:1] in ("{", "[") else value
 
 
-def _model(carried: Carried, theirs: Mapping[str, Any], flags: dict[str, Any]) -> str:
-    """Return the model that the command serves; `model` names it where the command names a directory."""
-    named = str(theirs.get("model") or "")
+def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
+    """Return the model that the command serves; `model` names it if the command names a directory."""
+    named = str(conversion.original.get("model") or "")
     option = flags.pop("model", None)
-    given = flags.pop("", option)
-    if given is None or given == named:
+    served = flags.pop("", option)
+    if served is None or served == named:
         return named
-    line = carried.line(("command",), str(given[1] if isinstance(given, list) else given))
-    if isinstance(given, list):
-        words = " ".join(map(str, given))
-        carried.leave(line, "command", f"expected one model behind `vllm serve`, got {words}", "refusal")
-        return named or str(given[0])
-    directory = str(given).startswith(("/", ".", "~", "{"))
+    line = conversion.line(("command",), str(served[1] if isinstance(served, list) else served))
+    if isinstance(served, list):
+        words = " ".join(map(str, served))
+        conversion.omit(line, "command", f"expected one model behind `vllm serve`, got {words}", "refusal")
+        return named or str(served[0])
+    directory = str(served).startswith(("/", ".", "~", "{"))
     if directory and named:
-        carried.leave(line, str(given), f"it is a path of their container; the model is {named}")
+        conversion.omit(line, str(served), f"it is a path of their container; the model is {named}")
     elif directory:
-        carried.leave(
-            line, "model", f"{given} is a path of their container, expected `model` or the name of one", "refusal"
+        conversion.omit(
+            line, "model", f"{served} is a path of their container, expected `model` or the name of one", "refusal"
         )
     elif named:
-        carried.leave(carried.line(("model",)), "model", f"the command serves {given}, not {named}", "loss", "model")
-    return named if directory and named else str(given)
+        conversion.omit(
+            conversion.line(("model",)), "model", f"the command serves {served}, not {named}", "loss", "model"
+        )
+    return named if directory and named else str(served)
 
 
-def _whole(carried: Carried, theirs: Mapping[str, Any], name: str, model: str, serve: dict[str, Any]) -> None:
+def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) -> None:
     """Add the other keys of a recipe, and a comment to each that is guessed."""
+    original = conversion.original
     if not model:
-        raise carried.source.fail((), "it names no model: neither `model` nor `vllm serve MODEL`")
+        raise conversion.source.fail((), "it names no model: neither `model` nor `vllm serve MODEL`")
     share = serve["args"].get("gpu-memory-utilization", default_share("vllm", VLLM))
-    described = theirs.get("description") or _mapping(theirs.get("metadata")).get("description") or theirs.get("name")
+    described = (
+        original.get("description") or _mapping(original.get("metadata")).get("description") or original.get("name")
+    )
     weights = {"id": model, "path": model.rstrip("/").rpartition("/")[2].partition(":")[0]}
-    weights |= {"revision": str(theirs["model_revision"])} if theirs.get("model_revision") else {}
+    weights |= {"revision": str(original["model_revision"])} if original.get("model_revision") else {}
     claim = round(float(share) * SHOWN_GIB + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
-    carried.lines["model",] = carried.line(("model",) if theirs.get("model") == model else ("command",))
+    conversion.lines["model",] = conversion.line(("model",) if original.get("model") == model else ("command",))
     if "/" not in model:
-        carried.leave(carried.lines["model",], "model", f"{model} {NO_REPOSITORY}", "loss", "model")
-    packages = [*([RAY] if serve.get("executor") == "ray" else []), *carried.data.pop("packages", [])]
-    carried.data = {
+        conversion.omit(conversion.lines["model",], "model", f"{model} {NO_REPOSITORY}", "loss", "model")
+    packages = [*([RAY] if serve.get("executor") == "ray" else []), *conversion.data.pop("packages", [])]
+    conversion.data = {
         "name": name,
         "service": as_name(weights["path"]),
         "description": " ".join(str(described or model).split()),
@@ -180,21 +183,21 @@ def _whole(carried: Carried, theirs: Mapping[str, Any], name: str, model: str, s
             "claim_gib": claim,
             "why": f"{share} of the {SHOWN_GIB} GiB that a Spark shows, and {HOST_GIB} of the host side; not measured",
         },
-        "verified": _verified(carried),
+        "verified": _verified(conversion),
     }
-    for key, value in carried.data.items():
-        carried.lines.setdefault((key,), carried.lines["model",])
+    for key, value in conversion.data.items():
+        conversion.lines.setdefault((key,), conversion.lines["model",])
         for inner in value if isinstance(value, dict) else ():
-            carried.lines.setdefault((key, inner), carried.lines[key,])
-    carried.guessed = {
+            conversion.lines.setdefault((key, inner), conversion.lines[key,])
+    conversion.guessed = {
         "service": "guessed from the model's name; it is what clients call",
         "image": "guessed: that of 122b-autoround. Theirs was "
-        + " ".join(str(theirs.get("container", "not said")).split()),
+        + " ".join(str(original.get("container", "not said")).split()),
         "memory": "guessed from gpu-memory-utilization",
     }
 
 
-def _verified(carried: Carried) -> str:
-    """Return that nothing was run, and which parts of their recipe are missing."""
-    missing = ", ".join(dict.fromkeys(left.key for left in carried.losses))
-    return f"Nothing; imported from {carried.source.file.name}" + (f" without: {missing}." if missing else ".")
+def _verified(conversion: Conversion) -> str:
+    """Return that nothing was run, and which parts of the original are missing."""
+    missing = ", ".join(dict.fromkeys(loss.key for loss in conversion.losses))
+    return f"Nothing; imported from {conversion.source.file.name}" + (f" without: {missing}." if missing else ".")

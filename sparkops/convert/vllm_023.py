@@ -68,71 +68,54 @@ FLAGS = frozenset(
     worker-extension-cls
     """.split()
 )
-CHOICES: Mapping[str, frozenset[str]] = {
-    "attention-backend": frozenset(
-        """
+VALUES = {
+    "attention-backend": """
         FLASH_ATTN FLASH_ATTN_DIFFKV TRITON_ATTN ROCM_ATTN ROCM_AITER_MLA ROCM_AITER_TRITON_MLA ROCM_AITER_FA
         ROCM_AITER_MLA_SPARSE XPU_MLA_SPARSE TORCH_SDPA FLASHINFER FLASHINFER_MLA TOKENSPEED_MLA
         FLASHINFER_MLA_SPARSE TRITON_MLA CUTLASS_MLA FLASHMLA FLASHMLA_SPARSE FLASHMLA_SPARSE_DSV4
         FLASHINFER_MLA_SPARSE_DSV4 ROCM_FLASHMLA_SPARSE_DSV4 FLASH_ATTN_MLA NO_ATTENTION FLEX_ATTENTION
         ROCM_AITER_UNIFIED_ATTN CPU_ATTN TURBOQUANT
-        """.split()
-    ),
-    "kv-cache-dtype": frozenset(
-        """
+    """,
+    "kv-cache-dtype": """
         auto float16 bfloat16 fp8 fp8_e4m3 fp8_e5m2 fp8_inc fp8_ds_mla turboquant_k8v4 turboquant_4bit_nc
         turboquant_k3v4_nc turboquant_3bit_nc int8_per_token_head fp8_per_token_head nvfp4
-        """.split()
-    ),
-    "linear-backend": frozenset(
-        """
+    """,
+    "linear-backend": """
         auto cutlass flashinfer_cutlass flashinfer_trtllm flashinfer_cudnn marlin triton deep_gemm torch aiter
         machete fbgemm conch exllama emulation
-        """.split()
-    ),
-    "load-format": frozenset(
-        """
+    """,
+    "load-format": """
         auto hf bitsandbytes dummy fastsafetensors gguf instanttensor mistral modelexpress npcache pt
         runai_streamer runai_streamer_sharded safetensors sharded_state tensorizer
-        """.split()
-    ),
-    "moe-backend": frozenset(
-        """
+    """,
+    "moe-backend": """
         auto triton deep_gemm deep_gemm_mega_moe cutlass flashinfer_trtllm flashinfer_cutlass flashinfer_cutedsl
         flashinfer_b12x marlin humming triton_unfused aiter emulation
-        """.split()
-    ),
-    "quantization": frozenset(
-        """
+    """,
+    "quantization": """
         awq fp8 fbgemm_fp8 fp_quant modelopt modelopt_fp4 modelopt_mxfp8 modelopt_mixed gguf auto_gptq gptq
         gptq_marlin awq_marlin humming compressed-tensors bitsandbytes experts_int8 quark moe_wna16 torchao inc
         mxfp4 gpt_oss_mxfp4 deepseek_v4_fp8 online fp8_per_tensor fp8_per_block int8_per_channel_weight_only
         mxfp8
-        """.split()
-    ),
-    "reasoning-parser": frozenset(
-        """
+    """,
+    "reasoning-parser": """
         deepseek_r1 deepseek_v3 deepseek_v4 poolside_v1 cohere_command3 cohere_command4 ernie45 gemma4 glm45
         openai_gptoss granite holo2 hunyuan_a13b hy_v3 kimi_k2 mimo minimax_m2 minimax_m2_append_think mistral
         nemotron_v3 olmo3 qwen3 seed_oss step3 step3p5
-        """.split()
-    ),
-    "spec-method": frozenset(
-        """
+    """,
+    "spec-method": """
         ngram medusa mlp_speculator draft_model suffix custom_class eagle eagle3 extract_hidden_states
         deepseek_mtp mimo_mtp mimo_v2_mtp glm4_moe_mtp glm4_moe_lite_mtp glm_ocr_mtp ernie_mtp nemotron_h_mtp
         exaone_moe_mtp exaone4_5_mtp qwen3_next_mtp qwen3_5_mtp longcat_flash_mtp mtp pangu_ultra_moe_mtp
         step3p5_mtp hy_v3_mtp gemma4_mtp dflash ngram_gpu
-        """.split()
-    ),
-    "tokenizer-mode": frozenset("auto hf slow mistral deepseek_v32 deepseek_v4".split()),
-    "tool-call-parser": frozenset(
-        """
+    """,
+    "tokenizer-mode": "auto hf slow mistral deepseek_v32 deepseek_v4",
+    "tool-call-parser": """
         deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 cohere_command3 cohere_command4 ernie45 glm45 glm47
         granite-20b-fc granite granite4 hermes poolside_v1 hunyuan_a13b hy_v3 internlm jamba lfm2 kimi_k2
         llama3_json llama4_json llama4_pythonic longcat mimo minimax_m2 minimax minicpm5 mistral olmo3 openai
         phi4_mini_json pythonic qwen3_coder qwen3_xml seed_oss step3 step3p5 xlam gigachat3 functiongemma gemma4
         apertus
-        """.split()
-    ),
+    """,
 }
+CHOICES: Mapping[str, frozenset[str]] = {flag: frozenset(values.split()) for flag, values in VALUES.items()}

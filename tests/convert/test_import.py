@@ -12,17 +12,17 @@ from typer.testing import CliRunner
 from sparkops.cli.main import app
 from sparkops.config import recipe
 from sparkops.convert import command_lines, import_keys, importing
-from sparkops.convert.carried import Carried
+from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError
 
 EXAMPLES = Path(__file__).parent / "examples"
 
 
-def carry(file: Path) -> Carried:
+def carry(file: Path) -> Conversion:
     return importing.carry(importing.read(file), file.read_text(), "mine")
 
 
-def of(tmp_path: Path, text: str) -> Carried:
+def of(tmp_path: Path, text: str) -> Conversion:
     (tmp_path / "a.yaml").write_text(text)
     return carry(tmp_path / "a.yaml")
 
@@ -50,7 +50,7 @@ def test_version_1_is_carried_over() -> None:
 
 
 def test_what_is_not_carried_over_has_its_line() -> None:
-    assert {(each.line, each.key) for each in carry(EXAMPLES / "one.yaml").left} == {
+    assert {(each.line, each.key) for each in carry(EXAMPLES / "one.yaml").omissions} == {
         (34, "{absent}"),
         (24, "mkdir -p /tmp/x &&"),
         (26, "host"),
@@ -69,7 +69,7 @@ def test_version_2_without_a_command_takes_its_defaults() -> None:
 
     assert made.data["model"]["revision"] == "0123abc"
     assert made.data["serve"] == {"port": 8000, "args": {"max-num-seqs": 4, "kv-cache-dtype": "fp8"}}
-    assert {each.key for each in made.left} == {
+    assert {each.key for each in made.omissions} == {
         "container",
         "metadata",
         "pre_exec",
@@ -77,7 +77,7 @@ def test_version_2_without_a_command_takes_its_defaults() -> None:
         "readiness",
         "a_new_key",
     }
-    assert next(each.line for each in made.left if each.key == "a_new_key") == 22
+    assert next(each.line for each in made.omissions if each.key == "a_new_key") == 22
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("one", 2), ("two", 1)])
@@ -144,7 +144,7 @@ def test_three_nodes_are_left_out(tmp_path: Path) -> None:
     made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n")
 
     assert "tensor_parallel" not in made.data["serve"]
-    assert [(each.line, each.key) for each in made.left] == [(2, "tensor-parallel-size 3")]
+    assert [(each.line, each.key) for each in made.omissions] == [(2, "tensor-parallel-size 3")]
 
 
 LOST = {
@@ -163,7 +163,9 @@ LOST = {
 def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, why: str | None) -> None:
     made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b\n  {flag}\n")
 
-    assert [(each.line, each.key, each.why) for each in made.left] == ([(4, "additional-config", why)] if why else [])
+    assert [(each.line, each.key, each.why) for each in made.omissions] == (
+        [(4, "additional-config", why)] if why else []
+    )
     assert ("additional-config" in made.data["serve"]["args"]) == (why is None)
 
 
@@ -183,14 +185,14 @@ def test_a_command_without_tensor_parallel_size_runs_on_one_node(tmp_path: Path)
     made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b --max-model-len 4096\n")
 
     assert made.data["serve"] == {"args": {"max-model-len": 4096}}
-    assert made.left == []
+    assert made.omissions == []
 
 
 @pytest.mark.parametrize("flag", ["-tp", "--tensor-parallel-size"])
 def test_a_rejected_tensor_parallel_size_has_the_line_of_its_flag(tmp_path: Path, flag: str) -> None:
     made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag} 4\n")
 
-    assert [(left.line, left.key) for left in made.left] == [(4, "tensor-parallel-size 4")]
+    assert [(left.line, left.key) for left in made.omissions] == [(4, "tensor-parallel-size 4")]
 
 
 def test_doubled_braces_are_braces() -> None:
@@ -214,7 +216,7 @@ DANGEROUS = {
 def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str, told: str) -> None:
     made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag}\n")
 
-    assert [left for left in made.left if f"{left.key}: {left.why}".startswith(told)]
+    assert [left for left in made.omissions if f"{left.key}: {left.why}".startswith(told)]
     assert made.data["serve"]["args"] == {}
 
 
@@ -234,8 +236,8 @@ def test_a_variable_that_runs_code_or_names_a_secret_is_listed_and_left_out(
 ) -> None:
     made = of(tmp_path, f"model: a/b\nenv:\n  {name}: {value}\n")
 
-    assert [(left.line, left.key) for left in made.left] == [(3, f"env.{name}")]
-    assert made.left[0].why.startswith(told)
+    assert [(left.line, left.key) for left in made.omissions] == [(3, f"env.{name}")]
+    assert made.omissions[0].why.startswith(told)
     assert "env" not in made.data["serve"]
 
 
@@ -272,8 +274,8 @@ def test_many_slots_without_a_value_are_each_told_once(tmp_path: Path) -> None:
     slots = [f"{{s{number}}}" for number in range(2000)]
     made = of(tmp_path, f"model: a/b\ncommand: vllm serve a/b {' '.join([*slots, *slots])}\n")
 
-    assert [left.key for left in made.left][:2000] == slots
-    assert len([left for left in made.left if left.key in slots]) == 2000
+    assert [left.key for left in made.omissions][:2000] == slots
+    assert len([left for left in made.omissions if left.key in slots]) == 2000
 
 
 @pytest.mark.parametrize("json_", [False, True])

@@ -12,13 +12,13 @@ from sparkops.cli.main import app
 from sparkops.config import recipe, source
 from sparkops.config.recipe import Recipe
 from sparkops.convert import importing
-from sparkops.convert.carried import Carried
+from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError
 
 HEAD = "recipe_version: '1'\nmodel: a/b\n"
 
 
-def of(tmp_path: Path, text: str, *without: str) -> Carried:
+def of(tmp_path: Path, text: str, *without: str) -> Conversion:
     file = tmp_path / "a.yaml"
     file.write_text(text)
     made = importing.carry(importing.read(file), text, "mine", without)
@@ -81,7 +81,7 @@ def test_a_count_of_nodes_that_cannot_be_carried_over_is_refused(
     "keys", ["solo_only: true", "cluster_only: false", "min_nodes: 1\nmax_nodes: 4", "mode: auto", "mods: []"]
 )
 def test_a_count_of_nodes_that_agrees_is_no_loss(tmp_path: Path, keys: str) -> None:
-    assert of(tmp_path, f"{HEAD}{keys}\n").left == []
+    assert of(tmp_path, f"{HEAD}{keys}\n").omissions == []
 
 
 def test_solo_only_of_version_1_runs_on_one_node_as_there(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_solo_only_of_version_1_runs_on_one_node_as_there(tmp_path: Path) -> Non
     made = of(tmp_path, HEAD + keys)
 
     assert "tensor_parallel" not in made.data["serve"]
-    assert [(left.line, left.key, left.kind) for left in made.left] == [(5, "tensor_parallel 2", "note")]
+    assert [(left.line, left.key, left.kind) for left in made.omissions] == [(5, "tensor_parallel 2", "note")]
     assert [left.key for left in of(tmp_path, f"recipe_version: 2\nmodel: a/b\n{keys}").refusals] == ["solo_only"]
 
 
@@ -127,14 +127,14 @@ def test_a_loader_that_needs_a_package_gets_it(tmp_path: Path) -> None:
     made = of(tmp_path, command("vllm serve a/b --load-format instanttensor"))
 
     assert made.data["image"]["packages"] == ["instanttensor==0.2.2"]
-    assert made.left == []
+    assert made.omissions == []
 
 
 def test_a_draft_of_the_model_itself_needs_no_second_checkpoint(tmp_path: Path) -> None:
     made = of(tmp_path, command("""vllm serve a/b -sc '{{"method": "mtp", "model": "a/b"}}'"""))
 
     assert made.data["serve"]["args"] == {"speculative-config": {"method": "mtp"}}
-    assert made.left == []
+    assert made.omissions == []
 
 
 def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A recipe of sparkops made from a recipe of another tool, and the parts of it that are left out."""
+"""A recipe of sparkops made from a recipe of another tool, and the parts that it omits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sparkops.config.source import Location, Source
 from sparkops.convert.command_lines import SHORT
 
 Kind = Literal["note", "loss", "refusal"]
-"""note: sparkops does the same in another way. loss: it may matter, so the new recipe states it. refusal: without it
-the engine would not start."""
+"""note: sparkops does the same in another way. loss: may matter, so the new recipe states it. refusal: the engine would
+not start without it."""
 
 
 DEFAULTS = {"tensor-parallel-size": "tensor_parallel", "pipeline-parallel-size": "pipeline_parallel"}
@@ -21,8 +21,8 @@ DEFAULTS = {"tensor-parallel-size": "tensor_parallel", "pipeline-parallel-size":
 
 
 @dataclass(frozen=True)
-class Left:
-    """A part that is not carried over: the line in the file (1 is the first), the key, and why."""
+class Omission:
+    """A part that is not carried over: the line in the file (from 1), the key, and the reason."""
 
     line: int
     key: str
@@ -31,69 +31,69 @@ class Left:
     section: str = "serve"
     """The key of the new recipe that the part would belong to."""
     final: bool = False
-    """Whether `without` cannot help: another number of nodes is another recipe."""
+    """Whether `without` has no effect: another number of nodes is another recipe."""
 
 
 @dataclass
-class Carried:
-    """A recipe of sparkops in the making.
+class Conversion:
+    """A recipe of sparkops under construction.
 
-    `text` is the file, `without` are keys that may be left out although the engine needs them. `guessed` has a comment
-    for each key that their recipe does not state. `lines` are lines in their file by place in `data`.
+    `original` is the data of `source`, `text` its file. `without` are keys that may be omitted although the engine
+    needs them. `guessed` has a comment for each key that the original does not state. `lines` are lines of the original
+    by place in `data`.
     """
 
     source: Source
+    original: Mapping[str, Any]
     text: str
     without: Collection[str] = ()
     data: dict[str, Any] = field(default_factory=dict)
-    left: list[Left] = field(default_factory=list)
+    omissions: list[Omission] = field(default_factory=list)
     guessed: dict[str, str] = field(default_factory=dict)
     lines: dict[Location, int] = field(default_factory=dict)
     mods: Mapping[str, str] = field(default_factory=dict)
-    """The mods of their recipe by name, each with what it provides; empty where that is not known."""
+    """The mods of the original by name, each with the flags that it provides; empty if that is unknown."""
 
     @cached_property
-    def written(self) -> list[str]:
+    def text_lines(self) -> list[str]:
         """The lines of the file."""
         return self.text.splitlines()
 
     @property
-    def refusals(self) -> list[Left]:
+    def refusals(self) -> list[Omission]:
         """The parts without which the engine would not start, by line."""
-        return sorted((left for left in self.left if left.kind == "refusal"), key=lambda left: left.line)
+        return sorted((part for part in self.omissions if part.kind == "refusal"), key=lambda part: part.line)
 
     @property
-    def losses(self) -> list[Left]:
+    def losses(self) -> list[Omission]:
         """The parts that the new recipe states as missing."""
-        return [left for left in self.left if left.kind == "loss"]
+        return [part for part in self.omissions if part.kind == "loss"]
 
-    def leave(self, line: int, key: str, why: str, kind: Kind = "note", section: str = "serve") -> None:
+    def omit(self, line: int, key: str, why: str, kind: Kind = "note", section: str = "serve") -> None:
         """Add a part that is not carried over. A refusal whose key is in `without` is a loss."""
         kind = "loss" if kind == "refusal" and key in self.without else kind
-        self.left.append(Left(line, key, why, kind, section))
+        self.omissions.append(Omission(line, key, why, kind, section))
 
     def refuse(self, line: int, key: str, why: str) -> None:
         """Add a part that no recipe can have, and that cannot be left out."""
-        self.left.append(Left(line, key, why, "refusal", final=True))
+        self.omissions.append(Omission(line, key, why, "refusal", final=True))
 
     def line(self, where: Location, *words: str) -> int:
         """Return the first line from `where` on that has one of the words, or the line of `where`."""
         first = self.source.lines.get(self.source.nearest(where), 1)
-        numbers = range(first, len(self.written) + 1)
-        return next((n for word in words if word for n in numbers if word in self.written[n - 1]), first)
+        numbers = range(first, len(self.text_lines) + 1)
+        return next((n for word in words if word for n in numbers if word in self.text_lines[n - 1]), first)
 
     def flag_line(self, flag: str) -> int:
         """Return the line of a flag: in the command, or in `defaults`."""
-        key = flag.replace("-", "_")
-        default = self.source.lines.get(("defaults", key)) or self.source.lines.get(
-            ("defaults", DEFAULTS.get(flag, ""))
-        )
-        first = self.source.lines.get(("command",))
+        lines = self.source.lines
+        default = lines.get(("defaults", flag.replace("-", "_"))) or lines.get(("defaults", DEFAULTS.get(flag, "")))
+        first = lines.get(("command",))
         if first is None:
             return default or self.line(("defaults",))
         first_key, dot, rest = flag.partition(".")
         shorts = (f"-{short}" for short, name in SHORT.items() if name == first_key)
         forms = [form + dot + rest for form in (f"--{first_key}", f"--{first_key.replace('-', '_')}", *shorts)]
-        written = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, forms))})(?![\w-])")
-        numbers = range(first, len(self.written) + 1)
-        return next((n for n in numbers if written.search(self.written[n - 1])), default or first)
+        pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, forms))})(?![\w-])")
+        numbers = range(first, len(self.text_lines) + 1)
+        return next((n for n in numbers if pattern.search(self.text_lines[n - 1])), default or first)
