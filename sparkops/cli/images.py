@@ -25,8 +25,7 @@ from sparkops.images.build import BuildOrder, Built, build_on_all, of_recipe
 from sparkops.images.delivery import CopiedImage
 from sparkops.nodes.connected import connect
 from sparkops.release import image_labels
-from sparkops.render.context import build_context
-from sparkops.render.dockerfile import mounts_wheels, render
+from sparkops.render.context import build_context, mounts_wheels, render
 
 family = make_family("images", "Manage images on the nodes")
 

@@ -16,7 +16,7 @@ import typer
 
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import assets, extends, recipe
+from sparkops.config import assets, overlay, recipe
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.lint import report
@@ -132,8 +132,8 @@ class _Reader:
         return check_dockerfile(_text(file), str(file))
 
     def _recipe(self, file: Path) -> Checked:
-        loaded, written = recipe.load(file, parts=False), extends.read(file)
-        others = written.files.values() if isinstance(written, extends.Merged) else ()
+        loaded, written = recipe.load(file, parts=False), overlay.read(file)
+        others = written.files.values() if isinstance(written, overlay.Merged) else ()
         texts = {each: _text(each) for each in (file, *others)}
         templates, mods = self._assets
         return check_recipe(loaded, written, texts, templates, mods)

@@ -50,7 +50,9 @@ def lock(
     place = lock_file(file)
     wanted = load_unlocked(file, fleet.nodes)
     before = read_lock(place)
-    shelf = locking.Shelf(assets.load_templates(), assets.load_mods(), assets.load_inputs(fleet), assets.load_gate())
+    shelf = locking.BuildFiles(
+        assets.load_templates(), assets.load_mods(), assets.load_inputs(fleet), assets.load_gate()
+    )
     if before and not update and locking.fits(before, wanted, shelf):
         say(f"{place} is up to date")
         _tell(before, str(place), json=json)
@@ -60,7 +62,7 @@ def lock(
         member = connected.members[where]
         made = locking.lock_on(member, wanted, shelf, None if update else before, str(int(time.time())), tell)
         if build:
-            held = wanted.held_to(made)
+            held = wanted.with_lock(made)
             order = of_recipe(held, build_context(held, shelf.templates, shelf.mods, shelf.inputs), shelf.gate)
             build_on(member, order, tell)
             made = made.model_copy(update={"contents": locking.contents(member, held, order, shelf)})

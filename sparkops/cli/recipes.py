@@ -20,7 +20,7 @@ from sparkops.gateway.image import gateway_dockerfile
 from sparkops.guard_client.image import guard_dockerfile
 from sparkops.hub.image import HUB, hub_dockerfile
 from sparkops.names import GATEWAY, GUARD
-from sparkops.render import dockerfile
+from sparkops.render import context
 
 
 def recipes(json: JSON = False) -> None:
@@ -95,7 +95,7 @@ def render(
 def _dockerfiles(files: Sequence[Path], *, agents: bool) -> dict[str, str]:
     """Return the text of each Dockerfile by name: recipes, and with `agents` gateway, guard and hub."""
     templates = assets.load_templates()
-    texts = {loaded.name: dockerfile.render(loaded, templates) for loaded in map(load, files)}
+    texts = {loaded.name: context.render(loaded, templates) for loaded in map(load, files)}
     dockerfiles = {GUARD: guard_dockerfile, GATEWAY: gateway_dockerfile, HUB: hub_dockerfile}
     beside = {name: render(templates) for name, render in dockerfiles.items()} if agents else {}
     return {**beside, **texts}

@@ -1,4 +1,4 @@
-"""The kinds of value a recipe or inventory may hold. Each refuses what its place cannot carry."""
+"""The types of values in recipes and inventories. Each refuses values that cannot be used in its place."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NEGATIVE = re.compile(r"-[0-9]+")
 EXPANSION = re.compile(r"\$[({A-Za-z_]|`")
 
 
-WHOLE = range(-(2**63), 2**63)  # what JSON parsers and C programs hold
+INTEGERS = range(-(2**63), 2**63)  # what JSON parsers and C programs hold
 PUBLIC = (
     "names a secret, expected none: argv and `docker inspect` show its value; keys of clients belong to "
     "gateway.api_keys of the inventory, the hub's token to `sparkops models pull --token-file`"
 )
 MOST_LEVELS = 20
-"""Lists and mappings inside each other in one argument."""
+"""Nested lists and mappings in one argument."""
 
 
 class Section(BaseModel):
@@ -45,41 +45,35 @@ class Section(BaseModel):
 
 
 def wrong_at(where: tuple[str | int, ...], problem: str) -> PydanticCustomError:
-    """Return the error of a validator over a whole section, for the value at `where` in it."""
+    """Return the error of a section's validator for the value at `where` in the section."""
     return PydanticCustomError("wrong_at", "{problem}", {"where": where, "problem": problem})
 
 
 def _hint(section: type[BaseModel], key: object) -> str:
-    known = list(section.model_fields)
-    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key, did you mean '{near[0]}'?"
-    return f"unknown key, expected one of: {', '.join(known)}"
+    keys = list(section.model_fields)
+    if similar := difflib.get_close_matches(str(key), keys, n=1, cutoff=0.5):
+        return f"unknown key, did you mean '{similar[0]}'?"
+    return f"unknown key, expected one of: {', '.join(keys)}"
 
 
 def one_line(text: str) -> str:
-    """Refuse what could add a line or hide a character."""
+    """Refuse text that could add a line or hide a character."""
     if control := CONTROL.search(text):
-        raise PydanticCustomError(
-            "one_line",
-            "expected one line of visible text, got the character {code}",
-            {"code": repr(control.group())},
-        )
+        problem = "expected one line of visible text, got the character {code}"
+        raise PydanticCustomError("one_line", problem, {"code": repr(control.group())})
     return text
 
 
 def as_name(text: str) -> str:
-    """The name that is nearest to a text: what it must not hold becomes a dash."""
+    """Return a text as a name: with a dash in place of other characters."""
     return re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip("-.")[:63]
 
 
 def literal(text: str) -> str:
-    """Refuse what looks like a shell expansion: no shell ever sees a value, so it would stay as it is."""
+    """Refuse shell expansions: no shell reads a value, so they would stay unexpanded."""
     if EXPANSION.search(text):
-        raise PydanticCustomError(
-            "literal",
-            "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing",
-        )
+        problem = "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing"
+        raise PydanticCustomError("literal", problem)
     return one_line(text)
 
 
@@ -106,7 +100,7 @@ def local_path(text: str) -> str:
 
 
 def url(text: str) -> str:
-    """Refuse what is no URL of a package index, without showing credentials."""
+    """Refuse text that is not the URL of a package index, without showing credentials."""
     if not URL.fullmatch(text) or not _splits(text):
         shown = re.sub(r".*@", MASK, text, flags=re.DOTALL)
         raise PydanticCustomError("url", "expected {words}, got {text}", {"words": URL_WORDS, "text": repr(shown)})
@@ -114,7 +108,7 @@ def url(text: str) -> str:
 
 
 def _splits(text: str) -> bool:
-    """Whether a client can tell host and port apart."""
+    """Return whether a client can tell host and port apart."""
     try:
         parts = urlsplit(text)
         return parts.scheme == "file" or (bool(parts.hostname) and parts.port != 0)
@@ -124,9 +118,9 @@ def _splits(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Matching:
-    """Refuses text that does not match `expression` from its first to its last character, in `words`.
+    """A validator that refuses text that does not match `expression` as a whole. `words` describe it.
 
-    A regular expression is compiled when a value needs it: a call uses few of them.
+    Each expression is compiled when a value needs it: one command uses few of them.
     """
 
     expression: str
@@ -140,15 +134,15 @@ class Matching:
 
 
 def matching(expression: str, words: str) -> AfterValidator:
-    """The validator for text that matches `expression`."""
+    """Return the validator for text that matches `expression`."""
     return AfterValidator(Matching(expression, words))
 
 
 def out_of_range(value: object) -> str:
-    """Return what was expected of a number that is not finite or has more than 64 bits; empty for any other value."""
+    """Return the problem of a number that is not finite or has more than 64 bits; empty for any other value."""
     if isinstance(value, float) and not math.isfinite(value):
         return "expected a finite number"
-    return "expected a whole number of at most 64 bits" if isinstance(value, int) and value not in WHOLE else ""
+    return "expected a whole number of at most 64 bits" if isinstance(value, int) and value not in INTEGERS else ""
 
 
 def argument(value: Any) -> Any:

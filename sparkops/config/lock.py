@@ -1,4 +1,4 @@
-"""The lock of a recipe, NAME.lock beside NAME.yaml: what its image is made from, to the byte where that is possible.
+"""The lock of a recipe, NAME.lock beside NAME.yaml: what its image is made from, to the byte if that is possible.
 
 Not locked: the packages of the base's distribution (`apt-get`, which serves only its newest), uv itself but for its
 version, and what vLLM's own build asks for where it is compiled from source.
@@ -23,7 +23,7 @@ from sparkops.errors import ConfigError
 
 SUFFIX = ".lock"
 ROOM_ONLY = {"disk_gib"}
-"""What of a recipe's image does not decide what it is made from."""
+"""Keys of a recipe's image that do not decide what it is made from."""
 Pinned = TypeVar("Pinned", bound=Weights)
 Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 hex digits")]
 
@@ -90,19 +90,16 @@ class Lock(Section):
     @property
     def requirements(self) -> str:
         """The packages as uv and pip read them."""
-        lines = (
-            " \\\n    ".join([name, *(f"--hash={digest}" for digest in hashes)])
-            for name, hashes in self.packages.items()
-        )
-        return "".join(f"{line}\n" for line in lines)
+        entries = ([name, *(f"--hash={digest}" for digest in hashes)] for name, hashes in self.packages.items())
+        return "".join(" \\\n    ".join(entry) + "\n" for entry in entries)
 
-    def pinned(self, model: Model) -> Model:
-        """The model with the commits that are locked; what the recipe says itself stays."""
+    def pinned_model(self, model: Model) -> Model:
+        """Return the model with the locked commits; a revision in the recipe stays."""
         sources = [_pinned(weights, self.models) for weights in model.sources]
         return _pinned(model, self.models).model_copy(update={"sources": sources})
 
-    def based(self, image: Image) -> Image:
-        """The image with a base that cannot move, where a registry gave it."""
+    def pinned_image(self, image: Image) -> Image:
+        """Return the image with the digest of its base, if a registry gave it."""
         if self.parent.digest is None or "@" in image.base:
             return image
         return image.model_copy(update={"base": f"{image.base}@{self.parent.digest}"})
@@ -114,13 +111,13 @@ def _pinned(weights: Pinned, commits: Mapping[str, str]) -> Pinned:
 
 
 def fingerprint(image: Image) -> str:
-    """A digest over all that a recipe says about its image, but for the room that it takes."""
+    """Return a digest over a recipe's image, without the space that it takes."""
     stated = image.model_dump(mode="json", exclude=ROOM_ONLY, exclude_defaults=True)
     return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()
 
 
 def not_locked(lock: Lock) -> list[str]:
-    """What of the inputs may still move, each in a sentence."""
+    """Return the inputs that may still move, each in a sentence."""
     moving = ["packages of the base's distribution: its archive has only the newest of each"]
     if lock.parent.digest is None and "@" not in lock.parent.name:
         noted = "its layers are noted, and the gate compares them" if lock.parent.layers else "nor is any layer noted"
@@ -133,21 +130,21 @@ def not_locked(lock: Lock) -> list[str]:
 
 
 def lock_file(recipe: Path) -> Path:
-    """Where the lock of a recipe's file is."""
+    """Return the file of a recipe's lock."""
     return recipe.with_suffix(SUFFIX)
 
 
 def read_lock(file: Path) -> Lock | None:
-    """The lock in that file; None where there is none. Raises ConfigError."""
+    """Read a lock; None if there is no such file. Raises ConfigError."""
     return source.validate(source.read(file), Lock) if file.is_file() else None
 
 
 def stale(file: Path, key: str, problem: str) -> ConfigError:
-    """The error for a lock that is not of what the recipe says now."""
+    """Return the error for a lock that does not match the recipe."""
     return ConfigError(file, 1, key, f"{problem}; run `sparkops lock {file.stem}`, or --update for new versions")
 
 
 def lock_text(name: str, lock: Lock) -> str:
-    """The file. The same lock gives the same text."""
+    """Return the text of the file. The same lock gives the same text."""
     head = f"# Written by `sparkops lock {name}`; `sparkops lock {name} --update` takes what is newest.\n"
     return head + yaml.safe_dump(lock.model_dump(mode="json", exclude_none=True), sort_keys=False, width=120)

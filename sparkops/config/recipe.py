@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from sparkops.config import assets, changes, extends, opt_in, source
+from sparkops.config import assets, opt_in, overlay, source
 from sparkops.config.engine import ENGINES
 from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Section, Text, wrong_at
 from sparkops.config.image import Image
@@ -131,15 +131,15 @@ class Recipe(Section):
 
     @property
     def lock(self) -> Lock | None:
-        """What its image is made from, where that is locked."""
+        """The lock of its image, if there is one."""
         return self._lock
 
-    def held_to(self, locked: Lock) -> Recipe:
-        """The same recipe with what is locked: a base that cannot move, and commits of its models."""
-        update = {"image": locked.based(self.image), "model": locked.pinned(self.model)}
-        locked_recipe = self.model_copy(update=update)
-        locked_recipe._lock = locked
-        return locked_recipe
+    def with_lock(self, lock: Lock) -> Recipe:
+        """Return the recipe with the base and the commits of its models as locked."""
+        update = {"image": lock.pinned_image(self.image), "model": lock.pinned_model(self.model)}
+        recipe = self.model_copy(update=update)
+        recipe._lock = lock
+        return recipe
 
     @property
     def backend(self) -> str:
@@ -148,41 +148,37 @@ class Recipe(Section):
 
 
 def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True) -> Recipe:
-    """Read and check a recipe, against the `nodes` of an inventory if they are given, and hold it to its lock.
+    """Read and check a recipe, against the `nodes` of an inventory if they are given, and apply its lock.
 
     Each KEY=VALUE of `set_` replaces a value for this one time. `parts` requires its template and mods to exist; lint
     has a rule for them. Raises ConfigError or UsageError.
     """
     read, recipe = _read(file, nodes, set_, parts=parts)
-    place = lock_file(file)
-    locked = read_lock(place)
-    if locked is not None and locked.made_for != fingerprint(recipe.image):
-        raise stale(place, "made_for", f"`image` of {recipe.name} is not what was locked")
-    checked = recipe.held_to(locked) if locked else recipe
-    for where, problem in opt_in.unpinned(checked.serve, checked.model):
+    lock = read_lock(lock_file(file))
+    if lock is not None:
+        if lock.made_for != fingerprint(recipe.image):
+            raise stale(lock_file(file), "made_for", f"`image` of {recipe.name} is not what was locked")
+        recipe = recipe.with_lock(lock)
+    for where, problem in opt_in.unpinned(recipe.serve, recipe.model):
         raise read.fail(where, problem)
-    return checked
+    return recipe
 
 
-def load_unlocked(
-    file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True
-) -> Recipe:
-    """The recipe as its file says it, whatever its lock says."""
-    return _read(file, nodes, set_, parts=parts)[1]
+def load_unlocked(file: Path, nodes: Collection[str] | None = None) -> Recipe:
+    """Read and check a recipe without its lock. Raises ConfigError."""
+    return _read(file, nodes, (), parts=True)[1]
 
 
 def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, parts: bool) -> tuple[Source, Recipe]:
-    read = extends.read(file)
-    changes.apply(read, set_)
+    read = overlay.read(file)
+    overlay.apply(read, set_)
     recipe = source.validate(read, Recipe)
-    if recipe.name != file.name.removesuffix(".yaml"):
-        raise read.fail(
-            ("name",),
-            f"expected '{file.name.removesuffix('.yaml')}' as in the file's name, got {recipe.name!r}",
-        )
-    for number, name in enumerate(recipe.nodes):
-        if nodes is not None and name not in nodes:
-            raise read.fail(("nodes", number), f"the inventory has no node {name!r}, only: {', '.join(nodes)}")
+    name = file.name.removesuffix(".yaml")
+    if recipe.name != name:
+        raise read.fail(("name",), f"expected '{name}' as in the file's name, got {recipe.name!r}")
+    for number, node in enumerate(recipe.nodes):
+        if nodes is not None and node not in nodes:
+            raise read.fail(("nodes", number), f"the inventory has no node {node!r}, only: {', '.join(nodes)}")
     for where, problem in opt_in.refusals(recipe.serve):  # not in the model: journals hold recipes of older versions
         raise read.fail(where, problem)
     if parts:

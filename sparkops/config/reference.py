@@ -35,22 +35,26 @@ WORDS: Mapping[Any, str] = {
     fields.url: fields.URL_WORDS,
     fields.argument: "text, number, true, false, list or mapping",
 }
+MARKS: Mapping[Any, str] = {list: "[]", dict: ".NAME"}
+"""The parts of a path for a list and a mapping: nodes.NAME, services[]."""
 HEAD = "| key | what it is | default | meaning |\n| --- | --- | --- | --- |"
 
 
 class Row(BaseModel):
-    """A dataclass as a model, for its schema and reference. Its fields and their meanings are those of `written_as`."""
+    """A dataclass as a model, for its schema and reference. `dataclass` has the docstrings of its fields."""
 
-    written_as: ClassVar[type]
+    dataclass: ClassVar[type]
 
 
 @cache
 def as_model(row: type) -> type[BaseModel]:
     """Return the model of a dataclass, with the models of those inside it."""
     hints = get_type_hints(row)
-    kept: dict[str, Any] = {item.name: (_modelled(hints[item.name]), _field(item)) for item in dataclasses.fields(row)}
-    model = create_model(row.__name__, __doc__=row.__doc__, __base__=Row, **kept)
-    model.written_as = row
+    definitions: dict[str, Any] = {
+        item.name: (_modelled(hints[item.name]), _field(item)) for item in dataclasses.fields(row)
+    }
+    model = create_model(row.__name__, __doc__=row.__doc__, __base__=Row, **definitions)
+    model.dataclass = row
     return model
 
 
@@ -71,7 +75,7 @@ def _modelled(kind: Any) -> Any:
 
 
 def reference(model: type[BaseModel]) -> str:
-    """One table for the model and one for each model inside it, in the order of their keys."""
+    """Return a table for the model and one for each model inside it, in the order of their keys."""
     title = f"# {model.__name__}\n\n{inspect.getdoc(model)}"
     parts = [title, _table(model)]
     for path, inner in _inside(model, ""):
@@ -96,25 +100,25 @@ class Documented(GenerateJsonSchema):
 
 
 def described(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Every field of the model with its meaning; empty without a docstring."""
-    written = _docstrings(model)
+    """Yield every field of the model with its meaning; empty without a docstring."""
+    docstrings = _docstrings(model)
     for name, field in model.model_fields.items():
         section = _section(field.annotation)
-        yield name, written.get(name) or (inspect.getdoc(section) or "" if section else "")
+        yield name, docstrings.get(name) or (inspect.getdoc(section) or "" if section else "")
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Return the docstring below each field that has one, in the model and in those that it inherits from."""
     classes = [cls for cls in model.__mro__ if issubclass(cls, BaseModel) and cls is not BaseModel]
-    return {name: text for cls in reversed(classes) for name, text in _written(cls)}
+    return {name: text for cls in reversed(classes) for name, text in _own_docstrings(cls)}
 
 
-def _written(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    source = inspect.getsource(getattr(model, "written_as", model))
-    [written] = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(written, ast.ClassDef)  # noqa: S101 - the source of a class
-    for field, below in pairwise(written.body):
-        match field, below:
+def _own_docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    source = inspect.getsource(getattr(model, "dataclass", model))
+    [definition] = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - the source of a class
+    for statements in pairwise(definition.body):
+        match statements:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, inspect.cleandoc(text)
             case _:
@@ -124,23 +128,18 @@ def _written(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
 def _inside(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in model.model_fields.items():
         if section := _section(field.annotation):
-            inner = f"{path}{name}{_mark(field.annotation)}"
+            inner = path + name + MARKS.get(get_origin(field.annotation), "")
             yield inner, section
             yield from _inside(section, f"{inner}.")
 
 
 def _section(kind: Any) -> type[BaseModel] | None:
-    """The model that a type holds: itself, or in a list, a mapping or beside null."""
+    """Return the model in a type: itself, or in a list, a mapping or beside null."""
     if inspect.isclass(kind) and issubclass(kind, BaseModel):
         return kind
     if inspect.isclass(kind) and dataclasses.is_dataclass(kind):
         return as_model(kind)
-    return next((found for inner in get_args(kind) if (found := _section(inner))), None)
-
-
-def _mark(kind: Any) -> str:
-    """How a path goes through a list or a mapping: nodes.NAME, services[]."""
-    return {list: "[]", dict: ".NAME"}.get(get_origin(kind), "")
+    return next(filter(None, map(_section, get_args(kind))), None)
 
 
 def _table(model: type[BaseModel]) -> str:
@@ -159,15 +158,15 @@ def _cell(text: str) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    given = field.get_default(call_default_factory=True)
-    value = _plain(given)
-    if value is None or (isinstance(given, BaseModel) and not value):
+    default = field.get_default(call_default_factory=True)
+    value = _plain(default)
+    if value is None or (isinstance(default, BaseModel) and not value):
         return "-"
     return f"`{_cell(json.dumps(value, ensure_ascii=False))}`"
 
 
 def _plain(value: Any) -> Any:
-    """A default as YAML would hold it; of a model only what differs from its own defaults."""
+    """Return a default as in YAML; of a model only the values that differ from its own defaults."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_defaults=True)
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
@@ -180,9 +179,8 @@ def _field_words(field: FieldInfo) -> str:
 
 
 def _words(kind: Any, metadata: Iterable[Any] = ()) -> str:
-    """A type in words. What a validator says is closer than the type itself."""
-    text = next((words for item in metadata if (words := _said(item))), "")
-    if text:
+    """Return a type in words. The words of a validator take precedence over the type."""
+    if text := next(filter(None, map(_validator_words, metadata)), ""):
         return text
     if origin := get_origin(kind):
         return _compound(origin, get_args(kind))
@@ -208,7 +206,7 @@ def _choice(values: Iterable[object]) -> str:
     return " or ".join(f"`{value}`" for value in values)
 
 
-def _said(validator: Any) -> str:
+def _validator_words(validator: Any) -> str:
     check = validator.func if isinstance(validator, AfterValidator) else None
     return check.words if isinstance(check, fields.Matching) else WORDS.get(check, "")
 

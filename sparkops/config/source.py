@@ -1,4 +1,4 @@
-"""YAML at the door: plain data plus the line of every value, or a ConfigError that names the line."""
+"""YAML files as plain data plus the line of every value, or a ConfigError that names the line."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ class Source:
     file: Path
     data: object = None
     lines: dict[Location, int] = field(default_factory=dict)
-    seen: int = 0
+    count: int = 0
+    """Values read so far."""
     strict: Collection[str] | None = None
-    """Top-level keys whose values must be clear; None: all. Below any other key odd values stay text."""
+    """Top-level keys whose values must be unambiguous; None: all. Below any other key ambiguous values stay text."""
 
     def loose(self, where: Location) -> bool:
-        """Return whether the value at `where` may be odd."""
+        """Return whether the value at `where` may be ambiguous."""
         return self.strict is not None and bool(where) and where[0] not in self.strict
 
     def fail(self, where: Location, problem: str) -> ConfigError:
-        """The error for the value at `where`, or for the nearest value around it that has a line."""
+        """Return the error for the value at `where`, or for the nearest value around it that has a line."""
         return ConfigError(self.file, self.lines.get(self.nearest(where), 1), dotted(where), problem)
 
     def nearest(self, where: Location) -> Location:
-        """`where`, or the nearest value around it that has a line; () if none has."""
+        """Return `where`, or the nearest value around it that has a line; () if none has."""
         return next(where[:n] for n in range(len(where), -1, -1) if n == 0 or where[:n] in self.lines)
 
 
 def dotted(where: Location) -> str:
-    """('nodes', 0) is written nodes[0]."""
+    """Return a location as text: ('nodes', 0) is nodes[0]."""
     text = ""
     for part in where:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -74,7 +75,7 @@ def read(file: Path, strict: Collection[str] | None = None) -> Source:
 
 
 def value(place: Path, where: Location, text: str) -> object:
-    """A value that was written elsewhere, read as strictly as a file; None for no text. Raises ConfigError."""
+    """Read a value from elsewhere, as strictly as a file; None for no text. Raises ConfigError."""
     source = Source(place)
     node = _compose(source, where, text)
     return None if node is None else _value(source, where, node, 0)
@@ -100,17 +101,17 @@ def _translate(source: Source, error: ValidationError) -> ConfigError:
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", first["msg"])
     problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
     got = first.get("input")
-    received = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
-    return source.fail(where, problem + ("" if "got" in problem else received))
+    shown = "got" not in problem and (isinstance(got, str | int | float | bool) or got is None)
+    return source.fail(where, problem + (f", got {got!r}" if shown else ""))
 
 
 def _plain(match: re.Match[str]) -> str:
-    """YAML's words for pydantic's."""
+    """Return YAML's term for pydantic's."""
     return "a mapping of keys to values" if match[1] == "a valid dictionary" else ""
 
 
 def _parts(source: Source) -> set[str | int]:
-    """The keys that were written; pydantic adds the names of union members to a location."""
+    """Return the keys in the file; pydantic adds the names of union members to a location."""
     return {part for location in source.lines for part in location}
 
 
@@ -138,8 +139,8 @@ def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | 
 
 def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> object:
     source.lines.setdefault(where, node.start_mark.line + 1)
-    source.seen += 1
-    if depth > MAX_DEPTH or source.seen > MAX_VALUES:
+    source.count += 1
+    if depth > MAX_DEPTH or source.count > MAX_VALUES:
         raise source.fail(where, f"too much: at most {MAX_DEPTH} levels and {MAX_VALUES} values")
     if node.tag not in TAGS and not source.loose(where):
         raise source.fail(where, f"the tag '{node.tag}' is not allowed, expected plain values")
@@ -151,7 +152,7 @@ def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> obje
 
 
 def _keys(source: Source, where: Location, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
-    seen: dict[str, yaml.Node] = {}
+    earlier: dict[str, yaml.Node] = {}
     for key, child in node.value:
         line = key.start_mark.line + 1
         if source.loose(where) and isinstance(key, yaml.ScalarNode):
@@ -162,18 +163,18 @@ def _keys(source: Source, where: Location, node: yaml.MappingNode) -> Iterator[t
             raise ConfigError(source.file, line, dotted(where), problem)
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
             raise ConfigError(source.file, line, dotted(where), "expected a text key; put it in quotes")
-        here = (*where, key.value)
-        if key.value in seen and not _may_repeat(source, here, seen[key.value], child):
-            problem = f"written twice, first on line {source.lines[here]}"
-            raise ConfigError(source.file, line, dotted(here), problem)
-        seen[key.value] = child
-        source.lines[here] = line
+        place = (*where, key.value)
+        if key.value in earlier and not _may_repeat(source, place, earlier[key.value], child):
+            problem = f"written twice, first on line {source.lines[place]}"
+            raise ConfigError(source.file, line, dotted(place), problem)
+        earlier[key.value] = child
+        source.lines[place] = line
         yield key.value, child
 
 
-def _may_repeat(source: Source, where: Location, first: yaml.Node, again: yaml.Node) -> bool:
-    """Whether it does not matter which of two values counts."""
-    same = isinstance(first, yaml.ScalarNode) and (first.tag, first.value) == (again.tag, again.value)
+def _may_repeat(source: Source, where: Location, first: yaml.Node, second: yaml.Node) -> bool:
+    """Return whether it does not matter which of two values counts."""
+    same = isinstance(first, yaml.ScalarNode) and (first.tag, first.value) == (second.tag, second.value)
     return source.loose(where) or (source.strict is not None and same)
 
 
@@ -187,15 +188,12 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
         raise source.fail(where, f"{text} is ambiguous in YAML, expected a decimal number or '{text}' in quotes")
     if kind == "timestamp":
         return text
+    if kind in ("map", "seq"):
+        raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")
     try:
-        if kind not in ("map", "seq"):
-            return _in_range(source, where, text, SafeConstructor().construct_object(node))
+        value = SafeConstructor().construct_object(node)
     except (yaml.YAMLError, ValueError, LookupError):  # as in `!!int abc`, 0x_ or a number of 5000 digits
-        pass
-    raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")
-
-
-def _in_range(source: Source, where: Location, text: str, given: object) -> object:
-    if problem := out_of_range(given):
+        raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}") from None
+    if problem := out_of_range(value):
         raise source.fail(where, f"{problem}, got {text[:40]}")
-    return given
+    return value

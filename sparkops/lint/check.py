@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from sparkops.config.assets import BuildInputs
 from sparkops.config.engine import ENGINES
-from sparkops.config.extends import Merged
 from sparkops.config.opt_in import COMMIT
+from sparkops.config.overlay import Merged
 from sparkops.config.recipe import Recipe
 from sparkops.config.source import Location, Source, dotted
 from sparkops.errors import ConfigError
@@ -20,8 +20,7 @@ from sparkops.lint.ignores import Ignore, of_dockerfile, of_yaml, unignored
 from sparkops.lint.rules import cuda, secret
 from sparkops.lint.rules.table import NAMES, RULES
 from sparkops.lint.stages import build
-from sparkops.render.context import build_context
-from sparkops.render.dockerfile import render
+from sparkops.render.context import build_context, render
 
 CAUSES: Mapping[str, Location] = {"latest": ("image", "base"), "torch-pin": ("image", "torch")}
 """The key of the recipe that a finding in its Dockerfile comes from; any other comes from the template."""

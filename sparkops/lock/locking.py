@@ -1,4 +1,4 @@
-"""Learn on one node what a build of a recipe takes, and what the image that comes of it is."""
+"""Resolve the inputs of a recipe's build on one node, and read the contents of the image that it makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparkops.docker import commands
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.images import gate
 from sparkops.images.build import BuildOrder, Gate, run_build
-from sparkops.lock import resolved, resolving
+from sparkops.lock import resolving
 from sparkops.memory.description import keep
 from sparkops.nodes import host
 from sparkops.nodes.connected import Member
@@ -29,8 +29,8 @@ DISK_GIB = 4.0
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """What builds are made from, read at the door."""
+class BuildFiles:
+    """The local files that builds are made from."""
 
     templates: Mapping[str, str]
     mods: Mapping[str, bytes]
@@ -38,43 +38,45 @@ class Shelf:
     gate: bytes
 
 
-def fits(lock: Lock, recipe: Recipe, shelf: Shelf) -> bool:
-    """Whether a lock is of what the recipe says now."""
-    mods = context.hashes(context.wanted_mods(recipe, shelf.mods))
+def fits(lock: Lock, recipe: Recipe, files: BuildFiles) -> bool:
+    """Return whether a lock matches the recipe."""
+    mods = context.hashes(context.recipe_mods(recipe, files.mods))
     return lock.made_for == fingerprint(recipe.image) and lock.mods == mods
 
 
-def lock_on(member: Member, recipe: Recipe, shelf: Shelf, before: Lock | None, requested: str, tell: Tell) -> Lock:
-    """What a build of `recipe` takes on that node. Versions of `before` stay where they still fit. Raises NodeError."""
+def lock_on(
+    member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: Tell
+) -> Lock:
+    """Return the lock of a recipe for that node. Versions of `before` stay if they still fit. Raises NodeError."""
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    locked = Lock(
+    lock = Lock(
         made_for=fingerprint(recipe.image),
         machine=facts.arch,
-        parent=_parent(member, recipe.image.base, tell),
+        parent=_parent(member, recipe.image.base, report),
         commit=recipe.image.source.commit if recipe.image.source else None,
-        whole=resolving.whole(recipe, shelf.templates),
-        mods=context.hashes(context.wanted_mods(recipe, shelf.mods)),
+        whole=resolving.hashes_all(recipe, files.templates),
+        mods=context.hashes(context.recipe_mods(recipe, files.mods)),
         models=_models(member, recipe),
-        checkpoint=_checkpoint(member, recipe, tell),
+        checkpoint=_checkpoint(member, recipe, report),
     )
-    if not resolving.wanted(recipe, shelf.templates):
-        return locked
-    held = recipe.model_copy(update={"image": locked.based(recipe.image)})
-    return locked.model_copy(update={"packages": _packages(member, held, shelf, before, requested, tell)})
+    if not resolving.requirements(recipe, files.templates):
+        return lock
+    pinned = recipe.model_copy(update={"image": lock.pinned_image(recipe.image)})
+    return lock.model_copy(update={"packages": _packages(member, pinned, files, before, requested, report)})
 
 
-def contents(member: Member, recipe: Recipe, order: BuildOrder, shelf: Shelf) -> Contents | None:
-    """What the built image says of itself; None where it has no torch. Raises NodeError."""
+def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFiles) -> Contents | None:
+    """Return what the built image reports; None if it has no torch. Raises NodeError."""
     if recipe.image.torch is None:
         return None
-    facts = gate.parse(member.node.run(commands.ask_image(order.tag, shelf.gate)).stdout)
+    facts = gate.parse(member.node.run(commands.ask_image(order.tag, files.gate)).stdout)
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))
 
 
-def _parent(member: Member, name: str, tell: Tell) -> Parent:
-    """A registry says which image a name means now; an image that only this node has is known by its layers."""
-    tell(Event(member.name, f"asking which image {name} is"))
-    with suppress(CommandFailed):  # no registry has it, or none can be reached: then the node must
+def _parent(member: Member, name: str, report: Tell) -> Parent:
+    """Return the image of that name by the digest of its registry, or by its layers if only this node has it."""
+    report(Event(member.name, f"asking which image {name} is"))
+    with suppress(CommandFailed):  # no registry has it, or none can be reached; the node may have it
         member.node.run(commands.docker("pull", "--quiet", name, timeout_s=PULL_TIMEOUT_S))
     facts = member.engine.image(name)
     if facts is None:
@@ -86,7 +88,7 @@ def _parent(member: Member, name: str, tell: Tell) -> Parent:
 
 
 def _models(member: Member, recipe: Recipe) -> dict[str, str]:
-    """The commit of each model that the recipe fetches: as it says, or as it lies on the node."""
+    """Return the commit of each model that the recipe fetches: from the recipe, or else from the node."""
     checkpoints = models.look(member, [weights.path for weights in recipe.model.fetched]).checkpoints
     commits = {}
     for weights in recipe.model.fetched:
@@ -97,15 +99,15 @@ def _models(member: Member, recipe: Recipe) -> dict[str, str]:
     return commits
 
 
-def _checkpoint(member: Member, recipe: Recipe, tell: Tell) -> Described | None:
-    """Return what the memory planner needs of the model; None, with a report, where the node does not have it whole."""
+def _checkpoint(member: Member, recipe: Recipe, report: Tell) -> Described | None:
+    """Return what the memory planner needs of the model; None, with a report, if the node does not have all of it."""
     path = recipe.model.path
     if not ENGINES[recipe.engine].weights:
         return None
     try:
         described = describe(member, path)
     except NodeError as error:
-        tell(Event(member.name, f"checkpoint not described: {error.problem}"))
+        report(Event(member.name, f"checkpoint not described: {error.problem}"))
         return None
     if described is None:
         return None
@@ -114,19 +116,19 @@ def _checkpoint(member: Member, recipe: Recipe, tell: Tell) -> Described | None:
 
 
 def _packages(
-    member: Member, recipe: Recipe, shelf: Shelf, before: Lock | None, requested: str, tell: Tell
+    member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: Tell
 ) -> dict[str, list[str]]:
-    context = resolving.resolving(recipe, shelf.templates, shelf.inputs, before, requested)
+    context = resolving.resolving_context(recipe, files.templates, files.inputs, before, requested)
     order = BuildOrder(
         f"{recipe.name}-lock", context, DISK_GIB, Gate(lambda image: commands.read_file(image, resolving.ANSWER))
     )
-    run_build(member, order, tell)
+    run_build(member, order, report)
     try:
         answer = member.node.run(order.gate.ask(order.candidate)).stdout
     finally:
         member.node.run(commands.remove_image(order.candidate))
     try:
-        pinned = resolved.parse(answer)
+        pinned = resolving.parse(answer)
     except ValueError as error:
         raise NodeError(member.name, f"uv did not say what the build takes: {error}") from error
     source = recipe.image.vllm.lower() if recipe.image.source and recipe.image.vllm else ""

@@ -1,7 +1,8 @@
-"""What is sent to a node to learn which packages a build would take: a build of its own that installs nothing."""
+"""A build that resolves the packages of an image without installing them, and what uv prints in it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sparkops.config.assets import TEMPLATE, BuildInputs
@@ -11,38 +12,40 @@ from sparkops.render.context import Content, Context, build_args, digest, index,
 from sparkops.render.sandbox import fill
 
 ANSWER = "/opt/sparkops/requirements.txt"
-"""The file in the image that holds the answer."""
+"""The file in the image with the output of `uv pip compile --generate-hashes`."""
+ENTRY = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;]+)")
+HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
 
-def onto(recipe: Recipe, templates: Mapping[str, str]) -> bool:
-    """Whether the recipe builds upon a finished image, whose packages no index may know."""
+def builds_on_image(recipe: Recipe, templates: Mapping[str, str]) -> bool:
+    """Return whether the recipe builds upon a finished image, whose packages no index may have."""
     return "macros.onto(" in templates[f"{recipe.image.template}{TEMPLATE}"]
 
 
-def whole(recipe: Recipe, templates: Mapping[str, str]) -> bool:
-    """Whether every package of the image comes from an index, so that each can have a hash."""
-    return recipe.image.source is None and not onto(recipe, templates)
+def hashes_all(recipe: Recipe, templates: Mapping[str, str]) -> bool:
+    """Return whether every package of the image comes from an index, so that each can have a hash."""
+    return recipe.image.source is None and not builds_on_image(recipe, templates)
 
 
-def wanted(recipe: Recipe, templates: Mapping[str, str]) -> tuple[str, ...]:
-    """What the build asks for beside torch; none where it installs no Python packages."""
+def requirements(recipe: Recipe, templates: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the requirements of the build besides torch; none if it installs no Python packages."""
     image = recipe.image
     if image.torch is None:
         return ()
-    if onto(recipe, templates):
+    if builds_on_image(recipe, templates):
         return (*image.packages, *image.override)
     return (*((image.vllm,) if image.vllm else ()), *image.packages)
 
 
-def resolving(
+def resolving_context(
     recipe: Recipe, templates: Mapping[str, str], inputs: BuildInputs, before: Lock | None, requested: str
 ) -> Context:
     """Return the build's context. Versions of `before` that still fit are kept; `requested` makes a request unique."""
     values = {
         "recipe": recipe,
-        "wanted": wanted(recipe, templates),
-        "onto": onto(recipe, templates),
-        "asked": requested,
+        "requirements": requirements(recipe, templates),
+        "onto": builds_on_image(recipe, templates),
+        "requested": requested,
     }
     files: dict[str, Content] = {
         "Dockerfile": fill("lock/Dockerfile.j2", templates, **values).encode(),
@@ -52,3 +55,17 @@ def resolving(
     }
     ordered = tuple(sorted(files.items()))
     return Context(ordered, build_args(recipe, inputs), digest(ordered), index(inputs))
+
+
+def parse(printed: str) -> dict[str, list[str]]:
+    """Return each package as name==version, and the hashes of its files, in order. Raises ValueError for other text."""
+    packages = {}
+    for line in re.sub(r"\\\n", " ", printed).splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        entry = ENTRY.match(line)
+        hashes = sorted(HASH.findall(line))
+        if entry is None or not hashes:
+            raise ValueError(f"expected name==version with its hashes, got {line[:120]!r}")
+        packages[f"{entry['name']}=={entry['version']}"] = hashes
+    return dict(sorted(packages.items()))

@@ -9,40 +9,38 @@ from typing import BinaryIO
 
 from sparkops.config.assets import WheelFile
 from sparkops.errors import SparkopsError
-from sparkops.render.context import Content, Context
+from sparkops.render.context import Context
 
 CHUNK = 1024 * 1024
 END = bytes(tarfile.BLOCKSIZE * 2)
 
 
 def tar(context: Context, open_file: Callable[[Path], BinaryIO]) -> Iterator[bytes]:
-    """The tar in chunks of at most 1 MiB. `open_file` opens a wheel for reading; nothing else is read."""
+    """Yield the tar in chunks of at most 1 MiB. `open_file` opens a wheel; nothing else is read."""
     for path, content in context.files:
-        yield _header(path, content)
+        size = content.size if isinstance(content, WheelFile) else len(content)
+        yield _header(path, size)
         if isinstance(content, WheelFile):
             yield from _stream(content, open_file)
-            size = content.size
         else:
             yield content
-            size = len(content)
         yield bytes(-size % tarfile.BLOCKSIZE)
     yield END
 
 
-def _header(path: str, content: Content) -> bytes:
+def _header(path: str, size: int) -> bytes:
     member = tarfile.TarInfo(path)  # its time, user and group are 0
+    member.size = size
     if path.endswith("/"):
         member.type, member.mode = tarfile.DIRTYPE, 0o755
-    else:
-        member.size = content.size if isinstance(content, WheelFile) else len(content)
     return member.tobuf(tarfile.PAX_FORMAT)
 
 
 def _stream(wheel: WheelFile, open_file: Callable[[Path], BinaryIO]) -> Iterator[bytes]:
-    left = wheel.size
-    with open_file(wheel.path) as opened:
-        while chunk := opened.read(min(CHUNK, left + 1)):
-            left -= len(chunk)
+    missing = wheel.size
+    with open_file(wheel.path) as file:
+        while chunk := file.read(min(CHUNK, missing + 1)):
+            missing -= len(chunk)
             yield chunk
-    if left:
+    if missing:
         raise SparkopsError(f"{wheel.path} changed while it was sent", next_step="Run the command again.")

@@ -1,4 +1,4 @@
-"""The build context as a value: every file that a build sees, its arguments and one digest over them."""
+"""A recipe as Dockerfile and build context: every file of a build, its arguments and one digest over them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from sparkops.config import lock
-from sparkops.config.assets import SHARED_MODS, BuildInputs, WheelFile
+from sparkops.config.assets import SHARED_MODS, TEMPLATE, BuildInputs, WheelFile
 from sparkops.config.image import PATCH
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
-from sparkops.render.dockerfile import mounts_wheels, render
+from sparkops.render.sandbox import fill
 
+MOUNT = "source=wheels,"
 MOUNTED_WHEELS = "/run/sparkops/wheels"
 
 Content = bytes | WheelFile
@@ -23,10 +24,10 @@ Content = bytes | WheelFile
 
 @dataclass(frozen=True)
 class Context:
-    """What is sent to a build.
+    """The input of a build.
 
     `files` is sorted by path; a path that ends in a slash is a directory and has no content. `digest` is over
-    everything that goes into the image. The arguments and `secrets` only say where the same pinned packages come
+    everything that goes into the image. The arguments and `secrets` only decide where the same pinned packages come
     from, so they are not part of it.
     """
 
@@ -34,13 +35,27 @@ class Context:
     build_args: Mapping[str, str]
     digest: str
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Files by secret ID that a build may read and nothing may keep: BuildKit keeps the context on the node's disk."""
+    """Files by secret ID. They are not in the context because BuildKit keeps that on the node's disk."""
+
+
+def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
+    """Return the Dockerfile of a recipe. Raises ConfigError with the template's file and line."""
+    name = f"{recipe.image.template}{TEMPLATE}"
+    if name not in templates:
+        names = ", ".join(sorted(key.removesuffix(TEMPLATE) for key in templates if key.endswith(TEMPLATE)))
+        raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.template", f"expected one of: {names}")
+    return fill(name, templates, recipe=recipe)
+
+
+def mounts_wheels(dockerfile: str) -> bool:
+    """Return whether a build reads the wheels of the inventory."""
+    return MOUNT in dockerfile
 
 
 def build_context(
     recipe: Recipe, templates: Mapping[str, str], mods: Mapping[str, bytes], inputs: BuildInputs
 ) -> Context:
-    """Return everything that the build of `recipe` sees. Raises ConfigError for an unknown template or mod.
+    """Return the input of the build of `recipe`. Raises ConfigError for an unknown template or mod.
 
     Wheels that its Dockerfile does not mount are not sent, and do not change its digest.
     """
@@ -50,9 +65,9 @@ def build_context(
         "Dockerfile": dockerfile.encode(),
         "mods/": b"",
         **places(inputs),
-        **_beside(recipe, templates),
-        **_locked(recipe),
-        **{f"mods/{name}": content for name, content in wanted_mods(recipe, mods).items()},
+        **_template_files(recipe, templates),
+        **_lock_files(recipe),
+        **{f"mods/{name}": content for name, content in recipe_mods(recipe, mods).items()},
     }
     ordered = tuple(sorted(files.items()))
     return Context(ordered, build_args(recipe, inputs), digest(ordered), index(inputs))
@@ -64,7 +79,7 @@ def index(inputs: BuildInputs) -> dict[str, bytes]:
 
 
 def places(inputs: BuildInputs) -> dict[str, Content]:
-    """Where a build finds wheels, and whom it trusts."""
+    """Return the wheels and CA certificates of a build."""
     return {
         "ca/": b"",
         "wheels/": b"",
@@ -73,55 +88,53 @@ def places(inputs: BuildInputs) -> dict[str, Content]:
     }
 
 
-def _locked(recipe: Recipe) -> dict[str, bytes]:
-    """The packages with their hashes, and what was locked besides. What an image said of itself is no input."""
+def _lock_files(recipe: Recipe) -> dict[str, bytes]:
+    """Return the locked packages with their hashes."""
     if recipe.lock is None:
         return {}
     return {"lock/": b"", "lock/requirements.txt": recipe.lock.requirements.encode()}
 
 
 def hashes(mods: Mapping[str, bytes]) -> dict[str, str]:
-    """SHA-256 of each mod by its path, without directories."""
+    """Return the SHA-256 of each mod by its path, without directories."""
     return {name: hashlib.sha256(mods[name]).hexdigest() for name in sorted(mods) if not name.endswith("/")}
 
 
-def wanted_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The mods of the build. Raises ConfigError where one is not what is locked."""
+def recipe_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the mods of a recipe. Raises ConfigError if one differs from the lock."""
     files = _mods(recipe, mods)
-    if recipe.lock and hashes(files) != recipe.lock.mods:
-        now = hashes(files)
-        differing = sorted(name for name in {*now, *recipe.lock.mods} if now.get(name) != recipe.lock.mods.get(name))
-        place = Path(f"recipes/{recipe.name}.lock")
-        raise lock.stale(place, "mods", f"not what was locked: {', '.join(differing)}")
+    if recipe.lock and (now := hashes(files)) != recipe.lock.mods:
+        locked = recipe.lock.mods
+        differing = sorted(name for name in {*now, *locked} if now.get(name) != locked.get(name))
+        file = Path(f"recipes/{recipe.name}.lock")
+        raise lock.stale(file, "mods", f"not what was locked: {', '.join(differing)}")
     return files
 
 
 def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Each wanted mod, the files that it adds, which lie in a directory of its name, and what it needs to run."""
-    names = [name if name.endswith(PATCH) else f"{name}.py" for name in recipe.image.mods]
-    for name, file in zip(recipe.image.mods, names, strict=True):
+    """Return each mod, the files that it adds, which are in a directory of its name, and what it needs to run."""
+    own = [name if name.endswith(PATCH) else f"{name}.py" for name in recipe.image.mods]
+    for name, file in zip(recipe.image.mods, own, strict=True):
         if file not in mods or file in SHARED_MODS:
-            known = ", ".join(
-                sorted(key.removesuffix(".py") for key in mods if key not in SHARED_MODS and "/" not in key)
-            )
-            problem = f"unknown mod '{name}', expected one of: {known}"
+            names = sorted(key.removesuffix(".py") for key in mods if key not in SHARED_MODS and "/" not in key)
+            problem = f"unknown mod '{name}', expected one of: {', '.join(names)}"
             raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.mods", problem)
     added = {key: content for key, content in mods.items() if key.partition("/")[0] in recipe.image.mods and "/" in key}
-    shared = SHARED_MODS[: 1 + any(file.endswith(PATCH) for file in names)] if names else ()
-    return directories(added) | added | {file: mods[file] for file in (*names, *shared)}
+    shared = SHARED_MODS[: 1 + any(file.endswith(PATCH) for file in own)] if own else ()
+    return directories(added) | added | {file: mods[file] for file in (*own, *shared)}
 
 
 def directories(files: Iterable[str]) -> dict[str, bytes]:
-    """An entry for every directory that holds one of the files."""
+    """Return an entry for every directory that holds one of the files."""
     parents = {parent for file in files for parent in PurePosixPath(file).parents if parent.name}
     return {f"{parent}/": b"" for parent in parents}
 
 
-def _beside(recipe: Recipe, templates: Mapping[str, str]) -> dict[str, bytes]:
-    """What the template's own directory holds, as files/."""
+def _template_files(recipe: Recipe, templates: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the template's own directory as files/."""
     prefix = f"{recipe.image.template}/"
-    texts = {name.removeprefix(prefix): text for name, text in templates.items() if name.startswith(prefix)}
-    files = {f"files/{name}": text.encode() for name, text in texts.items()}
+    paths = (path for path in templates if path.startswith(prefix))
+    files = {f"files/{path.removeprefix(prefix)}": templates[path].encode() for path in paths}
     return directories(files) | files
 
 
@@ -134,12 +147,12 @@ def build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
     if torch is None:
         return {}
     prefix = f"torch-{torch.version}"
-    brought = any(wheel.name.startswith((f"{prefix}-", f"{prefix}+")) for wheel in inputs.wheels)
-    return {"TORCH_BACKEND": ""} if inputs.torch_index or brought or not torch.local_version else {}
+    has_wheel = any(wheel.name.startswith((f"{prefix}-", f"{prefix}+")) for wheel in inputs.wheels)
+    return {"TORCH_BACKEND": ""} if inputs.torch_index or has_wheel or not torch.local_version else {}
 
 
 def _uv_toml(inputs: BuildInputs) -> str:
-    """uv stops at the first index that knows a name; with a second place to look, the pins decide instead."""
+    """Return uv's settings. uv stops at the first index with a name; of several places the pins decide instead."""
     lines = []
     if inputs.wheels or inputs.torch_index:
         lines += ["[pip]", 'index-strategy = "unsafe-best-match"']
@@ -152,7 +165,7 @@ def _uv_toml(inputs: BuildInputs) -> str:
 
 
 def _pip_conf(inputs: BuildInputs) -> str:
-    """pip ignores an index over plain HTTP unless it trusts the host; uv does not care."""
+    """Return pip's settings. Unlike uv, pip ignores an index over plain HTTP unless it trusts the host."""
     lines = ["[global]"]
     if inputs.package_index:
         index = urlsplit(inputs.package_index)
@@ -163,9 +176,9 @@ def _pip_conf(inputs: BuildInputs) -> str:
 
 
 def digest(files: tuple[tuple[str, Content], ...]) -> str:
-    """SHA-256 over all that goes into an image."""
-    whole = hashlib.sha256()
+    """Return the SHA-256 over all that goes into an image."""
+    total = hashlib.sha256()
     for path, content in files:
-        known = content.sha256 if isinstance(content, WheelFile) else hashlib.sha256(content).hexdigest()
-        whole.update(f"{path}\0{known}\n".encode())
-    return whole.hexdigest()
+        sha256 = content.sha256 if isinstance(content, WheelFile) else hashlib.sha256(content).hexdigest()
+        total.update(f"{path}\0{sha256}\n".encode())
+    return total.hexdigest()

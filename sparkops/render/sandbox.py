@@ -1,4 +1,4 @@
-"""Where templates are rendered: sandboxed, strict, and with filters that let no value add a line or an argument."""
+"""Templates, rendered in a strict sandbox whose filters let no value add a line or an argument."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparkops.errors import ConfigError
 
 ROOT = "templates/"
 
-# What each kind of value may be made of. The models say the same; a template does not rely on it.
+# The characters of each kind of value. The models check the same; a template does not rely on it.
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
@@ -26,11 +26,11 @@ SETTING = re.compile(r"[A-Z_]+=[A-Za-z0-9/:._$-]+")
 
 
 class _Refused(TemplateError):
-    """A value that a filter does not let through."""
+    """A value that a filter refuses."""
 
 
 def fill(name: str, templates: Mapping[str, str], **values: object) -> str:
-    """The text of the template `name`, without runs of empty lines. Raises ConfigError with file and line."""
+    """Return the text of the template `name`, without runs of empty lines. Raises ConfigError with file and line."""
     try:
         text = _environment(frozenset(templates.items())).get_template(name).render(**values)
     except TemplateError as error:
@@ -79,7 +79,7 @@ def _translate(error: TemplateError, name: str) -> ConfigError:
 
 
 def _place(traceback: TracebackType | None, file: str, line: int = 1) -> tuple[str, int]:
-    """Jinja2 gives the frames of a template its own file name and lines: the last one is where it happened."""
+    """Return file and line of an error: of the last frame of a template, to which Jinja2 gives its own lines."""
     while traceback:
         if traceback.tb_frame.f_code.co_filename.startswith(ROOT):
             file, line = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno

@@ -53,7 +53,7 @@ def locked() -> Recipe:
     described = Described(model="org/q", config=TINY, tensors={"w": 1 << 30}, largest_bytes=1 << 30)
     parent = Parent(name=WANTED.image.base)
     lock = Lock(made_for=fingerprint(WANTED.image), machine="x86_64", parent=parent, whole=True, checkpoint=described)
-    return WANTED.held_to(lock)
+    return WANTED.with_lock(lock)
 
 
 def test_the_checkpoint_on_the_node_is_compared_with_its_memory(tmp_path: Path) -> None:

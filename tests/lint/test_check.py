@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import assets, extends
+from sparkops.config import assets, overlay
 from sparkops.config import recipe as recipes
 from sparkops.lint.check import check_recipe, findings
 from sparkops.lint.finding import LintFinding
@@ -33,8 +33,8 @@ def lint(tmp_path: Path, text: str, **others: str) -> list[LintFinding]:
     for name, other in {**others, "q": text}.items():
         (tmp_path / f"{name}.yaml").write_text(other)
     file = tmp_path / "q.yaml"
-    written = extends.read(file)
-    files = [file, *(written.files.values() if isinstance(written, extends.Merged) else ())]
+    written = overlay.read(file)
+    files = [file, *(written.files.values() if isinstance(written, overlay.Merged) else ())]
     texts = {each: each.read_text() for each in files}
     found = findings([check_recipe(recipes.load(file, parts=False), written, texts, TEMPLATES, MODS)], NAMES)
     return [each._replace(file=Path(each.file).name) for each in found]
@@ -151,7 +151,7 @@ def test_a_comment_of_a_recipe_that_others_extend_is_told_once(tmp_path: Path) -
     own = "name: q\nextends: p\ndescription: other\nverified: nothing\n"
     (tmp_path / "q.yaml").write_text(own)
     (tmp_path / "p.yaml").write_text(parent)
-    read = [(extends.read(tmp_path / name), recipes.load(tmp_path / name)) for name in ("q.yaml", "p.yaml")]
+    read = [(overlay.read(tmp_path / name), recipes.load(tmp_path / name)) for name in ("q.yaml", "p.yaml")]
     texts = {tmp_path / "p.yaml": parent, tmp_path / "q.yaml": own}
 
     found = findings([check_recipe(each, written, texts, TEMPLATES, MODS) for written, each in read], NAMES)

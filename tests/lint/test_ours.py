@@ -16,7 +16,7 @@ from sparkops.guard_client import image as guard
 from sparkops.lint.check import check_dockerfile, findings
 from sparkops.lint.finding import LintFinding
 from sparkops.lint.rules.table import NAMES
-from sparkops.render.dockerfile import render
+from sparkops.render.context import render
 from tests.examples import CUDA, recipe
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from sparkops.config import lock as locks
 from sparkops.config.lock import Lock, Parent
 from sparkops.config.recipe import Recipe
 from sparkops.lock import resolving
-from sparkops.render.context import hashes, wanted_mods
+from sparkops.render.context import hashes, recipe_mods
 
 MACHINE = "aarch64"
 UBUNTU = "nvidia/cuda:13.0.2-devel-ubuntu24.04"
@@ -81,14 +81,14 @@ def make(wanted: Recipe) -> Lock:
         removed = [f'{name}; python_version < "3"' for name in image.remove]
         override = (image.torch.pin, *image.override, *removed)
         until = UNTIL[image.vllm.partition("==")[2]]
-        packages = resolve(image.base, until, override, (image.torch.pin, *resolving.wanted(wanted, TEMPLATES)))
+        packages = resolve(image.base, until, override, (image.torch.pin, *resolving.requirements(wanted, TEMPLATES)))
     return Lock(
         made_for=locks.fingerprint(image),
         machine=MACHINE,
         parent=Parent(name=image.base),
-        whole=resolving.whole(wanted, TEMPLATES),
+        whole=resolving.hashes_all(wanted, TEMPLATES),
         packages=packages,
-        mods=hashes(wanted_mods(wanted, MODS)),
+        mods=hashes(recipe_mods(wanted, MODS)),
         models={weights.id: weights.revision for weights in wanted.model.fetched if weights.revision},
     )
 

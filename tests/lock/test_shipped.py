@@ -10,7 +10,7 @@ from sparkops.config import assets, recipe, shipped
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
 from sparkops.lock import resolving
-from sparkops.lock.locking import Shelf, fits
+from sparkops.lock.locking import BuildFiles, fits
 from tests.lock import ship
 
 FILES = sorted(shipped.directory("recipes").glob("*.yaml"))
@@ -18,7 +18,7 @@ RECIPES = {file.stem: recipe.load(file) for file in FILES}
 LOCKED = {name: wanted.lock for name, wanted in RECIPES.items() if wanted.lock}
 LOCK = pytest.mark.parametrize("name", LOCKED)
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
-SHELF = Shelf(TEMPLATES, MODS, assets.BuildInputs(), b"")
+SHELF = BuildFiles(TEMPLATES, MODS, assets.BuildInputs(), b"")
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 OLD: dict[tuple[int, ...], dict[str, tuple[int, ...]]] = {
     (0, 23): {"fastapi": (0, 137), "starlette": (1,), "prometheus-fastapi-instrumentator": (8,)},
@@ -40,7 +40,7 @@ def pins(wanted: Recipe) -> dict[str, str]:
 
 def too_new(wanted: Recipe) -> list[str]:
     """Return the web framework of an old vLLM that sparkops installs: newer than it knows, or held to nothing."""
-    if not wanted.image.vllm or resolving.onto(wanted, TEMPLATES):
+    if not wanted.image.vllm or resolving.builds_on_image(wanted, TEMPLATES):
         return []
     mine, held = number(wanted.image.vllm.partition("==")[2]), pins(wanted)
     limits = [limit for before, bounds in OLD.items() if mine < before for limit in bounds.items()]
@@ -65,7 +65,7 @@ def test_a_lock_is_of_its_recipe_and_of_the_mods_that_ship(name: str) -> None:
     wanted = recipe.load_unlocked(shipped.directory("recipes") / f"{name}.yaml")
 
     assert fits(LOCKED[name], wanted, SHELF)
-    assert LOCKED[name].whole == resolving.whole(wanted, TEMPLATES)
+    assert LOCKED[name].whole == resolving.hashes_all(wanted, TEMPLATES)
 
 
 @LOCK
@@ -76,7 +76,7 @@ def test_a_lock_is_for_a_spark(name: str) -> None:
 @LOCK
 def test_a_lock_holds_what_the_recipe_asks_for_and_each_package_to_a_hash(name: str) -> None:
     image, packages = RECIPES[name].image, LOCKED[name].packages
-    asked = (image.torch.pin, *resolving.wanted(RECIPES[name], TEMPLATES)) if image.torch else ()
+    asked = (image.torch.pin, *resolving.requirements(RECIPES[name], TEMPLATES)) if image.torch else ()
 
     assert {re.sub(r"\[.*\]", "", one) for one in asked} <= set(packages)
     assert all(hashes and all(map(HASH.fullmatch, hashes)) for hashes in packages.values())

@@ -14,7 +14,7 @@ from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.errors import ConfigError
 from sparkops.hub.image import hub_context
-from sparkops.lock.resolving import resolving
+from sparkops.lock.resolving import resolving_context
 from sparkops.render.archive import tar
 from sparkops.render.context import Content, Context, build_args, build_context
 from tests.examples import CUDA, recipe
@@ -200,7 +200,7 @@ def test_the_digest_stays_where_only_the_way_to_the_same_things_changes(changes:
 def test_the_credentials_of_an_index_are_in_no_file_that_buildkit_keeps(kind: str) -> None:
     sent = {
         "recipe": made(),
-        "lock": resolving(RECIPE, TEMPLATES, FULL, None, "1"),
+        "lock": resolving_context(RECIPE, TEMPLATES, FULL, None, "1"),
         "hub": hub_context(TEMPLATES, assets.load_hub_packages(), FULL),
     }[kind]
 

@@ -19,7 +19,7 @@ from sparkops.config import recipe as recipes
 from sparkops.config.recipe import Recipe
 from sparkops.engine import runtime
 from sparkops.errors import ConfigError
-from sparkops.render.dockerfile import render
+from sparkops.render.context import render
 from tests.examples import CUDA, recipe
 
 TEMPLATES = assets.load_templates()

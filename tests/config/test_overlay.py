@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import extends, recipe
+from sparkops.config import overlay, recipe
 from sparkops.errors import ConfigError
 from sparkops.release import Release
 from tests.examples import INPUTS, RECIPE
@@ -64,7 +64,7 @@ def line(file: str, text: str) -> int:
     ids=str,
 )
 def test_mappings_are_merged_and_other_values_replaced(base: object, own: object, merged: object) -> None:
-    assert extends.merge(base, own) == merged
+    assert overlay.merge(base, own) == merged
 
 
 def test_a_variant_is_its_base_and_what_it_says_itself() -> None:
@@ -119,7 +119,7 @@ def test_a_mistake_two_files_below_is_told_there() -> None:
 
 
 def test_a_mistake_without_a_known_line_is_reported_in_line_1() -> None:
-    assert str(extends.Merged(Path("q.yaml")).fail(("serve",), "broken")) == "q.yaml:1: serve: broken"
+    assert str(overlay.Merged(Path("q.yaml")).fail(("serve",), "broken")) == "q.yaml:1: serve: broken"
 
 
 def test_what_is_missing_from_a_mapping_is_told_where_the_mapping_stands() -> None:

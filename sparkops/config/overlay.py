@@ -1,0 +1,105 @@
+"""Values of a recipe over those of another one: `extends: NAME`, and `--set KEY=VALUE` over both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkops.config import shipped, source
+from sparkops.config.source import Location, Source, dotted
+from sparkops.errors import ConfigError, UsageError
+
+KEY = "extends"
+OWN = frozenset({KEY, "name", "description", "expected", "verified"})
+"""Keys that a recipe never inherits: what was measured or run of the other one does not hold for this one."""
+SET = Path("--set")
+ENV = ("serve", "env")
+SHORT = {"env": ENV, "args": ("serve", "args")}
+"""Short forms in `--set`: env.NAME is serve.env.NAME."""
+
+
+@dataclass
+class Merged(Source):
+    """The data of several files. `files` has the file of each value that is not in the first of them."""
+
+    files: dict[Location, Path] = field(default_factory=dict)
+
+    def fail(self, where: Location, problem: str) -> ConfigError:
+        """Return the error with the file and line of the value, or of the nearest one around it."""
+        near = self.nearest(where)
+        return ConfigError(self.files.get(near, self.file), self.lines.get(near, 1), dotted(where), problem)
+
+
+def read(file: Path, children: tuple[Path, ...] = ()) -> Source:
+    """Read a recipe's file over the one that it extends, and that over its own. Raises ConfigError.
+
+    Mappings are merged; any other value replaces the inherited one, and null removes a key.
+    """
+    child = source.read(file)
+    name = child.data.get(KEY) if isinstance(child.data, dict) else None
+    if not isinstance(name, str):
+        return child
+    parent_file = _find(child, name)
+    chain = (*children, file.resolve())
+    if parent_file.resolve() in chain:
+        names = " extends ".join(recipe.stem for recipe in (*chain, parent_file))
+        raise child.fail((KEY,), f"a circle: {names}")
+    return _over(child, read(parent_file, chain))
+
+
+def _find(child: Source, name: str) -> Path:
+    """Return the recipe's file beside the child, or among those that come with sparkops."""
+    directories = (child.file.parent, shipped.directory("recipes"))
+    candidates = (directory / f"{name}.yaml" for directory in directories if Path(name).name == name)
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if file is None:
+        raise child.fail((KEY,), f"recipe {name!r} not found beside this one or among those of sparkops")
+    return file
+
+
+def _over(child: Source, parent: Source) -> Merged:
+    data = parent.data if isinstance(parent.data, dict) else {}
+    inherited = {key: value for key, value in data.items() if key not in OWN}
+    lines = {where: line for where, line in parent.lines.items() if where and where[0] in inherited}
+    files = parent.files if isinstance(parent, Merged) else {}
+    return Merged(
+        child.file,
+        merge(inherited, child.data),
+        lines=lines | child.lines,
+        files={where: files.get(where, parent.file) for where in lines if where not in child.lines},
+    )
+
+
+def merge(parent: object, child: object) -> object:
+    """Merge `child` over `parent`: mappings key by key; null removes a key; everything else replaces."""
+    if not isinstance(parent, dict) or not isinstance(child, dict):
+        return child
+    merged = {**parent}
+    for key, value in child.items():
+        if value is None and key in parent:
+            del merged[key]
+        else:
+            merged[key] = merge(parent.get(key), value)
+    return merged
+
+
+def apply(target: Source, changes: Iterable[str]) -> None:
+    """Set each KEY=VALUE in the data, before it is checked. Raises UsageError, ConfigError."""
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not all(key.split(".")):
+            raise UsageError(f"--set {change}: expected KEY=VALUE, such as env.NAME=x or swap.bake_s=10")
+        first, _, rest = key.partition(".")
+        path = (*SHORT[first], *([rest] if rest else [])) if first in SHORT else tuple(key.split("."))
+        _put(target, path, text)
+
+
+def _put(target: Source, path: tuple[str, ...], text: str) -> None:
+    data = target.data
+    for part in path[:-1]:
+        data = data.setdefault(part, {}) if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        raise UsageError(f"--set {'.'.join(path)}: there is nothing of that name to change")
+    data[path[-1]] = text if path[:-1] == ENV else source.value(SET, path, text)
+    target.lines.setdefault(path, 1)
