@@ -16,7 +16,7 @@ from sparkops.config.source import Location, Source, dotted
 from sparkops.errors import ConfigError
 from sparkops.lint.dockerfile import parse
 from sparkops.lint.finding import LintFinding
-from sparkops.lint.ignores import Ignore, of_dockerfile, of_yaml, unignored
+from sparkops.lint.ignores import Ignore, faults, of_dockerfile, of_yaml
 from sparkops.lint.rules import cuda, secret
 from sparkops.lint.rules.table import NAMES, RULES
 from sparkops.lint.stages import build
@@ -43,14 +43,14 @@ class _Problem(NamedTuple):
 
 
 def findings(checked: Iterable[Checked], chosen: Collection[str]) -> list[LintFinding]:
-    """Return the findings of the `chosen` rules that no ignore covers, ordered by place."""
+    """Return the findings of the `chosen` rules that no ignore covers, and the faults of ignores, ordered by place."""
     files = list(checked)
-    return unignored(
-        [finding for file in files for finding in file.findings],
-        [ignore for file in files for ignore in file.ignores],
-        {file.file for file in files},
-        chosen,
-    )
+    every = sorted({finding for file in files for finding in file.findings if finding.rule in chosen})
+    ignores = list(dict.fromkeys(ignore for file in files for ignore in file.ignores))  # those of a parent once
+    uncovered = [finding for finding in every if not any(ignore.hits(finding) for ignore in ignores)]
+    own = (ignore for ignore in ignores if ignore.file in {file.file for file in files})
+    wrong = (fault for ignore in own for fault in faults(ignore, every, chosen) if fault.rule in chosen)
+    return sorted([*uncovered, *wrong])
 
 
 def check_dockerfile(text: str, file: str) -> Checked:

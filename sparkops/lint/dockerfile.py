@@ -52,6 +52,11 @@ class Instruction:
         """The arguments of the exec form, which is a JSON list; None for any other form."""
         return _exec_form(self.rest.text)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The arguments of COPY or ADD: sources and a destination."""
+        return self.words or tuple(self.rest.text.split())
+
 
 @dataclass(frozen=True)
 class Comment:

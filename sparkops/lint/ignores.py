@@ -76,22 +76,8 @@ def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]
         yield Ignore(file, line, names, match[2].strip(), covers)
 
 
-def unignored(
-    findings: Iterable[LintFinding], ignores: Iterable[Ignore], files: Collection[str], chosen: Collection[str]
-) -> list[LintFinding]:
-    """Return the findings that no ignore covers, and those about the ignores in `files`, in order.
-
-    Only findings of the `chosen` rules count, and ignores of other rules are not checked.
-    """
-    counted = sorted({finding for finding in findings if finding.rule in chosen})
-    distinct = list(dict.fromkeys(ignores))  # those of a recipe are also those of each recipe that extends it
-    open_findings = [finding for finding in counted if not any(ignore.hits(finding) for ignore in distinct)]
-    own = [ignore for ignore in distinct if ignore.file in files]
-    faults = [fault for ignore in own for fault in _faults(ignore, counted, chosen) if fault.rule in chosen]
-    return sorted([*open_findings, *faults])
-
-
-def _faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[str]) -> Iterator[LintFinding]:
+def faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[str]) -> Iterator[LintFinding]:
+    """Yield what is wrong with an ignore. One of a rule that is not `chosen` may have no finding."""
     place = (ignore.file, ignore.line)
     if not ignore.reason:
         problem = "this ignore has no reason, so it ignores nothing, expected one behind the rule"
@@ -103,10 +89,6 @@ def _faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[
             similar = difflib.get_close_matches(name, set(NAMES) - UNIGNORABLE, n=1)
             problem = f"unknown rule {name} to ignore" + (f", did you mean {similar[0]}?" if similar else "")
             yield LintFinding(*place, "ignore-unused", problem, "sparkops lint --rules shows every rule")
-        elif (
-            ignore.reason
-            and name in chosen
-            and not any(ignore.hits(finding) and finding.rule == name for finding in findings)
-        ):
+        elif ignore.reason and name in chosen and not any(ignore.hits(f) and f.rule == name for f in findings):
             problem = f"{name} finds nothing here, expected an ignore only where it hits"
             yield LintFinding(*place, "ignore-unused", problem, f"take {name} out of the comment")

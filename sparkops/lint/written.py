@@ -61,9 +61,8 @@ def mounted(step: BuildStep) -> Iterator[str]:
 def _copied(step: BuildStep) -> Iterator[str]:
     """Yield the targets of COPY, ADD and mounts."""
     yield from mounted(step)
-    instruction = step.instruction
-    if instruction.keyword in ("COPY", "ADD") and (words := instruction.words or tuple(instruction.rest.text.split())):
-        yield located(step.directory, expand(words[-1], step.values))
+    if step.instruction.keyword in ("COPY", "ADD") and (paths := step.instruction.paths):
+        yield located(step.directory, expand(paths[-1], step.values))
 
 
 def _heredocs(step: BuildStep) -> Iterator[tuple[str, str | None]]:

@@ -78,7 +78,7 @@ def _copied(instruction: Instruction) -> Iterator[Violation]:
     """Yield each file of keys that a COPY or ADD takes from the build context."""
     if instruction.keyword not in ("ADD", "COPY") or any(name == "from" for name, _ in instruction.flags):
         return
-    for source in (instruction.words or tuple(instruction.rest.text.split()))[:-1]:
+    for source in instruction.paths[:-1]:
         if KEY_FILES.fullmatch(source.rstrip("/").rpartition("/")[2]):
             problem = f"{instruction.keyword} {source} puts a file of keys into a layer, where it stays"
             yield Violation(instruction.line, f"{problem}, expected a secret mount", FILE_FIX)
