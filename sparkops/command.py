@@ -1,4 +1,4 @@
-"""The contract between deciding and doing: a Command is a value, and a Node runs it."""
+"""Commands as values, which a node runs, and the one quoting function."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Command:
-    """One program with its arguments. Printing it gives exactly the line that runs.
+    """One program with its arguments. Printed, it is exactly the line that runs.
 
-    `timeout_s` bounds the whole run in seconds. `stdin` is sent to the program and is never printed,
-    because it may hold what must not be seen. `changes` says that the command changes the node: such a
-    command is never repeated blindly when its reply is lost.
+    `timeout_s` bounds the run in seconds. `stdin` is never printed, because it may hold secrets. `changes`: the command
+    changes the node, so it is not repeated blindly when its reply is lost.
     """
 
     argv: tuple[str, ...]
@@ -26,7 +25,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Completed:
-    """What a command did on a node: its exit code and both outputs as text."""
+    """The result of a command on a node: its exit code and both outputs as text."""
 
     node: str
     command: Command
@@ -42,10 +41,10 @@ class Completed:
 
 
 def quote(*argv: str) -> str:
-    """The one quoting function: every string that a remote shell reads comes from here."""
+    """Return the words quoted for a shell. Every string that a remote shell reads comes from here."""
     return shlex.join(argv)
 
 
 def unquote(line: str) -> list[str]:
-    """The words of a line as a shell reads them; nothing is expanded. Raises ValueError for an open quote."""
+    """Return the words of a line as a shell reads them, unexpanded. Raises ValueError for an open quote."""
     return shlex.split(line)

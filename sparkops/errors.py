@@ -3,7 +3,7 @@
 SparkopsError 1 · failed, and what served before still serves
 ├── ConfigError 2 · a YAML file is wrong: file:line: field: problem
 ├── UsageError 2 · a command line is wrong
-├── Busy 4 · another operator holds the lock
+├── Busy 4 · another operator has the lock
 ├── PlanRefused 5 · the plan would not be safe; nothing was changed
 ├── NodeError 1 · one node, by name
 │   ├── NotReachable 5 · no connection could be made; nothing was changed
@@ -12,11 +12,11 @@ SparkopsError 1 · failed, and what served before still serves
 │   ├── ConnectionLost 1 · the connection broke while a command ran
 │   ├── CommandFailed 1 · a command ended with a code other than 0
 │   ├── BuildFailed 1 · an image could not be built
-│   ├── GateRefused 1 · an image was built, and is not what the recipe says
+│   ├── GateRefused 1 · an image was built, and does not match its recipe
 │   ├── StartFailed 1 · a container did not become an answering server
-│   └── ProbeFailed 1 · a server answered, and the answer is wrong
-├── InPlaceFailed 6 · green failed on blue's node, and blue serves again
-├── NeedsPerson 7 · nothing good serves, and no machine may decide what to do
+│   └── ProbeFailed 1 · a server returned a wrong answer
+├── InPlaceFailed 6 · the new release failed in place of the old one, which serves again
+├── NeedsPerson 7 · the rollback failed too, and an operator must decide
 ├── NodesFailed · several nodes failed, each with its own error
 └── Interrupted 130 · Ctrl-C
 """
@@ -31,7 +31,7 @@ from sparkops.redact import redacted
 
 
 class SparkopsError(Exception):
-    """Every error that we foresee. `next_step` tells the operator what to do about it. No text shows credentials."""
+    """An expected error. `next_step` is an instruction for the operator. No text shows credentials."""
 
     exit_code = 1
 
@@ -51,13 +51,13 @@ class ConfigError(SparkopsError):
 
 
 class UsageError(SparkopsError):
-    """The command line asks for something that does not exist."""
+    """The command line is wrong."""
 
     exit_code = 2
 
 
 class Busy(SparkopsError):
-    """Another operator holds what this verb needs."""
+    """Another operator has the lock."""
 
     exit_code = 4
 
@@ -69,7 +69,7 @@ class PlanRefused(SparkopsError):
 
 
 class NodeError(SparkopsError):
-    """Something is wrong on one node."""
+    """An error of one node."""
 
     def __init__(self, node: str, problem: str, *, next_step: str = "") -> None:
         super().__init__(f"{node}: {problem}", next_step=next_step)
@@ -116,8 +116,8 @@ class CommandFailed(NodeError):
     """A command ended with a code other than 0. `cause` is the likely one, if known."""
 
     def __init__(self, completed: Completed, *, cause: str = "", next_step: str = "") -> None:
-        said = completed.last_lines or "it printed nothing"
-        problem = f"`{completed.command}` ended with code {completed.exit_code}: {said}"
+        output = completed.last_lines or "it printed nothing"
+        problem = f"`{completed.command}` ended with code {completed.exit_code}: {output}"
         problem += f"\n  likely cause: {cause}" if cause else ""
         super().__init__(completed.node, problem, next_step=next_step)
         self.completed = completed
@@ -128,7 +128,7 @@ class BuildFailed(NodeError):
 
 
 class GateRefused(NodeError):
-    """An image was built, and is not what its recipe says. `verdicts`: on each thing that was looked at."""
+    """An image was built, and does not match its recipe. `verdicts`: the result of each check."""
 
     def __init__(
         self, node: str, problem: str, *, next_step: str = "", verdicts: Sequence[Mapping[str, object]] = ()
@@ -142,17 +142,17 @@ class StartFailed(NodeError):
 
 
 class ProbeFailed(NodeError):
-    """A server answered, and the answer is wrong."""
+    """A server returned a wrong answer."""
 
 
 class InPlaceFailed(SparkopsError):
-    """Green failed where blue had been stopped for it. Blue serves again."""
+    """The new release failed after the old one was stopped for it. The old release serves again."""
 
     exit_code = 6
 
 
 class NeedsPerson(SparkopsError):
-    """Going back failed as well."""
+    """The rollback failed too. An operator must decide."""
 
     exit_code = 7
 

@@ -1,4 +1,4 @@
-"""A request to a server and what came back: the contract between what decides and what asks."""
+"""A request to a server and its reply, as values."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: the parts of the body with the seconds after which each came.
+    """A reply: the parts of its body, each with the seconds after which it came.
 
-    `status` is 0 when nothing came. `problem` says in words why an answer is missing or not whole.
+    `status` is 0 without a reply. `problem` is the reason in words if the reply is missing or incomplete.
     """
 
     status: int

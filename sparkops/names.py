@@ -1,4 +1,4 @@
-"""Names that a container of a node carries, apart from what a recipe decides: reading a node loads no recipe."""
+"""Names of containers that no recipe decides. Modules that read a node import them without a recipe."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from enum import StrEnum
 
 LABEL = "sparkops."
 GUARD, GATEWAY = "guard", "gateway"
-"""What their images and builds are called, where a recipe's name stands otherwise."""
+"""Names of their images and builds, in place of a recipe's name."""
 
 
 class Slot(StrEnum):
-    """The two places that releases of one service take in turn."""
+    """The two slots of a service, which its releases use in turn."""
 
     BLUE = "blue"
     GREEN = "green"
 
     @property
     def other(self) -> Slot:
-        """Blue's is green, green's is blue."""
+        """The slot that is not this one."""
         return Slot.GREEN if self is Slot.BLUE else Slot.BLUE
 
 
@@ -27,5 +27,5 @@ def backend(service: str, slot: Slot) -> str:
 
 
 def waiting(service: str) -> str:
-    """Return HAProxy's name of the place where requests of a service wait."""
+    """Return HAProxy's name of the backend in which requests of a service wait."""
     return f"be_{service}_wait"

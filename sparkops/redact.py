@@ -1,4 +1,4 @@
-"""Secrets: credentials in URLs are hidden from whatever is printed or kept, and names give others away."""
+"""Secrets in text: found by the names of variables, flags and keys and by their form, and hidden."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CREDENTIALS = re.compile(r"(?<=://)(?:[^\s/?#]+@|[^\s/?#@:\[]+:(?!\d+[/?#])[^\s@
 MASK = "***@"
 NAMED = frozenset({"apikey", "credential", "credentials", "passphrase", "passwd", "password", "secret", "token"})
 KEYS = frozenset({"access", "account", "api", "auth", "encryption", "openai", "private", "secret", "signing", "ssh"})
-"""Words that make a secret of the word `key` behind them."""
+"""Words that make a secret of a following `key`."""
 NO_SECRET = frozenset(
     {"dir", "directory", "file", "id", "ids", "length", "limit", "name", "path", "threshold", "type", "url"}
 )
-"""Last words of names that only tell where a secret is, or of figures about tokens of text."""
+"""Last words of names of places of secrets, or of figures about tokens of text."""
 OF_TEXT = frozenset({"bos", "cls", "end", "eos", "image", "mask", "pad", "sep", "start", "stop", "unk", "video"})
-"""Words that make a token of a tokenizer of the word `token` behind them, as in eos_token."""
+"""Words that make a token of a tokenizer of a following `token`, as in eos_token."""
 
 KINDS = {
     "a Hugging Face token": r"hf_[A-Za-z0-9]{16,}",
@@ -117,13 +117,13 @@ def _by_name(name: str, value: Any) -> Any:
 
 def _script(text: str) -> str:
     """Hide secrets within one word, which may itself be a script."""
-    text = AUTHORIZATION.sub(lambda found: f"{found[1] or found[2]}{HIDDEN}", redacted(text))
+    text = AUTHORIZATION.sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", redacted(text))
     return KEY.sub(HIDDEN, VALUES.sub(_value, text))
 
 
-def _value(found: re.Match[str]) -> str:
-    secret = names_secret(found["name"].lstrip("-"))
-    return f"{found['name']}{found['mark']}{HIDDEN}" if secret else found[0]
+def _value(match: re.Match[str]) -> str:
+    secret = names_secret(match["name"].lstrip("-"))
+    return f"{match['name']}{match['mark']}{HIDDEN}" if secret else match[0]
 
 
 def names_secret(name: str) -> bool:

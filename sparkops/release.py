@@ -1,4 +1,4 @@
-"""Release, slot and rank: every name, tag, label and port is derived here, once."""
+"""Releases and ranks, with all their names, tags, labels and ports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 TRUSTED = "sparkops-trusted-"
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
 DECIDING = {"service", "engine", "model", "serve"}  # the image is known by its inputs
-# Of a recipe's model: what says how much room it takes and which files are left out, not what the engine reads.
+# Keys of a recipe's model that do not change what the engine reads: sizes, and files that are not downloaded.
 NOT_DECIDING: dict[str, Any] = {
     "size_gb": True,
     "exclude": True,
@@ -43,7 +43,7 @@ NOT_DECIDING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Release:
-    """What runs: the recipe, the image made from `inputs` (a sha256) and the model revision. Immutable."""
+    """A recipe with the image made from `inputs` (a sha256) and the model revision. Immutable."""
 
     recipe: Recipe
     inputs: str
@@ -52,8 +52,8 @@ class Release:
     def id(self) -> str:
         """Recipe name and ten hex digits over all that decides how the release behaves.
 
-        Descriptions, probes and placement may change without making another release. What is as by default is left
-        out: a key that sparkops learns later changes no release that does not use it.
+        Descriptions, probes and placement may change without making another release. Defaults are left out: a new key
+        changes no release that does not use it.
         """
         identity = self.recipe.model_dump(
             mode="json", include=DECIDING, exclude={"model": NOT_DECIDING, "serve": {"allow"}}, exclude_defaults=True
@@ -75,53 +75,53 @@ class Release:
 
 
 def image_tag(recipe_name: str, inputs: str) -> str:
-    """sparkops/NAME:DIGEST; the same inputs give the same tag on every machine."""
+    """Return sparkops/NAME:DIGEST; the same inputs give the same tag on every machine."""
     return f"sparkops/{recipe_name}:{inputs[:SHORT]}"
 
 
 def candidate_tag(recipe_name: str, inputs: str) -> str:
-    """Tag of an image that was built and has not passed its gates yet."""
+    """Return the tag of an image that was built and has not passed its gates yet."""
     return f"sparkops-candidate/{recipe_name}:{inputs[:SHORT]}"
 
 
 def trust_mark(tag: str, image: str) -> str:
-    """Return the name of the volume whose presence says that sparkops gave `tag` to the image ID `image` on a node.
+    """Return the name of the volume that proves that sparkops gave `tag` to the image ID `image` on a node.
 
-    A volume, because nothing that Docker loads can bring one: a tag, a label or a name can come with any tar.
+    A volume, because a tag or label can come with any tar that Docker loads.
     """
     name, _, digest = tag.rpartition("/")[2].partition(":")
     return f"{TRUSTED}{name}-{digest}-{image.partition(':')[2]}"
 
 
 def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:
-    """Labels of an image."""
+    """Return the labels of an image."""
     return {f"{LABEL}recipe": recipe_name, f"{LABEL}inputs": inputs, f"{LABEL}version": __version__}
 
 
 def mod_labels(outcomes: Mapping[str, str]) -> dict[str, str]:
-    """Labels of an image that say how each mod ended: applied, or already there."""
+    """Return the labels of an image with the outcome of each mod: applied, or already present."""
     return {f"{LABEL}mod.{name}": outcome for name, outcome in sorted(outcomes.items())}
 
 
 def content_labels(torch: str, cuda: str | None, packages: str) -> dict[str, str]:
-    """Labels of an image that say what is installed: its torch, the CUDA of that, a digest over all packages."""
-    said = f"{torch} for CUDA {cuda}" if cuda else torch
-    return {f"{LABEL}torch": said, f"{LABEL}packages": packages} if torch else {f"{LABEL}packages": packages}
+    """Return the labels of an image with its contents: torch and its CUDA, and a digest over all packages."""
+    version = f"{torch} for CUDA {cuda}" if cuda else torch
+    return {f"{LABEL}torch": version, f"{LABEL}packages": packages} if torch else {f"{LABEL}packages": packages}
 
 
 def peer_labels(peers: Sequence[str], ssh_port: int) -> dict[str, str]:
-    """Labels for the firewall of a rank of several nodes: the addresses of all, and the port of SSH on its own."""
+    """Return the labels for the firewall of a rank of several nodes: the addresses of all, and its node's SSH port."""
     return {f"{LABEL}peers": ",".join(peers), f"{LABEL}ssh-port": str(ssh_port)} if peers else {}
 
 
 def installed(labels: Mapping[str, str]) -> str:
-    """What those labels of an image say; nothing for one that has none."""
+    """Return the contents in an image's labels as text; empty without such labels."""
     torch, packages = labels.get(f"{LABEL}torch"), labels.get(f"{LABEL}packages", "")
     return ", ".join([*([f"torch {torch}"] if torch else []), f"packages {packages[:SHORT]}"]) if packages else ""
 
 
 def cache_volume(release: Release) -> str:
-    """Name of the volume that holds what a recipe's engine compiles with one image."""
+    """Return the name of the volume for what a recipe's engine compiles with one image."""
     return f"sparkops-cache-{release.recipe.name}-{release.inputs[:SHORT]}"
 
 
@@ -129,7 +129,7 @@ def cache_volume(release: Release) -> str:
 class Rank:
     """One container of a replica. Rank 0 answers requests.
 
-    `generation` tells attempts to start several ranks apart: only the ranks of one attempt belong together.
+    `generation` is the attempt to start several ranks: only the ranks of one attempt belong together.
     """
 
     release: Release
@@ -149,7 +149,7 @@ class Rank:
 
     @property
     def container(self) -> str:
-        """Name of the container; it holds the release, so two releases never clash."""
+        """Name of the container, with its release, so that two releases never clash."""
         return f"{self.release.id}-{self.slot}-r{self.index}"
 
     @property
@@ -159,7 +159,7 @@ class Rank:
 
     @property
     def meeting_port(self) -> int:
-        """Where the ranks of a replica meet, at rank 0: behind the HTTP ports of both slots, one for each."""
+        """Port of rank 0 where the ranks of a replica connect: after the HTTP ports of both slots, one for each."""
         return self.release.recipe.serve.port + self._place + 2
 
     @property
@@ -168,7 +168,7 @@ class Rank:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What the container is. Never what it is for: who has traffic is not a label."""
+        """The identity of the container. Its role is not a label: traffic moves without a new container."""
         callers = {} if self.callers is None else {f"{LABEL}callers": ",".join(self.callers)}
         several = {
             f"{LABEL}ranks": str(self.size),
@@ -191,5 +191,5 @@ class Rank:
 
 
 def recipe_of(tag: str) -> str:
-    """The recipe that an image's tag names: NAME of sparkops/NAME:DIGEST."""
+    """Return the recipe in an image's tag: NAME of sparkops/NAME:DIGEST."""
     return tag.rpartition(":")[0].rpartition("/")[2]

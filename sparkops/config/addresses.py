@@ -1,7 +1,6 @@
-"""The addresses of an inventory, read before it is checked: the first connections need no more.
+"""The addresses of an inventory, read without its checks: the first connections need no more.
 
-config.inventory reads the same file with all its checks and errors; whoever connects by these addresses loads it before
-anything is shown.
+config.inventory reads the same file with all checks and errors, before anything is printed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Address:
     port: int | None = None
     ssh_key: str | None = None
     jump: None = None
-    """Ways through other nodes are left to config.inventory, which refuses those that lead nowhere."""
+    """Always None: config.inventory reads and checks inventories with jumps."""
 
 
 def gateway_url(address: str, port: int, *, encrypted: bool) -> str:
@@ -40,7 +39,7 @@ def gateway_url(address: str, port: int, *, encrypted: bool) -> str:
 
 @dataclass(frozen=True)
 class GatewayAddress:
-    """How clients reach the gateway, as config.inventory.Gateway has it. `encrypted`: it speaks TLS."""
+    """How clients reach the gateway, as config.inventory.Gateway has it. `encrypted`: it uses TLS."""
 
     node: str
     address: str
@@ -69,12 +68,12 @@ class Addresses:
         return self.nodes[name]
 
     def resolve(self, path: str) -> Path:
-        """Return a path of the inventory, seen from the inventory's directory."""
+        """Return a path of the inventory, relative to the inventory's directory."""
         return _resolved(self.file, path)
 
 
 def read(file: Path) -> Addresses | None:
-    """Return the addresses of an inventory; None for a file that only config.inventory can judge."""
+    """Return the addresses of an inventory; None for a file that only config.inventory can read or refuse."""
     try:
         text = file.read_bytes()
         data: Any = yaml.load(text, Loader=_Loader) if len(text) <= MAX_BYTES else {}  # noqa: S506 - a safe loader
@@ -94,21 +93,17 @@ def _resolved(file: Path, path: str) -> Path:
 
 
 def _address(node: Mapping[str, Any], defaults: Mapping[str, Any]) -> Address:
-    """Return a node's address with the defaults. Raises TypeError for a jump node and for values of another kind."""
-    given = {**_set(defaults), **_set(node)}
-    known = {key: given[key] for key in (*KINDS, "jump") if key in given}
-    if any(type(value) is not KINDS.get(key) for key, value in known.items()):
-        raise TypeError(str(known))
-    if "address" not in known and known.get("transport") != "local":
+    """Return a node's address with the defaults. Raises TypeError for a jump node and for values of another type."""
+    settings = {key: value for key, value in [*defaults.items(), *node.items()] if value is not None}
+    address = {key: settings[key] for key in (*KINDS, "jump") if key in settings}
+    if any(type(value) is not KINDS.get(key) for key, value in address.items()):
+        raise TypeError(str(address))
+    if "address" not in address and address.get("transport") != "local":
         raise TypeError("no address")
-    return Address(**known)
+    return Address(**address)
 
 
 def _gateway(settings: Mapping[str, Any], nodes: Mapping[str, Address]) -> GatewayAddress:
     node = settings["node"]
     address, encrypted = settings.get("address") or nodes[node].address, bool(settings.get("tls_certificate"))
     return GatewayAddress(node, address, settings.get("port"), encrypted)
-
-
-def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if value is not None}

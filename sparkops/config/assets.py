@@ -1,4 +1,4 @@
-"""What a build needs from files: templates, mods, the gate's script, wheels and CA certificates. Read at the door."""
+"""The files of builds: templates, mods, the gate's script, wheels and CA certificates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sparkops.config.source import Location
 from sparkops.errors import ConfigError
 
 TEMPLATE = ".Dockerfile.j2"
-SHARED_MODS = ("mend.py", "diff.py")  # what every mod imports, and what applies a .patch
+SHARED_MODS = ("mend.py", "diff.py")  # imported by every mod; applies a .patch
 PEM = b"-----BEGIN CERTIFICATE-----"
 
 
 @dataclass(frozen=True)
 class WheelFile:
-    """A wheel on this machine. It is streamed to each build, so only its hash is held here."""
+    """A wheel on this machine, with its hash. Builds stream its content."""
 
     name: str
     path: Path
@@ -29,7 +29,7 @@ class WheelFile:
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """What the inventory adds to every build. The two URLs may hold credentials."""
+    """The inventory's settings for every build. The two URLs may hold credentials."""
 
     package_index: str | None = None
     torch_index: str | None = None
@@ -38,7 +38,7 @@ class BuildInputs:
 
 
 def load_templates() -> dict[str, str]:
-    """The templates by file name, such as vllm-cpu.Dockerfile.j2, or guard/Dockerfile.j2 for what is not a recipe's.
+    """Return the templates by file name, such as vllm-cpu.Dockerfile.j2, or guard/Dockerfile.j2 of another image.
 
     A template may have a directory of its own name for the programs that it copies: stand-in/vllm.py.
     """
@@ -50,27 +50,27 @@ def load_templates() -> dict[str, str]:
 
 
 def load_mods() -> dict[str, bytes]:
-    """The mods, the code they share and the files they add by path, such as mend.py."""
+    """Return the mods, their shared code and the files that they add by path, such as mend.py."""
     root = shipped.directory("templates") / "mods"
     files = sorted(file for kind in ("*.py", "*.patch") for file in root.rglob(kind))
     return {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
 
 
 def template_names() -> list[str]:
-    """Return what `image.template` of a recipe may name."""
+    """Return the names for `image.template` of a recipe."""
     templates = shipped.directory("templates").glob(f"*{TEMPLATE}")
     return sorted(file.name.removesuffix(TEMPLATE) for file in templates)
 
 
 def mod_names() -> list[str]:
-    """Return what `image.mods` of a recipe may name; a diff keeps its ending."""
+    """Return the names for `image.mods` of a recipe; a diff keeps its suffix."""
     root = shipped.directory("templates") / "mods"
     mods = [*root.glob("*.py"), *root.glob("*.patch")]
     return sorted(file.name.removesuffix(".py") for file in mods if file.name not in SHARED_MODS)
 
 
 def load_package() -> dict[str, bytes]:
-    """The source of this copy of sparkops by path, such as deploy/plan.py, without what is shipped beside it."""
+    """Return the source of sparkops by path, such as deploy/plan.py, without templates and recipes."""
     root = shipped.PACKAGE
     files = sorted(root.rglob("*.py"))
     contents = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
@@ -78,31 +78,27 @@ def load_package() -> dict[str, bytes]:
 
 
 def load_gate() -> bytes:
-    """The script that a built image is asked with."""
+    """Return the script that inspects a built image."""
     return (shipped.directory("templates") / "gate.py").read_bytes()
 
 
 def load_hub_packages() -> bytes:
-    """Return the pinned packages of the image that fetches models, with their hashes."""
+    """Return the pinned packages of the image that downloads models, with their hashes."""
     return (shipped.directory("templates") / "hub/requirements.txt").read_bytes()
 
 
 def load_meeting() -> bytes:
-    """The script with which ranks meet before they load a model."""
+    """Return the script with which ranks connect before they load a model."""
     return (shipped.directory("templates") / "meet.py").read_bytes()
 
 
 def load_inputs(fleet: Fleet, *, wheels: bool = True) -> BuildInputs:
-    """Return what the inventory's `build` section names. Raises ConfigError for a file that does not exist.
+    """Read the inventory's `build` section. Raises ConfigError for a missing file.
 
-    `wheels`: whether the build mounts them. To hash them takes about a second per GB.
+    `wheels`: whether the build mounts them. Hashing them takes about a second per GB.
     """
-    return BuildInputs(
-        package_index=fleet.build.package_index,
-        torch_index=fleet.build.torch_index,
-        wheels=_wheels(fleet) if wheels else (),
-        ca_certificates=_ca_certificates(fleet),
-    )
+    build, wheel_files = fleet.build, _wheels(fleet) if wheels else ()
+    return BuildInputs(build.package_index, build.torch_index, wheel_files, _ca_certificates(fleet))
 
 
 def _wheels(fleet: Fleet) -> tuple[WheelFile, ...]:
@@ -111,8 +107,8 @@ def _wheels(fleet: Fleet) -> tuple[WheelFile, ...]:
     directory = fleet.resolve(fleet.build.wheels)
     wheels = sorted(directory.glob("*.whl"))
     if not wheels:
-        what = "holds no .whl file" if directory.is_dir() else "is not a directory"
-        raise _fail(fleet, ("build", "wheels"), f"{directory} {what}")
+        problem = "holds no .whl file" if directory.is_dir() else "is not a directory"
+        raise _fail(fleet, ("build", "wheels"), f"{directory} {problem}")
     with ThreadPoolExecutor() as threads:
         return tuple(threads.map(_wheel, wheels))
 
@@ -125,8 +121,8 @@ def _wheel(file: Path) -> WheelFile:
 
 def _ca_certificates(fleet: Fleet) -> tuple[tuple[str, bytes], ...]:
     certificates: dict[str, bytes] = {}
-    for number, named in enumerate(fleet.build.ca_certificates):
-        file, where = fleet.resolve(named), ("build", "ca_certificates", number)
+    for number, path in enumerate(fleet.build.ca_certificates):
+        file, where = fleet.resolve(path), ("build", "ca_certificates", number)
         if file.suffix != ".crt" or file.name in certificates:
             raise _fail(fleet, where, f"expected a file name of its own that ends in .crt, got {file.name!r}")
         certificates[file.name] = _certificate(fleet, where, file)
@@ -138,7 +134,7 @@ def _certificate(fleet: Fleet, where: Location, file: Path) -> bytes:
         content = file.read_bytes()
     except OSError as error:
         raise _fail(fleet, where, f"{file} cannot be read: {error.strerror}") from None
-    if PEM not in content:  # the image's tool passes over anything else without a word
+    if PEM not in content:  # the image's tool ignores anything else
         raise _fail(fleet, where, f"{file} holds no PEM certificate")
     return content
 

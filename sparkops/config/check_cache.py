@@ -1,4 +1,4 @@
-"""Inventories that config.inventory has found right, by digest, so that `status` need not check them at every call."""
+"""Digests of inventories that passed the checks of config.inventory, so that `status` need not repeat them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from sparkops import __version__
 
 MOST = 64
-"""Digests that are kept."""
+"""Number of digests in the file."""
 
 
 def is_checked(text: bytes) -> bool:
-    """Return whether this version has found an inventory of that text right."""
+    """Return whether an inventory of that text passed the checks of this version."""
     return _digest(text) in _digests()
 
 
 def note(text: bytes) -> None:
-    """Keep that an inventory of that text is right. Where nothing can be written, it is checked at every call."""
+    """Record that an inventory of that text passed. If nothing can be written, every call checks it."""
     digests = [digest for digest in _digests() if digest != _digest(text)]
     with suppress(OSError):
         _file().parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The text of a YAML file as nodes with their lines, before any value is read."""
+"""The text of a YAML file as nodes with their lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may be buil
 
 
 class _Composer(Composer, Resolver):
-    """PyYAML composes by recursion, so the depth is bounded before Python's stack ends, and the work that 1 MB is."""
+    """PyYAML's recursive composer with limits, so that 1 MB of text exhausts neither the stack nor the CPU."""
 
     depth, nodes = 0, 0
 
@@ -47,7 +47,7 @@ class _Composer(Composer, Resolver):
 def compose(text: str | bytes) -> yaml.Node | None:
     """Return the first document of a text, None for none. Raises yaml.YAMLError and ValueError: not YAML; TooMuch.
 
-    libyaml is six times as fast as Python. What it refuses is read again in Python, whose errors name the token.
+    libyaml is six times as fast as Python. Text that it refuses is read again in Python, whose errors name the token.
     """
     try:
         return _Composer(_Fast(text)).get_single_node()

@@ -1,4 +1,4 @@
-"""The engines that a recipe can name: what starts each, and how it is told what sparkops decides."""
+"""The engines that a recipe can name: their programs, and the arguments and environment that sparkops sets."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ class EngineKind:
     """How the container of an engine starts. ARCHITECTURE.md names the modules that know more of vLLM."""
 
     program: str
-    """What the container runs."""
+    """Program of the container."""
     arguments: tuple[str, ...]
-    """What it is told before the arguments of the recipe: {model} is a directory, {host} the address to listen on."""
+    """Arguments before those of the recipe: {model} is a directory, {host} the address to listen on."""
     name_flag: str
     """The flag with the name for clients."""
     off: str
-    """How a flag that is false is written."""
+    """Form of a flag that is false."""
     taken: frozenset[str]
     """Arguments that a recipe may not give: sparkops sets them from its other keys."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of its container, before that of the recipe."""
     python: bool = True
-    """Whether its image must say which torch and which vLLM it holds."""
+    """Whether its image must name its torch and its vLLM."""
     backend: str = "cpu"
     """Where it computes if its image names no torch."""
     aliases: bool = True
     """Whether it takes several names for clients."""
     executors: tuple[str, ...] = ("ray", "mp")
-    """What can join two ranks of it; none if it runs on one node only."""
+    """Executors that join two ranks; none if it runs on one node only."""
     weights: bool = True
     """Whether it reads a model, so that the model's config.json must be there."""
 
 
-OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are there, and a hub that throttles must not matter
+OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are on the node, and a hub that throttles must not matter
 NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
 VLLM = EngineKind(
     program="vllm",
@@ -48,15 +48,10 @@ VLLM = EngineKind(
 ENGINES: Mapping[str, EngineKind] = {
     "vllm": VLLM,
     "stand-in": replace(VLLM, python=False, weights=False, executors=("mp",)),
-    # Its own flags, and no Python inside. It listens on 127.0.0.1:8888 unless it is told otherwise.
+    # Its own flags, and no Python in the image. It listens on 127.0.0.1:8888 by default.
     "atlas": EngineKind(
         program="spark",
-        arguments=(
-            "serve",
-            "--model-from-path={model}",
-            "--bind={host}",
-            "--port={port}",
-        ),
+        arguments=("serve", "--model-from-path={model}", "--bind={host}", "--port={port}"),
         name_flag="model-name",
         off="--{flag}=false",
         taken=frozenset(

@@ -1,4 +1,4 @@
-"""How nodes of one replica reach each other: what an inventory may say about it."""
+"""The network between the nodes of one replica: settings of an inventory."""
 
 from __future__ import annotations
 

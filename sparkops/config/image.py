@@ -1,4 +1,4 @@
-"""The image: what it is made from, and what is changed in it."""
+"""The image: its sources, and the changes to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from sparkops.config.fields import ImageRef, Name, Package, Positive, Requirement, Section, Version, matching
 
 PATCH = ".patch"
-"""What the name of a mod ends in that is a unified diff."""
+"""Suffix of a mod that is a unified diff."""
 
 
 class Torch(Section):
@@ -71,7 +71,7 @@ class Image(Section):
 
     @property
     def source_version(self) -> str:
-        """What a vLLM from `source` calls itself: the version of `vllm`, and where it comes from."""
+        """The version that a vLLM from `source` reports: that of `vllm`, and the commit."""
         version = self.vllm.partition("==")[2] if self.vllm else "0"
         return f"{version}+g{self.source.commit[:9]}" if self.source else version
 

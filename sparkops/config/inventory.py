@@ -1,4 +1,4 @@
-"""The inventory: which nodes there are, how to reach them and what they offer."""
+"""The inventory: the nodes, how to reach them and what they offer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sparkops.errors import ConfigError, UsageError
 Gpu = Literal["none", "runtime", "cdi", "devices"]
 LOOPBACK = "127.0.0.1"
 DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
-"""What a node says beside `gpu: devices` only."""
+"""Keys of a node that need `gpu: devices`."""
 
 
 class NodeSettings(Section):
@@ -120,7 +120,7 @@ class Gateway(Section):
     """Requests that one client address may send to one service within 10 s; further ones get 429."""
 
     def url(self, port: int) -> str:
-        """Base URL for OpenAI clients of the service on `port`."""
+        """Return the base URL for OpenAI clients of the service on `port`."""
         return gateway_url(self.address or "", port, encrypted=bool(self.tls_certificate))  # load has filled it in
 
 
@@ -155,10 +155,10 @@ class Fleet(Section):
     """What the network between nodes must be."""
 
     def node(self, name: str) -> NodeConfig:
-        """The node of that name. Raises UsageError with the names there are."""
+        """Return the node of that name. Raises UsageError for an unknown name."""
         if name not in self.nodes:
-            known = ", ".join(self.nodes)
-            raise UsageError(f"{self.file}: unknown node '{name}'", next_step=f"Name one of: {known}")
+            step = f"Name one of: {', '.join(self.nodes)}"
+            raise UsageError(f"{self.file}: unknown node '{name}'", next_step=step)
         return self.nodes[name]
 
     def engine_address(self, name: str) -> str:
@@ -166,11 +166,11 @@ class Fleet(Section):
 
         Raises UsageError for an unknown node.
         """
-        address = self.node(name).address
-        return LOOPBACK if self.gateway and self.gateway.node == name else address
+        node = self.node(name)
+        return LOOPBACK if self.gateway and self.gateway.node == name else node.address
 
     def resolve(self, path: str) -> Path:
-        """A path of the inventory, seen from the inventory's directory."""
+        """Return a path of the inventory, relative to the inventory's directory."""
         return (self.file.parent / Path(path).expanduser()).absolute()
 
 
@@ -201,22 +201,22 @@ def _gateway(read: Source, gateway: Gateway | None, nodes: Mapping[str, NodeConf
 
 
 def _with_defaults(name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:
-    """What a node says, and the defaults for what it does not say: another `gpu` and a jump to itself say it too."""
+    """Return a node with the defaults for its missing keys. Another `gpu` and a jump to itself cancel defaults."""
     stated = node.model_dump(exclude_none=True, exclude_unset=True)
-    given = defaults.model_dump(exclude_none=True)
+    inherited = defaults.model_dump(exclude_none=True)
     if stated.get("gpu", "devices") != "devices":
-        given = {key: value for key, value in given.items() if key not in DEVICE_KEYS}
-    if given.get("jump") == name:
-        del given["jump"]
-    return NodeConfig(**{**given, **stated})
+        inherited = {key: value for key, value in inherited.items() if key not in DEVICE_KEYS}
+    if inherited.get("jump") == name:
+        del inherited["jump"]
+    return NodeConfig(**{**inherited, **stated})
 
 
 def _check_devices(read: Source, name: str, node: NodeConfig) -> None:
     """Refuse `gpu: devices` without devices, and devices that no container would get."""
 
     def fail(key: str, problem: str) -> ConfigError:
-        written = ("nodes", name, key) in read.lines or ("defaults", key) not in read.lines
-        return read.fail(("nodes", name, key) if written else ("defaults", key), problem)
+        own = ("nodes", name, key) in read.lines or ("defaults", key) not in read.lines
+        return read.fail(("nodes", name, key) if own else ("defaults", key), problem)
 
     if node.gpu == "devices" and not node.gpu_devices:
         why = "without them no accelerator reaches a container"
@@ -228,11 +228,11 @@ def _check_devices(read: Source, name: str, node: NodeConfig) -> None:
 
 
 def _check_jumps(read: Source, name: str, nodes: Mapping[str, NodeConfig]) -> None:
-    way = [name]
-    while jump := nodes[way[-1]].jump:
-        where = ("nodes", way[-1], "jump")
+    path = [name]
+    while jump := nodes[path[-1]].jump:
+        where = ("nodes", path[-1], "jump")
         if jump not in nodes:
             raise read.fail(where, f"unknown node '{jump}', expected one of: {', '.join(nodes)}")
-        if jump in way:
-            raise read.fail(where, f"no way leads there: {' -> '.join([*way, jump])}")
-        way.append(jump)
+        if jump in path:
+            raise read.fail(where, f"no way leads there: {' -> '.join([*path, jump])}")
+        path.append(jump)

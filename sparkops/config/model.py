@@ -1,4 +1,4 @@
-"""The model: where its files come from, where they lie, and what is made of them before an engine reads them."""
+"""The model: the source of its files, their place on a node, and the steps that make a checkpoint of them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ class Weights(Section):
 
     @model_validator(mode="after")
     def _plain(self) -> Weights:
-        if self.path.endswith((".partial", ".replaced", "/")) or any(
-            part in ("", ".") for part in self.path.split("/")
-        ):
+        if self.path.endswith((".partial", ".replaced")) or {"", "."} & set(self.path.split("/")):
             raise ValueError("a `path` without empty parts that does not end in .partial or .replaced")
         return self
 
     @model_serializer(mode="wrap")
     def _short(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a plain model does not say stays unsaid, so a key that is new here gives no release another name."""
+        """Omit empty lists, so that a new key changes no release that does not use it."""
         dumped: dict[str, Any] = dump(self)
         return {key: value for key, value in dumped.items() if value != [] or key not in OPTIONAL}
 
@@ -65,22 +63,22 @@ class Model(Weights):
     """What makes the model out of its sources, in this order; `models prepare` runs it."""
 
     @model_validator(mode="after")
-    def _whole(self) -> Model:
+    def _consistent(self) -> Model:
         if bool(self.steps) != bool(self.sources):
             raise ValueError("`sources` and `steps` together, or none of them")
-        known = [source.path for source in self.sources]
+        paths = [source.path for source in self.sources]
         for step in self.steps:
             for path in step.inputs.values():
-                if path not in known:
+                if path not in paths:
                     raise ValueError(f"step {step.script} to read a source or an earlier output, not '{path}'")
-            known.append(step.output)
+            paths.append(step.output)
         if self.steps and self.steps[-1].output != self.path:
             raise ValueError(f"the last step to make the model's own path '{self.path}'")
-        if len(set(known)) != len(known):
+        if len(set(paths)) != len(paths):
             raise ValueError("a directory of its own for each of `sources` and `steps`")
         return self
 
     @property
     def fetched(self) -> Iterator[Weights]:
-        """What is fetched: the sources of a model that is made here, otherwise the model itself."""
+        """The downloads: the sources of a model that is made here, otherwise the model itself."""
         yield from self.sources or [self]

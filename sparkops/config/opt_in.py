@@ -38,15 +38,15 @@ FLAGS: Mapping[str, str] = {
     ),
 }
 """From vllm/engine/arg_utils.py and vllm/entrypoints/launchers/cli_args.py of 0.32.0, and log-config-file of 0.23.0."""
-WHOLE = frozenset({"reasoning-parser"})
-"""Flags of vLLM that are the beginning of one of FLAGS, and no abbreviation of it."""
+FULL_NAMES = frozenset({"reasoning-parser"})
+"""Flags of vLLM that are the beginning of one of FLAGS, and not its abbreviation."""
 SECRETS = frozenset({"api-key", "hf-token"})
 """Flags of vLLM whose value is a secret."""
 KEY = re.compile(r"(module_path|_cls|_plugin|inductor_passes|custom_class)$")
 """Keys inside JSON values that name Python code (vllm/config/ of 0.32.0)."""
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 BY_NAME = frozenset({"compilation-config.backend", "speculative-config.model", "spec-model"})
-"""Values that are import paths where they have dots and no slash (ibid., compilation.py and speculative.py)."""
+"""Values that are import paths if they have dots and no slash (ibid., compilation.py and speculative.py)."""
 ONLINE = "lets the engine download, code included"
 OFF = frozenset({"", "0", "false", "no", "off"})
 OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"})
@@ -70,7 +70,7 @@ VARIABLES: Mapping[str, str] = {
 
 
 class Need(NamedTuple):
-    """One flag or variable that needs `allow`: where it is, its name there, and what it does."""
+    """One flag or variable that needs `allow`: its place, its name there, and its effect."""
 
     where: Location
     name: str
@@ -94,21 +94,18 @@ def of_flag(flag: str, value: Any) -> Iterator[tuple[str, str]]:
     if name := abbreviated(first, FLAGS):
         yield name, FLAGS[name]
         return
-    yield from _inside(first, _nested(rest.split("."), value) if rest else value)
+    for key in reversed(rest.split(".") if rest else ()):
+        value = {key: value}
+    yield from _inside(first, value)
 
 
 def abbreviated(flag: str, names: Mapping[str, str] | frozenset[str]) -> str:
-    """Return which of `names` an engine may read `flag` as, empty for none: argparse accepts their beginnings."""
+    """Return which of `names` an engine may read `flag` as, empty for none: argparse accepts prefixes."""
     if flag in names:
         return flag
-    whole = flag in WHOLE or len(flag) == 1  # which is ambiguous
-    return "" if whole else next((name for name in names if name.startswith(flag)), "")
-
-
-def _nested(keys: list[str], value: Any) -> Any:
-    for key in reversed(keys):
-        value = {key: value}
-    return value
+    if flag in FULL_NAMES or len(flag) == 1:  # one letter is ambiguous
+        return ""
+    return next((name for name in names if name.startswith(flag)), "")
 
 
 def _inside(name: str, value: Any) -> Iterator[tuple[str, str]]:

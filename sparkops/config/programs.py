@@ -1,4 +1,4 @@
-"""The Python programs that sparkops sends to nodes and into containers. Read at the door."""
+"""The Python programs that sparkops sends to nodes and into containers."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ PULL = ("checkpoint", "partial", "attended", "pull")
 SURVEY = """import json, sys, node_survey
 print(json.dumps(node_survey.survey(json.loads(sys.stdin.buffer.readline()))))"""
 STEP = ("checkpoint", "partial", "attended", "step", "shards")
-"""What the scripts of steps share."""
+"""Modules that the scripts of steps share."""
 
 
 @cache
 def load(*names: str) -> Modules:
-    """Programs of templates/node."""
+    """Return programs of templates/node."""
     root = shipped.directory("templates") / "node"
     return {name: (root / f"{name}.py").read_text(encoding="utf-8") for name in names}
 
 
 @cache
 def load_survey() -> Modules:
-    """The program that reads a node for status: sparkops.status.node_survey, which guards import."""
+    """Return the program that reads a node for status: sparkops.status.node_survey, which guards import."""
     text = (Path(__file__).parents[1] / "status" / "node_survey.py").read_text(encoding="utf-8")
     return {"node_survey": text, "survey": SURVEY}
 
 
 @cache
 def load_step(script: str) -> Modules:
-    """A script of templates/steps with what it shares with others. Raises UsageError with the scripts there are."""
+    """Return a script of templates/steps with its shared modules. Raises UsageError for an unknown script."""
     root = shipped.directory("templates") / "steps"
-    known = {file.stem: file for file in sorted(root.glob("*.py"))}
-    if script not in known:
-        step = f"One of: {', '.join(known)}"
-        raise UsageError(f"unknown step script: {script}", next_step=step)
-    return {**load(*STEP), script: known[script].read_text(encoding="utf-8")}
+    scripts = {file.stem: file for file in sorted(root.glob("*.py"))}
+    if script not in scripts:
+        raise UsageError(f"unknown step script: {script}", next_step=f"One of: {', '.join(scripts)}")
+    return {**load(*STEP), script: scripts[script].read_text(encoding="utf-8")}

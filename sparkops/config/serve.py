@@ -15,13 +15,13 @@ THREE = (
 )
 
 
-def _one_or_two(given: Any) -> Any:
-    """Say why three are refused: it is what one tries next. YAML's true is not 1."""
-    if isinstance(given, bool):
+def _one_or_two(value: Any) -> Any:
+    """Refuse 3, the next number to try, with its reason, and true, which is not 1."""
+    if isinstance(value, bool):
         raise PydanticCustomError("bool", "expected 1 or 2")
-    if given == 3:
+    if value == 3:
         raise PydanticCustomError("three_ranks", "expected 1 or 2, got 3: {why}", {"why": THREE})
-    return given
+    return value
 
 
 class Serve(Section):

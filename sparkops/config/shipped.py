@@ -8,12 +8,12 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def directory(name: str) -> Path:
-    """The directory `templates` or `recipes` that belongs to this copy of sparkops."""
+    """Return the directory `templates` or `recipes` of this copy of sparkops."""
     inside = PACKAGE / "shipped" / name
     return inside if inside.is_dir() else PACKAGE.parent / name
 
 
 def known_recipes() -> dict[str, Path]:
-    """The recipes by name, in order: those that come with sparkops, and those in ./recipes, which go before."""
+    """Return the recipes by name, in order: those of sparkops, and those in ./recipes, which take precedence."""
     files = [*directory("recipes").glob("*.yaml"), *Path("recipes").glob("*.yaml")]
     return dict(sorted({file.stem: file for file in files}.items()))

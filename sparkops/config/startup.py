@@ -1,4 +1,4 @@
-"""The patience of a start, apart from the rest of a recipe: reading a node loads no recipe."""
+"""The limits of a start. Modules that read a node import them without the rest of a recipe."""
 
 from __future__ import annotations
 
