@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from sparkops.lint.text import Text, split
 
@@ -47,7 +48,7 @@ class Instruction:
     heredocs: tuple[Heredoc, ...] = ()
     onbuild: bool = False
 
-    @property
+    @cached_property
     def words(self) -> tuple[str, ...] | None:
         """The arguments of the exec form, which is a JSON list; None for any other form."""
         return _exec_form(self.rest.text)
