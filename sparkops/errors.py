@@ -12,11 +12,11 @@ SparkopsError 1 · failed, and what served before still serves
 │   ├── ConnectionLost 1 · the connection broke while a command ran
 │   ├── CommandFailed 1 · a command ended with a code other than 0
 │   ├── BuildFailed 1 · an image could not be built
-│   ├── GateRefused 1 · an image was built, and does not match its recipe
+│   ├── ImageRejected 1 · an image was built, and does not match its recipe
 │   ├── StartFailed 1 · a container did not become an answering server
 │   └── ProbeFailed 1 · a server returned a wrong answer
 ├── InPlaceFailed 6 · the new release failed in place of the old one, which serves again
-├── NeedsPerson 7 · the rollback failed too, and an operator must decide
+├── NeedsOperator 7 · the rollback failed too, and an operator must decide
 ├── NodesFailed · several nodes failed, each with its own error
 └── Interrupted 130 · Ctrl-C
 """
@@ -127,7 +127,7 @@ class BuildFailed(NodeError):
     """An image could not be built."""
 
 
-class GateRefused(NodeError):
+class ImageRejected(NodeError):
     """An image was built, and does not match its recipe. `verdicts`: the result of each check."""
 
     def __init__(
@@ -151,7 +151,7 @@ class InPlaceFailed(SparkopsError):
     exit_code = 6
 
 
-class NeedsPerson(SparkopsError):
+class NeedsOperator(SparkopsError):
     """The rollback failed too. An operator must decide."""
 
     exit_code = 7

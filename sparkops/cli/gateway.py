@@ -17,7 +17,7 @@ from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config import source
 from sparkops.config.inventory import Fleet
-from sparkops.errors import NeedsPerson, UsageError
+from sparkops.errors import NeedsOperator, UsageError
 from sparkops.nodes.connected import connect
 
 PATIENCE_S = 5.0  # to connect: a lost node does not answer
@@ -57,7 +57,7 @@ def rebuild(
     if failing:
         problem = "\n".join(f"{service}: {why}" for service, why in failing.items())
         steps = (f"sparkops rollback {service}" for service in failing)
-        raise NeedsPerson(problem, next_step="\n".join(["sparkops status", *steps]))
+        raise NeedsOperator(problem, next_step="\n".join(["sparkops status", *steps]))
     if not dry_run and fleet.gateway:
         for service in made.services:
             say(f"{service.name}: {fleet.gateway.url(service.port)}", fg="green")

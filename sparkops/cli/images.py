@@ -19,7 +19,7 @@ from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
-from sparkops.errors import GateRefused, NodesFailed
+from sparkops.errors import ImageRejected, NodesFailed
 from sparkops.images import distribute
 from sparkops.images.build import BuildOrder, Built, build_on_all, of_recipe
 from sparkops.images.delivery import CopiedImage
@@ -82,8 +82,8 @@ def _refusals(order: BuildOrder, *, json: bool) -> Iterator[None]:
     """With --json, print the verdicts on a rejected image to stdout as well; the error goes to stderr."""
     try:
         yield
-    except (GateRefused, NodesFailed) as error:
-        refused = [each for each in getattr(error, "errors", (error,)) if isinstance(each, GateRefused)]
+    except (ImageRejected, NodesFailed) as error:
+        refused = [each for each in getattr(error, "errors", (error,)) if isinstance(each, ImageRejected)]
         if json and refused:
             nodes = {each.node: {"image": None, "built": False, "gates": each.verdicts} for each in refused}
             data_json({"tag": order.tag, "inputs": order.context.digest, "nodes": nodes})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sparkops.cli.terminal import data_json, say
-from sparkops.errors import InPlaceFailed, NeedsPerson, SparkopsError, joined
+from sparkops.errors import InPlaceFailed, NeedsOperator, SparkopsError, joined
 from sparkops.guard_client.ending import Ending, exit_code
 from sparkops.guard_client.following import Accepted, Following
 
@@ -107,7 +107,7 @@ def _lines(service: str, ending: Ending) -> Iterator[str]:
 def _failure(service: str, ending: Ending, code: int, node: str = "") -> SparkopsError:
     """Return the error of an intent that failed."""
     serves = f"{ending.release} serves" if ending.release else "no release serves"
-    kinds = {InPlaceFailed.exit_code: InPlaceFailed, NeedsPerson.exit_code: NeedsPerson}
+    kinds = {InPlaceFailed.exit_code: InPlaceFailed, NeedsOperator.exit_code: NeedsOperator}
     problem = f"{f'{node}: ' if node else ''}{service}: {ending.result}: {ending.why}; {serves}"
     error = kinds.get(code, SparkopsError)(problem, next_step=ending.next_step or f"sparkops history {service}")
     error.exit_code = code

@@ -11,7 +11,7 @@ import typer
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, say, visible
 from sparkops.config import addresses, check_cache
-from sparkops.errors import NeedsPerson, SparkopsError
+from sparkops.errors import NeedsOperator, SparkopsError
 from sparkops.nodes.routes import GatewayPlace
 from sparkops.status.drift import NEEDS_PERSON
 from sparkops.status.join import join
@@ -36,7 +36,7 @@ def show(settings: Settings, reader: Reader, outcomes: Outcomes, *, json: bool) 
         for line in lines(joined):
             typer.echo(styled(line))
     if any(drift.code == NEEDS_PERSON for drift in joined.drift):
-        raise typer.Exit(NeedsPerson.exit_code)
+        raise typer.Exit(NeedsOperator.exit_code)
     if not all(row.reachable for row in joined.nodes):
         raise typer.Exit(1)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sparkops.deploy.deployment import new_id
-from sparkops.errors import Busy, NeedsPerson
+from sparkops.errors import Busy, NeedsOperator
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.ending import swap_line
 from sparkops.guard_client.following import Accepted
@@ -60,7 +60,7 @@ def in_progress(leader: Leader, service: str, tell: Tell) -> Accepted | None:
         tell(Event(leader.node.name, swap_line(state.swap)))
         return Accepted(state.swap.intent, state.last)
     if state.needs_operator:
-        raise NeedsPerson(f"{service}: {state.needs_operator}", next_step=f"sparkops rollback {service}")
+        raise NeedsOperator(f"{service}: {state.needs_operator}", next_step=f"sparkops rollback {service}")
     return None
 
 

@@ -53,7 +53,7 @@ def missing(connected: Connected, recipe: Recipe, order: BuildOrder) -> Missing:
 def provision(connected: Connected, due: Missing, order: BuildOrder, source: Hub, tell: Tell, wait_s: float) -> None:
     """Bring what is missing to the connected nodes. Interrupted anywhere, the next call continues.
 
-    Raises NodeError, NotReady, GateRefused, and Busy where an engine loads for longer than `wait_s`.
+    Raises NodeError, NotReady, ImageRejected, and Busy where an engine loads for longer than `wait_s`.
     """
     if due.image and len(connected.members) > 1:
         distribute.build_once(connected, order, tell, wait_s)

@@ -12,7 +12,7 @@ from pathlib import Path
 from struct import Struct
 
 from sparkops.docker.places import CONTAINER
-from sparkops.errors import NeedsPerson, SparkopsError
+from sparkops.errors import NeedsOperator, SparkopsError
 
 MAGIC = b"sparkop2"
 HEADER = Struct(">8sQQ32s")  # magic, number of the write, length of the data, SHA-256 of these three and the data
@@ -22,7 +22,7 @@ BLOCK = 4096  # no block of the disk belongs to two slots, so a torn write damag
 class Unreadable(SparkopsError):
     """A file that is damaged or of a newer version. It is left as it is."""
 
-    exit_code = NeedsPerson.exit_code
+    exit_code = NeedsOperator.exit_code
 
     def __init__(self, file: Path, why: str, *, next_step: str = "") -> None:
         step = f"Check `sparkops status`. To start without it: docker exec {CONTAINER} mv {file} {file}.bad"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkops.errors import Busy, NeedsPerson, NodeError, PlanRefused, SparkopsError
+from sparkops.errors import Busy, NeedsOperator, NodeError, PlanRefused, SparkopsError
 
 
 def unfit(op: str, line: str, limit: int) -> str:
@@ -19,7 +19,7 @@ def unfit(op: str, line: str, limit: int) -> str:
 
 def refusal(node: str, reply: Mapping[str, Any]) -> SparkopsError:
     """Return the error that a guard replied, with its exit code."""
-    kinds = {kind.exit_code: kind for kind in (Busy, PlanRefused, NeedsPerson)}
+    kinds = {kind.exit_code: kind for kind in (Busy, PlanRefused, NeedsOperator)}
     if kind := kinds.get(reply["exit_code"]):
         return kind(f"{node}: {reply['error']}", next_step=reply["next_step"])
     error = NodeError(node, reply["error"], next_step=reply["next_step"])

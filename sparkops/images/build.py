@@ -11,7 +11,7 @@ from typing import BinaryIO
 from sparkops.command import Command, quote
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
-from sparkops.errors import BuildFailed, CommandFailed, GateRefused, NotReady
+from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NotReady
 from sparkops.guard_client import leases
 from sparkops.images import buildkit, gate, lock_check
 from sparkops.images.gate import GateVerdict
@@ -94,7 +94,7 @@ class Built:
 
 
 def build_on_all(connected: Connected, order: BuildOrder, tell: Tell, wait_s: float = 0.0) -> dict[str, Built]:
-    """Build on every connected node. Raises Busy, NotReady, BuildFailed or GateRefused, for all nodes at once."""
+    """Build on every connected node. Raises Busy, NotReady, BuildFailed or ImageRejected, for all nodes at once."""
     return connected.all(lambda member: build_leased(member, order, tell, wait_s))
 
 
@@ -107,7 +107,7 @@ def build_leased(member: Member, order: BuildOrder, tell: Tell, wait_s: float) -
 
 
 def build_on(member: Member, order: BuildOrder, tell: Tell) -> Built:
-    """Build on one node. Raises NotReady, BuildFailed or GateRefused. Two at once end alike."""
+    """Build on one node. Raises NotReady, BuildFailed or ImageRejected. Two at once end alike."""
     image = member.engine.trusted(order.tag)
     if image is not None:
         tell(Event(member.name, f"{order.tag} is up to date"))
@@ -143,7 +143,7 @@ def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, 
     named = member.engine.image(order.tag)
     if named is None or named["RootFS"] != image["RootFS"]:
         problem = f"{order.tag} is not the image that passed its gate: another program changed the tag"
-        raise GateRefused(member.name, problem, next_step="Run it again.")
+        raise ImageRejected(member.name, problem, next_step="Run it again.")
     return _trust(member, order, named)
 
 
@@ -221,11 +221,11 @@ def _pass_gate(
         printed = member.node.run(order.gate.ask(image["Id"])).stdout
         verdicts = tuple(order.gate.judge(printed, image))
     except (CommandFailed, ValueError) as error:
-        raise GateRefused(member.name, f"the image could not say what it is: {error}") from error
+        raise ImageRejected(member.name, f"the image could not say what it is: {error}") from error
     for verdict in verdicts:
         tell(Event(member.name, f"gate {'passed' if verdict.ok else 'refused'}: {verdict}"))
     wrong = [str(verdict) for verdict in verdicts if not verdict.ok]
     if wrong:
         problem = "\n".join(["the image is not what the recipe says:", *wrong])
-        raise GateRefused(member.name, problem, verdicts=[asdict(verdict) for verdict in verdicts])
+        raise ImageRejected(member.name, problem, verdicts=[asdict(verdict) for verdict in verdicts])
     return verdicts, order.gate.labels(printed)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from sparkops.errors import NeedsPerson, NodeError, SparkopsError, joined
+from sparkops.errors import NeedsOperator, NodeError, SparkopsError, joined
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import GuardDoor, door
@@ -74,7 +74,7 @@ def _state(opened: GuardDoor, service: str) -> ServiceState | SparkopsError:
     """One that exists and cannot be read needs an operator, says the guard."""
     try:
         return opened.state(service)
-    except (NeedsPerson, WireError) as error:
+    except (NeedsOperator, WireError) as error:
         return error
 
 

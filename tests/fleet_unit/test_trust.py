@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 from sparkops.command import Command, Completed
-from sparkops.errors import CommandFailed, GateRefused, NotReady
+from sparkops.errors import CommandFailed, ImageRejected, NotReady
 from sparkops.images import distribute
 from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.nodes import host
@@ -148,7 +148,7 @@ def test_labels_are_put_on_the_image_that_passed_its_gate(store: Store, member: 
     store.volumes.clear()
     store.labelled = FOREIGN
 
-    with pytest.raises(GateRefused, match="is not the image that passed its gate"):
+    with pytest.raises(ImageRejected, match="is not the image that passed its gate"):
         build_on(member, order, silent)
 
     assert store.volumes == set()

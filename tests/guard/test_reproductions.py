@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.docker.facts import Container
-from sparkops.errors import ConnectionLost, NeedsPerson, NotReady
+from sparkops.errors import ConnectionLost, NeedsOperator, NotReady
 from sparkops.guard.clock import NodeClock
 from sparkops.guard.daemon import link
 from sparkops.guard.door import Held, answer
@@ -117,7 +117,7 @@ def test_p10_a_journal_of_a_newer_version_is_refused_with_the_next_step(tmp_path
     with pytest.raises(Unreadable, match=f"schema {SCHEMA + 1}; this version reads up to {SCHEMA}") as caught:
         state.journal("chat")
 
-    assert caught.value.exit_code == NeedsPerson.exit_code
+    assert caught.value.exit_code == NeedsOperator.exit_code
     assert caught.value.next_step.startswith("Use the version of sparkops that last deployed")
 
 
@@ -142,7 +142,11 @@ def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(t
     assert set(made.leads) == {"chat"}, lines
     assert (shown["journal"], ReadVerbs(made).shown("chat")["journal"]["revision"]) == (None, SERVING.revision)
     damage = f"{tmp_path}/services/broken/journal: unreadable: both copies are damaged"
-    assert (shown["needs_operator"], refused["error"], refused["exit_code"]) == (damage, damage, NeedsPerson.exit_code)
+    assert (shown["needs_operator"], refused["error"], refused["exit_code"]) == (
+        damage,
+        damage,
+        NeedsOperator.exit_code,
+    )
 
 
 @pytest.mark.parametrize("phase", [Phase.LOAD, Phase.VERIFY, Phase.BAKE])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.command import Command
-from sparkops.errors import Busy, ConnectionLost, NeedsPerson, NodeError, PlanRefused, SparkopsError
+from sparkops.errors import Busy, ConnectionLost, NeedsOperator, NodeError, PlanRefused, SparkopsError
 from sparkops.guard_client.commands import ASK
 from sparkops.guard_client.leader import LIMIT, Decision, Leader
 from sparkops.nodes.local import LocalNode
@@ -77,7 +77,7 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
     assert peer.asked("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
 
 
-@pytest.mark.parametrize(("code", "kind"), [(4, Busy), (5, PlanRefused), (7, NeedsPerson), (1, NodeError)], ids=str)
+@pytest.mark.parametrize(("code", "kind"), [(4, Busy), (5, PlanRefused), (7, NeedsOperator), (1, NodeError)], ids=str)
 def test_a_refusal_keeps_its_exit_code_and_next_step(code: int, kind: type[SparkopsError]) -> None:
     line = json.dumps({"error": "journal unreadable", "next_step": "sparkops status", "exit_code": code})
 

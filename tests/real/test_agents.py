@@ -18,7 +18,7 @@ from sparkops.agents.agents import Wanted
 from sparkops.command import Command, Completed
 from sparkops.config import assets, inventory
 from sparkops.config.inventory import Fleet
-from sparkops.errors import BuildFailed, Busy, CommandFailed, GateRefused, NotReady, PlanRefused, StartFailed
+from sparkops.errors import BuildFailed, Busy, CommandFailed, ImageRejected, NotReady, PlanRefused, StartFailed
 from sparkops.gateway import commands as gateway_commands
 from sparkops.gateway import files as gateway_door
 from sparkops.gateway import image as gateway_render
@@ -296,7 +296,7 @@ def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair
     ("planted", "error", "said"),
     [
         pytest.param({"guard__daemon": b"def broken(:\n"}, BuildFailed, "SyntaxError", marks=pytest.mark.matrix),
-        ({"guard__daemon": b"import nothing_of_that_name\n"}, GateRefused, "nothing_of_that_name"),
+        ({"guard__daemon": b"import nothing_of_that_name\n"}, ImageRejected, "nothing_of_that_name"),
     ],
     ids=["a syntax error", "an import that fails"],
 )

@@ -15,7 +15,7 @@ from sparkops.cli.images import make_order
 from sparkops.config import assets, recipe
 from sparkops.config.image import Torch
 from sparkops.config.inventory import Fleet
-from sparkops.errors import GateRefused
+from sparkops.errors import ImageRejected
 from sparkops.images.build import build_on_all, of_recipe
 from sparkops.nodes.connected import connect
 from sparkops.nodes.progress import silent
@@ -62,7 +62,7 @@ def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(nodes: Rea
     order = of_recipe(claims, make_order(real, fleet).context, assets.load_gate())
     before = images(nodes.node("node-1"))
 
-    with connect(fleet, ["node-1"]) as connected, pytest.raises(GateRefused) as refused:
+    with connect(fleet, ["node-1"]) as connected, pytest.raises(ImageRejected) as refused:
         build_on_all(connected, order, silent)
 
     assert "node-1: the image is not what the recipe says:" in str(refused.value)
