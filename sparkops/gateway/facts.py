@@ -111,26 +111,26 @@ class GatewayFacts:
 def parse_gateway(text: str) -> GatewayFacts:
     """Read the reply to SHOW. Raises ValueError for anything else."""
     try:
-        said = json.loads(text)
-        running = said["haproxy"] or {"map": "", "releases": "", "processes": "", "statistics": {}}
-        workers = [Worker.parse(each) for each in _in_order(running)]
+        shown = json.loads(text)
+        running = shown["haproxy"] or {"map": "", "releases": "", "processes": "", "statistics": {}}
+        workers = [Worker.parse(statistics) for statistics in _in_order(running)]
         return GatewayFacts(
-            services={name: _service(name, said, running, workers) for name in said["ports"]},
-            files=said["files"],
-            loaded=said["loaded"],
-            keys=frozenset(said.get("keys", ())),  # a gateway of an earlier version says neither, and is replaced
-            certificate=said.get("certificate", ""),
+            services={name: _service(name, shown, running, workers) for name in shown["ports"]},
+            files=shown["files"],
+            loaded=shown["loaded"],
+            keys=frozenset(shown.get("keys", ())),  # a gateway of an earlier version has neither, and is replaced
+            certificate=shown.get("certificate", ""),
             workers=len(workers),
-            problem=said["problem"],
+            problem=shown["problem"],
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the gateway said something else: {error!r} in {text[:200]!r}") from None
+        raise ValueError(f"unexpected output of the gateway: {error!r} in {text[:200]!r}") from None
 
 
 def _in_order(running: Mapping[str, Any]) -> list[str]:
     """The statistics of each worker; the first of `show proc` is the one that takes connections."""
     words = [line.split() for line in running["processes"].splitlines()]
-    pids = [each[0] for each in words if each[1:2] == ["worker"]]
+    pids = [line[0] for line in words if line[1:2] == ["worker"]]
     return [running["statistics"][pid] for pid in pids if pid in running["statistics"]]
 
 
@@ -162,25 +162,25 @@ class Worker:
         return [row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND"]
 
 
-def _service(name: str, said: Mapping[str, Any], running: Mapping[str, Any], workers: list[Worker]) -> ServiceFacts:
+def _service(name: str, shown: Mapping[str, Any], running: Mapping[str, Any], workers: list[Worker]) -> ServiceFacts:
     releases = _rows(running["releases"])
     slots = {
-        slot: _slot(name, slot, said["slots"][backend(name, slot)], releases.get(backend(name, slot), NONE), workers)
+        slot: _slot(name, slot, shown["slots"][backend(name, slot)], releases.get(backend(name, slot), NONE), workers)
         for slot in Slot
     }
-    file, runtime = (_rows(text).get(name, "") for text in (said["map"], running["map"]))
-    aliases = tuple(said.get("aliases", {}).get(name, ()))  # a gateway of an earlier version has none
-    own_port = said["ports"][name]
-    port, path = (own_port, "") if own_port else (said["port"], f"/{name}")
-    return ServiceFacts(name, port, file, runtime, slots, _hold(name, said), aliases, path)
+    file, runtime = (_rows(text).get(name, "") for text in (shown["map"], running["map"]))
+    aliases = tuple(shown.get("aliases", {}).get(name, ()))  # a gateway of an earlier version has none
+    own_port = shown["ports"][name]
+    port, path = (own_port, "") if own_port else (shown["port"], f"/{name}")
+    return ServiceFacts(name, port, file, runtime, slots, _hold(name, shown), aliases, path)
 
 
-def _hold(service: str, said: Mapping[str, Any]) -> HoldFacts | None:
+def _hold(service: str, shown: Mapping[str, Any]) -> HoldFacts | None:
     """The hold of a service, with the figures of the waiting room: zeros where it does not answer."""
-    hold = said.get("holds", {}).get(service)  # a gateway of an earlier version has none
+    hold = shown.get("holds", {}).get(service)  # a gateway of an earlier version has none
     if hold is None:
         return None
-    room = (said.get("room") or {}).get(service, {})
+    room = (shown.get("room") or {}).get(service, {})
     figures = (room.get("waiting_requests", 0), room.get("longest_wait_seconds", 0.0), room.get("remaining_seconds", 0))
     return HoldFacts(hold["mark"], hold["longest_s"], hold["most"], *figures)
 
@@ -207,7 +207,7 @@ def _slot(service: str, slot: Slot, pointed: Mapping[str, Any], named: str, work
 def _rows(text: str) -> dict[str, str]:
     """A map's file, or what `show map` prints, which has a reference before each row."""
     words = [line.split() for line in text.splitlines()]
-    return {each[-2]: each[-1] for each in words if len(each) in (2, 3)}
+    return {row[-2]: row[-1] for row in words if len(row) in (2, 3)}
 
 
 def _drift(gateway: GatewayFacts) -> Iterator[tuple[str, str]]:
@@ -218,8 +218,8 @@ def _drift(gateway: GatewayFacts) -> Iterator[tuple[str, str]]:
         yield "GATEWAY_NOT_LOADED", "HAProxy does not run with the files that the gateway has"
     for service in gateway.services.values():
         if service.file != service.runtime:
-            said = f"the file says {service.file or 'nothing'}, HAProxy {service.runtime or 'nothing'}"
-            yield "MAP_RUNTIME_DIFF", f"{service.name}: {said}"
+            backends = f"{service.file or 'nothing'} in the file, {service.runtime or 'nothing'} in HAProxy"
+            yield "MAP_RUNTIME_DIFF", f"{service.name}: {backends}"
         for slot in service.slots.values():
             if slot.serving != slot.servers:
                 listed = f"pointed at {' '.join(slot.servers)}, HAProxy has {' '.join(slot.serving) or 'none'}"

@@ -45,20 +45,20 @@ class Service:
 
 def files(services: Iterable[Service], gateway: Gateway, secrets: Secrets, templates: Mapping[str, str]) -> Files:
     """All that the gateway is given: its configuration, the keys as hashes, and the certificate."""
-    given = {"one.cfg": None, "keys": hashed(secrets.api_keys) or None, "tls.pem": secrets.certificate or None}
-    return {**given, **config(services, gateway, templates)}
+    optional = {"one.cfg": None, "keys": hashed(secrets.api_keys) or None, "tls.pem": secrets.certificate or None}
+    return {**optional, **config(services, gateway, templates)}
 
 
 def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str, str]) -> dict[str, str]:
     """The configuration: files for what all services share and for their one address, and one for each, in order."""
-    each = frontend_connections(gateway.memory_mib)
+    connections = frontend_connections(gateway.memory_mib)
     shared = fill(
         "gateway/haproxy.cfg.j2",
         templates,
         metrics_port=str(gateway.metrics_port),
-        frontend_connections=str(each),
+        frontend_connections=str(connections),
         metrics_connections=str(METRICS),
-        connections=str(5 * each + METRICS),
+        connections=str(5 * connections + METRICS),
         buffer=str(buffer_bytes(gateway.memory_mib)),
         large_mib=str(LARGE_MIB),
     )
@@ -99,7 +99,9 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
 
 def hashed(api_keys: Iterable[str]) -> str:
     """The SHA-256 of each key, one a line, as HAProxy writes it: the keys themselves stay with the operator."""
-    return "".join(f"{each}\n" for each in sorted(hashlib.sha256(key.encode()).hexdigest().upper() for key in api_keys))
+    return "".join(
+        f"{digest}\n" for digest in sorted(hashlib.sha256(key.encode()).hexdigest().upper() for key in api_keys)
+    )
 
 
 def gateway_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:

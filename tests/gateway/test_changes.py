@@ -85,7 +85,7 @@ def test_a_gateway_that_is_killed_comes_back_with_the_slot_of_its_file(live: Liv
 def test_after_a_crash_between_file_and_haproxy_the_file_wins_and_the_drift_has_a_name(live: Live) -> None:
     live.inside("sh", "-c", "echo chat be_chat_green > /var/lib/gateway/active.map")
 
-    assert list(live.facts.drift) == [("MAP_RUNTIME_DIFF", "chat: the file says be_chat_green, HAProxy be_chat_blue")]
+    assert list(live.facts.drift) == [("MAP_RUNTIME_DIFF", "chat: be_chat_green in the file, be_chat_blue in HAProxy")]
     assert live.ask().served_by == SERVED_BY[BLUE]
     live.switch(GREEN)  # running it again repairs it
     assert list(live.facts.drift) == []

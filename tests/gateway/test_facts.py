@@ -96,11 +96,11 @@ def test_without_haproxy_the_files_are_known() -> None:
     [
         (
             {"map": "chat be_chat_blue\nembed be_down\n"},
-            ("MAP_RUNTIME_DIFF", "chat: the file says be_chat_blue, HAProxy be_chat_green"),
+            ("MAP_RUNTIME_DIFF", "chat: be_chat_blue in the file, be_chat_green in HAProxy"),
         ),
         (
             {"map": "chat be_chat_green\nemb"},
-            ("MAP_RUNTIME_DIFF", "embed: the file says nothing, HAProxy be_down"),
+            ("MAP_RUNTIME_DIFF", "embed: nothing in the file, be_down in HAProxy"),
         ),
         ({"loaded": False}, ("GATEWAY_NOT_LOADED", "HAProxy does not run with the files that the gateway has")),
     ],
@@ -127,5 +127,5 @@ def test_servers_must_be_where_the_slot_was_pointed() -> None:
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"haproxy": {}}', "null"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"Expecting value|the gateway said something else"):
+    with pytest.raises(ValueError, match=r"Expecting value|unexpected output of the gateway"):
         facts.parse_gateway(text)

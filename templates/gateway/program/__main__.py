@@ -38,10 +38,10 @@ def forget(service: str) -> None:
                 disk.remember(f"be_{service}_{slot}", None)
 
 
-def known(service: str, slot: str) -> str:
+def slot_backend(service: str, slot: str) -> str:
     """The backend of a slot."""
-    if service not in (there := disk.services()) or slot not in SLOTS:
-        raise Refused(f"there is no slot {slot} of a service {service}; services: {' '.join(there) or 'none'}")
+    if service not in (services := disk.services()) or slot not in SLOTS:
+        raise Refused(f"there is no slot {slot} of a service {service}; services: {' '.join(services) or 'none'}")
     return f"be_{service}_{slot}"
 
 
@@ -55,32 +55,32 @@ def point(service: str, slot: str, release: str, *addresses: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", release) or not 1 <= len(addresses) <= SERVERS:
         raise Refused(f"expected a release and 1 to {SERVERS} addresses")
     with disk.alone():
-        backend = known(service, slot)
-        wanted: Pointed = {"release": release, "servers": [numeric(each) for each in addresses]}
-        if backend in active(service) and disk.pointed(backend) != wanted:
+        backend = slot_backend(service, slot)
+        target: Pointed = {"release": release, "servers": [numeric(address) for address in addresses]}
+        if backend in active(service) and disk.pointed(backend) != target:
             raise Refused(f"{service} {slot} has the traffic: it cannot be pointed elsewhere")
-        disk.remember(backend, wanted)
-        haproxy.set_servers(backend, wanted["servers"])
+        disk.remember(backend, target)
+        haproxy.set_servers(backend, target["servers"])
         haproxy.set_row(RELEASES, backend, release)
-    print(f"{service} {slot}: {release} at {' '.join(wanted['servers'])}")
+    print(f"{service} {slot}: {release} at {' '.join(target['servers'])}")
 
 
 def numeric(address: str) -> str:
     """ADDRESS:PORT without a name: HAProxy must need no resolver when it starts."""
-    found = ADDRESS.fullmatch(address)
-    if not found:
+    parts = ADDRESS.fullmatch(address)
+    if not parts:
         raise Refused(f"expected ADDRESS:PORT, got {address!r}")
     try:
-        host = str(socket.getaddrinfo(found[1], int(found[2]), type=socket.SOCK_STREAM)[0][4][0])
+        host = str(socket.getaddrinfo(parts[1], int(parts[2]), type=socket.SOCK_STREAM)[0][4][0])
     except (OSError, OverflowError) as error:
         raise Refused(f"{address}: {error}") from None
-    return f"[{host}]:{found[2]}" if ":" in host else f"{host}:{found[2]}"
+    return f"[{host}]:{parts[2]}" if ":" in host else f"{host}:{parts[2]}"
 
 
 def switch(service: str, slot: str, release: str = "") -> None:
     """Give the traffic of a service to the slot that holds `release`, or to nobody (`down`). No request waits then."""
     with disk.alone():
-        target = DOWN if slot == "down" and service in disk.services() else known(service, slot)
+        target = DOWN if slot == "down" and service in disk.services() else slot_backend(service, slot)
         if target != DOWN and disk.pointed(target)["release"] != release:
             raise Refused(f"{service} {slot} holds {disk.pointed(target)['release']} and not {release}")
         if target != DOWN and haproxy.ready(target) != disk.pointed(target)["servers"]:
@@ -107,7 +107,7 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
     if not re.fullmatch(r"[0-9.+]+", mark):
         raise Refused(f"expected the key of a start, got {mark!r}")
     with disk.alone():
-        known(service, SLOTS[0])
+        slot_backend(service, SLOTS[0])
         until = time.time() + float(left_s)
         disk.put_hold(service, {"mark": mark, "until": until, "longest_s": float(longest_s), "most": int(most)})
         room.ask()  # it listens for the service before HAProxy sends a request there
@@ -117,28 +117,28 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
 
 def cut(service: str, slot: str) -> None:
     """End what is under way in a slot, in old workers too, and print how many requests that were."""
-    backend = known(service, slot)
+    backend = slot_backend(service, slot)
     print(haproxy.sessions(backend))
     haproxy.end_sessions(backend)
 
 
 def preview(service: str, slot: str, path: str) -> None:
     """Ask a slot without traffic for a path, the way a client's request goes, and print the release that answered."""
-    known(service, slot)
+    slot_backend(service, slot)
     own_port = disk.port(disk.service_file(service))
     port, path = (own_port, path) if own_port else (disk.port(disk.ONE), f"/{service}{path}")
     headers = ("Host: gateway", f"x-sparkops-preview: {disk.read(TOKEN)}", f"x-sparkops-slot: {slot}")
-    asked = "\r\n".join((f"GET {path} HTTP/1.0", *headers, "", ""))
+    request = "\r\n".join((f"GET {path} HTTP/1.0", *headers, "", ""))
     try:
-        with socket.create_connection(("127.0.0.1", port), PREVIEW_S) as plain, encrypted(plain) as asking:
-            asking.sendall(asked.encode())
-            said = asking.makefile("rb").read().split(b"\r\n\r\n")[0].decode(errors="replace").split("\r\n")
+        with socket.create_connection(("127.0.0.1", port), PREVIEW_S) as plain, encrypted(plain) as connection:
+            connection.sendall(request.encode())
+            lines = connection.makefile("rb").read().split(b"\r\n\r\n")[0].decode(errors="replace").split("\r\n")
     except OSError as error:
         raise Refused(f"{service} {slot}: {error}") from None
-    told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in said[1:])}
-    if said[0].split()[1:2] != ["200"]:
-        raise Refused(f"{service} {slot}: a request through the gateway got {said[0] or 'no answer'}")
-    print(told.get("x-sparkops-release", "-"))
+    replied = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    if lines[0].split()[1:2] != ["200"]:
+        raise Refused(f"{service} {slot}: a request through the gateway got {lines[0] or 'no answer'}")
+    print(replied.get("x-sparkops-release", "-"))
 
 
 def encrypted(plain: socket.socket) -> socket.socket:
@@ -153,9 +153,9 @@ def encrypted(plain: socket.socket) -> socket.socket:
 
 def show() -> None:
     """Everything at once, as JSON: what the files say, and what HAProxy says."""
-    there = [file for file in disk.configuration() if file.exists()]
-    said = {
-        "files": {str(file.relative_to(STATE)): hashlib.sha256(file.read_bytes()).hexdigest() for file in there},
+    files = [file for file in disk.configuration() if file.exists()]
+    shown = {
+        "files": {str(file.relative_to(STATE)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
         "loaded": disk.digest() == disk.read(LOADED),
         "keys": disk.read(disk.KEYS).split(),
         "certificate": disk.fingerprint(),
@@ -168,9 +168,9 @@ def show() -> None:
         "room": room.ask(),
     }
     try:
-        print(json.dumps({**said, "haproxy": running(), "problem": ""}))
+        print(json.dumps({**shown, "haproxy": running(), "problem": ""}))
     except Refused as problem:
-        print(json.dumps({**said, "haproxy": None, "problem": str(problem)}))
+        print(json.dumps({**shown, "haproxy": None, "problem": str(problem)}))
 
 
 def show_each() -> None:

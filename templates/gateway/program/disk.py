@@ -58,8 +58,8 @@ def read(file: Path) -> str:
 
 def fingerprint() -> str:
     """SHA-256 of the first certificate, as openssl prints it; empty without one."""
-    found = PEM.search(read(CERTIFICATE))
-    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0])).hexdigest() if found else ""
+    certificate = PEM.search(read(CERTIFICATE))
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate[0])).hexdigest() if certificate else ""
     return ":".join(digest[at : at + 2].upper() for at in range(0, len(digest), 2))
 
 
@@ -107,8 +107,8 @@ def services() -> list[str]:
 
 def aliases(service: str) -> list[str]:
     """Return the further names of a service."""
-    found = ALIASES.search(read(service_file(service)))
-    return found[1].split() if found else []
+    line = ALIASES.search(read(service_file(service)))
+    return line[1].split() if line else []
 
 
 def backends() -> list[str]:
@@ -118,12 +118,12 @@ def backends() -> list[str]:
 def pointed(backend: str) -> Pointed:
     """Where a slot was pointed last."""
     text = read(STATE / "slots" / backend)
-    said: Pointed = json.loads(text) if text else {"release": "-", "servers": []}
-    return said
+    slot: Pointed = json.loads(text) if text else {"release": "-", "servers": []}
+    return slot
 
 
-def remember(backend: str, said: Pointed | None) -> None:
-    put(STATE / "slots" / backend, json.dumps(said) if said else "")
+def remember(backend: str, slot: Pointed | None) -> None:
+    put(STATE / "slots" / backend, json.dumps(slot) if slot else "")
 
 
 def hold(service: str) -> Hold | None:
@@ -132,15 +132,15 @@ def hold(service: str) -> Hold | None:
     return json.loads(text) if text else None
 
 
-def put_hold(service: str, given: Hold | None) -> None:
+def put_hold(service: str, hold: Hold | None) -> None:
     """Begin or end a hold. It begins before HAProxy sends requests to the waiting room, and ends after that."""
-    put(STATE / "holds" / service, json.dumps(given) if given else "")
+    put(STATE / "holds" / service, json.dumps(hold) if hold else "")
 
 
 def holds() -> dict[str, Hold]:
     """Every hold, by service."""
-    known = ((service, hold(service)) for service in services())
-    return {service: given for service, given in known if given}
+    known = {service: hold(service) for service in services()}
+    return {service: value for service, value in known.items() if value}
 
 
 def waiting(service: str) -> str:
@@ -151,7 +151,7 @@ def waiting(service: str) -> str:
 def rows(text: str) -> dict[str, str]:
     """A map's file, or what `show map` prints, which has a reference before each row."""
     words = [line.split() for line in text.splitlines()]
-    return {each[-2]: each[-1] for each in words if len(each) in (2, 3)}
+    return {row[-2]: row[-1] for row in words if len(row) in (2, 3)}
 
 
 def put_rows(file: Path, table: dict[str, str]) -> None:
@@ -164,31 +164,31 @@ def configuration() -> list[Path]:
 
 
 def digest() -> str:
-    whole = "".join(f"{file.name}\n{read(file)}\0" for file in configuration())
-    return hashlib.sha256(whole.encode()).hexdigest()
+    text = "".join(f"{file.name}\n{read(file)}\0" for file in configuration())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def port(file: Path) -> int:
     """The port that one of our files listens on; 0 if it does not."""
-    found = BIND.search(read(file))
-    return int(found[1]) if found else 0
+    bind = BIND.search(read(file))
+    return int(bind[1]) if bind else 0
 
 
 def ports() -> dict[int, str]:
     """The ports of the whole configuration, and the file of each. Raises Refused for one in two files."""
-    found: dict[int, str] = {}
+    files: dict[int, str] = {}
     for file in filter(port, (SETTINGS, ONE, *map(service_file, services()))):
-        if (number := port(file)) in found:
-            raise Refused(f"port {number} is of {found[number]} and of {file.name}")
-        found[number] = file.name
-    return found
+        if (number := port(file)) in files:
+            raise Refused(f"port {number} is of {files[number]} and of {file.name}")
+        files[number] = file.name
+    return files
 
 
 def compose(active: dict[str, str]) -> None:
     """Write the maps and NEXT, from which HAProxy starts. `active` is what the running map says."""
-    known = {**active, **rows(read(ACTIVE))}
-    put_rows(ACTIVE, {service: known.get(service, DOWN) for service in services()})
-    for service in [held for held in holds() if known.get(held) != waiting(held)]:
+    backends_by_service = {**active, **rows(read(ACTIVE))}
+    put_rows(ACTIVE, {service: backends_by_service.get(service, DOWN) for service in services()})
+    for service in [name for name in holds() if backends_by_service.get(name) != waiting(name)]:
         put_hold(service, None)
     put_rows(RELEASES, {backend: pointed(backend)["release"] for backend in backends()})
     put_rows(NAMES, {name: service for service in services() for name in (service, *aliases(service))})

@@ -27,9 +27,9 @@ def replace_this() -> NoReturn:
 
 def check(config: Path = NEXT) -> None:
     """Raise Refused with what HAProxy has against a configuration."""
-    told = subprocess.run(["haproxy", "-c", "-W", "-f", str(config)], capture_output=True, text=True, check=False)
-    if told.returncode:
-        raise Refused(f"HAProxy refuses the configuration:\n{told.stderr.strip()[-2000:]}")
+    checked = subprocess.run(["haproxy", "-c", "-W", "-f", str(config)], capture_output=True, text=True, check=False)
+    if checked.returncode:
+        raise Refused(f"HAProxy refuses the configuration:\n{checked.stderr.strip()[-2000:]}")
 
 
 def ask(command: str, at: Path = ADMIN) -> str:
@@ -62,21 +62,21 @@ def wait() -> None:
 
 def workers() -> list[str]:
     """The process that takes connections, then those that only finish what they have."""
-    told = [line.split() for line in ask("show proc", MASTER).splitlines()]
-    found = [words[0] for words in told if words[1:2] == ["worker"]]
-    if not found:
+    processes = [line.split() for line in ask("show proc", MASTER).splitlines()]
+    workers = [words[0] for words in processes if words[1:2] == ["worker"]]
+    if not workers:
         raise Refused("HAProxy has no worker: it is just starting one")
-    return found
+    return workers
 
 
 def each_worker(command: str) -> dict[str, str]:
     """What every worker says; an old one that ends meanwhile has nothing to say."""
     current, *old = workers()
-    said = {current: ask(f"@!{current} {command}", MASTER)}
+    replies = {current: ask(f"@!{current} {command}", MASTER)}
     for pid in old:
         with suppress(Refused):
-            said[pid] = ask(f"@!{pid} {command}", MASTER)
-    return said
+            replies[pid] = ask(f"@!{pid} {command}", MASTER)
+    return replies
 
 
 def statistics(text: str) -> list[dict[str, str]]:
@@ -86,7 +86,7 @@ def statistics(text: str) -> list[dict[str, str]]:
 def ready(backend: str) -> list[str]:
     """Addresses of the servers of a slot that take requests."""
     servers = statistics(ask(f"show stat {backend} 4 -1"))
-    return [each["addr"] for each in servers if each["status"] not in IDLE]
+    return [server["addr"] for server in servers if server["status"] not in IDLE]
 
 
 def rows(file: Path) -> dict[str, str]:
@@ -120,8 +120,8 @@ def _server_commands(backend: str, servers: list[str]) -> Iterator[str]:
 
 def sessions(backend: str) -> int:
     """Requests under way in a slot, in old workers too."""
-    said = each_worker(f"show stat {backend} 2 -1")
-    return sum(int(each["scur"]) for text in said.values() for each in statistics(text))
+    replies = each_worker(f"show stat {backend} 2 -1")
+    return sum(int(row["scur"]) for text in replies.values() for row in statistics(text))
 
 
 def end_sessions(backend: str) -> None:
@@ -164,8 +164,8 @@ def _wait_for_worker(old: list[str]) -> None:
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         with suppress(Refused):
-            told = ask("show proc", MASTER)
-            if told and "[failed: 0]" not in told:
+            processes = ask("show proc", MASTER)
+            if processes and "[failed: 0]" not in processes:
                 break
             if workers()[:1] != old and answers():
                 return

@@ -45,7 +45,7 @@ def token() -> None:
 def attempt() -> None:
     """In a container of its own: would HAProxy take the files on stdin?"""
     prepare()
-    write(given())
+    write(received())
     disk.ports()
     disk.compose({})
     haproxy.check()
@@ -53,7 +53,7 @@ def attempt() -> None:
 
 def configure() -> None:
     """Take the files on stdin, a mapping of name to text; null removes one. Reload where anything differs."""
-    texts = given()
+    texts = received()
     with disk.alone():
         same = all(disk.read(STATE / name) == text for name, text in texts.items())
         if same and disk.digest() == disk.read(LOADED):
@@ -64,7 +64,7 @@ def configure() -> None:
     print("configured")
 
 
-def given() -> dict[str, str]:
+def received() -> dict[str, str]:
     texts: dict[str, str | None] = json.loads(sys.stdin.readline())  # one line: the end of stdin may get lost
     if wrong := [name for name in texts if not disk.GIVEN.fullmatch(name)]:
         raise Refused(f"there is no file of that name: {wrong[0]!r}")
@@ -73,7 +73,7 @@ def given() -> dict[str, str]:
 
 def write(texts: dict[str, str]) -> None:
     """gateway.cfg is what `start` waits for, so it is the last one."""
-    for name, text in sorted(texts.items(), key=lambda each: each[0] == disk.SETTINGS.name):
+    for name, text in sorted(texts.items(), key=lambda item: item[0] == disk.SETTINGS.name):
         disk.put(STATE / name, text)
 
 

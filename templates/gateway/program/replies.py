@@ -32,7 +32,7 @@ def error(message: str, kind: str, code: str, param: str | None = None) -> str:
 
 def models() -> list[dict[str, object]]:
     """Every name of a service as a model, with its release and whether it answers. An alias names its `root`."""
-    active, held = disk.rows(disk.read(disk.ACTIVE)), disk.holds()
+    active, holds = disk.rows(disk.read(disk.ACTIVE)), disk.holds()
     return [
         {
             "id": name,
@@ -41,7 +41,7 @@ def models() -> list[dict[str, object]]:
             "owned_by": "sparkops",
             "root": service,
             "release": disk.pointed(active[service])["release"] if active.get(service) in disk.backends() else None,
-            "state": "serving" if active.get(service) in disk.backends() else "waiting" if service in held else "down",
+            "state": "serving" if active.get(service) in disk.backends() else "waiting" if service in holds else "down",
         }
         for service in disk.services()
         for name in (service, *disk.aliases(service))
@@ -50,18 +50,18 @@ def models() -> list[dict[str, object]]:
 
 def answer(method: str, path: str) -> tuple[int, str]:
     """What is answered on the one address where no service is asked: status and body."""
-    known = {str(model["id"]): model for model in models()}
+    models_by_name = {str(model["id"]): model for model in models()}
     path = path.partition("?")[0]
     if (method, path) == ("GET", "/health"):
         return 200, "{}"
     if (method, path) == ("GET", "/v1/models"):
-        return 200, json.dumps({"object": "list", "data": [*known.values()]})
-    if method == "GET" and path.startswith("/v1/models/") and (name := path[len("/v1/models/") :]) in known:
-        return 200, json.dumps(known[name])
+        return 200, json.dumps({"object": "list", "data": [*models_by_name.values()]})
+    if method == "GET" and path.startswith("/v1/models/") and (name := path[len("/v1/models/") :]) in models_by_name:
+        return 200, json.dumps(models_by_name[name])
     if path.startswith("/too-large/"):
         return 413, error(TOO_LARGE.format(path.rpartition("/")[2]), "invalid_request_error", "request_too_large", "model")
     if path == "/unknown-model" or path.startswith("/v1/models/"):
-        names = f"{UNKNOWN} It has: {', '.join(known) or 'none'}."
+        names = f"{UNKNOWN} It has: {', '.join(models_by_name) or 'none'}."
         return 404, error(names, "invalid_request_error", "model_not_found", "model")
     return 400, error(NO_MODEL, "invalid_request_error", "invalid_request", "model")
 

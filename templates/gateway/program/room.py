@@ -144,26 +144,26 @@ class Room:
         """The figures of every service."""
         return {service: waiting.figures(disk.hold(service)) for service, waiting in self.waiting.items()}
 
-    def _reply(self, asked: list[str]) -> str:
-        if not asked:
+    def _reply(self, request: list[str]) -> str:
+        if not request:
             self._look()
             return json.dumps(self.figures())
-        if asked[1] == METRICS:
+        if request[1] == METRICS:
             return http(200, "".join(metrics(self.figures())), "text/plain; version=0.0.4")
-        return http(*answer(asked[0], asked[1]))
+        return http(*answer(request[0], request[1]))
 
     async def _report(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Reply to HAProxy with metrics or models, to this program with the figures."""
         with suppress(OSError, ValueError, TimeoutError):
-            asked = line = await asyncio.wait_for(reader.readline(), REPLY_S)
-            left = 0
+            request = line = await asyncio.wait_for(reader.readline(), REPLY_S)
+            remaining = 0
             while line.strip():
                 line = await asyncio.wait_for(reader.readline(), REPLY_S)
                 if line.lower().startswith(b"content-length:"):
-                    left = int(line.partition(b":")[2])
-            while left > 0 and (part := await asyncio.wait_for(reader.read(PART), REPLY_S)):
-                left -= len(part)  # HAProxy ends a client's connection with the reply: the body must have come by then
-            writer.write(self._reply(asked.decode().split()).encode())
+                    remaining = int(line.partition(b":")[2])
+            while remaining > 0 and (part := await asyncio.wait_for(reader.read(PART), REPLY_S)):
+                remaining -= len(part)  # HAProxy ends a client's connection with the reply: the body must have come by then
+            writer.write(self._reply(request.decode().split()).encode())
             writer.write_eof()
             async with asyncio.timeout(REPLY_S):  # unread, a body would take the reply with it
                 while await reader.read(PART):
