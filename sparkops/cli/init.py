@@ -21,9 +21,8 @@ from sparkops.doctor.discovery import Discovered
 from sparkops.errors import NotReady, SparkopsError, UsageError
 from sparkops.network.facts import fabric_query, parse_fabric
 from sparkops.nodes import host
-from sparkops.nodes.connect import Connector
+from sparkops.nodes.connect import Connector, configured
 from sparkops.nodes.parallel import on_each
-from sparkops.nodes.ssh_config import lookup
 
 Routes = Mapping[str, Mapping[str, str]]
 SEAL = "# sparkops init replaces this file until it is edited: sha256 "
@@ -85,7 +84,7 @@ def _routes(addresses: Sequence[str], user: str) -> Routes:
     if not addresses:
         return {"here": {"transport": "local"}}
     named = {"user": user} if user else {}
-    each = ({"address": address, "user": getpass.getuser(), **lookup(address), **named} for address in addresses)
+    each = ({"address": address, "user": getpass.getuser(), **configured(address), **named} for address in addresses)
     return {f"spark-{number}": route for number, route in enumerate(each, 1)}
 
 

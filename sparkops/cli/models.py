@@ -137,9 +137,8 @@ def copy(
     fleet = load_fleet(settings)
     wanted = load_recipe(recipe, fleet)
     targets = copy_targets(fleet, wanted, source, to)
-    options = models.CopyOptions(checksum=checksum, replace=replace)
     with connect(fleet, [source, *targets]) as connected, progress() as tell:
-        copied = models.copy(connected, engine_reads(wanted), source, options, tell)
+        copied = models.copy(connected, engine_reads(wanted), source, tell, checksum=checksum, replace_other=replace)
     for name, each in copied.items():
         how = f"{each.sent / 1e6:.1f} MB sent" if each.sent else "nothing sent"
         say(f"{name}: {wanted.model.path}, {each.size / 1e9:.2f} GB, {how}", fg="green")

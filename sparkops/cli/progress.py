@@ -33,7 +33,7 @@ def _plain(event: Event, at_s: float) -> None:
 
 
 def _count(event: Event) -> str:
-    return f" ({event.done}/{event.total} steps done)" if event.total else ""
+    return f" ({event.completed}/{event.total} steps done)" if event.total else ""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, say, visible
 from sparkops.config import addresses, check_cache
 from sparkops.errors import NeedsOperator, SparkopsError
-from sparkops.nodes.routes import GatewayPlace
+from sparkops.nodes.node import GatewayPlace
 from sparkops.status.drift import NEEDS_PERSON
 from sparkops.status.join import join
 from sparkops.status.picture import Status

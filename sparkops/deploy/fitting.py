@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sparkops.config import programs
 from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.observe import containers
@@ -21,7 +20,7 @@ from sparkops.weights.steps import remedy
 def describe(member: Member, path: str) -> Description | None:
     """Return the checkpoint under `path` of a node's model directory; None without one. Raises NodeError."""
     directory = f"{model_dir(member.config)}/{path}"
-    command = commands.describe(programs.load(*programs.DESCRIBE), directory)
+    command = commands.describe(directory)
     answer = transfer.run(member, command).stdout
     try:
         return description.parse((answer.splitlines() or [""])[-1], f"{member.name}: {directory}")

@@ -65,7 +65,7 @@ def provision(connected: Connected, due: Missing, order: BuildOrder, source: Hub
     if not due.complete:
         _fetch(connected.only([first]), due.recipe, order.tag, source, tell, wait_s)
     if targets := [name for name in due.weights if name != first]:
-        models.copy(connected.only([first, *targets]), engine_reads(due.recipe), first, models.CopyOptions(), tell)
+        models.copy(connected.only([first, *targets]), engine_reads(due.recipe), first, tell)
 
 
 def _fetch(one: Connected, recipe: Recipe, image: str, source: Hub, tell: Tell, wait_s: float) -> None:

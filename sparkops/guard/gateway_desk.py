@@ -11,8 +11,8 @@ from math import inf
 from sparkops.errors import CommandFailed, ConnectionLost
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
-from sparkops.nodes.line_stream import LineStream
 from sparkops.nodes.node import Node
+from sparkops.nodes.streams import LineStream
 
 SHOWN_S = 0.9  # most age of the gateway's state during a swap
 REPLY_S = 5.0

@@ -15,10 +15,9 @@ from sparkops.guard_client.commands import ASK, CONTAINER
 from sparkops.guard_client.reply import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Member
-from sparkops.nodes.line_stream import LineStream
 from sparkops.nodes.node import Node
-from sparkops.nodes.output import KEEP
-from sparkops.nodes.retry import until_begun
+from sparkops.nodes.streams import KEEP, LineStream
+from sparkops.nodes.waiting import retry_start
 from sparkops.swap import wire
 from sparkops.swap.intents import Intent
 from sparkops.swap.journal import Journal
@@ -70,7 +69,7 @@ class GuardDoor:
         """
         question = json.dumps({"op": op, **words})
         with self.mutex:
-            line = until_begun(lambda: self._exchange(op, question, REPLY_S + patience_s), cancel=self.node.cancel)
+            line = retry_start(lambda: self._exchange(op, question, REPLY_S + patience_s), cancel=self.node.cancel)
         reply = json.loads(line)
         if "error" in reply:
             raise refusal(self.node.name, reply)

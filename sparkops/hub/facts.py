@@ -1,4 +1,4 @@
-"""What the fetching of a model says: progress, the end, or why it failed and what to do about it."""
+"""Output of the download of a model, as values: progress, the end, or the failure with its next step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from sparkops.nodes.progress import ByteCount
 
 GIVE_ONE = "Make a token (type: read) in your account of the hub, put it into a file of mode 0600, give --token-file."
 
@@ -41,16 +43,8 @@ ANONYMOUS = (
 
 
 @dataclass(frozen=True)
-class PullProgress:
-    """Bytes that are there, of all."""
-
-    done: int
-    total: int
-
-
-@dataclass(frozen=True)
 class Fetched:
-    """The end: the commit and its bytes."""
+    """The end of a download: the commit and its bytes."""
 
     commit: str
     size: int
@@ -58,21 +52,21 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why it could not be fetched, in words, and what to do about it."""
+    """Why a download failed, and the next step."""
 
     problem: str
     next_step: str
 
 
-def parse(line: str, *, anonymous: bool) -> PullProgress | Fetched | Failure | None:
-    """One line of templates/node/pull.py; None for anything else, such as a warning of the library."""
+def parse(line: str, *, anonymous: bool) -> ByteCount | Fetched | Failure | None:
+    """Read a line of templates/node/pull.py; None for anything else, such as a warning of the library."""
     try:
         message = json.loads(line)
     except ValueError:
         return None
     match message:
-        case {"bytes": int(done), "total": int(total)}:
-            return PullProgress(done, total)
+        case {"bytes": int(count), "total": int(total)}:
+            return ByteCount(count, total)
         case {"done": {"commit": str(commit), "bytes": int(size)}}:
             return Fetched(commit, size)
         case {"error": str(kind), "text": str()}:

@@ -1,4 +1,4 @@
-"""A model from its hub to one node, by the hub's own library, in an image that holds nothing else."""
+"""Download a model from its hub to one node, with the hub's library, in an image of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from sparkops.config import programs
 from sparkops.config.assets import BuildInputs
 from sparkops.config.model import Weights
 from sparkops.docker.commands import ask_image, model_dir
@@ -15,22 +14,21 @@ from sparkops.hub import facts
 from sparkops.hub.image import DISK_GIB, HUB, IMAGE, hub_context
 from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.nodes.connected import Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import ByteCount, Event, Meter, Tell
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
-from sparkops.weights.meter import Meter
 from sparkops.weights.plan import fetched, refused
 
 ASK = b"import huggingface_hub; huggingface_hub.HfApi"
-"""What shows that an image can fetch."""
+"""Imports the library, to show that the image can download."""
 
 
 @dataclass(frozen=True)
 class Hub:
-    """How to fetch: the image that has the hub's library, a token or no text, another hub's URL or no text.
+    """Settings of a download: the image with the hub's library, the token and the URL of another hub, or empty.
 
-    `replace`: also a whole directory of that name that is known to be another model. Raises UsageError for a token
+    `replace`: also replace a complete directory that is known to be another model. Raises UsageError for a token
     that would be sent without encryption.
     """
 
@@ -51,7 +49,7 @@ def require_encrypted(token: str, endpoint: str) -> None:
 
 
 def hub_order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> BuildOrder:
-    """Return what to build for the container that fetches, on the base `image`."""
+    """Return the build of the image for downloads, on the base `image`."""
     context = hub_context(templates, requirements, inputs, image)
     return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: ask_image(image, ASK)))
 
@@ -75,16 +73,16 @@ def pull_model(member: Member, weights: Weights, source: Hub, tell: Tell) -> Che
 def _fetch(member: Member, image: str, weights: Weights, source: Hub, directory: ModelDirectory, tell: Tell) -> None:
     where = model_dir(member.config)
     inside = commands.container(where, image, (directory.user, directory.group), network="host", task="pull")
-    command = commands.pull(programs.load(*programs.PULL), inside, weights, source.token, source.endpoint)
+    command = commands.pull(inside, weights, source.token, source.endpoint)
     meter: Meter | None = None
     end: facts.Fetched | facts.Failure | None = None
 
     def report(line: str) -> None:
         nonlocal meter, end
         match facts.parse(line, anonymous=not source.token):
-            case facts.PullProgress(done, total):
-                meter = meter or Meter(tell, member.name, f"fetching {weights.id}", total, at=done)
-                meter(done)
+            case ByteCount(count, total):
+                meter = meter or Meter(tell, member.name, f"fetching {weights.id}", total, at=count)
+                meter(count)
             case facts.Fetched() | facts.Failure() as message:
                 end = message
             case None:

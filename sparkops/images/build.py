@@ -19,7 +19,7 @@ from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.progress import Event, Tell
-from sparkops.nodes.retry import until_begun
+from sparkops.nodes.waiting import retry_start
 from sparkops.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
@@ -181,7 +181,7 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
 
 def run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
     """Build the candidate, again from a step on that Docker could not begin. Raises BuildFailed."""
-    until_begun(lambda: _run_build(member, order, tell), raised=(BuildFailed,), cancel=member.node.cancel)
+    retry_start(lambda: _run_build(member, order, tell), raised=(BuildFailed,), cancel=member.node.cancel)
 
 
 def _run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
@@ -192,9 +192,9 @@ def _run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
     def on_line(line: str) -> None:
         nonlocal progress
         before, progress = progress, buildkit.advance(progress, line)
-        if progress.step != before.step or progress.done != before.done:
+        if progress.step != before.step or progress.completed != before.completed:
             lasting = progress.step != before.step
-            tell(Event(member.name, progress.step, progress.done, progress.total, lasting=lasting))
+            tell(Event(member.name, progress.step, progress.completed, progress.total, lasting=lasting))
 
     try:
         member.node.run(command, stdin=tar(order.context, order.open_file), on_line=on_line)

@@ -28,7 +28,7 @@ class BuildProgress:
     disk_full: bool = False
 
     @property
-    def done(self) -> int:
+    def completed(self) -> int:
         """Steps that have ended."""
         return len(self.ended & set(self.steps))
 

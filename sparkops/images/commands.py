@@ -1,10 +1,11 @@
-"""Both ends of an image's way from node to node, as programs of a transfer. Nothing here runs anything."""
+"""Both ends of the copy of an image from node to node, as programs of a transfer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
+from sparkops.config import programs
 from sparkops.transfer.commands import EndProgram
 
 READS = (
@@ -17,32 +18,35 @@ READS = (
 """Rights to read every file, and to write none."""
 
 
-def load(checking: str) -> EndProgram:
-    """Give what comes to Docker if it is one image without a name, with `checking`, the text of templates/node/load.py.
+def load() -> EndProgram:
+    """Pass the input to `docker load` if it is one image without a name, with templates/node/load.py.
 
-    Docker sees no end of it unless all has come and passed.
+    Docker sees the end of the input only when all has arrived and passed.
     """
-    return EndProgram(("python3", "-c", checking, "docker", "load", "--quiet"), called="docker load")
+    [text] = programs.load(*programs.LOAD).values()
+    return EndProgram(("python3", "-c", text, "docker", "load", "--quiet"), called="docker load")
 
 
-def save_image(filtering: str, image: str, held: int, named: Sequence[str]) -> EndProgram:
-    """Print `image` (an ID) without its first `held` layers, with `filtering`, the text of templates/node/layers.py.
+def save_image(image: str, skip: int, names: Sequence[str]) -> EndProgram:
+    """Print `image` (an ID) without its first `skip` layers, with templates/node/layers.py.
 
-    By its ID it has no name in what is printed: a target gives it one when it has looked at it.
+    An image that is saved by its ID has no name in the output: a target names it after a check.
     """
-    request = json.dumps({"image": image, "held": held, "named": named})
-    return EndProgram(("python3", "-c", filtering, request), called="docker save")
+    [text] = programs.load(*programs.LAYERS).values()
+    request = json.dumps({"image": image, "skip": skip, "names": names})
+    return EndProgram(("python3", "-c", text, request), called="docker save")
 
 
-def read_layers(reading: str, store: str, reader: str, image: str, held: int, layers: Sequence[str]) -> EndProgram:
-    """Print the same without `docker save`: `reading` is the text of templates/node/graph.py.
+def read_layers(store: str, reader: str, image: str, skip: int, layers: Sequence[str]) -> EndProgram:
+    """Print the same without `docker save`, with templates/node/graph.py.
 
     It runs in a container of the image `reader`, which needs Python, and sees Docker's `store` and nothing else; the
     directories of layers belong to root. `layers` are the digests of all layers of the image.
     """
-    request = json.dumps({"image": image, "held": held, "layers": layers})
+    [text] = programs.load(*programs.GRAPH).values()
+    request = json.dumps({"image": image, "skip": skip, "layers": layers})
     mounts = {f"{store}/image/overlay2": "/store/image", f"{store}/overlay2": "/store/layers"}
-    sees = (f"--mount=type=bind,source={source},target={target},readonly" for source, target in mounts.items())
+    options = (f"--mount=type=bind,source={source},target={target},readonly" for source, target in mounts.items())
     run = ("docker", "run", "--rm", "--interactive", "--network=none", "--log-driver=none", "--pull=never")
-    argv = (*run, *READS, *sees, "--entrypoint=python3", reader, "-c", reading, request)
+    argv = (*run, *READS, *options, "--entrypoint=python3", reader, "-c", text, request)
     return EndProgram(argv, called="the reader of Docker's store")

@@ -1,4 +1,4 @@
-"""One image on its way to one node. images/distribute.py sends it to several."""
+"""The copy of one image to one node. images/distribute.py sends an image to several nodes."""
 
 from __future__ import annotations
 
@@ -6,51 +6,45 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from sparkops.config import programs
 from sparkops.docker import commands
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
-from sparkops.images import facts
+from sparkops.images import layers
 from sparkops.images.commands import read_layers, save_image
-from sparkops.images.facts import DockerImage, Store
-from sparkops.images.plan import ImageLack, lack, missing_bytes
+from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes
 from sparkops.nodes.connected import Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import MB, Event, Meter, Tell
 from sparkops.nodes.waiting import Waiting
 from sparkops.transfer.commands import EndProgram
 from sparkops.transfer.rendezvous import TransferObserver
-from sparkops.weights.meter import Meter
-from sparkops.weights.plan import MB
 
 UNPACK_S, POLL_S = 120.0, 0.5
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """An image on its way. `sizes` are about the bytes of each layer.
+    """An image on the node that sends it. `sizes` are about the bytes of each layer.
 
-    `reader` is an image that can read Docker's `store` on the source, and prints the same tar without `docker save`.
+    `reader` is an image that can read Docker's `store` there, and prints the same tar without `docker save`.
     """
 
     image: DockerImage
     tag: str
-    source: Member
+    node: Member
     store: Store
     reader: str | None
     sizes: tuple[int, ...]
     tell: Tell
 
-    def give(self, held: int, *, quickly: bool) -> EndProgram:
-        """What prints it on the source, without its first `held` layers."""
+    def program(self, skip: int, *, quickly: bool) -> EndProgram:
+        """Return the program that prints the image without its first `skip` layers."""
         if quickly and self.reader:
-            [reading] = programs.load(*programs.GRAPH).values()
-            return read_layers(reading, self.store.graph, self.reader, self.image.id, held, self.image.layers)
-        [filtering] = programs.load(*programs.LAYERS).values()
-        return save_image(filtering, self.image.id, held, self.store.names(self.image))
+            return read_layers(self.store.graph, self.reader, self.image.id, skip, self.image.layers)
+        return save_image(self.image.id, skip, self.store.names(self.image))
 
 
 @dataclass(frozen=True)
 class CopiedImage:
-    """What one node has got: the ID of the image there, the bytes that were sent to it, and those of the image."""
+    """The result on one node: the ID of the image there, the bytes that were sent to it, and those of the image."""
 
     image: str
     sent: int
@@ -59,16 +53,16 @@ class CopiedImage:
 
 @dataclass
 class ImageCopy:
-    """A cargo for one target. It counts what is sent; how much that will be, is known only about."""
+    """The copy of an image to one target. It counts the bytes that are sent; their total is an estimate."""
 
-    cargo: ImageSource
+    source: ImageSource
     target: Member
     before: Sequence[DockerImage] = ()
     lack: ImageLack = field(init=False)
-    there: DockerImage | None = None
-    """The image of the same content at the target, once it was seen."""
-    held: int = 0
-    """How many of the target's layers are left out in this try."""
+    present: DockerImage | None = None
+    """The image of the same content at the target, once it is verified."""
+    skip: int = 0
+    """How many of the lowest layers are not sent in this try."""
     meter: Meter | None = None
     earlier: int = 0
     now: int = 0
@@ -77,56 +71,60 @@ class ImageCopy:
 
     def __post_init__(self) -> None:
         self.before = images(self.target)
-        self.lack = lack(self.cargo.image, self.cargo.tag, self.before)
-        self.there, self.held = self.lack.there, self.lack.held
+        self.lack = self._lack(self.before)
+        self.present, self.skip = self.lack.same, self.lack.shared
+
+    def _lack(self, present: Sequence[DockerImage]) -> ImageLack:
+        return lack(self.source.image, self.source.tag, present)
 
     @property
     def need(self) -> int:
         """About the bytes that are to be sent."""
-        return missing_bytes(self.cargo.image, self.cargo.sizes, self.held)
+        return missing_bytes(self.source.image, self.source.sizes, self.skip)
 
     @property
     def sent(self) -> int:
         """All bytes so far, those of failed tries included."""
         return self.earlier + self.now
 
-    def say(self, text: str) -> None:
-        """Tell what happens at the target."""
-        self.cargo.tell(Event(self.target.name, text))
+    def report(self, text: str) -> None:
+        """Report what happens at the target."""
+        self.source.tell(Event(self.target.name, text))
 
-    def begin(self, held: int) -> TransferObserver:
-        """A try, in which the target's first `held` layers are left out. Who is told of it."""
-        self.earlier, self.now, self.meter, self.held = self.sent, 0, None, held
-        layers, source = len(self.cargo.image.layers), self.cargo.source.name
+    def start(self, skip: int) -> TransferObserver:
+        """Start a try without the first `skip` layers. Return its observer."""
+        self.earlier, self.now, self.meter, self.skip = self.sent, 0, None, skip
+        count, node = len(self.source.image.layers), self.source.node.name
         about = f", about {self.need / MB:.1f} MB" if self.need > MB else ""
-        self.say(f"{self.cargo.tag}: {layers - held} of {layers} layers come from {source}{about}")
-        detour = f"{source} does not reach it: it goes through this machine"
-        return TransferObserver(on_bytes=self._heard, on_detour=lambda: self.say(detour), on_all=self._arrived)
+        self.report(f"{self.source.tag}: {count - skip} of {count} layers come from {node}{about}")
+        detour = f"{node} does not reach it: it goes through this machine"
+        return TransferObserver(self._count, on_detour=lambda: self.report(detour), on_all=self._arrived)
 
-    def _heard(self, count: int) -> None:
-        """So many bytes have arrived; no more are told than were expected."""
+    def _count(self, count: int) -> None:
+        """Count the bytes that have arrived. No more than the estimate are shown."""
         self.now, shown = count, min(count, self.need)
         if self.meter is None:
-            self.meter = Meter(self.cargo.tell, self.target.name, f"receiving {self.cargo.tag}", self.need, shown)
+            what = f"receiving {self.source.tag}"
+            self.meter = Meter(self.source.tell, self.target.name, what, self.need, shown)
         if self.need > MB:
             self.meter(shown)
 
     def _arrived(self) -> None:
         self.unpacks = True
-        self.say("all has arrived; Docker unpacks it")
+        self.report("all has arrived; Docker unpacks it")
 
-    def look(self) -> None:
-        """See whether the target has it now. Raises NodeError.
+    def verify(self) -> None:
+        """Check that the target has the image now. Raises NodeError.
 
-        By its content, among the images that Docker lists: it lists none whose layers are not all there.
+        By its content, among the images that Docker lists: it lists only those with all layers.
         """
-        self.there = lack(self.cargo.image, self.cargo.tag, images(self.target)).there
-        if self.there is None:
-            raise NodeError(self.target.name, f"what has arrived is not the image that {self.cargo.source.name} has")
+        self.present = self._lack(images(self.target)).same
+        if self.present is None:
+            raise NodeError(self.target.name, f"what has arrived is not the image that {self.source.node.name} has")
 
     def finish(self, image: DockerImage) -> CopiedImage:
-        """Give `image` the tag. One that had it goes, unless something still needs it."""
-        tag, target = self.cargo.tag, self.target
+        """Give `image` the tag. The image that had it is removed unless something needs it."""
+        tag, target = self.source.tag, self.target
         if not self.lack.named:
             other = target.engine.image(tag)
             target.node.run(commands.tag(image.id, tag))
@@ -134,15 +132,15 @@ class ImageCopy:
                 with suppress(CommandFailed):
                     target.node.run(commands.remove_image(other["Id"]))
         target.node.run(commands.trust(tag, image.id))
-        self.say(f"{tag} {'has the same content' if self.sent else 'is up to date'}")
-        return CopiedImage(image.id, self.sent, self.cargo.image.size)
+        self.report(f"{tag} {'has the same content' if self.sent else 'is up to date'}")
+        return CopiedImage(image.id, self.sent, self.source.image.size)
 
-    def remove_again(self) -> None:
-        """Remove what this copy has brought, once Docker has unpacked it."""
+    def remove_arrived(self) -> None:
+        """Remove the image that this copy has brought, once Docker has unpacked it."""
         known = {image.id for image in self.before}
 
         def arrived() -> DockerImage | None:
-            image = lack(self.cargo.image, self.cargo.tag, images(self.target)).there
+            image = self._lack(images(self.target)).same
             return image if image and image.id not in known else None
 
         image = Waiting(POLL_S, UNPACK_S).poll(arrived, bool)
@@ -152,17 +150,18 @@ class ImageCopy:
 
 
 def images(member: Member) -> list[DockerImage]:
-    """Every image of a node."""
-    return [facts.parse(image) for image in member.engine.images()]
+    """Return every image of a node."""
+    return [layers.parse(image) for image in member.engine.images()]
 
 
 @contextmanager
-def cleared(due: Sequence[ImageCopy]) -> Iterator[None]:
-    """Whoever interrupts leaves nothing on the targets. What has arrived, Docker unpacks first: nothing stops that."""
+def removed_on_interrupt(copies: Sequence[ImageCopy]) -> Iterator[None]:
+    """Leave nothing on the targets after Ctrl-C. Docker unpacks what has arrived first: nothing stops that."""
     try:
         yield
     except Interrupted:
-        for delivery in (delivery for delivery in due if delivery.unpacks):
-            delivery.say("waiting until Docker has unpacked it, to remove it again")
-            delivery.remove_again()
+        for copy in copies:
+            if copy.unpacks:
+                copy.report("waiting until Docker has unpacked it, to remove it again")
+                copy.remove_arrived()
         raise

@@ -1,4 +1,4 @@
-"""Images from node to node: only what a target lacks is sent, and the tag comes after a look at the content."""
+"""Images from node to node: only missing layers are sent, and the tag comes after a check of the content."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sparkops.config import programs
 from sparkops.docker import places
 from sparkops.errors import NodeError, NotReady, SparkopsError
-from sparkops.images import commands, facts
+from sparkops.images import commands, layers
 from sparkops.images.build import BuildOrder, Built, build_leased
-from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, cleared
-from sparkops.images.plan import TWICE, room
+from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
+from sparkops.images.layers import TWICE, room
 from sparkops.network.routes import addresses
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
@@ -26,49 +25,49 @@ from sparkops.weights import models
 
 
 def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, CopiedImage]:
-    """Bring the image `tag` from one connected node to all others at once. Raises NodeError, for all nodes at once.
+    """Copy the image `tag` from one connected node to all others at once. Raises NodeError, for all nodes at once.
 
-    It is read once for all that lack the same. A node gets the tag when it was seen that it has the same content.
+    It is read once for all that lack the same layers. A node gets the tag after a check that it has the same content.
     """
-    cargo, cancel = _cargo(connected.members[source], tag, tell), connected.cancel
+    image, cancel = _source(connected.members[source], tag, tell), connected.cancel
     targets = {name: member for name, member in connected.members.items() if name != source}
-    looked = on_each(targets, lambda name: _look(cargo, targets[name]), cancel)
-    due = {name: delivery for name, delivery in looked.items() if isinstance(delivery, ImageCopy)}
-    with cleared([*due.values()]):
-        failed = _ship([delivery for delivery in due.values() if delivery.there is None], cancel)
-        present = {name: delivery.there for name, delivery in due.items() if delivery.there and name not in failed}
-        done = on_each(present, lambda name: due[name].finish(present[name]), cancel)
-    wrong = {name: error for name, error in looked.items() if isinstance(error, SparkopsError)}
-    outcomes: Mapping[str, CopiedImage | SparkopsError] = {**wrong, **failed, **done}
-    return all_or_raise({name: outcomes[name] for name in targets})
+    outcomes = on_each(targets, lambda name: _prepare(image, targets[name]), cancel)
+    copies = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, ImageCopy)}
+    refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
+    with removed_on_interrupt([*copies.values()]):
+        failed = _send_all([copy for copy in copies.values() if copy.present is None], cancel)
+        present = {name: copy.present for name, copy in copies.items() if copy.present and name not in failed}
+        finished = on_each(present, lambda name: copies[name].finish(present[name]), cancel)
+    results: Mapping[str, CopiedImage | SparkopsError] = {**refused, **failed, **finished}
+    return all_or_raise({name: results[name] for name in targets})
 
 
 def build_once(
     connected: Connected, order: BuildOrder, tell: Tell, wait_s: float = 0.0
 ) -> tuple[str, dict[str, Built | CopiedImage]]:
-    """Let all connected nodes have one and the same image: built on the first, unless one has it, and copied.
+    """Give all connected nodes the same image: built on the first, unless one has it, and copied.
 
-    Returns the name of the one that it is copied from, and what was done on each. Raises what a build and a copy raise.
+    Returns the node that it is copied from, and the result on each. Raises the errors of a build and a copy.
     """
     present = connected.all(lambda member: member.engine.trusted(order.tag) is not None)
     source = next((name for name, has_it in present.items() if has_it), next(iter(present)))
-    one = replace(connected, members={source: connected.members[source]})
-    built = one.all(lambda member: build_leased(member, order, tell, wait_s))
+    builder = replace(connected, members={source: connected.members[source]})
+    built = builder.all(lambda member: build_leased(member, order, tell, wait_s))
     return source, {**built, **copy(connected, order.tag, source, tell)}
 
 
-def _cargo(source: Member, tag: str, tell: Tell) -> ImageSource:
-    inspect = source.engine.trusted(tag)
+def _source(node: Member, tag: str, tell: Tell) -> ImageSource:
+    inspect = node.engine.trusted(tag)
     if inspect is None:
-        step = f"sparkops build {recipe_of(tag)} --node {source.name}"
-        raise NotReady(source.name, f"it does not have the image {tag}, built or copied by sparkops", next_step=step)
-    image = facts.parse(inspect)
-    store = facts.store(source.engine.info(), str(source.engine.version.get("Version", "0")))
-    guard = source.engine.container(places.CONTAINER) if store.graph else None
+        step = f"sparkops build {recipe_of(tag)} --node {node.name}"
+        raise NotReady(node.name, f"it does not have the image {tag}, built or copied by sparkops", next_step=step)
+    image = layers.parse(inspect)
+    store = layers.store(node.engine.info(), str(node.engine.version.get("Version", "0")))
+    guard = node.engine.container(places.CONTAINER) if store.graph else None
     if not (store.containerd or guard):
-        _require_room(source, image.size, "docker save")
-    sizes = facts.layer_sizes(source.engine.history(image.id))
-    return ImageSource(image, tag, source, store, guard["Image"] if guard else None, sizes, tell)
+        _require_room(node, image.size, "docker save")
+    sizes = layers.layer_sizes(node.engine.history(image.id))
+    return ImageSource(image, tag, node, store, guard["Image"] if guard else None, sizes, tell)
 
 
 def _require_room(member: Member, need: int, what: str) -> None:
@@ -78,55 +77,52 @@ def _require_room(member: Member, need: int, what: str) -> None:
         raise NotReady(member.name, f"on Docker's disk, for {what}: {short}", next_step=step)
 
 
-def _look(cargo: ImageSource, target: Member) -> ImageCopy:
-    delivery = ImageCopy(cargo, target)
-    if delivery.there is None:
-        _require_room(target, delivery.need * TWICE, "docker load")
-    return delivery
+def _prepare(source: ImageSource, target: Member) -> ImageCopy:
+    prepared = ImageCopy(source, target)
+    if prepared.present is None:
+        _require_room(target, prepared.need * TWICE, "docker load")
+    return prepared
 
 
-def _ship(due: Sequence[ImageCopy], cancel: threading.Event) -> dict[str, SparkopsError]:
-    """Send to all; what is the same for several is read once. The errors by target."""
+def _send_all(copies: Sequence[ImageCopy], cancel: threading.Event) -> dict[str, SparkopsError]:
+    """Send to all targets; those that share the same layers are sent to together. Return the errors by target."""
     alike: dict[str, list[ImageCopy]] = defaultdict(list)
-    for delivery in due:
-        alike[str(delivery.lack.held)].append(delivery)
-    outcomes = all_or_raise(on_each(alike, lambda held: _send(alike[held], int(held)), cancel))
+    for copy in copies:
+        alike[str(copy.lack.shared)].append(copy)
+    outcomes = all_or_raise(on_each(alike, lambda shared: _send(alike[shared], int(shared)), cancel))
     return {name: error for errors in outcomes.values() for name, error in errors.items()}
 
 
-def _send(due: Sequence[ImageCopy], held: int) -> dict[str, SparkopsError]:
-    """Send to those that hold the first `held` layers, in the quickest way that works. Returns the errors by target.
+def _send(copies: Sequence[ImageCopy], shared: int) -> dict[str, SparkopsError]:
+    """Send to targets that share the first `shared` layers, in the quickest way that works. Return errors by target.
 
-    One that cannot use what it holds gets all: containerd's store knows layers by how they were packed as well, which
-    Docker does not tell.
+    A target that cannot use the layers that it has gets all: containerd's store identifies layers by their compression
+    as well, which Docker does not report.
     """
-    ways = [(held, True)] if due[0].cargo.reader else []
-    ways += [(count, False) for count in dict.fromkeys((held, 0))]
-    left, errors = list(due), dict[str, SparkopsError]()
-    for number, (now, quickly) in enumerate(ways):
-        for delivery in left if number else ():
-            delivery.say(f"so it is tried in another way: {errors.pop(delivery.target.name)}")
-        errors |= _try(left, now, quickly=quickly)
-        left = [delivery for delivery in left if type(errors.get(delivery.target.name)) is NodeError]
-        if not left:
+    tries = [(shared, True)] if copies[0].source.reader else []
+    tries += [(skip, False) for skip in dict.fromkeys((shared, 0))]
+    remaining, errors = list(copies), dict[str, SparkopsError]()
+    for number, (skip, quickly) in enumerate(tries):
+        for copy in remaining if number else ():
+            copy.report(f"so it is tried in another way: {errors.pop(copy.target.name)}")
+        errors |= _try(remaining, skip, quickly=quickly)
+        remaining = [copy for copy in remaining if type(errors.get(copy.target.name)) is NodeError]
+        if not remaining:
             break
     return errors
 
 
-def _try(due: Sequence[ImageCopy], held: int, *, quickly: bool) -> dict[str, SparkopsError]:
-    cargo = due[0].cargo
-    give = cargo.give(held, quickly=quickly)
-    here = models.host(cargo.source)
-    [checking] = programs.load(*programs.LOAD).values()
-    take = commands.load(checking)
+def _try(copies: Sequence[ImageCopy], skip: int, *, quickly: bool) -> dict[str, SparkopsError]:
+    source = copies[0].source
+    give, take, sender = source.program(skip, quickly=quickly), commands.load(), models.host(source.node)
 
     def ends(target: Member) -> Ends:
-        return Ends(cargo.source, give, target, take, addresses(here, models.host(target)))
+        return Ends(source.node, give, target, take, addresses(sender, models.host(target)))
 
-    outcomes = transfer.send_to_all([(ends(delivery.target), delivery.begin(held)) for delivery in due])
-    sent = {delivery.target.name: delivery for delivery in due if outcomes[delivery.target.name] is None}
-    looked = on_each(sent, lambda name: sent[name].look(), cargo.source.node.cancel)
-    errors = {name: error for name, error in {**outcomes, **looked}.items() if error}
-    for delivery in due:
-        delivery.unpacks = delivery.unpacks and delivery.target.name not in errors
+    sent = transfer.send_to_all([(ends(copy.target), copy.start(skip)) for copy in copies])
+    arrived = {copy.target.name: copy for copy in copies if sent[copy.target.name] is None}
+    verified = on_each(arrived, lambda name: arrived[name].verify(), source.node.node.cancel)
+    errors = {name: error for name, error in {**sent, **verified}.items() if error}
+    for copy in copies:
+        copy.unpacks = copy.unpacks and copy.target.name not in errors
     return errors

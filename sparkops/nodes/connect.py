@@ -1,4 +1,4 @@
-"""Open the connection to a node: keys checked, half-open connections noticed, failures explained."""
+"""Open the connection to a node: check its key, notice half-open connections, explain failures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import logging
 import socket
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import paramiko
 from paramiko.pkey import UnknownKeyType
 
-from sparkops.errors import NotReachable
+from sparkops.errors import NotReachable, UsageError
 from sparkops.nodes.host_keys import Pins
 from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import Node
-from sparkops.nodes.routes import Route, Routes
+from sparkops.nodes.node import Node, Route, Routes
 from sparkops.nodes.ssh import SocketTransport, SshNode
-from sparkops.nodes.trace import traced
 from sparkops.nodes.waiting import Waiting
 
 # paramiko logs a refused port as an error; here it is how a server that still loads looks.
@@ -49,15 +48,15 @@ class Connector:
         """Return a connected node. Raises NotReachable, HostKeyRefused or Interrupted."""
         config = self.fleet.node(name)
         if config.transport == "local":
-            return traced(LocalNode(name, self.cancel))
+            return LocalNode(name, self.cancel)
         waiting = Waiting(self.pause_s, self.patience_s, self.cancel, backoff=True)
         try:
-            return traced(SshNode(name, waiting.retry(lambda: self._client(name, config), _passing), self.cancel))
+            return SshNode(name, waiting.retry(lambda: self._client(name, config), _passing), self.cancel)
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise self._explain(name, config, error) from error
 
     def host_key(self, name: str) -> paramiko.PKey:
-        """The key that the node shows, without trusting it. Raises NotReachable."""
+        """Return the key that the node presents, without trusting it. Raises NotReachable."""
         config = self.fleet.node(name)
         try:
             transport = paramiko.Transport(self._socket(config))
@@ -70,7 +69,7 @@ class Connector:
             raise self._explain(name, config, error) from error
 
     def pins(self, name: str) -> Pins:
-        """The keys that the node may show."""
+        """Return the keys that are accepted for a node."""
         config = self.fleet.node(name)
         return Pins(name, config.address, config.port or 22, self.fleet.known_hosts)
 
@@ -122,11 +121,11 @@ class Connector:
     def _socket(self, config: Route) -> socket.socket | paramiko.Channel:
         if config.jump:
             return self._through(config.jump, config)
-        connected = socket.create_connection((config.address, config.port or 22), timeout=self.timeout_s)
+        connection = socket.create_connection((config.address, config.port or 22), timeout=self.timeout_s)
         for option, level, value in SOCKET_OPTIONS:
             if hasattr(socket, option):  # not every system has all of them
-                connected.setsockopt(level, getattr(socket, option), value)
-        return connected
+                connection.setsockopt(level, getattr(socket, option), value)
+        return connection
 
     def _through(self, jump: str, config: Route) -> paramiko.Channel:
         transport = self._client(jump, self.fleet.node(jump)).get_transport()
@@ -139,10 +138,7 @@ class Connector:
         where = f"{config.user or getpass.getuser()}@{config.address}:{config.port or 22}"
         match error:
             case paramiko.AuthenticationException():
-                why, step = (
-                    "the node refused the key",
-                    f"Check user and ssh_key of {name}, or: ssh-copy-id {where}",
-                )
+                why, step = "the node refused the key", f"Check user and ssh_key of {name}, or: ssh-copy-id {where}"
             case TimeoutError():
                 why, step = "no answer", "Check that the node is on and its network is up."
             case socket.gaierror():
@@ -153,5 +149,26 @@ class Connector:
 
 
 def _passing(error: BaseException) -> bool:
-    """Whether another try may help. An sshd that too many call at once hangs up before it has shown its banner."""
+    """Return whether a retry may help. An overloaded sshd closes connections before it sends its banner."""
     return isinstance(error, TimeoutError | ConnectionResetError | BrokenPipeError | EOFError) or "banner" in str(error)
+
+
+def configured(address: str) -> dict[str, str]:
+    """Return address, user, port and ssh_key of a host as far as ~/.ssh/config has them. Raises UsageError."""
+    file = Path("~/.ssh/config").expanduser()
+    try:
+        settings = paramiko.SSHConfig.from_path(file).lookup(address) if file.is_file() else {}
+    except (OSError, ImportError, ValueError, paramiko.SSHException) as error:  # `Match exec` needs another package
+        raise UsageError(f"{file}: cannot be read: {error}", next_step="Name the SSH user with --user.") from None
+    key = next(filter(_opens, settings.get("identityfile", ())), None)
+    route = {"address": settings.get("hostname"), "user": settings.get("user"), "port": settings.get("port")}
+    return {name: value for name, value in {**route, "ssh_key": key}.items() if value}
+
+
+def _opens(key: str) -> bool:
+    """Return whether a key needs no passphrase. Others are left to the agent."""
+    try:
+        paramiko.PKey.from_path(key)
+    except (OSError, TypeError, ValueError, paramiko.SSHException, UnknownKeyType):
+        return False
+    return True

@@ -18,8 +18,7 @@ from requests.exceptions import RequestException
 from sparkops.command import Command
 from sparkops.errors import ConnectionLost, NodeError, NotReady
 from sparkops.nodes.http import BoundedBody, StreamAdapter
-from sparkops.nodes.node import Node
-from sparkops.nodes.trace import trace
+from sparkops.nodes.node import Node, trace
 from sparkops.release import LABEL, trust_mark
 
 DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)

@@ -19,7 +19,7 @@ REVOKED = "@revoked"
 
 @dataclass(frozen=True)
 class Pins:
-    """The keys that a node may show: those pinned under its name, else those the user's own ssh accepted.
+    """The accepted keys of a node: those pinned under its name, else those in the user's ~/.ssh/known_hosts.
 
     A key on a line marked @revoked of either file is refused for every node, whatever hosts the line names.
     """
@@ -30,7 +30,7 @@ class Pins:
     file: Path
 
     def load(self, client: paramiko.SSHClient) -> None:
-        """Give the client the pinned keys under the name that it looks for, and refuse every other key."""
+        """Give the client the pinned keys under the name that it looks up, and refuse every other key."""
         for key in self._keys():
             client.get_host_keys().add(self._connected_as, key.get_name(), key)
         client.set_missing_host_key_policy(_Refuse(self))
@@ -52,18 +52,12 @@ class Pins:
         return frozenset(entry.key.asbytes() for marker, entry in entries if marker == REVOKED)
 
     def known(self) -> bool:
-        """Whether any key is pinned for the node."""
+        """Return whether any key is pinned for the node."""
         return bool(self._keys())
 
     def has(self, key: paramiko.PKey) -> bool:
-        """Whether this very key is pinned."""
+        """Return whether exactly this key is pinned."""
         return key in self._keys()
-
-    def refusal(self, key: paramiko.PKey) -> HostKeyRefused:
-        """Return the error for a key that is not accepted: revoked, other than the pinned one, or unknown."""
-        if self.is_revoked(key):
-            return self.revoked(key)
-        return self.changed(key) if self.known() else self.unknown(key)
 
     def check(self, key: paramiko.PKey, expected: str, *, replace: bool) -> bool:
         """Return whether the key is pinned already; False if it may be pinned.
@@ -71,47 +65,36 @@ class Pins:
         Raises HostKeyRefused if it is revoked, is not the `expected` fingerprint (empty: any), or if another key is
         pinned and not to be replaced.
         """
+        pinned, mismatched = self.has(key), bool(expected) and fingerprint_of(key) != expected
+        if self.is_revoked(key) or mismatched or (self.known() and not pinned and not replace):
+            raise self.refusal(key, expected)
+        return pinned
+
+    def refusal(self, key: paramiko.PKey, expected: str = "") -> HostKeyRefused:
+        """Return the error for a key: revoked, not the `expected` one, other than the pinned one, or unknown."""
+        shown = f"{key.get_name()} {fingerprint_of(key)}"
         if self.is_revoked(key):
-            raise self.revoked(key)
-        if expected and fingerprint_of(key) != expected:
-            raise self.mismatched(key, expected)
-        if not self.has(key) and self.known() and not replace:
-            raise self.changed(key)
-        return self.has(key)
+            problem = f"host key refused: {shown} is marked @revoked"
+            step = f"Make new host keys on the node (ssh-keygen -A), then: sparkops trust --replace {self.node}"
+        elif expected and fingerprint_of(key) != expected:
+            problem = f"host key refused: it shows {shown}, expected {expected}"
+            kind = key.get_name().removeprefix("ssh-").partition("-")[0]
+            step = f"Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
+        elif self.known():
+            problem = f"its host key has changed to {shown}: another machine may be answering"
+            step = f"If the node was reinstalled: sparkops trust --replace {self.node}"
+        else:
+            problem = f"its host key is not known ({shown})"
+            step = f"Compare the fingerprint on the node's own screen, then: sparkops trust {self.node}"
+        return HostKeyRefused(self.node, problem, next_step=step)
 
     def is_revoked(self, key: paramiko.PKey) -> bool:
         """Return whether a line marked @revoked names the key."""
         return key.asbytes() in self._revoked()
 
-    def revoked(self, key: paramiko.PKey) -> HostKeyRefused:
-        """Return the error for a node that shows a revoked key."""
-        problem = f"host key refused: {key.get_name()} {fingerprint_of(key)} is marked @revoked"
-        step = f"Make new host keys on the node (ssh-keygen -A), then: sparkops trust --replace {self.node}"
-        return HostKeyRefused(self.node, problem, next_step=step)
-
-    def mismatched(self, key: paramiko.PKey, expected: str) -> HostKeyRefused:
-        """Return the error for a node that shows another fingerprint than the operator gave."""
-        problem = f"host key refused: it shows {key.get_name()} {fingerprint_of(key)}, expected {expected}"
-        kind = key.get_name().removeprefix("ssh-").partition("-")[0]
-        step = f"Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
-        return HostKeyRefused(self.node, problem, next_step=step)
-
-    def unknown(self, key: paramiko.PKey) -> HostKeyRefused:
-        """Return the error for a node without a pinned key."""
-        problem = f"its host key is not known ({key.get_name()} {fingerprint_of(key)})"
-        step = f"Compare the fingerprint on the node's own screen, then: sparkops trust {self.node}"
-        return HostKeyRefused(self.node, problem, next_step=step)
-
-    def changed(self, key: paramiko.PKey) -> HostKeyRefused:
-        """The error for a node that shows another key than the pinned one."""
-        shown = f"{key.get_name()} {fingerprint_of(key)}"
-        problem = f"its host key has changed to {shown}: another machine may be answering"
-        step = f"If the node was reinstalled: sparkops trust --replace {self.node}"
-        return HostKeyRefused(self.node, problem, next_step=step)
-
     def write(self, key: paramiko.PKey) -> None:
-        """Pin `key` for the node in place of any other. The file is replaced as a whole, never cut short."""
-        kept = [left for line in _lines(self.file) if (left := self._without(line)) is not None]
+        """Pin `key` for the node in place of any other. The file is replaced atomically."""
+        kept = [rest for line in _lines(self.file) if (rest := self._without(line)) is not None]
         entry = f"{self.node} {key.get_name()} {key.get_base64()}"
         self.file.parent.mkdir(parents=True, exist_ok=True)
         new = self.file.with_name(f".{self.file.name}.new")
@@ -119,7 +102,7 @@ class Pins:
         os.replace(new, self.file)  # noqa: PTH105 - replaces on every system
 
     def _without(self, line: str) -> str | None:
-        """The line as it is for other nodes; None if it was for this one only."""
+        """Return the line without this node; None if it names no other."""
         names, space, key = line.partition(" ")
         others = [name for name in names.split(",") if name != self.node]
         return ",".join(others) + space + key if others else None
@@ -134,7 +117,7 @@ class _Refuse(paramiko.MissingHostKeyPolicy):
 
 
 def fingerprint_of(key: paramiko.PKey) -> str:
-    """SHA256:..., as ssh-keygen -l prints it."""
+    """Return SHA256:..., as ssh-keygen -l prints it."""
     digest = hashlib.sha256(key.asbytes()).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 

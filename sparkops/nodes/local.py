@@ -16,10 +16,9 @@ from typing import IO, cast
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady
-from sparkops.nodes.feed import Feed, feed
-from sparkops.nodes.node import OnLine, Stream
-from sparkops.nodes.output import Output, TooLong
-from sparkops.nodes.retry import until_begun
+from sparkops.nodes.node import OnLine, Stream, trace
+from sparkops.nodes.streams import Feed, Output, TooLong, feed
+from sparkops.nodes.waiting import retry_start
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
@@ -36,7 +35,8 @@ class LocalNode:
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
-        return until_begun(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
+        trace(self.name, command)
+        return retry_start(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
 
     def _run(self, command: Command, stdin: Iterable[bytes], on_line: OnLine | None) -> Completed:
         process = self._start(command)
@@ -52,10 +52,10 @@ class LocalNode:
             except BaseException:
                 _stop(process)
                 raise
-        done = Completed(self.name, command, process.returncode, outputs[out].text, outputs[err].text)
-        if done.exit_code:
-            raise CommandFailed(done)
-        return done
+        completed = Completed(self.name, command, process.returncode, outputs[out].text, outputs[err].text)
+        if completed.exit_code:
+            raise CommandFailed(completed)
+        return completed
 
     def _start(self, command: Command) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
@@ -96,6 +96,7 @@ class LocalNode:
 
     def dial(self, port: int | str) -> Stream:
         """See Node.dial."""
+        trace(self.name, f"connect to 127.0.0.1:{port}" if isinstance(port, int) else f"connect to {port}")
         if isinstance(port, int):
             return socket.create_connection(("127.0.0.1", port), timeout=DIAL_S)
         stream = socket.socket(socket.AF_UNIX)
@@ -109,24 +110,25 @@ class LocalNode:
 
     def pipe(self, command: Command) -> Stream:
         """See Node.pipe."""
-        ours, theirs = socket.socketpair()
-        with theirs:
+        trace(self.name, command)
+        near, far = socket.socketpair()
+        with far:
             try:
                 process = subprocess.Popen(
                     command.argv,
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
+                    stdin=far.fileno(),
+                    stdout=far.fileno(),
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
                 )
             except OSError:
-                ours.close()
+                near.close()
                 raise
-        threading.Thread(target=process.wait, daemon=True).start()  # the stream is closed by others; no zombie is left
-        return ours
+        threading.Thread(target=process.wait, daemon=True).start()  # reaps the process
+        return near
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no connection."""
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

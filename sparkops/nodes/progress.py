@@ -1,21 +1,25 @@
-"""What long work tells while it goes on: values, so that a terminal, a log and a test each show them their way."""
+"""Progress of long work, as values that a terminal, a log and a test each show in their own way."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+MB, GB = 10**6, 10**9
+PARTS = 10
 
 
 @dataclass(frozen=True)
 class Event:
-    """`text` is what `node` is doing now. `done` of `total` steps have ended, where that is known.
+    """`text` is what `node` is doing now. `completed` of `total` steps have ended, where that is known.
 
-    `lasting` marks what a reader of a plain log wants to keep; the others only move a live display.
+    `lasting` marks what belongs in a plain log; the others only update a live display.
     """
 
     node: str
     text: str
-    done: int = 0
+    completed: int = 0
     total: int = 0
     lasting: bool = True
 
@@ -25,3 +29,48 @@ Tell = Callable[[Event], None]
 
 def silent(_: Event) -> None:
     """Ignore the event."""
+
+
+@dataclass(frozen=True)
+class ByteCount:
+    """Bytes so far, of all."""
+
+    count: int
+    total: int
+
+
+@dataclass
+class Meter:
+    """Reports how many of `total` bytes `node` has: all counts to a terminal, every tenth part to a log.
+
+    `at` is how many bytes it had at the start.
+    """
+
+    tell: Tell
+    node: str
+    what: str
+    total: int
+    at: int = 0
+    now: Callable[[], float] = time.monotonic
+    start_s: float = field(init=False)
+    part: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start_s, self.part = self.now(), self._part(self.at)
+
+    def __call__(self, count: int) -> None:
+        """Report the bytes so far, those of an earlier try included."""
+        part = self._part(count)
+        text = amount(count, self.total, count - self.at, self.now() - self.start_s)
+        self.tell(Event(self.node, f"{self.what}: {text}", lasting=part > self.part))
+        self.part = max(part, self.part)
+
+    def _part(self, count: int) -> int:
+        return count * PARTS // self.total if self.total else PARTS
+
+
+def amount(count: int, total: int, new: int, took_s: float) -> str:
+    """Return progress as text: bytes in MB or GB (10^6, 10^9), and the rate of the `new` ones."""
+    unit, name = (GB, "GB") if total >= GB else (MB, "MB")
+    rate = f", {new / took_s / MB:.0f} MB/s" if took_s > 0 and new else ""
+    return f"{count / unit:.1f} of {total / unit:.1f} {name}{rate}"

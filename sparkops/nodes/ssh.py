@@ -13,10 +13,9 @@ import paramiko
 
 from sparkops.command import Command, Completed, quote
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError
-from sparkops.nodes.feed import Feed, feed
-from sparkops.nodes.node import OnLine, Stream
-from sparkops.nodes.output import Output, TooLong
-from sparkops.nodes.retry import until_begun
+from sparkops.nodes.node import OnLine, Stream, trace
+from sparkops.nodes.streams import Feed, Output, TooLong, feed
+from sparkops.nodes.waiting import retry_start
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
@@ -26,10 +25,10 @@ OPEN_TIMEOUT_S = 15.0
 STOP_PATIENCE_S = 10.0
 STREAM_LOCAL = "direct-streamlocal@openssh.com"
 OPEN_SOCKET = paramiko.common.cMSG_CHANNEL_OPEN + len(STREAM_LOCAL).to_bytes(4, "big") + STREAM_LOCAL.encode()
-"""The beginning of the message that opens such a channel."""
+"""Start of the message that opens such a channel."""
 PID_BYTES = 10
 
-# Closing a channel does not end the program behind it, so a long one says its process number first.
+# Closing a channel does not end the program behind it, so a long one prints its process ID first.
 ANNOUNCED = ("sh", "-c", 'echo "$$" >&2; exec "$@"', "sparkops")
 
 
@@ -61,7 +60,8 @@ class SshNode:
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         """See Node.run."""
-        return until_begun(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
+        trace(self.name, command)
+        return retry_start(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
 
     def _run(self, command: Command, stdin: Iterable[bytes], on_line: OnLine | None) -> Completed:
         long = on_line is not None
@@ -78,10 +78,10 @@ class SshNode:
             raise self._lost(command, error) from error
         if exit_code == -1:
             raise self._lost(command, "the program was killed or the connection ended")
-        done = Completed(self.name, command, exit_code, running.out.text, running.err.text)
+        completed = Completed(self.name, command, exit_code, running.out.text, running.err.text)
         if exit_code:
-            raise CommandFailed(done)
-        return done
+            raise CommandFailed(completed)
+        return completed
 
     def _open(self, command: Command, prefix: tuple[str, ...] = ()) -> paramiko.Channel:
         transport = self.client.get_transport()
@@ -115,7 +115,7 @@ class SshNode:
         deadline = time.monotonic() + STOP_PATIENCE_S
         with suppress(*GONE), closing(running.channel):
             while running.announced and running.pid is None and running.read() and time.monotonic() < deadline:
-                running.wait()  # its number is on the way
+                running.wait()  # its process ID is on its way
             if running.pid is not None:
                 self._open(Command(("kill", "-INT", running.pid), timeout_s=STOP_PATIENCE_S))
                 running.channel.status_event.wait(STOP_PATIENCE_S)
@@ -127,6 +127,7 @@ class SshNode:
 
     def dial(self, port: int | str) -> Stream:
         """See Node.dial. Goes through the SSH connection, so nothing else needs to be open."""
+        trace(self.name, f"connect to 127.0.0.1:{port}" if isinstance(port, int) else f"connect to {port}")
         transport = self.client.get_transport()
         try:
             if transport is None:
@@ -141,6 +142,7 @@ class SshNode:
 
     def pipe(self, command: Command) -> Stream:
         """See Node.pipe."""
+        trace(self.name, command)
         try:
             return self._open(command)
         except (paramiko.SSHException, EOFError) as error:
@@ -199,7 +201,7 @@ class _Running:
         return False
 
     def _feed_err(self, data: bytes) -> None:
-        """Take the process number out: the first line of digits. A login shell may print lines before it."""
+        """Take out the process ID: the first line of digits. A login shell may print lines before it."""
         self.early += data
         while self.announced and self.pid is None and b"\n" in self.early:
             line, _, self.early = self.early.partition(b"\n")
@@ -208,7 +210,7 @@ class _Running:
             else:
                 self.err.feed(line + b"\n")
         if self.pid is None and len(self.early) > PID_BYTES:
-            self.announced = False  # no number: it would stand in a line of its own
+            self.announced = False  # no process ID: it would be a line of its own
         if self.pid is not None or not self.announced:
             self.err.feed(self.early)
             self.early = b""

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from sparkops.docker.facts import Container
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.gateway.facts import HoldFacts
-from sparkops.nodes.routes import GatewayPlace
+from sparkops.nodes.node import GatewayPlace
 from sparkops.startup import durations
 from sparkops.status import drift, failures
 from sparkops.status.observation import NodeReport, RankReport, Seen, missing, replicas, services

@@ -13,10 +13,9 @@ from sparkops.docker.places import REPORT
 from sparkops.errors import ConnectionLost, SparkopsError
 from sparkops.nodes import host
 from sparkops.nodes.connect import Connector
-from sparkops.nodes.node import Node
+from sparkops.nodes.node import GatewayPlace, Node, Routes
 from sparkops.nodes.parallel import on_each
-from sparkops.nodes.retry import SAID, until_begun
-from sparkops.nodes.routes import GatewayPlace, Routes
+from sparkops.nodes.waiting import START_FAILED, retry_start
 from sparkops.status.commands import FORMAT, request, survey
 from sparkops.status.unused import DOCKER_SOCKET, survey_unused
 
@@ -69,7 +68,7 @@ class Reader:
         if facts := survey_unused(node, self.docker, request(at_gateway=at_gateway)):
             return f"{json.dumps(facts)}\n"
         command = survey(programs.load_survey(), at_gateway=at_gateway)
-        return until_begun(lambda: _begun(name, node.run(command).stdout), raised=(ConnectionLost,))
+        return retry_start(lambda: _begun(name, node.run(command).stdout), raised=(ConnectionLost,))
 
     def _close(self, name: str) -> None:
         with suppress(OSError):  # the connection may be gone already
@@ -92,6 +91,6 @@ def _begun(name: str, text: str) -> str:
     survey = json.loads(text)
     gateway, guard = survey["gateway"] or {"out": "", "err": ""}, survey["guard"]
     for printed in (gateway["out"] + gateway["err"], guard["services"] + guard["errors"]):
-        if all(words in printed for words in SAID):
+        if all(words in printed for words in START_FAILED):
             raise ConnectionLost(name, printed)
     return text

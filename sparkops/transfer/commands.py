@@ -1,40 +1,37 @@
-"""Both ends of a transfer between two nodes, as commands. templates/node/transfer.py says what it protects against."""
+"""Both ends of a transfer between nodes: commands and their output. templates/node/transfer.py is their program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sparkops.command import Command
+from sparkops.config import programs
 from sparkops.nodes.program import python
 
 DAY_S = 24 * 3600.0
-BROKEN, APART = 3, 69
-"""Exit codes of either end: the other one is gone; the two cannot meet."""
-Modules = Mapping[str, str]
+BROKEN, UNREACHABLE = 3, 69
+"""Exit codes of either end: the other end is gone; the two ends cannot connect."""
 Place = tuple[str, int]
 """Address and TCP port where a receiving end listens."""
 
 
 @dataclass(frozen=True)
 class SentFiles:
-    """Send files of a directory: (name, size in bytes, offset to begin at)."""
+    """Files to send from a directory: (name, size in bytes, offset to start at)."""
 
     directory: str
     files: tuple[tuple[str, int, int], ...]
 
-    def asked(self) -> dict[str, Any]:
-        """What the program is asked for."""
-        return {"directory": self.directory, "files": self.files}
-
 
 @dataclass(frozen=True)
 class Into:
-    """Receive files into `directory`: (name, size in bytes, offset, time of change in ns), in the order they are sent.
+    """Files to receive into `directory`: (name, size in bytes, offset, time of change in ns), in the order of sending.
 
-    `keep` are files of the directory `beside` that are linked into it. What was begun there with another `identity`
-    is thrown away first.
+    `keep` are files of the directory `beside` that are linked into it. A partial directory with another `identity` is
+    emptied first.
     """
 
     directory: str
@@ -43,53 +40,86 @@ class Into:
     beside: str = ""
     keep: tuple[str, ...] = ()
 
-    def asked(self) -> dict[str, Any]:
-        """What the program is asked for."""
-        return {
-            "directory": self.directory,
-            "identity": self.identity,
-            "files": self.files,
-            "beside": self.beside,
-            "keep": self.keep,
-        }
-
 
 @dataclass(frozen=True)
 class EndProgram:
-    """A program at either end: what it prints is sent, or what arrives is its input. `called`: its name in errors."""
+    """A program at either end: its output is sent, or its input is received. `called`: its name in errors."""
 
     argv: tuple[str, ...]
-    called: str = ""
-
-    def asked(self) -> dict[str, Any]:
-        """What the program is asked for."""
-        return {"argv": self.argv, "called": self.called or " ".join(self.argv)}
+    called: str = "a program"
 
 
 @dataclass(frozen=True)
 class Key:
-    """What both ends of one transfer hold: 32 random bytes. Never used twice, never printed."""
+    """The secret of both ends of one transfer: 32 random bytes, never used twice, never printed."""
 
     value: bytes = field(repr=False)
 
 
-def receive(modules: Modules, key: Key, take: Into | EndProgram, listen: Sequence[str] | None) -> Command:
-    """The receiving end: it listens on those of the addresses that are its node's, or reads stdin for None."""
-    request = {"role": "receive", "token": key.value.hex(), "listen": listen, **take.asked()}
-    return python(modules, request, timeout_s=DAY_S, changes=True)
+def receive(key: Key, take: Into | EndProgram, listen: Sequence[str] | None) -> Command:
+    """Run the receiving end: it listens on those of the addresses that are its node's, or reads stdin for None."""
+    return _program("receive", key, take, changes=True, listen=listen)
 
 
 def send(
-    modules: Modules,
     key: Key,
     give: SentFiles | EndProgram,
     to: Sequence[Place] | None,
     also: Sequence[tuple[Key, Sequence[Place]]] = (),
 ) -> Command:
-    """The sending end: it connects to the first place that answers, or writes to stdout for None.
+    """Run the sending end: it connects to the first place that answers, or writes to stdout for None.
 
-    `also` are other receiving ends of the same, which is read once for all of them.
+    `also` are further receiving ends of the same content, which is read once for all of them.
     """
-    others = [(theirs.value.hex(), places) for theirs, places in also]
-    request = {"role": "send", "token": key.value.hex(), "to": to, "also": others, **give.asked()}
-    return python(modules, request, timeout_s=DAY_S)
+    return _program("send", key, give, to=to, also=[(other.value.hex(), places) for other, places in also])
+
+
+def _program(
+    role: str, key: Key, content: SentFiles | Into | EndProgram, *, changes: bool = False, **request: Any
+) -> Command:
+    modules = programs.load(*programs.TRANSFER)
+    return python(
+        modules,
+        {"role": role, "token": key.value.hex(), **request, **asdict(content)},
+        timeout_s=DAY_S,
+        changes=changes,
+    )
+
+
+@dataclass(frozen=True)
+class Listening:
+    """The places where a receiving end listens."""
+
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Bytes of content so far. `all`: no more follow."""
+
+    count: int
+    all: bool = False
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """Receiving ends that the sending end cannot connect to, by their numbers."""
+
+    numbers: tuple[int, ...]
+
+
+def parse(line: str) -> Listening | Arrived | Unreachable | None:
+    """Read a line of templates/node/transfer.py; None for anything else."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    match message:
+        case {"at": list(places)}:
+            return Listening(tuple((host, port) for host, port in places))
+        case {"bytes": int(count), **more}:
+            return Arrived(count, all=bool(more.get("all")))
+        case {"apart": list(numbers)}:
+            return Unreachable(tuple(numbers))
+        case _:
+            return None

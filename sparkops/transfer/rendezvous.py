@@ -1,4 +1,4 @@
-"""Nodes that meet: targets listen, and the source calls them. Only for transfer/transfer.py."""
+"""Direct transfers: targets listen, and the source connects to them. Only for transfer/transfer.py."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sparkops.config import programs
 from sparkops.errors import CommandFailed, Interrupted, SparkopsError
 from sparkops.nodes.connected import Member
 from sparkops.nodes.parallel import on_each
-from sparkops.transfer import commands, facts
-from sparkops.transfer.commands import EndProgram, Into, Key, Place, SentFiles
-from sparkops.transfer.facts import Arrived
+from sparkops.transfer import commands
+from sparkops.transfer.commands import Arrived, EndProgram, Into, Key, Listening, Place, SentFiles, Unreachable
 
 TICK_S = 0.2
 SOURCE = ""
-"""The source among the ends of a meeting; no node has that name."""
+"""The source among the ends of a rendezvous; no node has that name."""
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Who sends what, and who receives it. `addresses` are those of the target, the fastest first.
+    """The source, the target, and the program of each. `addresses` are those of the target, the fastest first.
 
-    Without an address they do not meet: all goes through this machine.
+    Without an address all goes through this machine.
     """
 
     source: Member
@@ -36,134 +34,130 @@ class Ends:
 
 @dataclass(frozen=True)
 class TransferObserver:
-    """Who is told of a transfer: how many bytes of content have arrived; that the nodes do not reach each other.
+    """Callbacks of a transfer: bytes of content that have arrived, the nodes do not reach each other, all has arrived.
 
-    And that all has arrived: a program at the receiving end may still have long to do with it.
+    A program at the receiving end may work long after the last.
     """
 
     on_bytes: Callable[[int], None]
     on_detour: Callable[[], None]
     on_all: Callable[[], None] = lambda: None
 
-    def heard(self, arrived: Arrived) -> None:
-        """What the receiving end says."""
+    def report(self, arrived: Arrived) -> None:
+        """Report the progress of the receiving end."""
         self.on_bytes(arrived.count)
         if arrived.all:
             self.on_all()
 
 
-def modules() -> programs.Modules:
-    """The program of both ends."""
-    return programs.load(*programs.TRANSFER)
-
-
 def held_open(over: threading.Event) -> Iterator[bytes]:
-    """A stdin that ends when it is over. A program whose stdin ends, or that loses this machine, ends itself."""
+    """Yield a stdin that ends with `over`. A program whose stdin ends, or that loses this machine, ends itself."""
     over.wait()
     yield b""
 
 
 def exit_code(error: SparkopsError) -> int:
-    """With which code a command failed; 0 where it did not end by itself."""
+    """Return the exit code of a failed command; 0 if it did not end by itself."""
     return error.completed.exit_code if isinstance(error, CommandFailed) else 0
 
 
 @dataclass
-class Door:
-    """The receiving end of a direct transfer. `apart`: the source cannot reach it, and nothing was sent."""
+class ReceivingEnd:
+    """The receiving end of a direct transfer. `unreachable`: the source cannot connect to it, and nothing was sent."""
 
     ends: Ends
-    told: TransferObserver
+    observer: TransferObserver
     key: Key = field(default_factory=lambda: Key(secrets.token_bytes(32)))
-    found: threading.Event = field(default_factory=threading.Event)
+    ready: threading.Event = field(default_factory=threading.Event)
+    """Set when its places are known, or will not be."""
     over: threading.Event = field(default_factory=threading.Event)
     places: tuple[Place, ...] = ()
-    apart: bool = False
+    unreachable: bool = False
 
     @property
     def name(self) -> str:
-        """The target's."""
+        """Name of the target."""
         return self.ends.target.name
 
-    def receive(self) -> None:
-        """The receiving end, from its first word to its last."""
-        command = commands.receive(modules(), self.key, self.ends.take, self.ends.addresses)
+    def run(self) -> None:
+        """Run the receiving end until it ends."""
+        command = commands.receive(self.key, self.ends.take, self.ends.addresses)
         try:
-            self.ends.target.node.run(command, stdin=held_open(self.over), on_line=self._heard)
+            self.ends.target.node.run(command, stdin=held_open(self.over), on_line=self._read)
         finally:
-            self.found.set()  # there is nothing to wait for any more
+            self.ready.set()
 
-    def _heard(self, line: str) -> None:
-        match facts.parse(line):
-            case facts.Listening(places):
+    def _read(self, line: str) -> None:
+        match commands.parse(line):
+            case Listening(places):
                 self.places = places
-                self.found.set()
-            case facts.Arrived() as arrived:
-                self.told.heard(arrived)
+                self.ready.set()
+            case Arrived() as arrived:
+                self.observer.report(arrived)
             case _:
                 pass
 
 
 @dataclass
 class Rendezvous:
-    """A direct transfer of the same from one source to all doors at once."""
+    """A direct transfer of the same content from one source to all receivers at once."""
 
-    doors: Sequence[Door]
+    receivers: Sequence[ReceivingEnd]
     over: threading.Event = field(default_factory=threading.Event)
-    called: list[Door] = field(default_factory=list)
+    called: list[ReceivingEnd] = field(default_factory=list)
 
     @property
     def source(self) -> Member:
-        """Who calls."""
-        return self.doors[0].ends.source
+        """The node that sends."""
+        return self.receivers[0].ends.source
 
     def run(self) -> dict[str, dict[str, SparkopsError]]:
-        """All ends at once. For each target the errors by end, if there are any: SOURCE, and its own name.
+        """Run all ends at once. Return the errors of each target, if any, by end: SOURCE, and its own name.
 
-        Where an end fails, no other one is left to wait for it. Raises Interrupted.
+        Where an end fails, no other one keeps waiting for it. Raises Interrupted.
         """
-        doors = {door.name: door for door in self.doors}
+        receivers = {receiver.name: receiver for receiver in self.receivers}
         failed: set[str] = set()
 
-        def take(end: str) -> None:
+        def run_end(end: str) -> None:
             try:
-                doors[end].receive() if end in doors else self._give()
+                receivers[end].run() if end in receivers else self._send()
             except SparkopsError:
                 failed.add(end)
-                if end == SOURCE or failed >= set(doors):
+                if end == SOURCE or failed >= set(receivers):
                     self._end()
                 raise
 
         try:
-            outcomes = on_each([SOURCE, *doors], take, self.source.node.cancel)
+            outcomes = on_each([SOURCE, *receivers], run_end, self.source.node.cancel)
         finally:
             self._end()
         errors = {end: error for end, error in outcomes.items() if isinstance(error, SparkopsError)}
-        for door in self.doors:
-            codes = {exit_code(errors[end]) for end in (SOURCE, door.name) if end in errors}
-            door.apart = door.apart or commands.APART in codes
-        return {name: {end: errors[end] for end in (SOURCE, name) if end in errors} for name in doors}
+        for receiver in self.receivers:
+            codes = {exit_code(errors[end]) for end in (SOURCE, receiver.name) if end in errors}
+            receiver.unreachable = receiver.unreachable or commands.UNREACHABLE in codes
+        return {name: {end: errors[end] for end in (SOURCE, name) if end in errors} for name in receivers}
 
-    def _give(self) -> None:
-        """The sending end, once it is known where to call."""
-        for door in self.doors:
-            while not door.found.wait(TICK_S):
+    def _send(self) -> None:
+        """Run the sending end once the places of all receivers are known."""
+        for receiver in self.receivers:
+            while not receiver.ready.wait(TICK_S):
                 if self.source.node.cancel.is_set():
                     raise Interrupted(f"{self.source.name}: interrupted")
-        self.called = [door for door in self.doors if door.places]
+        self.called = [receiver for receiver in self.receivers if receiver.places]
         if not self.called:
             return
-        first, *also = ((door.key, door.places) for door in self.called)
-        command = commands.send(modules(), first[0], self.doors[0].ends.give, first[1], also)
-        self.source.node.run(command, stdin=held_open(self.over), on_line=self._heard)
+        first, *also = ((receiver.key, receiver.places) for receiver in self.called)
+        command = commands.send(first[0], self.receivers[0].ends.give, first[1], also)
+        self.source.node.run(command, stdin=held_open(self.over), on_line=self._read)
 
-    def _heard(self, line: str) -> None:
-        """A line of the sending end. A target that it cannot meet is not left to wait."""
-        if isinstance(message := facts.parse(line), facts.Apart):
+    def _read(self, line: str) -> None:
+        """Read a line of the sending end. End the receivers that it cannot connect to."""
+        if isinstance(message := commands.parse(line), Unreachable):
             for number in message.numbers:
-                self.called[number].apart = True
+                self.called[number].unreachable = True
                 self.called[number].over.set()
 
     def _end(self) -> None:
-        for over in (self.over, *(door.over for door in self.doors)):
+        for over in (self.over, *(receiver.over for receiver in self.receivers)):
             over.set()

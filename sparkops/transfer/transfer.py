@@ -1,7 +1,6 @@
 """Bytes from a node to others: directly where they reach each other, else through this machine.
 
-`send` is for whatever has to get from node to node: files into a directory, or what one program prints into another
-program's input. transfer/commands.py has the two kinds of each end.
+Either files into a directory, or the output of one program into the input of another: see transfer/commands.py.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, 
 from sparkops.nodes.connected import Member
 from sparkops.nodes.node import Stream
 from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.transfer import commands, facts
-from sparkops.transfer.commands import Key
-from sparkops.transfer.rendezvous import SOURCE, Door, Ends, Rendezvous, TransferObserver, exit_code, held_open, modules
+from sparkops.transfer import commands
+from sparkops.transfer.commands import Arrived, Key
+from sparkops.transfer.rendezvous import SOURCE, Ends, ReceivingEnd, Rendezvous, TransferObserver, exit_code, held_open
 
 CHUNK = 256 * 1024
 NOT_FOUND = 127
 
 
 def send(ends: Ends, on_bytes: Callable[[int], None], on_detour: Callable[[], None]) -> None:
-    """Send once, to the end. `on_detour` is told when the nodes do not reach each other.
+    """Send once, to the end. `on_detour` is called when the nodes do not reach each other.
 
-    Raises NodeError with the words of the end that failed, NotReady for a node without Python, Interrupted. Nothing is
-    left running or listening on either node, and what has arrived whole is kept for the next try.
+    Raises NodeError with the message of the end that failed, NotReady for a node without Python, Interrupted. Nothing
+    keeps running or listening on either node, and complete pieces are kept for the next try.
     """
     all_or_raise(send_to_all([(ends, TransferObserver(on_bytes, on_detour))]))
 
@@ -37,22 +36,22 @@ def send_to_all(sent: Sequence[tuple[Ends, TransferObserver]]) -> dict[str, Spar
 
     Returns the error of each target by its name, or None where all has arrived. Raises Interrupted.
     """
-    doors = [Door(ends, observer) for ends, observer in sent if ends.addresses]
-    errors = Rendezvous(doors).run() if doors else {}
-    met = {door.name: _explained(door.ends, errors[door.name]) for door in doors if not door.apart}
-    apart = {ends.target.name: (ends, observer) for ends, observer in sent if ends.target.name not in met}
-    return {**met, **on_each(apart, lambda name: _through_here(*apart[name]), sent[0][0].source.node.cancel)}
+    receivers = [ReceivingEnd(ends, observer) for ends, observer in sent if ends.addresses]
+    errors = Rendezvous(receivers).run() if receivers else {}
+    direct = {end.name: _explained(end.ends, errors[end.name]) for end in receivers if not end.unreachable}
+    relayed = {ends.target.name: (ends, observer) for ends, observer in sent if ends.target.name not in direct}
+    return {**direct, **on_each(relayed, lambda name: _relay(*relayed[name]), sent[0][0].source.node.cancel)}
 
 
-def _through_here(ends: Ends, observer: TransferObserver) -> None:
-    """The source's stdout is the target's stdin. As fast as two SSH connections of this machine."""
+def _relay(ends: Ends, observer: TransferObserver) -> None:
+    """Connect the source's stdout to the target's stdin. As fast as two SSH connections of this machine."""
     observer.on_detour()
     key = Key(secrets.token_bytes(32))
-    giving, taking = commands.send(modules(), key, ends.give, None), commands.receive(modules(), key, ends.take, None)
+    giving, taking = commands.send(key, ends.give, None), commands.receive(key, ends.take, None)
 
     def on_line(line: str) -> None:
-        if isinstance(message := facts.parse(line), facts.Arrived):
-            observer.heard(message)
+        if isinstance(message := commands.parse(line), Arrived):
+            observer.report(message)
 
     stream = _opened(ends.source, giving)
     try:
@@ -90,7 +89,7 @@ def _explained(ends: Ends, errors: Mapping[str, SparkopsError]) -> SparkopsError
 
 
 def in_words(member: Member, failed: CommandFailed) -> NodeError:
-    """What a program of ours said last, without the command that ran it."""
+    """Return the last line that a program of sparkops printed as an error, without its command."""
     if failed.completed.exit_code == NOT_FOUND:
         step = "Install it: sudo apt-get install python3"
         return NotReady(member.name, "it has no python3, which sparkops looks at models with", next_step=step)
@@ -102,7 +101,7 @@ def in_words(member: Member, failed: CommandFailed) -> NodeError:
 def attended(member: Member, command: Command, on_line: Callable[[str], None]) -> None:
     """Run a program in a container; it ends with its stdin, so that it never outlives its client.
 
-    Raises NodeError with its last words.
+    Raises NodeError with its last line.
     """
     over = threading.Event()
     try:
@@ -116,7 +115,7 @@ def attended(member: Member, command: Command, on_line: Callable[[str], None]) -
 
 
 def run(member: Member, command: Command, on_line: Callable[[str], None] | None = None) -> Completed:
-    """Run a program of ours on a node. Raises NodeError with its own words, NotReady for a node without Python."""
+    """Run a program of sparkops on a node. Raises NodeError with its last line, NotReady for a node without Python."""
     try:
         return member.node.run(command, on_line=on_line)
     except CommandFailed as failed:

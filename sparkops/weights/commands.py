@@ -1,4 +1,4 @@
-"""The commands about model directories: look, compare, give a name, fetch, take a step. Nothing here runs anything."""
+"""Commands about model directories, as values: list, hash, publish, download, run a step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkops.command import Command
+from sparkops.config import programs
 from sparkops.config.model import Step, Weights
 from sparkops.nodes.program import python
 from sparkops.release import LABEL
@@ -13,35 +14,39 @@ from sparkops.release import LABEL
 LOOK_S = 60.0
 DAY_S = 24 * 3600.0  # 67 GB take two hours at 10 MB/s; what hangs is ended by Ctrl-C
 INSIDE = "/models"
-"""Where our containers see the model directory."""
-Modules = Mapping[str, str]
+"""Where containers of sparkops see the model directory."""
 
 
-def look(store: Modules, model_dir: str, paths: Sequence[str] | None = None) -> Command:
-    """What a node holds under these paths of its model directory; everything for None."""
-    return python(store, {"verb": "look", "root": model_dir, "paths": paths}, timeout_s=LOOK_S)
+def _store(verb: str, model_dir: str, timeout_s: float, *, changes: bool = False, **request: Any) -> Command:
+    """Run templates/node/store.py."""
+    modules = programs.load(*programs.STORE)
+    return python(modules, {"verb": verb, "root": model_dir, **request}, timeout_s=timeout_s, changes=changes)
 
 
-def describe(modules: Modules, directory: str) -> Command:
+def look(model_dir: str, paths: Sequence[str] | None = None) -> Command:
+    """List what a node holds under these paths of its model directory; everything for None."""
+    return _store("look", model_dir, LOOK_S, paths=paths)
+
+
+def describe(directory: str) -> Command:
     """Describe the checkpoint in a directory by its config.json and headers, for the memory planner."""
-    return python(modules, {"directory": directory}, timeout_s=LOOK_S)
+    return python(programs.load(*programs.DESCRIBE), {"directory": directory}, timeout_s=LOOK_S)
 
 
-def hash_files(store: Modules, model_dir: str, path: str, names: Sequence[str]) -> Command:
-    """The sha256 of some files of one directory."""
-    return python(store, {"verb": "hash", "root": model_dir, "path": path, "names": names}, timeout_s=DAY_S)
+def hash_files(model_dir: str, path: str, names: Sequence[str]) -> Command:
+    """Compute the sha256 of some files of one directory."""
+    return _store("hash", model_dir, DAY_S, path=path, names=names)
 
 
-def publish(store: Modules, model_dir: str, path: str) -> Command:
-    """Give PATH.partial, which is whole, its name. What had the name is removed."""
-    request = {"verb": "publish", "root": model_dir, "path": path}
-    return python(store, request, timeout_s=600.0, changes=True)
+def publish(model_dir: str, path: str) -> Command:
+    """Rename PATH.partial, which is complete, to PATH in place of any other directory."""
+    return _store("publish", model_dir, 600.0, changes=True, path=path)
 
 
 def container(model_dir: str, image: str, user: tuple[int, int], *, network: str, task: str) -> tuple[str, ...]:
-    """A Python in a container that sees the model directory, as the user whom its files belong to.
+    """Return the command of a Python in a container that sees the model directory, as the user who owns its files.
 
-    A bind mount, not --volume: Docker would make a directory that is not there, and give it to root.
+    A bind mount, not --volume: for a missing directory, Docker would create one that belongs to root.
     """
     return (
         "docker",
@@ -60,8 +65,8 @@ def container(model_dir: str, image: str, user: tuple[int, int], *, network: str
     )
 
 
-def pull(modules: Modules, interpreter: Sequence[str], weights: Weights, token: str, endpoint: str) -> Command:
-    """Fetch from the hub, in a container. The token is in stdin, so no list of processes shows it."""
+def pull(interpreter: Sequence[str], weights: Weights, token: str, endpoint: str) -> Command:
+    """Download from the hub, in a container. The token is in stdin, so no list of processes shows it."""
     request = {
         "id": weights.id,
         "revision": weights.revision,
@@ -70,15 +75,15 @@ def pull(modules: Modules, interpreter: Sequence[str], weights: Weights, token: 
         "token": token,
         "endpoint": endpoint,
     }
-    return python(modules, request, interpreter=interpreter, timeout_s=DAY_S, changes=True)
+    return python(programs.load(*programs.PULL), request, interpreter=interpreter, timeout_s=DAY_S, changes=True)
 
 
-def take_step(modules: Modules, interpreter: Sequence[str], step: Step, marker: Mapping[str, Any]) -> Command:
+def take_step(interpreter: Sequence[str], step: Step, marker: Mapping[str, Any]) -> Command:
     """Run the script of a step, in a container without a network. `marker`: content of its marker."""
     request = {
         "inputs": {word: f"{INSIDE}/{path}" for word, path in step.inputs.items()},
         "output": f"{INSIDE}/{step.output}.partial",
         "args": step.args,
-        "said": marker,
+        "marker": marker,
     }
-    return python(modules, request, interpreter=interpreter, timeout_s=DAY_S, changes=True)
+    return python(programs.load_step(step.script), request, interpreter=interpreter, timeout_s=DAY_S, changes=True)

@@ -1,30 +1,27 @@
-"""The weights on the nodes: looked at, fetched brought from node to node, verified."""
+"""The weights on the nodes: listing, copies from node to node, verification."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sparkops.config import programs
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
 from sparkops.errors import CommandFailed, NodeError, NotReady
 from sparkops.network import preflight
 from sparkops.network.routes import Host, addresses
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, Meter, Tell, amount
 from sparkops.transfer import transfer
 from sparkops.transfer.commands import Into, SentFiles
 from sparkops.transfer.rendezvous import Ends
 from sparkops.weights import checkpoint, commands
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
-from sparkops.weights.meter import Meter
 from sparkops.weights.plan import (
     PARTIAL,
     Copy,
     Hashes,
     WantedModel,
-    amount,
     comparable,
     disagreements,
     enough_room,
@@ -37,17 +34,16 @@ from sparkops.weights.steps import engine_reads
 
 
 def look(member: Member, paths: Sequence[str] | None = None) -> ModelDirectory:
-    """What a node holds under these paths of its model directory; everything for None. Raises NodeError."""
-    command = commands.look(programs.load(*programs.STORE), model_dir(member.config), paths)
-    answer = transfer.run(member, command).stdout
+    """Return what a node holds under these paths of its model directory; everything for None. Raises NodeError."""
+    printed = transfer.run(member, commands.look(model_dir(member.config), paths)).stdout
     try:
-        return checkpoint.parse((answer.splitlines() or [""])[-1])
+        return checkpoint.parse((printed.splitlines() or [""])[-1])
     except ValueError as error:
         raise NodeError(member.name, str(error)) from error
 
 
 def room(member: Member, *paths: str) -> ModelDirectory:
-    """The same for a node that is about to get something. Raises NotReady where nothing can be written."""
+    """Return the same for a node that is to receive files. Raises NotReady if its directory is not writable."""
     directory, where = look(member, paths), model_dir(member.config)
     if not directory.writable:
         what = "cannot be written to" if directory.there else "is not there"
@@ -56,132 +52,135 @@ def room(member: Member, *paths: str) -> ModelDirectory:
     return directory
 
 
-def refuse_to_lose(member: Member, wanted: WantedModel, directory: ModelDirectory, *, replace: bool) -> None:
-    """Raise NotReady where another model, whole, has the name: a release that runs or waits may read it."""
-    other = may_be_in_use(wanted, directory.checkpoints.get(wanted.path))
+def refuse_to_lose(member: Member, model: WantedModel, directory: ModelDirectory, *, replace: bool) -> None:
+    """Raise NotReady where another complete model has the name: a release that runs or waits may read it."""
+    other = may_be_in_use(model, directory.checkpoints.get(model.path))
     if other and not replace:
         step = "Give the model a path of its own in the recipe; or, if nothing needs what is there: --replace."
-        raise NotReady(member.name, f"{wanted.path} is taken: {other}", next_step=step)
+        raise NotReady(member.name, f"{model.path} is taken: {other}", next_step=step)
 
 
 def publish(member: Member, path: str) -> Checkpoint:
-    """Give what lies in PATH.partial its name, if an engine may count on it. Raises NodeError."""
-    begun = look(member, [path + PARTIAL]).checkpoints.get(path + PARTIAL)
-    if begun is None:
+    """Rename PATH.partial to PATH, if it is complete. Raises NodeError."""
+    partial = look(member, [path + PARTIAL]).checkpoints.get(path + PARTIAL)
+    if partial is None:
         raise NodeError(member.name, f"{path}{PARTIAL} is gone", next_step="Run it again.")
-    whole = replace(begun, path=path)
-    if reasons := in_words(checkpoint.problems(whole)):
+    complete = replace(partial, path=path)
+    if reasons := in_words(checkpoint.problems(complete)):
         raise NodeError(member.name, f"{path} is not complete: {reasons}")
-    transfer.run(member, commands.publish(programs.load(*programs.STORE), model_dir(member.config), path))
-    return whole
+    transfer.run(member, commands.publish(model_dir(member.config), path))
+    return complete
 
 
 # --- node to node
 
 
 @dataclass(frozen=True)
-class CopyOptions:
-    """`checksum`: compare files by sha256, too. `replace`: also a whole directory that is known to be another model."""
-
-    checksum: bool = False
-    replace: bool = False
-
-
-@dataclass(frozen=True)
 class WeightsCopy:
-    """One checkpoint on its way from a node to others. `hashes` of the source: files are compared by content."""
+    """A copy of one checkpoint from a node to others.
 
-    wanted: WantedModel
+    `replace`: also replace a complete directory that is known to be another model. With `hashes`, those of the source,
+    files are compared by content.
+    """
+
+    model: WantedModel
     source: Member
-    found: Checkpoint
-    options: CopyOptions
+    checkpoint: Checkpoint
     tell: Tell
+    replace: bool = False
     hashes: Hashes | None = None
 
 
 @dataclass(frozen=True)
 class CopiedWeights:
-    """What one node has got: the bytes that were sent to it, and the bytes of the whole checkpoint."""
+    """The result on one node: the bytes that were sent to it, and the bytes of the checkpoint."""
 
     sent: int
     size: int
 
 
 def copy(
-    connected: Connected, wanted: WantedModel, source: str, options: CopyOptions, tell: Tell
+    connected: Connected,
+    model: WantedModel,
+    source: str,
+    tell: Tell,
+    *,
+    checksum: bool = False,
+    replace_other: bool = False,
 ) -> dict[str, CopiedWeights]:
-    """Bring a checkpoint from one connected node to all others at once. Raises NodeError, for all nodes at once.
+    """Copy a checkpoint from one connected node to all others at once. Raises NodeError, for all nodes at once.
 
-    Only what a node lacks is sent. It is put into PATH.partial and gets its name when it is whole.
+    Only what a node lacks is sent, into PATH.partial, which gets its name when it is complete. `checksum`: compare
+    files by sha256, too. `replace_other`: also replace a complete directory that is known to be another model.
     """
     member = connected.members[source]
-    present = look(member, [wanted.path]).checkpoints.get(wanted.path)
-    if present is None or (reasons := in_words(refused(wanted, present))):
+    present = look(member, [model.path]).checkpoints.get(model.path)
+    if present is None or (reasons := in_words(refused(model, present))):
         why = "it is not there" if present is None else reasons
-        raise NotReady(source, f"{wanted.path} cannot be copied from there: {why}", next_step="sparkops models list")
-    hashes = hash_files(member, present, list(present.files), tell) if options.checksum else None
-    haul = WeightsCopy(wanted, member, present, options, tell, hashes)
+        raise NotReady(source, f"{model.path} cannot be copied from there: {why}", next_step="sparkops models list")
+    hashes = hash_files(member, present, list(present.files), tell) if checksum else None
+    job = WeightsCopy(model, member, present, tell, replace_other, hashes)
     targets = {name: member for name, member in connected.members.items() if name != source}
-    return replace(connected, members=targets).all(lambda target: _bring(haul, target))
+    return replace(connected, members=targets).all(lambda target: _copy_to(target, job))
 
 
-def _bring(haul: WeightsCopy, target: Member) -> CopiedWeights:
-    path = haul.found.path
+def _copy_to(target: Member, job: WeightsCopy) -> CopiedWeights:
+    path = job.checkpoint.path
     directory = room(target, path, path + PARTIAL)
-    plan = _plan(haul, target, directory)
+    plan = _plan(job, target, directory)
     if plan.nothing:
-        haul.tell(Event(target.name, f"{path} is up to date"))
-        return CopiedWeights(0, haul.found.size)
-    refuse_to_lose(target, haul.wanted, directory, replace=haul.options.replace)
+        job.tell(Event(target.name, f"{path} is up to date"))
+        return CopiedWeights(0, job.checkpoint.size)
+    refuse_to_lose(target, job.model, directory, replace=job.replace)
     if plan.replaced:
-        haul.tell(Event(target.name, f"{path} there has other files, which are replaced: {', '.join(plan.replaced)}"))
+        job.tell(Event(target.name, f"{path} there has other files, which are replaced: {', '.join(plan.replaced)}"))
     if short := enough_room(directory.free, plan.sent):
         raise NotReady(target.name, short, next_step=f"Free space under {model_dir(target.config)}.")
-    _send(haul, target, plan)
+    _send(job, target, plan)
     publish(target, path)
-    haul.tell(Event(target.name, f"{path} is complete"))
-    return CopiedWeights(plan.sent, haul.found.size)
+    job.tell(Event(target.name, f"{path} is complete"))
+    return CopiedWeights(plan.sent, job.checkpoint.size)
 
 
-def _plan(haul: WeightsCopy, target: Member, directory: ModelDirectory) -> Copy:
-    path = haul.found.path
-    present, begun = directory.checkpoints.get(path), directory.checkpoints.get(path + PARTIAL)
-    if haul.hashes is None or present is None:
-        return plan_copy(haul.found, present, begun)
-    theirs = hash_files(target, present, comparable(haul.found, present), haul.tell)
-    return plan_copy(haul.found, present, begun, (haul.hashes, theirs))
+def _plan(job: WeightsCopy, target: Member, directory: ModelDirectory) -> Copy:
+    path = job.checkpoint.path
+    present, partial = directory.checkpoints.get(path), directory.checkpoints.get(path + PARTIAL)
+    if job.hashes is None or present is None:
+        return plan_copy(job.checkpoint, present, partial)
+    hashes = hash_files(target, present, comparable(job.checkpoint, present), job.tell)
+    return plan_copy(job.checkpoint, present, partial, (job.hashes, hashes))
 
 
-def hash_files(member: Member, found: Checkpoint, names: Sequence[str], tell: Tell) -> Hashes:
-    """The sha256 of files of a checkpoint, by name."""
-    meter = Meter(tell, member.name, f"reading {found.path}", sum(found.files[name][0] for name in names))
-    command = commands.hash_files(programs.load(*programs.STORE), model_dir(member.config), found.path, names)
+def hash_files(member: Member, source: Checkpoint, names: Sequence[str], tell: Tell) -> Hashes:
+    """Return the sha256 of files of a checkpoint, by name."""
+    meter = Meter(tell, member.name, f"reading {source.path}", sum(source.files[name][0] for name in names))
+    command = commands.hash_files(model_dir(member.config), source.path, names)
 
     def report(line: str) -> None:
-        if (done := checkpoint.bytes_read(line)) is not None:
-            meter(done)
+        if (count := checkpoint.bytes_read(line)) is not None:
+            meter(count)
 
     return checkpoint.hashes(transfer.run(member, command, report).stdout)
 
 
-def _send(haul: WeightsCopy, target: Member, plan: Copy) -> None:
-    source, target_path = f"{model_dir(haul.source.config)}/{plan.path}", f"{model_dir(target.config)}/{plan.path}"
-    give = SentFiles(source, tuple((name, size, begun) for name, size, begun, _ in plan.files))
+def _send(job: WeightsCopy, target: Member, plan: Copy) -> None:
+    source, target_path = f"{model_dir(job.source.config)}/{plan.path}", f"{model_dir(target.config)}/{plan.path}"
+    give = SentFiles(source, tuple((name, size, offset) for name, size, offset, _ in plan.files))
     take = Into(target_path + PARTIAL, plan.identity, plan.files, beside=target_path, keep=plan.keep)
-    what = f"receiving {plan.path} from {haul.source.name}"
-    meter = Meter(haul.tell, target.name, what, plan.sent)
+    what = f"receiving {plan.path} from {job.source.name}"
+    meter = Meter(job.tell, target.name, what, plan.sent)
 
     def detour() -> None:
-        where = f"{target.name} cannot be reached from {haul.source.name}: it goes through this machine"
-        haul.tell(Event(target.name, where))
+        where = f"{target.name} cannot be reached from {job.source.name}: it goes through this machine"
+        job.tell(Event(target.name, where))
 
-    haul.tell(Event(target.name, f"{what}: {amount(0, plan.sent, 0, 0.0)}"))
-    places = addresses(host(haul.source), host(target))
-    transfer.send(Ends(haul.source, give, target, take, places), meter, detour)
+    job.tell(Event(target.name, f"{what}: {amount(0, plan.sent, 0, 0.0)}"))
+    places = addresses(host(job.source), host(target))
+    transfer.send(Ends(job.source, give, target, take, places), meter, detour)
 
 
 def host(member: Member) -> Host:
-    """A node as others reach it. One that cannot tell its network is reached at its address."""
+    """Return a node as others reach it: at its own address if it cannot report its network."""
     try:
         return Host(member.name, member.config, preflight.facts_of(member))
     except (CommandFailed, ValueError):
@@ -192,15 +191,15 @@ def host(member: Member) -> Host:
 
 
 def verify(connected: Connected, recipe: Recipe, *, everywhere: bool) -> dict[str, str]:
-    """Why the recipe's weights cannot be counted on, in words, for each node that has them; no text where they can.
+    """Return why the recipe's weights are not usable, as text, for each node that has them; empty where they are.
 
-    With `everywhere` a node that has nothing of them is told as well.
+    With `everywhere` nodes without the weights are included.
     """
-    wanted = engine_reads(recipe)
-    checkpoints = connected.all(lambda member: look(member, [wanted.path]).checkpoints.get(wanted.path))
+    model = engine_reads(recipe)
+    checkpoints = connected.all(lambda member: look(member, [model.path]).checkpoints.get(model.path))
     checked = {name: present for name, present in checkpoints.items() if present or everywhere}
-    problems = {name: in_words(refused(wanted, present)) for name, present in checked.items()}
-    whole = {name: present for name, present in checked.items() if present and not problems[name]}
-    if reasons := in_words(disagreements(whole)):
-        problems |= dict.fromkeys(whole, reasons)
+    problems = {name: in_words(refused(model, present)) for name, present in checked.items()}
+    usable = {name: present for name, present in checked.items() if present and not problems[name]}
+    if reasons := in_words(disagreements(usable)):
+        problems |= dict.fromkeys(usable, reasons)
     return problems

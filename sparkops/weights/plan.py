@@ -12,10 +12,10 @@ from sparkops.command import quote
 from sparkops.config.model import Weights
 from sparkops.engine.runtime import USER
 from sparkops.errors import NotReady
-from sparkops.weights.checkpoint import GB, MARKER, Checkpoint, problems
+from sparkops.nodes.progress import GB
+from sparkops.weights.checkpoint import MARKER, Checkpoint, problems
 
 PARTIAL = ".partial"
-MB = 10**6
 SHORTEST_COMMIT = 7
 NAMED = 4  # problems of one directory that are said at once
 
@@ -181,13 +181,6 @@ def enough_room(free: int, needed: float) -> str:
     if free >= needed:
         return ""
     return f"{free / GB:.1f} GB free, {needed / GB:.1f} GB needed: {(needed - free) / GB:.1f} GB short"
-
-
-def amount(done: int, total: int, new: int, took_s: float) -> str:
-    """How far it is, in words: bytes in MB or GB (10^6, 10^9), and the rate of the `new` ones."""
-    unit, name = (GB, "GB") if total >= GB else (MB, "MB")
-    rate = f", {new / took_s / MB:.0f} MB/s" if took_s > 0 and new else ""
-    return f"{done / unit:.1f} of {total / unit:.1f} {name}{rate}"
 
 
 def disagreements(checkpoints: Mapping[str, Checkpoint]) -> Iterator[str]:

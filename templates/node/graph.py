@@ -54,9 +54,9 @@ def parts(chain):
 
 def put(out, name, size):
     """The header of a file of the tar that is printed."""
-    told = tarfile.TarInfo(name)
-    told.size = size
-    out.write(told.tobuf(tarfile.GNU_FORMAT))
+    header = tarfile.TarInfo(name)
+    header.size = size
+    out.write(header.tobuf(tarfile.GNU_FORMAT))
 
 
 def put_all(out, name, content):
@@ -103,20 +103,20 @@ def watch_stdin():
 
 
 def main():
-    """Print `image` without its first `held` layers; `layers` are the digests of all of them."""
-    asked = json.loads(sys.argv[1])
+    """Print `image` without its first `skip` layers; `layers` are the digests of all of them."""
+    request = json.loads(sys.argv[1])
     watch_stdin()
-    kind, _, image = asked["image"].partition(":")
+    kind, _, image = request["image"].partition(":")
     with open(os.path.join(STORE, "imagedb", "content", kind, image), "rb") as file:
         config = file.read()
-    names = [f"{layer.partition(':')[2]}.tar" for layer in asked["layers"]]
-    needed = [*zip(names, chains(asked["layers"]))][asked["held"] :]
+    names = [f"{layer.partition(':')[2]}.tar" for layer in request["layers"]]
+    needed = [*zip(names, chains(request["layers"]))][request["skip"] :]
     out = sys.stdout.buffer
     put_all(out, f"{image}.json", config)
     for name, chain in dict(needed).items():
         put_layer(out, name, chain)
-    told = [{"Config": f"{image}.json", "RepoTags": None, "Layers": names}]
-    put_all(out, "manifest.json", json.dumps(told).encode())
+    manifest = [{"Config": f"{image}.json", "RepoTags": None, "Layers": names}]
+    put_all(out, "manifest.json", json.dumps(manifest).encode())
     out.write(bytes(2 * tarfile.BLOCKSIZE))
     out.flush()
 

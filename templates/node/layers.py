@@ -35,13 +35,13 @@ def members(stream):
     """What is in a tar, as it comes: name, header and padded size. Whoever asks reads `size` bytes before the next."""
     head = b""
     while (block := stream.read(BLOCK)).strip(b"\0"):
-        told = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        size = -(-told.size // BLOCK) * BLOCK
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        size = -(-header.size // BLOCK) * BLOCK
         head += block
-        if told.type in EXTENDED:
+        if header.type in EXTENDED:
             head += stream.read(size)
             continue
-        yield told.name, head, size
+        yield header.name, head, size
         head = b""
 
 
@@ -54,27 +54,27 @@ def pieces(stream, size):
 
 def names(image):
     """The names of the layers in the tar, the lowest one first."""
-    found = b""
+    content = b""
     with saving(image) as stream:
         for name, _, size in members(stream):
             read = b"".join(piece for piece in pieces(stream, size) if name == "manifest.json")
-            found = read or found
-    return json.loads(found.rstrip(b"\0"))[0]["Layers"]
+            content = read or content
+    return json.loads(content.rstrip(b"\0"))[0]["Layers"]
 
 
 def main():
-    """Print the tar of `image` without its first `held` layers. `named` are the names of all of them, if known."""
-    asked = json.loads(sys.argv[1])
-    image, held = asked["image"], asked["held"]
-    layers = asked["named"] or (names(image) if held else [])
-    left_out = set(layers[:held]) - set(layers[held:])
+    """Print the tar of `image` without its first `skip` layers. `names` are those of all layers, if known."""
+    request = json.loads(sys.argv[1])
+    image, skip = request["image"], request["skip"]
+    layers = request["names"] or (names(image) if skip else [])
+    skipped = set(layers[:skip]) - set(layers[skip:])
     out = sys.stdout.buffer
     with saving(image) as stream:
         for name, head, size in members(stream):
-            if name not in left_out:
+            if name not in skipped:
                 out.write(head)
             for piece in pieces(stream, size):
-                if name not in left_out:
+                if name not in skipped:
                     out.write(piece)
     out.write(bytes(2 * BLOCK))
     out.flush()

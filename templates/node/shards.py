@@ -99,7 +99,7 @@ class Making:
 
     def run(self, base, edit):
         """Make all of it. `edit` changes the config, which is the base's; so is every other file."""
-        said = {**self.asked["said"], "inputs": self.digest()}
+        said = {**self.asked["marker"], "inputs": self.digest()}
         held = partial.claim(self.output, f"step {said['made']} {said['inputs']}")
         self.make_room()
         for shard, (path, _) in sorted(self.linked.items()):

@@ -6,7 +6,7 @@ import socket
 import time
 from dataclasses import dataclass
 
-from sparkops.nodes.retry import until_begun
+from sparkops.nodes.waiting import retry_start
 
 from . import engine, entering, network
 from .images import NODE_PROGRAM, Image
@@ -52,12 +52,12 @@ class FleetNode:
 
         It has the capabilities of this machine's root, which may be more than the node's.
         """
-        return until_begun(lambda: run(*entering.prefix(self.container), *argv, stdin=stdin), raised=(FleetError,))
+        return retry_start(lambda: run(*entering.prefix(self.container), *argv, stdin=stdin), raised=(FleetError,))
 
     def program(self, verb: str, stdin: bytes = b"") -> str:
         """A verb of the node's own program, with the node's rights: it may start daemons."""
         words = ("exec", "--interactive", self.container, NODE_PROGRAM, verb)
-        return until_begun(lambda: docker(*words, stdin=stdin), raised=(FleetError,))
+        return retry_start(lambda: docker(*words, stdin=stdin), raised=(FleetError,))
 
     @property
     def host_key(self) -> str:

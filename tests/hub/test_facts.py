@@ -7,7 +7,8 @@ import json
 import pytest
 
 from sparkops.hub import facts
-from sparkops.hub.facts import Failure, Fetched, PullProgress
+from sparkops.hub.facts import Failure, Fetched
+from sparkops.nodes.progress import ByteCount
 
 
 def failure(kind: str, *, anonymous: bool = False, text: str = "HubError: words\nand more") -> Failure:
@@ -17,7 +18,7 @@ def failure(kind: str, *, anonymous: bool = False, text: str = "HubError: words\
 
 
 def test_progress_and_the_end() -> None:
-    assert facts.parse('{"bytes": 5, "total": 9}', anonymous=True) == PullProgress(5, 9)
+    assert facts.parse('{"bytes": 5, "total": 9}', anonymous=True) == ByteCount(5, 9)
     assert facts.parse('{"done": {"commit": "abc", "bytes": 9}}', anonymous=True) == Fetched("abc", 9)
 
 

@@ -38,7 +38,7 @@ def test_a_whole_build(captured: Captured) -> None:
         *(f"runner {number}/9" for number in range(1, 10)),
         "exporting to image",
     ]
-    assert (progress.done, progress.total, progress.failed, progress.disk_full) == (9, 9, "", False)
+    assert (progress.completed, progress.total, progress.failed, progress.disk_full) == (9, 9, "", False)
 
 
 def test_a_step_is_shown_without_its_mounts(captured: Captured) -> None:
@@ -65,14 +65,14 @@ def test_steps_of_several_stages_are_counted_once(captured: Captured) -> None:
         "wheels 2/2: RUN echo a wheel > /wheel",
         "runner 2/3: COPY --from=wheels /wheel /wheel",
     ]
-    assert (progress.done, progress.total) == (4, 3 + 2)  # the FROM that both stages share is shown once
+    assert (progress.completed, progress.total) == (4, 3 + 2)  # the FROM that both stages share is shown once
 
 
 def test_from_ten_steps_on_numbers_are_padded() -> None:
     progress = read(["#5 [runner  2/10] RUN a", "#6 [ 3/10] RUN b", "#5 CACHED"])
 
     assert list(progress.steps.values()) == ["runner 2/10: RUN a", "image 3/10: RUN b"]
-    assert (progress.done, progress.total) == (1, 20)
+    assert (progress.completed, progress.total) == (1, 20)
 
 
 def test_a_full_disk_is_seen(captured: Captured) -> None:

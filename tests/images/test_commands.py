@@ -1,47 +1,51 @@
-"""The commands about images on their way and on their way out, exactly."""
+"""Commands that copy and remove images, exactly."""
 
 from __future__ import annotations
 
 import json
 
+from sparkops.config import programs
 from sparkops.images import commands
 from sparkops.prune import commands as prune
 
 
 def test_an_image_is_saved_by_its_id_through_a_program_that_leaves_layers_out() -> None:
-    made = commands.save_image("print(1)", "sha256:1", 2, ("blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"))
+    [text] = programs.load(*programs.LAYERS).values()
+    program = commands.save_image("sha256:1", 2, ("blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"))
 
-    assert made.argv[:3] == ("python3", "-c", "print(1)")
-    assert json.loads(made.argv[3]) == {
+    assert program.argv[:3] == ("python3", "-c", text)
+    assert json.loads(program.argv[3]) == {
         "image": "sha256:1",
-        "held": 2,
-        "named": ["blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"],
+        "skip": 2,
+        "names": ["blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"],
     }
-    assert made.asked()["called"] == "docker save"
+    assert program.called == "docker save"
 
 
 def test_docker_s_store_is_read_by_a_container_that_can_do_nothing_else() -> None:
-    made = commands.read_layers("print(1)", "/var/lib/docker", "sha256:guard", "sha256:1", 1, ("sha256:a", "sha256:b"))
+    [text] = programs.load(*programs.GRAPH).values()
+    program = commands.read_layers("/var/lib/docker", "sha256:guard", "sha256:1", 1, ("sha256:a", "sha256:b"))
 
-    assert made.argv[:-1] == (
+    assert program.argv[:-1] == (
         *("docker", "run", "--rm", "--interactive", "--network=none", "--log-driver=none", "--pull=never"),
         *("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH", "--security-opt=no-new-privileges"),
         "--mount=type=bind,source=/var/lib/docker/image/overlay2,target=/store/image,readonly",
         "--mount=type=bind,source=/var/lib/docker/overlay2,target=/store/layers,readonly",
-        *("--entrypoint=python3", "sha256:guard", "-c", "print(1)"),
+        *("--entrypoint=python3", "sha256:guard", "-c", text),
     )
-    assert json.loads(made.argv[-1]) == {"image": "sha256:1", "held": 1, "layers": ["sha256:a", "sha256:b"]}
+    assert json.loads(program.argv[-1]) == {"image": "sha256:1", "skip": 1, "layers": ["sha256:a", "sha256:b"]}
 
 
 def test_it_is_loaded_through_a_program_that_takes_one_image_without_a_name() -> None:
-    made = commands.load("print(1)")
+    [text] = programs.load(*programs.LOAD).values()
+    program = commands.load()
 
-    assert made.argv == ("python3", "-c", "print(1)", "docker", "load", "--quiet")
-    assert made.asked()["called"] == "docker load"
+    assert program.argv == ("python3", "-c", text, "docker", "load", "--quiet")
+    assert program.called == "docker load"
 
 
 def test_what_is_removed_is_never_forced() -> None:
     assert str(prune.image(["sparkops/q:1", "sparkops/q:2"])) == "docker rmi sparkops/q:1 sparkops/q:2"
     assert str(prune.volume("sparkops-cache-1")) == "docker volume rm sparkops-cache-1"
     assert str(prune.build_cache(5)) == "docker builder prune --force --all --keep-storage=5"
-    assert all(each.changes for each in (prune.image(["a"]), prune.volume("a"), prune.build_cache(1)))
+    assert all(command.changes for command in (prune.image(["a"]), prune.volume("a"), prune.build_cache(1)))

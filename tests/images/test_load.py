@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from sparkops.config import programs
 from sparkops.images import commands
 
 A, B, C = (digit * 64 for digit in "abc")
@@ -44,8 +43,7 @@ def packed(*members: tuple[tarfile.TarInfo, bytes], layout: int = tarfile.PAX_FO
 
 
 def load(tar: bytes, *consumer: str) -> subprocess.CompletedProcess[bytes]:
-    [checking] = programs.load(*programs.LOAD).values()
-    argv = commands.load(checking).argv[:-3]
+    argv = commands.load().argv[:-3]
     return subprocess.run(
         [sys.executable, *argv[1:], *(consumer or ("cat",))], input=tar, capture_output=True, timeout=60, check=False
     )
@@ -54,9 +52,9 @@ def load(tar: bytes, *consumer: str) -> subprocess.CompletedProcess[bytes]:
 def contents(tar: bytes) -> dict[str, bytes | str]:
     with tarfile.open(fileobj=io.BytesIO(tar)) as opened:
         return {
-            each.name: (found.read() if (found := opened.extractfile(each)) else "")
-            for each in opened
-            if not each.issym()
+            member.name: (content.read() if (content := opened.extractfile(member)) else "")
+            for member in opened
+            if not member.issym()
         }
 
 

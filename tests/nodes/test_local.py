@@ -16,7 +16,7 @@ import pytest
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady, SparkopsError
 from sparkops.nodes.local import LocalNode
-from sparkops.nodes.output import KEEP
+from sparkops.nodes.streams import KEEP
 
 NODE = LocalNode("here")
 BIG = 20_000_000

@@ -1,4 +1,4 @@
-"""The log of commands: complete, without stdin, and absent unless somebody listens."""
+"""The log of commands: complete, and without stdin."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet, NodeConfig
 from sparkops.nodes.connect import Connector
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.ssh import SshNode
-from sparkops.nodes.trace import COMMANDS, TracedNode
-from tests.nodes.recording import RecordingNode
+from sparkops.nodes.node import COMMANDS
 
 SECRET = b"hf_secret"
 
@@ -46,27 +43,3 @@ def test_commands_on_this_machine_are_logged(fleet: Fleet, logged: pytest.LogCap
     Connector(here).node("here").run(Command(("true",)))
 
     assert logged.messages == ["here: true"]
-
-
-def test_without_a_listener_no_node_is_wrapped(fleet: Fleet) -> None:
-    here = fleet.model_copy(update={"nodes": {**fleet.nodes, "here": NodeConfig(transport="local")}})
-    connector = Connector(here, patience_s=0)
-    node = connector.node("n1")
-    node.close()
-
-    assert [type(node), type(connector.node("here"))] == [SshNode, LocalNode]
-
-
-def test_a_wrapped_node_passes_everything_on(logged: pytest.LogCaptureFixture) -> None:
-    recording = RecordingNode("n1", answers={"cat": "a\nb\n"})
-    node, lines = TracedNode(recording), list[str]()
-
-    done = node.run(Command(("cat",)), on_line=lines.append)
-
-    assert (done.stdout, lines, recording.ran) == ("a\nb\n", ["a", "b"], [Command(("cat",))])
-    assert (node.name, node.cancel) == ("n1", recording.cancel)
-    with pytest.raises(ConnectionRefusedError):
-        node.dial(1)
-    with pytest.raises(FileNotFoundError):
-        node.pipe(Command(("cat",)))
-    assert logged.messages == ["n1: cat", "n1: connect to 127.0.0.1:1", "n1: cat"]

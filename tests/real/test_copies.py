@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkops.config import programs
 from sparkops.config.inventory import Fleet
 from sparkops.docker.places import CONTAINER
 from sparkops.errors import Interrupted, NodeError
@@ -101,12 +100,11 @@ def test_an_interrupted_copy_leaves_nothing(fleet: Fleet, pair: tuple[FleetNode,
 def test_a_tar_that_names_an_image_is_not_loaded(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
     one, two = pair
     image = image_layers.build(one, TAG, 1_000_000)
-    [checking] = programs.load(*programs.LOAD).values()
     by_name = EndProgram(("docker", "save", TAG))
     with connect(fleet, ["node-1", "node-2"]) as connected:
         source, target = (connected.members[name] for name in ("node-1", "node-2"))
         places = addresses(models.host(source), models.host(target))
         with pytest.raises(NodeError, match=f"the image was refused: expected an image without tags, got .*{TAG}"):
-            transfer.send(Ends(source, by_name, target, commands.load(checking), places), lambda _: None, lambda: None)
+            transfer.send(Ends(source, by_name, target, commands.load(), places), lambda _: None, lambda: None)
     assert image_of(two) == ""
     assert image not in two.exec("docker", "images", "--all", "--quiet", "--no-trunc")

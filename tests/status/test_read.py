@@ -23,7 +23,7 @@ from sparkops.guard_client import history
 from sparkops.names import Slot
 from sparkops.nodes.host import GpuState
 from sparkops.nodes.local import LocalNode
-from sparkops.nodes.retry import SAID
+from sparkops.nodes.waiting import START_FAILED
 from sparkops.status.commands import survey
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Health
@@ -304,7 +304,7 @@ def deployed(release: str) -> Deployment:
 
 
 def test_a_question_that_docker_could_not_begin_is_repeated(docker: Docker) -> None:
-    (docker.here / "gateway").write_text(f"OCI runtime exec failed: {SAID[0]}: {SAID[1]}\n")
+    (docker.here / "gateway").write_text(f"OCI runtime exec failed: {START_FAILED[0]}: {START_FAILED[1]}\n")
     file = docker.here / "inventory.yaml"
     file.write_text("nodes:\n  n1: {transport: local}\ngateway: {node: n1, address: 127.0.0.1}\n")
 

@@ -17,16 +17,14 @@ from pathlib import Path
 import pytest
 
 from sparkops.command import Command
-from sparkops.config import programs
 from sparkops.errors import Interrupted, NodeError
-from sparkops.transfer import commands, facts, transfer
-from sparkops.transfer.commands import EndProgram, Into, Key, SentFiles
+from sparkops.transfer import commands, transfer
+from sparkops.transfer.commands import EndProgram, Into, Key, Listening, SentFiles
 from sparkops.transfer.rendezvous import Ends
 from tests.weights.places import member, processes_about
 
 HERE = ("127.0.0.1",)
 NOWHERE = ("192.0.2.1",)  # no address of this machine: kept for documentation
-MODULES = programs.load(*programs.TRANSFER)
 SIZE = 9 * 1024 * 1024 + 5  # three pieces, and the last one is short
 CHANGED_NS = 1_600_000_000_123_456_789
 
@@ -226,17 +224,17 @@ def running(command: Command) -> Iterator[subprocess.Popen[bytes]]:
 @contextmanager
 def listening(take: Into, key: Key) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A receiving end, and its port."""
-    with running(commands.receive(MODULES, key, take, HERE)) as process:
+    with running(commands.receive(key, take, HERE)) as process:
         assert process.stdout
-        said = facts.parse(process.stdout.readline().decode())
-        assert isinstance(said, facts.Listening)
-        [(_, port)] = said.places
+        message = commands.parse(process.stdout.readline().decode())
+        assert isinstance(message, Listening)
+        [(_, port)] = message.places
         yield process, port
 
 
 def sent(give: SentFiles, key: Key, port: int) -> subprocess.CompletedProcess[bytes]:
     """A sending end, to its end. Its stdin stays open as long as it runs, as a node's does."""
-    with running(commands.send(MODULES, key, give, [("127.0.0.1", port)])) as process:
+    with running(commands.send(key, give, [("127.0.0.1", port)])) as process:
         code = process.wait(60)
         assert process.stderr
         return subprocess.CompletedProcess([], code, stderr=process.stderr.read())
@@ -272,7 +270,7 @@ def test_a_stranger_is_sent_away_and_the_right_one_is_still_let_in(tmp_path: Pat
             assert sent(files(tmp_path), key, port).returncode == 0
         assert process.wait(60) == 0
 
-    assert stranger.returncode == commands.APART
+    assert stranger.returncode == commands.UNREACHABLE
     assert (tmp_path / "b.partial/deep/w").read_bytes() == content
 
 
@@ -332,7 +330,7 @@ def test_nothing_is_sent_to_a_stranger(tmp_path: Path, content: bytes) -> None: 
     thread.join(10)
     door.close()
 
-    assert ended.returncode == commands.APART
+    assert ended.returncode == commands.UNREACHABLE
     assert len(heard) == 32  # its random number, and not one byte of the file
 
 
@@ -366,8 +364,8 @@ def test_a_bit_that_is_changed_on_the_wire_is_never_written(tmp_path: Path, cont
 def test_the_key_stands_in_no_argument_and_is_never_printed() -> None:
     key = Key(secrets.token_bytes(32))
     for command in (
-        commands.send(MODULES, key, SentFiles("/x", ()), None),
-        commands.receive(MODULES, key, EndProgram(("cat",)), None),
+        commands.send(key, SentFiles("/x", ()), None),
+        commands.receive(key, EndProgram(("cat",)), None),
     ):
         assert key.value.hex() not in str(command) + repr(command) + repr(key)
         assert json.loads(command.stdin.splitlines()[1])["token"] == key.value.hex()

@@ -29,7 +29,7 @@ def test_a_program_runs_with_its_modules_and_is_asked_on_stdin() -> None:
 
 
 def test_looking_is_no_change_and_giving_a_name_is() -> None:
-    look, publish = commands.look(MODULES, "/srv/models", ["q"]), commands.publish(MODULES, "/srv/models", "q")
+    look, publish = commands.look("/srv/models", ["q"]), commands.publish("/srv/models", "q")
 
     assert look.argv == publish.argv == ("python3", "-c", BOOT)
     assert asked(look.stdin) == {"verb": "look", "root": "/srv/models", "paths": ["q"]}
@@ -46,7 +46,7 @@ def test_a_container_works_as_the_user_whom_the_files_belong_to() -> None:
 
 
 def test_the_token_is_nowhere_but_in_stdin() -> None:
-    command = commands.pull(MODULES, INSIDE, WEIGHTS, "hf_secret", "https://mirror.example")
+    command = commands.pull(INSIDE, WEIGHTS, "hf_secret", "https://mirror.example")
 
     assert "hf_secret" not in str(command) + repr(command)
     assert command.argv == (*INSIDE, "-c", BOOT)
@@ -61,9 +61,9 @@ def test_the_token_is_nowhere_but_in_stdin() -> None:
 
 
 def test_a_step_reads_and_writes_under_the_model_directory_only() -> None:
-    assert asked(commands.take_step(MODULES, INSIDE, STEP, {"made": "d1"}).stdin) == {
+    assert asked(commands.take_step(INSIDE, STEP, {"made": "d1"}).stdin) == {
         "inputs": {"base": "/models/b", "donor": "/models/d/e"},
         "output": "/models/q.partial",
         "args": {"count": 2},
-        "said": {"made": "d1"},
+        "marker": {"made": "d1"},
     }

@@ -17,7 +17,7 @@ from sparkops.errors import Interrupted, NodeError, NotReady, SparkopsError
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.progress import Event, silent
 from sparkops.weights import models
-from sparkops.weights.models import CopiedWeights, CopyOptions
+from sparkops.weights.models import CopiedWeights
 from sparkops.weights.plan import WantedModel
 from tests import safetensors
 from tests.examples import recipe
@@ -38,7 +38,7 @@ def fleet(tmp_path: Path) -> Connected:
 
 
 def copy(fleet: Connected, wanted: WantedModel = WANTED, **options: bool) -> dict[str, CopiedWeights]:
-    return models.copy(fleet, wanted, "n1", CopyOptions(**options), silent)
+    return models.copy(fleet, wanted, "n1", silent, **options)
 
 
 def only(fleet: Connected, *names: str) -> Connected:
@@ -69,7 +69,7 @@ def test_a_wrong_file_is_replaced_and_what_the_target_added_stays(fleet: Connect
     (theirs / "tokenizer.json").write_text("{}")
     (theirs / "chat.jinja").write_text("mine")
     told: list[Event] = []
-    done = models.copy(only(fleet, "n1", "n2"), WANTED, "n1", CopyOptions(), told.append)
+    done = models.copy(only(fleet, "n1", "n2"), WANTED, "n1", told.append)
 
     assert done["n2"].sent == len((tmp_path / "n1/q/tokenizer.json").read_bytes())
     assert contents(theirs) == {**contents(tmp_path / "n1/q"), "chat.jinja": b"mine"}
@@ -113,7 +113,7 @@ def test_another_revision_that_is_whole_is_not_replaced_without_being_asked(flee
     assert "--replace" in caught.value.next_step
     assert contents(tmp_path / "n2") == before
 
-    copy(only(fleet, "n1", "n2"), wanted, replace=True)
+    copy(only(fleet, "n1", "n2"), wanted, replace_other=True)
     assert contents(tmp_path / "n2") == contents(tmp_path / "n1")
 
 
@@ -139,7 +139,7 @@ def test_an_interrupted_copy_goes_on_where_it_was_and_leaves_nothing(fleet: Conn
     watching = threading.Thread(target=interrupt, daemon=True)
     watching.start()
     with pytest.raises(SparkopsError) as caught:
-        models.copy(pair, WANTED, "n1", CopyOptions(), silent)
+        models.copy(pair, WANTED, "n1", silent)
     assert isinstance(caught.value, Interrupted)
     assert [each.name for each in (tmp_path / "n2").iterdir()] == ["q.partial"]
     assert list(processes_about(str(tmp_path))) == []

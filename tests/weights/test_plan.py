@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkops.nodes.progress import amount
 from sparkops.weights import plan as models
 from sparkops.weights.checkpoint import Checkpoint, Origin, Shard
 from sparkops.weights.plan import WantedModel
@@ -166,5 +167,5 @@ def test_nodes_that_disagree_are_named() -> None:
 def test_room_and_amounts_in_words() -> None:
     assert models.enough_room(10**9, 10**9) == ""
     assert models.enough_room(10**9, 3.5 * 10**9) == "1.0 GB free, 3.5 GB needed: 2.5 GB short"
-    assert models.amount(5 * 10**6, 10**7, 0, 0.0) == "5.0 of 10.0 MB"
-    assert models.amount(3 * 10**9, 4 * 10**9, 2 * 10**9, 4.0) == "3.0 of 4.0 GB, 500 MB/s"
+    assert amount(5 * 10**6, 10**7, 0, 0.0) == "5.0 of 10.0 MB"
+    assert amount(3 * 10**9, 4 * 10**9, 2 * 10**9, 4.0) == "3.0 of 4.0 GB, 500 MB/s"

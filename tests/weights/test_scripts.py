@@ -22,7 +22,7 @@ from tests.safetensors import Tensors, tensor
 from tests.weights.places import member
 
 UP, DOWN = "layers.{}.shared_expert.up.weight", "layers.{}.experts.down.qweight"
-SAID = {"model": "org/q", "made": "d1"}
+MARKER = {"model": "org/q", "made": "d1"}
 CONFIG = {"model_type": "tiny", "quantization_config": {"bits": 4, "extra_config": {"head": {"bits": 16}}}}
 CHOOSE = r"\.shared_expert\."
 
@@ -56,7 +56,7 @@ def run(
         "inputs": {word: str(root / path) for word, path in (inputs or {"base": "base", "donor": "donor"}).items()},
         "output": str(root / "out.partial"),
         "args": args,
-        "said": SAID,
+        "marker": MARKER,
     }
     command = python(programs.load_step(script), asked, interpreter=(sys.executable,))
     pipe = subprocess.PIPE

@@ -10,7 +10,6 @@ import pytest
 from sparkops.config.recipe import Recipe
 from sparkops.weights import steps
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, Origin
-from sparkops.weights.steps import StepLack
 from tests.examples import CHECKPOINT, recipe
 
 SOURCES = [{"id": "org/int4", "path": "int4"}, {"id": "org/fp8", "revision": "abc1234", "path": "fp8"}]
@@ -82,8 +81,9 @@ def test_what_was_made_by_other_steps_is_made_again() -> None:
     assert due(there(hybrid=output("hybrid"), q=before)) == ["q"]
 
 
-def lacking(on: ModelDirectory) -> StepLack | None:
-    return steps.lacking(RECIPE, "n1", steps.outstanding(RECIPE.model, on), on)
+def lacking(on: ModelDirectory) -> tuple[str, str] | None:
+    refusal = steps.lacking(RECIPE, "n1", steps.outstanding(RECIPE.model, on), on)
+    return (str(refusal), refusal.next_step) if refusal else None
 
 
 def test_nothing_is_lacking_where_sources_and_room_are_there() -> None:
@@ -95,18 +95,18 @@ def test_nothing_is_lacking_where_sources_and_room_are_there() -> None:
 @pytest.mark.parametrize(
     ("on", "lack"),
     [
-        (there(fp8=None), StepLack("fp8 cannot be read: it is not there", "sparkops models pull q --node n1")),
+        (there(fp8=None), ("n1: fp8 cannot be read: it is not there", "sparkops models pull q --node n1")),
         (
             there(free_gb=3.5),
-            StepLack(
-                "3.5 GB free, 4.0 GB needed: 0.5 GB short",
+            (
+                "n1: 3.5 GB free, 4.0 GB needed: 0.5 GB short",
                 "Free space under the model directory: sparkops models list shows what takes it.",
             ),
         ),
     ],
     ids=["source", "room"],
 )
-def test_what_is_lacking_is_said_with_its_next_step(on: ModelDirectory, lack: StepLack) -> None:
+def test_what_is_lacking_is_said_with_its_next_step(on: ModelDirectory, lack: tuple[str, str]) -> None:
     assert lacking(on) == lack
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkops.nodes.output import KEEP, PIECES, Output, TooLong
+from sparkops.nodes.streams import KEEP, PIECES, Output, TooLong
 
 
 def read(*chunks: bytes) -> tuple[str, list[str]]:

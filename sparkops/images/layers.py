@@ -1,0 +1,122 @@
+"""Images as Docker stores them, and the layers that a target lacks of one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from sparkops.network.answers import content
+from sparkops.nodes.host import GIB
+from sparkops.weights.plan import enough_room
+
+TWICE = 2
+"""`docker load` writes all that has arrived to its disk, and then unpacks it beside that."""
+CONTAINERD = "io.containerd.snapshotter.v1"
+GRAPH_DRIVER = "overlay2"
+LAYOUT_OF_DIGESTS = 25
+"""The first Docker Engine whose own store saves each layer under the digest of its content."""
+
+
+@dataclass(frozen=True)
+class DockerImage:
+    """One image. `layers` are digests of their content, the lowest one first; `size` in bytes.
+
+    `id` differs between stores for the same content; `content` does not.
+    """
+
+    id: str
+    tags: tuple[str, ...]
+    layers: tuple[str, ...]
+    content: str
+    size: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse(inspect: Mapping[str, Any]) -> DockerImage:
+    """Read Docker's inspect of an image."""
+    return DockerImage(
+        id=inspect["Id"],
+        tags=tuple(inspect["RepoTags"] or ()),
+        layers=tuple(inspect["RootFS"].get("Layers") or ()),
+        content=content(inspect),
+        size=inspect["Size"],
+        labels=inspect["Config"].get("Labels") or {},
+    )
+
+
+@dataclass(frozen=True)
+class Store:
+    """How a Docker Engine stores images. Its own store saves to its disk first, containerd's does not."""
+
+    containerd: bool
+    major: int
+    graph: str = ""
+    """The directory where Docker keeps the layers, if their format is supported; else empty."""
+
+    def names(self, image: DockerImage) -> tuple[str, ...]:
+        """Return the layers' names in the tar of `docker save`; none where only the tar names them."""
+        if self.containerd or self.major < LAYOUT_OF_DIGESTS:
+            return ()
+        return tuple(f"blobs/{layer.replace(':', '/')}" for layer in image.layers)
+
+
+def store(info: Mapping[str, Any], version: str) -> Store:
+    """Read `docker info` and the engine's version."""
+    containerd = ["driver-type", CONTAINERD] in (info.get("DriverStatus") or [])
+    graph = info.get("DockerRootDir", "") if info.get("Driver") == GRAPH_DRIVER and not containerd else ""
+    return Store(containerd, int(version.partition(".")[0]), graph)
+
+
+def layer_sizes(history: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Estimate the bytes of each layer, the lowest one first. A step of zero bytes may be a layer or none."""
+    return tuple(layer["Size"] for layer in reversed(history) if layer["Size"])
+
+
+@dataclass(frozen=True)
+class ImageLack:
+    """What a target lacks of an image. `same` is its image of the same content and labels, of any name.
+
+    Without one, it shares the first `shared` layers of the image.
+    """
+
+    same: DockerImage | None
+    named: bool
+    shared: int = 0
+
+
+def lack(image: DockerImage, tag: str, present: Iterable[DockerImage]) -> ImageLack:
+    """Return what a node with the images `present` lacks of `image` under the name `tag`.
+
+    Labels count: two recipes may differ in nothing else, and the image of one is not that of the other.
+    """
+    images = list(present)
+    same = [item for item in images if (item.content, item.labels) == (image.content, image.labels)]
+    for other in same:
+        if tag in other.tags:
+            return ImageLack(other, named=True)
+    if same:
+        return ImageLack(same[0], named=False)
+    return ImageLack(
+        None, named=False, shared=max((_shared(image.layers, other.layers) for other in images), default=0)
+    )
+
+
+def _shared(layers: Sequence[str], others: Sequence[str]) -> int:
+    """Count the layers that two images have in common, from the lowest one on.
+
+    Docker's own store identifies a layer by itself and all below it; so the first difference ends the count.
+    """
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(layers, others, strict=False)))
+
+
+def missing_bytes(image: DockerImage, sizes: Sequence[int], shared: int) -> int:
+    """Estimate the bytes that a target with the first `shared` layers lacks. `sizes` are those of the layers."""
+    lacking = len(image.layers) - shared
+    return sum(sizes[-lacking:]) if lacking else 0
+
+
+def room(free_gib: float | None, need_bytes: float) -> str:
+    """Return the lack of room on Docker's disk as text; empty if it is enough or unknown."""
+    return "" if free_gib is None else enough_room(int(free_gib * GIB), need_bytes)

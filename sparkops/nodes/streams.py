@@ -1,0 +1,145 @@
+"""Streams of a command: bytes for its stdin, its outputs as text, and requests to one process, a line each."""
+
+from __future__ import annotations
+
+import codecs
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import IO
+
+from sparkops.command import Command
+from sparkops.nodes.node import Node, OnLine, Stream
+
+KEEP = 4 * 1024 * 1024  # characters kept of one output; a build log or a long line must not fill memory
+PIECES = 1024  # joined when there are more: a string of one character takes 50 bytes
+
+
+@dataclass
+class Feed:
+    """Writes `chunks` from a thread of its own. An error of theirs is kept for the thread that waits: see `check`.
+
+    `closed` are the errors of `write` once the program has closed its stdin, as it may.
+    """
+
+    chunks: Iterable[bytes]
+    write: Callable[[bytes], object]
+    close: Callable[[], object]
+    closed: tuple[type[Exception], ...]
+    error: Exception | None = None
+
+    def check(self) -> None:
+        """Raise the error of the chunks: the program has received only a part of them."""
+        if self.error is not None:
+            raise self.error
+
+    def run(self) -> None:
+        """Write all chunks, then end the stdin."""
+        try:
+            for chunk in self.chunks:
+                try:
+                    self.write(chunk)
+                except self.closed:
+                    break
+        except Exception as error:  # noqa: BLE001 - raised by check() in the waiting thread
+            self.error = error
+        with suppress(*self.closed):
+            self.close()
+
+
+def feed(
+    first: bytes,
+    rest: Iterable[bytes],
+    write: Callable[[bytes], object],
+    close: Callable[[], object],
+    closed: tuple[type[Exception], ...] = (OSError,),
+) -> Feed:
+    """Start to write `first` and then `rest`."""
+    feeding = Feed(chain((first,) if first else (), rest), write, close, closed)
+    threading.Thread(target=feeding.run, daemon=True).start()
+    return feeding
+
+
+class TooLong(Exception):
+    """An answer of more than KEEP characters."""
+
+
+@dataclass
+class Output:
+    """One output of a command. Invalid bytes become U+FFFD.
+
+    Only the last KEEP characters are kept. Of an `answer`, which is parsed as a whole, `feed` raises TooLong for more.
+    """
+
+    on_line: OnLine | None = None
+    answer: bool = False
+    parts: deque[str] = field(default_factory=deque)
+    size: int = 0
+    pending: str = ""
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")(errors="replace")
+    )
+
+    @property
+    def text(self) -> str:
+        """The last KEEP characters."""
+        return "".join(self.parts)[-KEEP:]
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Take the next bytes; `final` ends the last line."""
+        new = self.decoder.decode(data, final)
+        self._keep(new)
+        if self.on_line is None:
+            return
+        *lines, self.pending = (self.pending + new).split("\n")
+        self.pending = self.pending[-KEEP:]
+        if final and self.pending:
+            lines.append(self.pending)
+        for line in lines:
+            self.on_line(line.rstrip("\r"))
+
+    def _keep(self, new: str) -> None:
+        self.parts.append(new)
+        self.size += len(new)
+        if self.answer and self.size > KEEP:
+            raise TooLong(f"printed more than {KEEP} characters; stopped")
+        while self.size - len(self.parts[0]) >= KEEP:
+            self.size -= len(self.parts.popleft())
+        if len(self.parts) > PIECES:
+            self.parts = deque(["".join(self.parts)])
+
+
+@dataclass
+class LineStream:
+    """A stream to a command, opened by the first request and again after it was closed."""
+
+    node: Node
+    command: Command
+    stream: Stream = None
+    lines: IO[str] | None = None
+
+    def open(self) -> bool:
+        """Start the command unless it runs. Returns whether it ran before. Raises OSError."""
+        if self.lines is not None:
+            return True
+        self.stream = self.node.pipe(self.command)
+        self.lines = self.stream.makefile("r")
+        return False
+
+    def ask(self, line: str, timeout_s: float, limit: int = -1) -> str:
+        """Send a line and return the next one, empty where the stream has ended. Raises OSError."""
+        self.open()
+        self.stream.settimeout(timeout_s)
+        with suppress(OSError):  # an ended process may still have printed a last line
+            self.stream.sendall(f"{line}\n".encode())
+        return self.lines.readline(limit) if self.lines else ""
+
+    def close(self) -> None:
+        """End the stream, if one is open. Its reader ends with it: closing paramiko's reader would fail."""
+        if self.lines is not None:
+            self.lines = None
+            with suppress(OSError):  # it may have ended
+                self.stream.close()

@@ -1,0 +1,118 @@
+"""Images as Docker stores them, and what a target lacks of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkops.images import layers
+from sparkops.images.layers import DockerImage, ImageLack, Store
+from sparkops.release import recipe_of
+
+INSPECT: dict[str, Any] = {
+    "Id": "sha256:1",
+    "RepoTags": ["sparkops/q:1"],
+    "Os": "linux",
+    "Architecture": "arm64",
+    "RootFS": {"Type": "layers", "Layers": ["sha256:a", "sha256:b"]},
+    "Config": {"Labels": {"sparkops.inputs": "c"}},
+    "Size": 7,
+}
+CONTAINERD = {"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+CLASSIC = {"DriverStatus": [["Backing Filesystem", "extfs"], ["Supports d_type", "true"]]}
+
+
+def test_the_content_of_an_image_is_neither_its_id_nor_its_names() -> None:
+    one = layers.parse(INSPECT)
+    other = layers.parse({**INSPECT, "Id": "sha256:2", "RepoTags": None, "Config": {"Labels": None}})
+
+    assert (one.tags, one.layers, one.size) == (("sparkops/q:1",), ("sha256:a", "sha256:b"), 7)
+    assert one.content == other.content
+    assert other.tags == ()
+
+
+def test_an_image_without_layers_can_be_read() -> None:
+    assert layers.parse({**INSPECT, "RootFS": {"Type": "layers"}}).layers == ()
+
+
+@pytest.mark.parametrize(
+    ("info", "version", "store", "named"),
+    [
+        (CLASSIC, "26.1.5+dfsg1", Store(containerd=False, major=26), True),
+        (CLASSIC, "20.10.24+dfsg1", Store(containerd=False, major=20), False),
+        (CONTAINERD, "29.0.1", Store(containerd=True, major=29), False),
+        ({"Driver": "overlay2", "DockerRootDir": "/d", **CLASSIC}, "28.3.3", Store(False, 28, "/d"), True),
+        ({"Driver": "btrfs", "DockerRootDir": "/d", **CLASSIC}, "28.3.3", Store(containerd=False, major=28), True),
+        ({"Driver": "overlay2", "DockerRootDir": "/d", **CONTAINERD}, "29.0.1", Store(True, 29), False),
+        ({"DriverStatus": None}, "25.0.0", Store(containerd=False, major=25), True),
+    ],
+)
+def test_only_a_newer_engine_with_its_own_store_names_layers_by_their_content(
+    info: dict[str, Any], version: str, store: Store, *, named: bool
+) -> None:
+    read = layers.store(info, version)
+
+    assert read == store
+    assert read.names(layers.parse(INSPECT)) == (("blobs/sha256/a", "blobs/sha256/b") if named else ())
+
+
+def test_steps_that_add_nothing_are_no_layers() -> None:
+    history = [{"Size": 0}, {"Size": 3}, {"Size": 0}, {"Size": 80}]
+
+    assert layers.layer_sizes(history) == (80, 3)
+
+
+TAG = "sparkops/q:1"
+IMAGE = DockerImage("sha256:1", (TAG,), ("a", "b", "c"), content="whole", size=100)
+BEFORE = DockerImage("sha256:0", ("sparkops/q:0",), ("a", "b", "x"), content="before", size=90)
+
+
+def test_a_target_with_nothing_lacks_all() -> None:
+    assert layers.lack(IMAGE, TAG, []) == ImageLack(None, named=False, shared=0)
+
+
+def test_a_target_shares_the_layers_up_to_the_first_difference() -> None:
+    other = replace(BEFORE, layers=("a", "y", "c"))
+
+    assert layers.lack(IMAGE, TAG, [other, BEFORE]).shared == 2
+    assert layers.lack(IMAGE, TAG, [other]).shared == 1
+    assert layers.lack(IMAGE, TAG, [replace(BEFORE, layers=("b", "c"))]).shared == 0
+    assert layers.lack(IMAGE, TAG, [replace(BEFORE, layers=(*IMAGE.layers, "d"))]).shared == 3
+
+
+def test_the_same_content_needs_only_its_name() -> None:
+    nameless = replace(IMAGE, id="sha256:2", tags=())
+
+    assert layers.lack(IMAGE, TAG, [BEFORE, nameless]) == ImageLack(nameless, named=False)
+    assert layers.lack(IMAGE, TAG, [nameless, IMAGE]) == ImageLack(IMAGE, named=True)
+
+
+def test_the_same_name_with_another_content_is_not_there() -> None:
+    assert layers.lack(IMAGE, TAG, [replace(BEFORE, tags=(TAG,))]) == ImageLack(None, named=False, shared=2)
+
+
+def test_only_missing_layers_are_counted() -> None:
+    assert layers.missing_bytes(IMAGE, (80, 15, 5), shared=0) == 100
+    assert layers.missing_bytes(IMAGE, (80, 15, 5), shared=2) == 5
+    assert layers.missing_bytes(IMAGE, (80, 15, 5), shared=3) == 0
+    assert layers.missing_bytes(IMAGE, (80, 15), shared=1) == 95
+
+
+def test_too_little_room_is_said_and_unknown_room_is_not() -> None:
+    assert layers.room(1.0, 2**30) == ""
+    assert layers.room(None, 2**60) == ""
+    assert layers.room(1.0, 3 * 10**9) == "1.1 GB free, 3.0 GB needed: 1.9 GB short"
+
+
+def test_a_tag_tells_its_recipe() -> None:
+    assert recipe_of("sparkops/122b-fp8-tp2:0123456789ab") == "122b-fp8-tp2"
+    assert recipe_of("sparkops-candidate/q:1") == "q"
+
+
+def test_an_image_of_another_recipe_is_not_taken_for_one_of_the_same_content() -> None:
+    image = replace(IMAGE, labels={"sparkops.recipe": "tiny", "sparkops.inputs": "a"})
+    other = replace(IMAGE, tags=("other:1",), labels={"sparkops.recipe": "tiny-tp2", "sparkops.inputs": "b"})
+
+    assert layers.lack(image, TAG, [other]) == ImageLack(None, named=False, shared=len(IMAGE.layers))
