@@ -48,7 +48,7 @@ LOCAL = {
     "nodes/test_host_keys.py",
     "nodes/test_http.py",
     "nodes/test_local.py",
-    "nodes/test_output.py",
+    "nodes/test_streams.py",
     "nodes/test_ssh.py",
     "nodes/test_trace.py",
     "packaging",

@@ -47,6 +47,7 @@ REACHING = {
     "images.distribute",
     "lock.locking",
     "network.preflight",
+    "network.routes",
     "nodes.connect",
     "nodes.connected",
     "nodes.docker_api",

@@ -1,7 +1,9 @@
-"""What Docker's inspect of a container of ours says, as a value."""
+"""Docker's inspect, stats and logs of a container, and its inspect of an image, as values."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from sparkops.names import LABEL
 
 @dataclass(frozen=True)
 class Container:
-    """One container of ours. `state` is Docker's word: created, running, restarting, paused, exited, dead."""
+    """A container of sparkops. `state` is Docker's word: created, running, restarting, paused, exited, dead."""
 
     name: str
     node: str
@@ -47,7 +49,7 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process runs."""
         return self.state in ("running", "restarting", "paused")
 
 
@@ -89,17 +91,17 @@ def _number(text: str) -> int:
 
 
 def timestamp(text: str) -> float:
-    """Seconds since 1970 of Docker's RFC 3339 time, whose nanoseconds Python does not read."""
+    """Return Docker's RFC 3339 time in seconds since 1970. Python does not read its nanoseconds."""
     moment, _, fraction = text.rstrip("Z").partition(".")
-    whole = datetime.fromisoformat(f"{moment}+00:00").timestamp()
-    return whole + float(f"0.{fraction or 0}")
+    seconds = datetime.fromisoformat(f"{moment}+00:00").timestamp()
+    return seconds + float(f"0.{fraction or 0}")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a container has used since its start: seconds of CPU, bytes read from disks. And bytes of memory now.
+    """Seconds of CPU and bytes read from disks of a container since its start, and bytes of memory now.
 
-    Memory is counted as `docker stats` does: without page cache that nobody has used for a while.
+    Memory is counted as `docker stats` does: without inactive page cache.
     """
 
     cpu_s: float = 0.0
@@ -111,7 +113,7 @@ def parse_usage(stats: Mapping[str, Any]) -> Usage:
     """Read one sample of Docker's stats."""
     nanoseconds = stats.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0)
     operations = stats.get("blkio_stats", {}).get("io_service_bytes_recursive") or ()
-    read = sum(each["value"] for each in operations if each["op"].lower() == "read")
+    read = sum(operation["value"] for operation in operations if operation["op"].lower() == "read")
     memory = stats.get("memory_stats", {})
     details = memory.get("stats", {})
     cache = details.get("total_inactive_file", details.get("inactive_file", 0))  # cgroup v1, v2
@@ -122,8 +124,19 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
 
 
 def log_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Timestamp and text of each line of a log. A progress bar draws one line many times, parted by returns."""
+    """Yield timestamp and text of each line of a log. A progress bar redraws its line after carriage returns."""
     for record in text.split("\n"):
         stamp, _, line = record.partition(" ")
         if STAMP.fullmatch(stamp):
             yield from ((stamp, part) for part in line.split("\r") if part)
+
+
+IMAGE_SETTINGS = ("Env", "Entrypoint", "Cmd", "User", "WorkingDir", "Healthcheck")
+"""Settings of an image that decide which programs a container runs."""
+
+
+def image_content(inspect: Mapping[str, Any]) -> str:
+    """Return a digest of the layers and settings of an image. Its ID differs between Docker's two image stores."""
+    settings = {key: inspect["Config"].get(key) for key in IMAGE_SETTINGS}
+    parts = {key: inspect[key] for key in ("Os", "Architecture", "RootFS")}
+    return hashlib.sha256(json.dumps({**parts, "Config": settings}, sort_keys=True).encode()).hexdigest()

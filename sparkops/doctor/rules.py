@@ -8,11 +8,11 @@ from sparkops.doctor import duplicates, known_bad, pressure, reasons
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
 from sparkops.doctor.examined import Examined, warning
 from sparkops.errors import NodeError, SparkopsError
-from sparkops.network import exposure, pairs
+from sparkops.network import firewall, topology
 from sparkops.network.facts import Device, NodeFabric
 from sparkops.network.finding import Finding, Same, Severity, problems
 from sparkops.network.links import Link
-from sparkops.network.pairs import Pair
+from sparkops.network.topology import Pair
 from sparkops.status.picture import Memory
 
 OLDEST_DOCKER = 24
@@ -41,8 +41,8 @@ def examine(node: Examined) -> Iterator[Finding]:
     yield from pressure.findings(node)
     yield from duplicates.findings(node)
     if node.gateway:
-        yield from exposure.findings(node.name, node.containers, node.machine.open_ports, node.filtered)
-    yield from exposure.rank_findings(node.name, node.containers, node.filtered)
+        yield from firewall.engine_findings(node.name, node.containers, node.machine.open_ports, node.filtered)
+    yield from firewall.rank_findings(node.name, node.containers, node.filtered)
     for daemon, score in sorted(node.machine.oom_score.items()):
         if score >= 0:
             unit = {"sshd": "ssh"}.get(daemon, "docker")
@@ -120,7 +120,7 @@ def diagnose(
     nodes = [node for name in order if isinstance(node := seen[name], Examined)]
     lost = [_lost(name, error) for name in order if isinstance(error := seen[name], SparkopsError)]
     alone = [each for node in nodes for each in examine(node)]
-    every = dict.fromkeys([*lost, *alone, *_alike(nodes), *pairs.findings(found), *tried])
+    every = dict.fromkeys([*lost, *alone, *_alike(nodes), *topology.pair_findings(found), *tried])
     told = sorted(map(reasons.explained, every), key=lambda each: each.severity is Severity.WARNING)
     rows = [_row(name, seen[name]) for name in order]
     return Diagnosis(ok=not problems(told), nodes=rows, pairs=[_pair_row(each) for each in found], findings=told)
@@ -174,7 +174,7 @@ def _pair_row(pair: Pair) -> PairRow:
         nodes=list(pair.facts),
         transport=pair.survey.transport if links else None,
         links=[_link_row(link) for link in links],
-        env={name: dict(rank.env) for name, rank in pair.made.ranks.items()} if pair.made else {},
+        env={name: dict(rank.env) for name, rank in pair.fabric.ranks.items()} if pair.fabric else {},
         reasons=[] if links else list(pair.survey.reasons),
     )
 

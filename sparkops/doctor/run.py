@@ -17,7 +17,7 @@ from sparkops.doctor.examined import Examined
 from sparkops.doctor.fixes import Fix
 from sparkops.doctor.hub_login import HubLogin
 from sparkops.errors import CommandFailed, NodeError, NotReady, SparkopsError
-from sparkops.network import closed_ports, pairs, preflight
+from sparkops.network import firewall, preflight, topology
 from sparkops.network.finding import Finding
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
@@ -48,10 +48,10 @@ def diagnose(connected: Connected, tell: Tell = silent, login: HubLogin | None =
     seen: dict[str, Examined | SparkopsError] = {**connected.unreachable, **outcomes}
     order = [name for name in fleet.nodes if name in seen]
     nodes = [node for name in order if isinstance(node := seen[name], Examined)]
-    found = pairs.pairs({node.name: node.fabric for node in nodes}, fleet.nodes, fleet.fabric)
+    found = topology.pairs({node.name: node.fabric for node in nodes}, fleet.nodes, fleet.fabric)
     tried = [
         finding
-        for pair, made in pairs.to_try(found)
+        for pair, made in topology.pairs_to_test(found)
         for finding in preflight.run(connected, made, pair.facts, tell=tell)
     ]
     reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **_reports(connected)}
@@ -126,7 +126,7 @@ def _examine(member: Member, tell: Tell, *, gateway: bool) -> Examined:
 def _filtered(member: Member) -> frozenset[int] | None:
     """Return the ports that the guard has closed; None where it cannot report them, which is a finding itself."""
     try:
-        return closed_ports.parse(member.node.run(closed_ports.QUERY).stdout)
+        return firewall.closed_ports(member.node.run(firewall.RULESET).stdout)
     except CommandFailed:
         return None
 

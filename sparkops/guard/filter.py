@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sparkops.docker import facts
 from sparkops.errors import SparkopsError
 from sparkops.guard import here
-from sparkops.network import exposure, firewall
+from sparkops.network import firewall
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.node import Node
 
@@ -28,7 +28,7 @@ def _renew(node: Node, engine: Engine) -> None:
     ephemeral = node.run(firewall.EPHEMERAL).stdout
     membership = here.state().membership()
     gateway = membership.gateway if membership else ()
-    node.run(firewall.apply(exposure.firewall(containers, gateway), ephemeral))
+    node.run(firewall.apply(firewall.of_containers(containers, gateway), ephemeral))
 
 
 @dataclass

@@ -13,7 +13,7 @@ from sparkops.images import commands, layers
 from sparkops.images.build import BuildOrder, Built, build_leased
 from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
 from sparkops.images.layers import TWICE, room
-from sparkops.network.routes import addresses
+from sparkops.network.routes import addresses, host_of
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
@@ -21,7 +21,6 @@ from sparkops.nodes.progress import Tell
 from sparkops.release import recipe_of
 from sparkops.transfer import transfer
 from sparkops.transfer.rendezvous import Ends
-from sparkops.weights import models
 
 
 def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, CopiedImage]:
@@ -114,10 +113,10 @@ def _send(copies: Sequence[ImageCopy], shared: int) -> dict[str, SparkopsError]:
 
 def _try(copies: Sequence[ImageCopy], skip: int, *, quickly: bool) -> dict[str, SparkopsError]:
     source = copies[0].source
-    give, take, sender = source.program(skip, quickly=quickly), commands.load(), models.host(source.node)
+    give, take, sender = source.program(skip, quickly=quickly), commands.load(), host_of(source.node)
 
     def ends(target: Member) -> Ends:
-        return Ends(source.node, give, target, take, addresses(sender, models.host(target)))
+        return Ends(source.node, give, target, take, addresses(sender, host_of(target)))
 
     sent = transfer.send_to_all([(ends(copy.target), copy.start(skip)) for copy in copies])
     arrived = {copy.target.name: copy for copy in copies if sent[copy.target.name] is None}

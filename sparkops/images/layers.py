@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from sparkops.network.answers import content
+from sparkops.docker.facts import image_content
 from sparkops.nodes.host import GIB
 from sparkops.weights.plan import enough_room
 
@@ -40,7 +40,7 @@ def parse(inspect: Mapping[str, Any]) -> DockerImage:
         id=inspect["Id"],
         tags=tuple(inspect["RepoTags"] or ()),
         layers=tuple(inspect["RootFS"].get("Layers") or ()),
-        content=content(inspect),
+        content=image_content(inspect),
         size=inspect["Size"],
         labels=inspect["Config"].get("Labels") or {},
     )

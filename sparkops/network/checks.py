@@ -1,6 +1,6 @@
-"""What is tried between nodes before a model is loaded over their network, and what the answers mean. Pure.
+"""Checks of the network between nodes before a model is loaded over it, and the meaning of their output. Pure.
 
-A pair loads for 15 minutes before it fails on its network. These checks take seconds, and name the broken link.
+A two-node replica loads for 15 minutes before it fails on its network. These checks take seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 
 from sparkops.command import Command
 from sparkops.errors import CommandFailed, SparkopsError
-from sparkops.network import answers, commands
+from sparkops.network import commands
 from sparkops.network.commands import Perftest
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, Same, Severity
@@ -33,7 +33,7 @@ Outcome = str | SparkopsError
 
 @dataclass(frozen=True)
 class Check:
-    """Commands that run on one node, one after the other, until one fails; `judge` reads what became of them."""
+    """Commands that run on one node, one after the other, until one fails; `judge` reads their outcomes."""
 
     node: str
     title: str
@@ -48,7 +48,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Ranks:
-    """What the ranks will run. `port` is that of the first handshake, at rank 0; `ports` are others that each needs.
+    """The image and ports of ranks. `port` is that of the first handshake, at rank 0; `ports` are others of every rank.
 
     With `ray` the image must hold a Ray that authenticates its clients.
     """
@@ -60,12 +60,12 @@ class Ranks:
 
 
 def same_driver(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
-    """All ranks must have one driver below them."""
+    """Yield a finding if the driver differs between the nodes."""
     yield from SAME_DRIVER.check({node: facts[node].driver or "none" for node in fabric.ranks})
 
 
 def equipment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
-    """What must be there on each node before anything is tried."""
+    """Yield what a node lacks for the checks."""
     for node in fabric.ranks:
         files = facts[node].rdma_files
         if fabric.transport is Transport.ROCE and not any(name.startswith("uverbs") for name in files):
@@ -78,7 +78,7 @@ def equipment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Findi
 
 
 def paths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
-    """Whether packets, also whole large ones, pass over each link, in both directions between neighbours."""
+    """Yield checks that small and large packets pass over each link, in both directions between neighbours."""
     for link in fabric.links:
         for one, two in zip(link.ends, link.ends[1:], strict=False):
             for here, far in ((one, two), (two, one)):
@@ -91,7 +91,7 @@ def _path(link: Link, here: End, far: End) -> Check:
     return Check(
         node=here.node,
         title=f"{far.node} answers over {link.subnet}, to {link.mtu} bytes in one piece",
-        commands=(commands.ping(source, target), commands.ping_whole(source, target, link.mtu)),
+        commands=(commands.ping(source, target), commands.ping(source, target, link.mtu)),
         judge=partial(_judge_path, link, here, far),
     )
 
@@ -109,14 +109,14 @@ def _judge_path(link: Link, here: End, far: End, outcomes: Sequence[Outcome]) ->
 
 
 def why(error: SparkopsError) -> str:
-    """What a program said last, without the frame of ping's statistics."""
+    """Return the last line of a failed program; of ping the one about packet loss."""
     text = error.completed.last_lines if isinstance(error, CommandFailed) else str(error)
     lines = [line for line in text.splitlines() if line.strip()]
     return next((line for line in lines if "packet loss" in line), lines[-1] if lines else "it printed nothing")
 
 
 def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
-    """ib_write_bw over all links of the first two nodes at once, where both can run it; else nothing."""
+    """Yield runs of ib_write_bw over all links of the first two nodes at once, if both can run it."""
     nodes = list(fabric.ranks)[:2]
     if fabric.transport is not Transport.ROCE or not all(_measures(facts[node]) for node in nodes):
         return
@@ -130,7 +130,7 @@ def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Chec
 
 
 def _measures(facts: NodeFabric) -> bool:
-    """Whether a node has perftest, and its user may lock the memory that it writes from."""
+    """Return whether a node has perftest, and its user may lock the memory that it writes from."""
     limit = facts.memlock_kib
     return "ib_write_bw" in facts.tools and (limit is None or limit >= PERFTEST_KIB)
 
@@ -157,10 +157,10 @@ def _judge_bandwidth(link: Link, end: End, outcomes: Sequence[Outcome]) -> Itera
 
 
 def _measured(outcome: Outcome) -> float | str:
-    """Gbit/s, or why there is no figure."""
+    """Return Gbit/s, or why there is no figure."""
     if isinstance(outcome, SparkopsError):
         return why(outcome)
     try:
-        return answers.bandwidth(outcome)
+        return commands.bandwidth(outcome)
     except ValueError as error:
         return str(error)

@@ -1,8 +1,9 @@
-"""Commands that try a network between nodes before a model is loaded over it. Nothing here runs anything."""
+"""Commands that test the network between nodes before a model is loaded over it, and their output."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -15,21 +16,15 @@ capability such as IPC_LOCK (CapEff is 0 with --user and --cap-add in Docker 20.
 ICMP_BYTES = 28  # header of IPv4 and of ICMP: 9000 bytes on the wire carry 8972
 PERFTEST_PORT = 18515  # perftest's own; each further link takes the next one
 PERFTEST_S = 2
+# bytes, iterations, peak (0.00 when a duration is given), average, messages: the columns of perftest's result
+RESULT = re.compile(r"\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*")
 PATIENCE_S = 7.0  # for a container to start and meet the others
 CALL_SCRIPT = 'tries=0; until "$@"; do tries=$((tries + 1)); [ "$tries" -lt 10 ] || exit 1; sleep 0.3; done'
 
 
-def ping(source: str, target: str) -> Command:
-    """Whether anything comes back at all."""
-    return _ping(source, target)
-
-
-def ping_whole(source: str, target: str, mtu: int) -> Command:
-    """Whether a packet of `mtu` bytes passes in one piece: one end, or a switch, may take less."""
-    return _ping(source, target, "-M", "do", "-s", str(mtu - ICMP_BYTES))
-
-
-def _ping(source: str, target: str, *options: str) -> Command:
+def ping(source: str, target: str, mtu: int | None = None) -> Command:
+    """Send packets; with `mtu` packets of that many bytes, which may not be fragmented."""
+    options = () if mtu is None else ("-M", "do", "-s", str(mtu - ICMP_BYTES))
     return Command(("ping", "-n", *options, "-c", "2", "-i", "0.2", "-W", "1", "-I", source, target), timeout_s=4.0)
 
 
@@ -41,11 +36,11 @@ class Perftest:
     port: int
     gid_index: int
     link: int
-    """Number of the link, from 0: all are tried at once, as an engine uses them."""
+    """Number of the link, from 0: all are tested at once, as an engine uses them."""
 
 
 def bandwidth_server(end: Perftest) -> Command:
-    """Wait for the other end. It stops by itself: to close a connection does not end a program."""
+    """Wait for the other end. `timeout` ends it: closing a connection does not end a program."""
     return Command(("timeout", "7", *_perftest(end)), timeout_s=9.0)
 
 
@@ -56,14 +51,14 @@ def bandwidth_client(end: Perftest, server: str) -> Command:
 
 
 def _perftest(end: Perftest) -> tuple[str, ...]:
-    which = ("-d", end.device, "-i", str(end.port), "-x", str(end.gid_index))
-    how = ("-p", str(PERFTEST_PORT + end.link), "-D", str(PERFTEST_S), "-F", "--report_gbits")
-    return ("ib_write_bw", *which, *how)
+    device = ("-d", end.device, "-i", str(end.port), "-x", str(end.gid_index))
+    test = ("-p", str(PERFTEST_PORT + end.link), "-D", str(PERFTEST_S), "-F", "--report_gbits")
+    return ("ib_write_bw", *device, *test)
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """What templates/meet.py is told: see there."""
+    """Arguments of templates/meet.py: see there."""
 
     rank: int
     ranks: int
@@ -75,7 +70,7 @@ class Meeting:
 
 
 def meet(image: str, options: Sequence[str], meeting: Meeting, script: bytes) -> Command:
-    """Meet the other ranks from inside the image, with the network and the rights that the engine will have.
+    """Meet the other ranks from inside the image, with the network and the rights of the engine.
 
     The container has no GPU and no model, removes itself, and ends by itself.
     """
@@ -88,3 +83,49 @@ def meet(image: str, options: Sequence[str], meeting: Meeting, script: bytes) ->
         stdin=script,
         timeout_s=meeting.patience_s + 3.0,
     )
+
+
+@dataclass(frozen=True)
+class MeetReport:
+    """The report of a rank from inside its image. `met` are the ranks that it met, `taken` the ports in use."""
+
+    vllm: str
+    torch: str
+    ray: str
+    memlock_bytes: int
+    rdma: tuple[str, ...]
+    taken: tuple[int, ...]
+    met: tuple[int, ...]
+    problem: str
+
+    @property
+    def locks_memory(self) -> bool:
+        """Whether it may lock memory without limit, as RDMA needs."""
+        return self.memlock_bytes == -1  # unlimited
+
+
+def bandwidth(printed: str) -> float:
+    """Return the Gbit/s that ib_write_bw measured. Raises ValueError if it printed no result in Gbit/s."""
+    lines = printed.splitlines()
+    results = [match[1] for line in lines if (match := RESULT.fullmatch(line))]
+    if not results or not any("BW average[Gb/sec]" in line for line in lines):
+        raise ValueError(f"no result in {printed!r}")
+    return float(results[-1])
+
+
+def meet_report(printed: str) -> MeetReport:
+    """Read the last line of templates/meet.py. Raises ValueError for anything else."""
+    try:
+        reply = json.loads((printed.splitlines() or [""])[-1])
+        return MeetReport(
+            vllm=reply["vllm"],
+            torch=reply["torch"],
+            ray=reply["ray"],
+            memlock_bytes=reply["memlock"],
+            rdma=tuple(reply["rdma"]),
+            taken=tuple(reply["taken"]),
+            met=tuple(reply["met"]),
+            problem=reply["problem"],
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"unexpected answer {printed!r}: {error}") from None

@@ -1,4 +1,4 @@
-"""The nftables rules of a node: who may connect to its engines and ranks. Nothing here runs anything.
+"""The nftables rules of a node, which limit connections to its engines and ranks, and the ports that lack a rule. Pure.
 
 The traffic between ranks has no authentication, Ray's token apart. torch's TCPStore, Ray's GCS and raylet listen on
 every address of a node (measured with Ray 2.60.0 and `ss -ltn`); Gloo, NCCL and ZMQ listen on the fabric's address,
@@ -7,26 +7,35 @@ which Linux answers on every interface.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from sparkops.command import Command
+from sparkops.docker import places
+from sparkops.docker.facts import Container
+from sparkops.network.finding import Finding, Severity
+from sparkops.release import Slot
 
 TABLE = "inet sparkops"
 CLEARED = f"table {TABLE} {{}}\ndelete table {TABLE}\n"
 """Removes the table, and succeeds without one."""
 EPHEMERAL = Command(("cat", "/proc/sys/net/ipv4/ip_local_port_range"), timeout_s=10.0)
 """Prints the first and the last port that the kernel picks by itself."""
+RULESET = Command(("docker", "exec", places.CONTAINER, "nft", "list", "ruleset", "inet"), timeout_s=30.0)
+"""Lists every table, so that a missing one is no error."""
+LISTED_TABLE = re.compile(r"^table inet sparkops \{$.*?^\}$", re.MULTILINE | re.DOTALL)
+CLOSED_PORTS = re.compile(r"^\s*tcp dport (?:(\d+) reject|\{ (.*) \} tcp flags .* drop)\b", re.MULTILINE)
+"""The rule of an engine, and that of ranks: their meeting ports, then the range that the kernel picks from."""
 
 
 @dataclass(frozen=True)
 class Firewall:
-    """What a node closes. `callers`: by HTTP port of an engine, the addresses that may connect; the others may not.
+    """The ports that a node closes. `callers`: by HTTP port of an engine, the only addresses that may connect.
 
-    `peers`, where ranks of several nodes are here: the addresses of all ranks, which alone may connect to the
-    `meeting_ports` and to ports that the kernel picks. `open_ports` stay open also where the kernel might pick them:
-    SSH and the HTTP ports of services.
+    `peers`: with ranks of several nodes, the addresses of all ranks, which alone may connect to the `meeting_ports`
+    and to ports that the kernel picks. `open_ports` stay open in that range too: SSH and HTTP ports of services.
     """
 
     callers: Mapping[int, Iterable[str]] = field(default_factory=dict)
@@ -71,17 +80,100 @@ def _ranks(wall: Firewall, ephemeral: str) -> Iterator[str]:
     for sources in _sources(wall.peers):
         yield f"{sources} accept"
     if wall.open_ports:
-        yield f"tcp dport {{ {_listed(wall.open_ports)} }} accept"
+        yield f"tcp dport {{ {', '.join(map(str, sorted(wall.open_ports)))} }} accept"
     ports = ", ".join([*map(str, sorted(wall.meeting_ports)), f"{first}-{last}"])
     yield f"tcp dport {{ {ports} }} tcp flags & (fin | syn | rst | ack) == syn drop"
 
 
 def _sources(addresses: Iterable[str]) -> Iterator[str]:
-    known = sorted({ip_address(address) for address in addresses}, key=lambda address: (address.version, address))
+    ordered = sorted({ip_address(address) for address in addresses}, key=lambda address: (address.version, address))
     for version, family in ((4, "ip"), (6, "ip6")):
-        if sources := [str(address) for address in known if address.version == version]:
+        if sources := [str(address) for address in ordered if address.version == version]:
             yield f"{family} saddr {{ {', '.join(sources)} }}"
 
 
-def _listed(ports: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(ports)))
+def closed_ports(text: str) -> frozenset[int]:
+    """Return the ports that the table of sparkops closes, of the output of RULESET; none without that table."""
+    table = LISTED_TABLE.search(text)
+    rules = CLOSED_PORTS.finditer(table[0]) if table else ()
+    ports = (port for rule in rules for port in (rule[1] or rule[2]).split(", "))
+    return frozenset(int(port) for port in ports if port.isdecimal())
+
+
+def restricted(containers: Iterable[Container]) -> Mapping[int, tuple[str, ...]]:
+    """Return the addresses that may connect to each port which is not open to all.
+
+    A port belongs to the container that runs, else to the first one: Docker lists the newest first.
+    """
+    owners: dict[int, Container] = {}
+    for container in sorted(containers, key=lambda container: not container.running):
+        if container.rank == 0 and container.port:
+            owners.setdefault(container.port, container)
+    return {port: owner.callers for port, owner in owners.items() if owner.callers is not None}
+
+
+def of_containers(containers: Collection[Container], gateway: Collection[str] = ()) -> Firewall:
+    """Return the firewall for the containers of a node, running or not: the next start must find it closed.
+
+    Where rank 0 of a replica meets the others, nothing is open for another service, unless that listens there now.
+    `gateway`: addresses of the gateway's node, if it is another one. It may have moved since an engine was created.
+    """
+    ranks = [container for container in containers if container.peers]
+    http = (port for container in containers for port in _http_ports(container))
+    served = {container.port for container in containers if container.running and container.rank == 0}
+    met = {rank.meeting_port for rank in ranks if rank.rank == 0} - served
+    return Firewall(
+        callers={port: (*named, *gateway) if named else named for port, named in restricted(containers).items()},
+        peers=frozenset(peer for rank in ranks for peer in rank.peers),
+        meeting_ports=frozenset(rank.meeting_port for rank in ranks if rank.meeting_port),
+        open_ports=frozenset(port for port in (*http, *(rank.ssh_port for rank in ranks)) if port > 0) - met,
+    )
+
+
+def _http_ports(container: Container) -> Iterator[int]:
+    """Yield the port of an engine, and of its service on the gateway: one below that of blue, two below of green."""
+    if container.port:
+        yield container.port
+        yield container.port - (1 if container.slot == Slot.BLUE else 2)
+
+
+def engine_findings(
+    node: str, containers: Iterable[Container], open_ports: Collection[int], filtered: Collection[int] | None
+) -> Iterator[Finding]:
+    """Yield the engines that answer clients other than the gateway of their fleet.
+
+    `open_ports` listen beyond loopback, `filtered` have a rule of nftables; None where the guard reported no rules.
+    """
+    for container in containers:
+        if not container.running or container.rank or container.port not in open_ports:
+            continue
+        if not container.callers:
+            problem = f"{container.name} answers every address on port {container.port}, without keys or TLS"
+            step = f"sparkops stop {container.service}; then deploy it behind the gateway: sparkops deploy RECIPE"
+            yield _warning("ENGINE_OPEN", node, problem, step)
+        elif filtered is None:
+            problem = f"port {container.port} of {container.name} may be open: the guard does not report its rules"
+            yield _warning("FILTER_UNKNOWN", node, problem, "sparkops deploy RECIPE --blue-green renews the guard.")
+        elif container.port not in filtered:
+            problem = f"port {container.port} of {container.name} is open: nftables has no rule of sparkops for it"
+            yield _warning("FILTER_MISSING", node, problem, "docker logs sparkops-guard shows why.")
+
+
+def rank_findings(node: str, containers: Iterable[Container], filtered: Collection[int] | None) -> Iterator[Finding]:
+    """Yield the running ranks of several nodes whose ports are open to more than the other ranks.
+
+    `filtered` is that of `engine_findings`. The rule of a meeting port holds the other ports of ranks as well.
+    """
+    for container in containers:
+        if not container.running or not container.peers:
+            continue
+        if filtered is None:
+            problem = f"ports between ranks of {container.name} may be open: the guard does not report its rules"
+            yield _warning("FILTER_UNKNOWN", node, problem, "sparkops deploy RECIPE renews the guard.")
+        elif container.meeting_port not in filtered:
+            problem = f"ports between ranks of {container.name} are open: nftables has no rule of sparkops for them"
+            yield _warning("FILTER_MISSING", node, problem, "docker logs sparkops-guard shows why.")
+
+
+def _warning(code: str, node: str, problem: str, step: str) -> Finding:
+    return Finding(code=code, node=node, problem=problem, next_step=step, severity=Severity.WARNING)

@@ -1,4 +1,4 @@
-"""Ranks meet from inside the image that they will run, before they load a model in it. Pure."""
+"""Checks of the image of ranks: the same on all nodes, and ranks meet from inside it. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from sparkops.docker.facts import image_content
 from sparkops.errors import SparkopsError
-from sparkops.network import answers, commands
-from sparkops.network.answers import Met
+from sparkops.network import commands
 from sparkops.network.checks import Check, Outcome, Ranks, why
-from sparkops.network.commands import Meeting
+from sparkops.network.commands import Meeting, MeetReport
 from sparkops.network.finding import Finding, Same
 from sparkops.network.topology import Fabric, RankNetwork, Transport
 from sparkops.release import recipe_of
@@ -28,7 +28,7 @@ def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> 
         if inspect is None:
             step = f"sparkops build {recipe} builds it once, and copies it to the nodes that lack it."
             yield Finding(code="NO_IMAGE", node=node, problem=f"it does not have the image {image}", next_step=step)
-    contents = {node: answers.content(inspect)[:12] for node, inspect in inspects.items() if inspect}
+    contents = {node: image_content(inspect)[:12] for node, inspect in inspects.items() if inspect}
     others = "".join(f" --to {node}" for node in present[1:])
     step = f"sparkops images copy {recipe} --from {present[0]}{others}" if present else ""
     yield from Same("IMAGE", f"the content of {image}", step).check(contents)
@@ -52,62 +52,64 @@ def checks(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: byte
 def _judge_meeting(
     transport: Transport, number: int, rank: RankNetwork, head: RankNetwork, ranks: Ranks, outcomes: Sequence[Outcome]
 ) -> Iterator[Finding]:
-    met, port = read(outcomes[0]), ranks.port
-    if isinstance(met, SparkopsError):
+    report, port = read(outcomes[0]), ranks.port
+    if isinstance(report, SparkopsError):
         step = "Try it by hand: docker run --rm --network=host IMAGE python --version"
-        problem = f"a container of the image could not be tried: {why(met)}"
+        problem = f"a container of the image could not be tried: {why(report)}"
         yield Finding(code="NO_CONTAINER", node=rank.node, problem=problem, next_step=step)
         return
-    for taken in met.taken:
+    for taken in report.taken:
         step = f"Who has it: sudo ss -ltnp 'sport = :{taken}'"
         yield Finding(code="PORT_TAKEN", node=rank.node, problem=f"port {taken} is taken", next_step=step)
-    if met.problem:
+    if report.problem:
         what = f"rank {number} cannot reach {head.address}:{port}, rank 0 on {head.node}, from {rank.address}"
         problem = (
-            f"{what}: {met.problem}" if number else f"rank 0 cannot listen on {head.address}:{port}: {met.problem}"
+            f"{what}: {report.problem}"
+            if number
+            else f"rank 0 cannot listen on {head.address}:{port}: {report.problem}"
         )
         step = f"Is a firewall in the way? On {head.node}: sudo ufw status; sudo ss -ltnp 'sport = :{port}'"
         yield Finding(code="NO_MEETING", node=rank.node, problem=problem, next_step=step)
     if ranks.ray:
-        yield from _judge_ray(rank.node, met)
+        yield from _judge_ray(rank.node, report)
     if transport is Transport.ROCE:
-        yield from _judge_rights(rank.node, met)
+        yield from _judge_rights(rank.node, report)
 
 
-def _judge_ray(node: str, met: Met) -> Iterator[Finding]:
+def _judge_ray(node: str, report: MeetReport) -> Iterator[Finding]:
     """Ray before 2.52 ignores RAY_AUTH_MODE: each client runs code there. An absent Ray is reported by its start."""
-    release = re.match(r"(\d+)\.(\d+)", met.ray)
+    release = re.match(r"(\d+)\.(\d+)", report.ray)
     if release and (int(release[1]), int(release[2])) < RAY_TOKENS:
         expected = ".".join(map(str, RAY_TOKENS))
-        problem = f"Ray {met.ray} in the image has no token authentication, expected {expected} or newer"
+        problem = f"Ray {report.ray} in the image has no token authentication, expected {expected} or newer"
         step = f"Set image.packages: [ray>={expected}] or serve.executor: mp in the recipe, then build it again."
         yield Finding(code="RAY_OLD", node=node, problem=problem, next_step=step)
 
 
-def _judge_rights(node: str, met: Met) -> Iterator[Finding]:
-    if not met.locks_memory:
-        problem = f"a container may lock {met.memlock_bytes} bytes of memory, and RDMA needs no limit"
+def _judge_rights(node: str, report: MeetReport) -> Iterator[Finding]:
+    if not report.locks_memory:
+        problem = f"a container may lock {report.memlock_bytes} bytes of memory, and RDMA needs no limit"
         step = "Raise it for dockerd: sudo systemctl edit docker, LimitMEMLOCK=infinity, and restart it."
         yield Finding(code="MEMLOCK", node=node, problem=problem, next_step=step)
-    if not any(name.startswith("uverbs") for name in met.rdma):
-        problem, step = (
-            "a container sees no /dev/infiniband/uverbs*",
-            "sudo modprobe ib_uverbs, and look: ls /dev/infiniband",
-        )
+    if not any(name.startswith("uverbs") for name in report.rdma):
+        problem = "a container sees no /dev/infiniband/uverbs*"
+        step = "sudo modprobe ib_uverbs, and look: ls /dev/infiniband"
         yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
 
 
-def read(outcome: Outcome) -> Met | SparkopsError:
+def read(outcome: Outcome) -> MeetReport | SparkopsError:
     """Return the report of a rank, or why there is none."""
     if isinstance(outcome, SparkopsError):
         return outcome
     try:
-        return answers.met(outcome)
+        return commands.meet_report(outcome)
     except ValueError as error:
         return SparkopsError(str(error))
 
 
-def same_versions(mets: Mapping[str, Met]) -> Iterator[Finding]:
+def same_versions(reports: Mapping[str, MeetReport]) -> Iterator[Finding]:
     """All ranks must run one vLLM and one torch."""
-    yield from Same("VLLM", "the version of vLLM", COPY).check({node: met.vllm for node, met in mets.items()})
-    yield from Same("TORCH", "the version of torch", COPY).check({node: met.torch for node, met in mets.items()})
+    yield from Same("VLLM", "the version of vLLM", COPY).check({node: report.vllm for node, report in reports.items()})
+    yield from Same("TORCH", "the version of torch", COPY).check(
+        {node: report.torch for node, report in reports.items()}
+    )

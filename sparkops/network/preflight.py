@@ -1,4 +1,4 @@
-"""Try the network between nodes before a model is loaded over it: all checks at once, each with its deadline."""
+"""Test the network between nodes before a model is loaded over it: all checks at once, each with its deadline."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from sparkops.config import assets
 from sparkops.errors import SparkopsError
 from sparkops.network import image_check
-from sparkops.network.answers import Met
 from sparkops.network.checks import Check, Outcome, Ranks, bandwidths, equipment, paths, same_driver
+from sparkops.network.commands import MeetReport
 from sparkops.network.facts import NodeFabric, fabric_query, parse_fabric
 from sparkops.network.finding import Finding
 from sparkops.network.topology import Fabric
@@ -18,7 +18,7 @@ from sparkops.nodes.progress import Event, Tell, silent
 
 
 def facts_of(member: Member, root: str = "") -> NodeFabric:
-    """Return the network of one node as it is now. `root` is for nodes that tests make up."""
+    """Return the network of one node as it is now. Tests use `root` for the files of a node."""
     return parse_fabric(member.node.run(fabric_query(root)).stdout)
 
 
@@ -29,10 +29,10 @@ def run(
     ranks: Ranks | None = None,
     tell: Tell = silent,
 ) -> tuple[Finding, ...]:
-    """Try the links of `fabric`, and with `ranks` also what the ranks will run on them.
+    """Test the links of `fabric`, and with `ranks` also the image of the ranks on them.
 
-    Without `ranks` only packets are sent: nodes that serve do not notice. A broken link is known after 3 s, all else
-    after 10 s more at most. Nothing is raised for what is found; finding.require() does that.
+    Without `ranks` only packets are sent, which do not disturb nodes that serve. A broken link is known after 3 s, all
+    else after 10 s more at most. finding.require() raises errors for the findings.
     """
     findings = [*equipment(fabric, facts)]
     images: dict[str, str] = {}
@@ -50,25 +50,20 @@ def run(
 
 
 def _try(connected: Connected, checks: Sequence[Check], tell: Tell) -> list[Finding]:
-    """Carry out all checks at once, and read what became of them."""
-    outcomes = _carry_out(connected, checks, tell)
-    pairs = [*zip(checks, outcomes, strict=True)]
-    mets = {check.node: image_check.read(outcome[0]) for check, outcome in pairs if check.meets}
-    findings = [finding for check, outcome in pairs for finding in check.judge(outcome)]
-    return [*findings, *image_check.same_versions({node: met for node, met in mets.items() if isinstance(met, Met)})]
+    """Run all checks at once, each in a channel of its own, and judge their outcomes."""
+    numbers = {str(number): check for number, check in enumerate(checks)}
 
-
-def _carry_out(connected: Connected, checks: Sequence[Check], tell: Tell) -> list[list[Outcome]]:
-    """All checks at once, with their own connections' channels; the outcomes in the checks' order."""
-    names = [str(number) for number in range(len(checks))]
-
-    def work(name: str) -> list[Outcome]:
-        check = checks[int(name)]
+    def work(number: str) -> list[Outcome]:
+        check = numbers[number]
         tell(Event(check.node, check.title, lasting=False))
         return list(_outcomes(connected.members[check.node], check))
 
-    done = on_each(names, work, connected.cancel)
-    return [outcome if isinstance(outcome, list) else [outcome] for outcome in done.values()]
+    results = on_each(numbers, work, connected.cancel)
+    outcomes = [(numbers[key], result if isinstance(result, list) else [result]) for key, result in results.items()]
+    findings = [finding for check, outcome in outcomes for finding in check.judge(outcome)]
+    read = {check.node: image_check.read(outcome[0]) for check, outcome in outcomes if check.meets}
+    reports = {node: report for node, report in read.items() if isinstance(report, MeetReport)}
+    return [*findings, *image_check.same_versions(reports)]
 
 
 def _outcomes(member: Member, check: Check) -> Iterator[Outcome]:

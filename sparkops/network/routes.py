@@ -1,17 +1,20 @@
-"""At which addresses a node reaches another one: over the fabric where they share a network, else its own. Pure."""
+"""Addresses at which a node reaches another one: over the fabric where they share a network, else its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sparkops.config.inventory import NodeConfig
+from sparkops.errors import CommandFailed
+from sparkops.network import preflight
 from sparkops.network.facts import NodeFabric
 from sparkops.network.ports import End, rdma
+from sparkops.nodes.connected import Member
 
 
 @dataclass(frozen=True)
 class Host:
-    """A node as others reach it. `fabric` is what it says about its network; None if it says nothing."""
+    """A node as others reach it. `fabric` is its network; None if it cannot be read."""
 
     name: str
     config: NodeConfig
@@ -19,13 +22,13 @@ class Host:
 
     @property
     def ends(self) -> list[End]:
-        """Its ports for the fabric that can carry data. What is wrong in the inventory is said elsewhere."""
+        """Its ports for the fabric that can carry data. Wrong settings of the inventory are reported elsewhere."""
         ends = rdma(self.name, self.fabric, self.config) if self.fabric else ()
         return [end for end in ends if isinstance(end, End) and end.up]
 
 
 def addresses(source: Host, target: Host) -> tuple[str, ...]:
-    """Addresses of the target for calls from the source, the fastest first.
+    """Return addresses of the target for connections from the source, the fastest first.
 
     Those in a network that both have a port in; then the address of the inventory. A local node has none of these: it
     calls itself 127.0.0.1.
@@ -34,3 +37,11 @@ def addresses(source: Host, target: Host) -> tuple[str, ...]:
     shared = [str(end.address.ip) for end in target.ends if end.subnet in networks]
     configured = [target.config.address] if target.config.transport == "ssh" else []
     return tuple(dict.fromkeys([*shared, *configured]))
+
+
+def host_of(member: Member) -> Host:
+    """Return a node as others reach it: at its own address if its network cannot be read."""
+    try:
+        return Host(member.name, member.config, preflight.facts_of(member))
+    except (CommandFailed, ValueError):
+        return Host(member.name, member.config)

@@ -1,10 +1,11 @@
-"""Join what nodes say about their networks into the network of one replica, or say what is broken. Pure."""
+"""The network of one replica, or of each pair of nodes, joined from the facts of the nodes; or what is broken. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
 
 from sparkops.config.fabric import FabricRules
 from sparkops.config.inventory import NodeConfig
@@ -12,13 +13,13 @@ from sparkops.errors import PlanRefused
 from sparkops.network import environment, links, ports
 from sparkops.network.commands import RDMA_OPTIONS
 from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, Severity, require
+from sparkops.network.finding import Finding, Severity, problems, require
 from sparkops.network.links import Link
 from sparkops.network.ports import End
 
 
 class Transport(StrEnum):
-    """How data goes between ranks."""
+    """Transport of data between ranks."""
 
     ROCE = "RoCE"
     TCP = "TCP"
@@ -26,7 +27,7 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True)
 class RankNetwork:
-    """What one rank is given: its own address, environment, and further options of `docker create`."""
+    """Network settings of one rank: its own address, environment, and further options of `docker create`."""
 
     node: str
     address: str
@@ -37,7 +38,7 @@ class RankNetwork:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The network of one replica. `ranks` is by node, in rank order. Printing it shows all that is derived."""
+    """The network of one replica. `ranks` is by node, in rank order."""
 
     transport: Transport
     links: tuple[Link, ...]
@@ -56,21 +57,21 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Survey:
-    """All that can be said about the network between some nodes. No links and no problems: nothing joins them."""
+    """The network between some nodes. Without links and problems, nothing joins them."""
 
     transport: Transport
     links: tuple[Link, ...]
     findings: tuple[Finding, ...]
     reasons: tuple[str, ...]
-    """What each RDMA device is, or lacks."""
+    """State of each RDMA device."""
 
 
-def survey(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> Survey:
-    """Look for links: RoCE, or else plain TCP where the inventory allows it."""
-    seen = [end for node, node_facts in facts.items() for end in ports.rdma(node, node_facts, configs[node])]
-    wrong = tuple(end for end in seen if isinstance(end, Finding))
+def examine(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> Survey:
+    """Find the links: RoCE, or else plain TCP where the inventory allows it."""
+    ends = [end for node, node_facts in facts.items() for end in ports.rdma(node, node_facts, configs[node])]
+    wrong = tuple(end for end in ends if isinstance(end, Finding))
     reasons = tuple(reason for node, node_facts in facts.items() for reason in ports.why_none(node, node_facts))
-    roce = [end for end in seen if isinstance(end, End) and end.device]
+    roce = [end for end in ends if isinstance(end, End) and end.device]
     joined = links.find(roce, list(facts))
     if joined or wrong or not rules.allow_tcp:
         findings = (*wrong, *_findings(joined, roce, rules.mtu), *links.crossed(joined), *_halves(joined, facts))
@@ -83,7 +84,7 @@ def survey(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], r
 
 
 def _one_network(link: Link) -> bool:
-    """Not a bridge that every node has for itself, as Docker's: it has the same address everywhere."""
+    """Return whether a link is no bridge of each node alone, as Docker's, which has the same address everywhere."""
     return not link.same_address or any(end.named for end in link.ends)
 
 
@@ -100,49 +101,91 @@ def _halves(joined: Sequence[Link], facts: Mapping[str, NodeFabric]) -> Iterator
 
 
 def join(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> Fabric:
-    """The network of ranks on these nodes, in this order. Raises PlanRefused or NodesFailed, naming what is broken."""
-    seen = survey(facts, configs, rules)
-    require(seen.findings)
-    if not seen.links:
-        raise _nothing(seen, " and ".join(facts), rules)
-    fabric = derive(seen, list(facts), configs)
+    """Return the network of ranks on these nodes, in this order. Raises PlanRefused or NodesFailed for broken links."""
+    survey = examine(facts, configs, rules)
+    require(survey.findings)
+    if not survey.links:
+        raise _nothing(survey, " and ".join(facts), rules)
+    fabric = derive(survey, list(facts), configs)
     require(wrong_environment(fabric, facts))
     return fabric
 
 
 def wrong_environment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
-    """What the inventory says about an environment, and the nodes do not have."""
+    """Yield the settings of an environment that a node does not have."""
     return environment.check({node: rank.env for node, rank in fabric.ranks.items()}, facts)
 
 
-def _nothing(seen: Survey, nodes: str, rules: FabricRules) -> PlanRefused:
+def _nothing(survey: Survey, nodes: str, rules: FabricRules) -> PlanRefused:
     if rules.allow_tcp:
         return PlanRefused(
             f"no network joins {nodes}", next_step="Give each an IPv4 address of one subnet: ip -br addr"
         )
     step = "Give both ends of a cable addresses of one subnet, or set `fabric: {allow_tcp: true}` in the inventory."
-    return PlanRefused(f"no RoCE between {nodes}: {'; '.join(seen.reasons)}", next_step=step)
+    return PlanRefused(f"no RoCE between {nodes}: {'; '.join(survey.reasons)}", next_step=step)
 
 
-def derive(seen: Survey, nodes: Sequence[str], configs: Mapping[str, NodeConfig]) -> Fabric:
-    """What each rank is given, from links that are there."""
+def derive(survey: Survey, nodes: Sequence[str], configs: Mapping[str, NodeConfig]) -> Fabric:
+    """Derive the settings of each rank from the links."""
     ranks = {}
     for number, node in enumerate(nodes):
-        ends = [link.ends[number] for link in seen.links]
-        derived = environment.tcp(ends[0]) if seen.transport is Transport.TCP else environment.roce(ends)
+        ends = [link.ends[number] for link in survey.links]
+        derived = environment.tcp(ends[0]) if survey.transport is Transport.TCP else environment.roce(ends)
         ranks[node] = RankNetwork(
             node=node,
             address=str(ends[0].address.ip),
             interface=ends[0].interface.name,
             env={**derived, **(configs[node].env or {})},
-            options=() if seen.transport is Transport.TCP else RDMA_OPTIONS,
+            options=() if survey.transport is Transport.TCP else RDMA_OPTIONS,
         )
-    return Fabric(seen.transport, seen.links, ranks, tuple(_notes(seen, nodes)))
+    return Fabric(survey.transport, survey.links, ranks, tuple(_notes(survey, nodes)))
 
 
-def _notes(seen: Survey, nodes: Sequence[str]) -> Iterator[str]:
-    if seen.transport is Transport.TCP:
-        yield f"plain TCP, as fabric.allow_tcp says: no RoCE between {' and '.join(nodes)}: {'; '.join(seen.reasons)}"
+def _notes(survey: Survey, nodes: Sequence[str]) -> Iterator[str]:
+    if survey.transport is Transport.TCP:
+        yield f"plain TCP, as fabric.allow_tcp says: no RoCE between {' and '.join(nodes)}: {'; '.join(survey.reasons)}"
     yield from (
-        f"{finding.node}: {finding.problem}" for finding in seen.findings if finding.severity is Severity.WARNING
+        f"{finding.node}: {finding.problem}" for finding in survey.findings if finding.severity is Severity.WARNING
     )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two nodes; the first would be rank 0. `fabric` only if all their links work."""
+
+    facts: Mapping[str, NodeFabric]
+    survey: Survey
+    findings: tuple[Finding, ...]
+    fabric: Fabric | None
+
+
+def pairs(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> tuple[Pair, ...]:
+    """Return all pairs of these nodes."""
+    return tuple(_pair({one: facts[one], two: facts[two]}, configs, rules) for one, two in combinations(facts, 2))
+
+
+def _pair(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> Pair:
+    survey = examine(facts, configs, rules)
+    if not survey.links or problems(survey.findings):
+        return Pair(facts, survey, survey.findings, None)
+    fabric = derive(survey, list(facts), configs)
+    wrong = tuple(wrong_environment(fabric, facts))
+    return Pair(facts, survey, (*survey.findings, *wrong), None if wrong else fabric)
+
+
+def pairs_to_test(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Fabric]]:
+    """Yield pairs whose links work, so that each node of such a pair is in one of them."""
+    covered: set[str] = set()
+    for pair in pairs:
+        if pair.fabric and not covered.issuperset(pair.facts):
+            covered.update(pair.facts)
+            yield pair, pair.fabric
+
+
+def pair_findings(pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """Yield the findings of all pairs. A port without a peer is one only if it has none in any pair of its node."""
+    for pair in pairs:
+        for finding in pair.findings:
+            others = [other for other in pairs if finding.node in other.facts]
+            if finding.code != "NO_PEER" or all(finding in other.findings for other in others):
+                yield finding

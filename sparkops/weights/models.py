@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
-from sparkops.errors import CommandFailed, NodeError, NotReady
-from sparkops.network import preflight
-from sparkops.network.routes import Host, addresses
+from sparkops.errors import NodeError, NotReady
+from sparkops.network.routes import addresses, host_of
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, Meter, Tell, amount
 from sparkops.transfer import transfer
@@ -175,16 +174,8 @@ def _send(job: WeightsCopy, target: Member, plan: Copy) -> None:
         job.tell(Event(target.name, where))
 
     job.tell(Event(target.name, f"{what}: {amount(0, plan.sent, 0, 0.0)}"))
-    places = addresses(host(job.source), host(target))
+    places = addresses(host_of(job.source), host_of(target))
     transfer.send(Ends(job.source, give, target, take, places), meter, detour)
-
-
-def host(member: Member) -> Host:
-    """Return a node as others reach it: at its own address if it cannot report its network."""
-    try:
-        return Host(member.name, member.config, preflight.facts_of(member))
-    except (CommandFailed, ValueError):
-        return Host(member.name, member.config)
 
 
 # --- verify

@@ -1,4 +1,4 @@
-"""What Docker says about a container."""
+"""Docker's reports of containers and images, as values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from sparkops.docker import facts
-from sparkops.docker.facts import Container, Usage
+from sparkops.docker.facts import Container, Usage, image_content
 
 
 @pytest.fixture
 def inspect(captured: Callable[[str], str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(captured("docker-26.1-inspect-running.json"))
-    return found
+    parsed: dict[str, Any] = json.loads(captured("docker-26.1-inspect-running.json"))
+    return parsed
 
 
 def test_a_whole_inspect(inspect: dict[str, Any]) -> None:
@@ -132,3 +132,25 @@ def test_the_lines_of_a_log_come_with_their_timestamps() -> None:
         ("2026-11-21T00:00:01.200000000Z", "  20%"),
         ("2026-11-21T00:00:02.300000000Z", "a b c"),
     ]
+
+
+IMAGE = {
+    "Id": "sha256:1",
+    "Os": "linux",
+    "Architecture": "arm64",
+    "RootFS": {"Layers": ["sha256:a"]},
+    "Config": {"Env": ["A=b"], "Cmd": ["sh"], "Labels": {"x": "y"}},
+}
+
+
+@pytest.mark.parametrize("change", [{"Id": "sha256:2"}, {"RepoTags": ["x:y"]}, {"Created": "now"}])
+def test_an_image_is_the_same_under_another_name(change: dict[str, object]) -> None:
+    assert image_content({**IMAGE, **change}) == image_content(IMAGE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"RootFS": {"Layers": ["sha256:b"]}}, {"Architecture": "amd64"}, {"Config": {"Env": ["A=c"], "Cmd": ["sh"]}}],
+)
+def test_an_image_of_other_layers_or_settings_is_another(change: dict[str, object]) -> None:
+    assert image_content({**IMAGE, **change}) != image_content(IMAGE)

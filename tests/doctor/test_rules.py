@@ -18,7 +18,7 @@ from sparkops.doctor.diagnosis import Diagnosis
 from sparkops.doctor.examined import Examined
 from sparkops.doctor.machine import Clocks, MachineFacts
 from sparkops.errors import NotReachable, SparkopsError
-from sparkops.network import pairs
+from sparkops.network import topology
 from sparkops.network.finding import Severity
 from sparkops.network.topology import Transport
 from tests import sparks
@@ -28,7 +28,7 @@ from tests.sparks import Spark, port_0, port_1, spark
 pytestmark = pytest.mark.local  # real shells read real files
 
 PACKAGE = Path(__file__).parents[2] / "sparkops"
-SEEN = ("exposure", "links", "ports", "environment", "checks")
+SEEN = ("firewall", "links", "ports", "environment", "checks")
 WELL = MachineFacts(
     kho_off=False,
     oom_score={"sshd": -1000, "dockerd": -500},
@@ -70,7 +70,7 @@ def codes(found: Examined) -> list[tuple[str, Severity]]:
 
 def diagnose(*seen: Examined, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
     facts, configs = {each.name: each.fabric for each in seen}, {each.name: each.config for each in seen}
-    found = pairs.pairs(facts, configs, rules or Rules())
+    found = topology.pairs(facts, configs, rules or Rules())
     everything: dict[str, Examined | SparkopsError] = {**{each.name: each for each in seen}, **lost}
     return doctor.diagnose(sorted(everything), everything, found, [])
 
@@ -378,9 +378,9 @@ def test_problems_come_before_warnings(tmp_path: Path) -> None:
 
 def test_each_node_with_a_link_is_tried_once(tmp_path: Path) -> None:
     facts = {name: sparks.facts(tmp_path / name, spark(number)) for number, name in enumerate("abc", 1)}
-    found = pairs.pairs(facts, {name: node() for name in facts}, Rules())
+    found = topology.pairs(facts, {name: node() for name in facts}, Rules())
 
-    assert [list(pair.facts) for pair, _ in pairs.to_try(found)] == [["a", "b"], ["a", "c"]]
+    assert [list(pair.facts) for pair, _ in topology.pairs_to_test(found)] == [["a", "b"], ["a", "c"]]
 
 
 def test_it_is_plain_json(tmp_path: Path) -> None:

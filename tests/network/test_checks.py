@@ -12,14 +12,14 @@ import pytest
 
 from sparkops.command import Completed
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
-from sparkops.network import answers, image_check
 from sparkops.network import checks as preflight
+from sparkops.network import commands, image_check
 from sparkops.network.checks import Check, Ranks
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Severity
 from sparkops.network.topology import Fabric
 from tests import sparks
-from tests.network.test_answers import WRITE_BW
+from tests.network.test_commands import WRITE_BW
 from tests.sparks import Spark, spark
 
 pytestmark = pytest.mark.local  # real shells read real files
@@ -249,7 +249,7 @@ def test_a_container_that_says_nothing_is_named(pair: Pair, outcome: str | Spark
 
 
 def test_versions_must_be_alike() -> None:
-    mets = {name: answers.met(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))}
+    mets = {name: commands.meet_report(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))}
 
     [found] = image_check.same_versions(mets)
 

@@ -1,21 +1,28 @@
-"""The rules of nftables, as text. tests/captured/nft-1.1.3-ruleset-inet.txt is what nft made of such rules."""
+"""The rules of nftables, as text, and open ports. tests/captured/nft-1.1.3-ruleset-inet.txt lists such rules."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from sparkops.docker.facts import Container
 from sparkops.network import firewall
+from sparkops.network.finding import Severity
 from sparkops.network.firewall import Firewall
+from tests.examples import container, rank
 
 RANGE = "32768\t60999\n"
 
 
-def closed(callers: dict[int, tuple[str, ...]]) -> str:
+def rules_for(callers: dict[int, tuple[str, ...]]) -> str:
     return firewall.rules(Firewall(callers), RANGE)
 
 
 def test_the_rules_are_this_text() -> None:
-    assert closed({8002: ("fd00::1", "10.0.0.1", "10.0.0.1"), 8001: ("172.17.0.1",)}) == (
+    assert rules_for({8002: ("fd00::1", "10.0.0.1", "10.0.0.1"), 8001: ("172.17.0.1",)}) == (
         "table inet sparkops {}\n"
         "delete table inet sparkops\n"
         "table inet sparkops {\n"
@@ -33,12 +40,12 @@ def test_the_rules_are_this_text() -> None:
 
 
 def test_without_ports_the_table_goes() -> None:
-    assert closed({}) == "table inet sparkops {}\ndelete table inet sparkops\n"
+    assert rules_for({}) == "table inet sparkops {}\ndelete table inet sparkops\n"
 
 
 def test_a_port_of_loopback_engines_is_closed_to_every_other_node() -> None:
-    assert "    tcp dport 8001 reject with tcp reset\n" in closed({8001: ()})
-    assert "saddr" not in closed({8001: ()})
+    assert "    tcp dport 8001 reject with tcp reset\n" in rules_for({8001: ()})
+    assert "saddr" not in rules_for({8001: ()})
 
 
 @pytest.mark.parametrize("caller", ["", "n1", "10.0.0.1 } accept; drop", "10.0.0.0/8"])
@@ -70,3 +77,138 @@ def test_ports_between_ranks_are_for_ranks_after_what_is_open_to_all() -> None:
 def test_a_range_that_cannot_be_read_is_no_open_firewall() -> None:
     with pytest.raises(ValueError, match="not enough values"):
         firewall.rules(Firewall(peers=frozenset({"10.0.0.1"})), "")
+
+
+GATEWAY = ("10.0.0.1",)
+
+
+def engine(**changes: Any) -> Container:
+    return container(rank(), **changes)
+
+
+def test_only_ports_with_a_label_are_closed() -> None:
+    assert firewall.restricted([engine()]) == {}
+    assert firewall.restricted([engine(callers=GATEWAY)]) == {8001: GATEWAY}
+    assert firewall.restricted([engine(callers=())]) == {8001: ()}
+
+
+def test_a_rank_that_answers_no_requests_has_no_port() -> None:
+    assert firewall.restricted([engine(callers=GATEWAY, rank=1)]) == {}
+
+
+def test_a_port_belongs_to_the_container_that_runs_else_to_the_newest() -> None:
+    stopped = {"state": "exited", "restart_policy": "no"}
+
+    assert firewall.restricted([engine(callers=GATEWAY, **stopped), engine()]) == {}
+    assert firewall.restricted([engine(**stopped), engine(callers=GATEWAY)]) == {8001: GATEWAY}
+    newest_first = [engine(callers=GATEWAY, state="created"), engine(**stopped)]
+    assert firewall.restricted(newest_first) == {8001: GATEWAY}
+
+
+def test_the_firewall_follows_every_rank_that_is_there_running_or_not() -> None:
+    pair = {"peers": ("10.0.0.1", "10.0.0.2"), "meeting_port": 8003, "ssh_port": 22, "state": "exited"}
+
+    wall = firewall.of_containers([engine(**pair), engine(slot="green", port=9002)])
+
+    assert wall.peers == {"10.0.0.1", "10.0.0.2"}
+    assert wall.meeting_ports == {8003}
+    assert wall.open_ports == {22, 8000, 8001, 9000, 9002}
+    assert firewall.of_containers([engine()]).peers == frozenset()
+
+
+PAIR: dict[str, Any] = {"peers": ("10.0.0.1", "10.0.0.2"), "ssh_port": 22, "meeting_port": 8003}
+
+
+@pytest.mark.parametrize(
+    ("pair", "other"),
+    [({}, {"port": 8004}), ({"state": "created"}, {"port": 8004}), ({}, {"port": 8003, "state": "exited"})],
+    ids=["the gateway's port of another service", "before the start", "an engine that has ended"],
+)
+def test_the_port_where_ranks_meet_is_open_for_no_other_service(pair: dict[str, Any], other: dict[str, Any]) -> None:
+    wall = firewall.of_containers([engine(**PAIR, **pair), engine(name="other", **other)])
+
+    assert 8003 in wall.meeting_ports - wall.open_ports
+
+
+def test_a_service_keeps_its_port_where_no_rank_listens_on_it() -> None:
+    stopped, elsewhere = engine(**PAIR, state="exited"), engine(**PAIR, rank=1)
+
+    assert 8003 in firewall.of_containers([stopped, engine(name="other", port=8003)]).open_ports
+    assert 8003 in firewall.of_containers([elsewhere, engine(name="other", port=8004)]).open_ports
+
+
+@pytest.mark.parametrize(
+    ("changes", "filtered", "code"),
+    [
+        ({}, None, "ENGINE_OPEN"),
+        ({"callers": ()}, None, "ENGINE_OPEN"),
+        ({"callers": GATEWAY}, None, "FILTER_UNKNOWN"),
+        ({"callers": GATEWAY}, (), "FILTER_MISSING"),
+        ({"callers": GATEWAY}, (8002,), "FILTER_MISSING"),
+    ],
+)
+def test_an_engine_that_others_may_reach_is_a_warning(
+    changes: dict[str, Any], filtered: Collection[int] | None, code: str
+) -> None:
+    (finding,) = firewall.engine_findings("n1", [engine(**changes)], {8001}, filtered)
+
+    assert (finding.code, finding.node, finding.severity) == (code, "n1", Severity.WARNING)
+    assert "8001" in finding.problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "open_ports"),
+    [({"callers": GATEWAY}, {8001}), ({}, {22}), ({"state": "exited"}, {8001}), ({"rank": 1}, {8001})],
+    ids=["closed by a rule", "on loopback", "stopped", "no port of its own"],
+)
+def test_what_only_the_gateway_reaches_is_no_finding(changes: dict[str, Any], open_ports: set[int]) -> None:
+    assert [*firewall.engine_findings("n1", [engine(**changes)], open_ports, {8001})] == []
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("filtered", "code"), [(None, "FILTER_UNKNOWN"), ({8001}, "FILTER_MISSING")])
+def test_ranks_that_others_may_reach_are_a_warning(rank: int, filtered: set[int] | None, code: str) -> None:
+    (finding,) = firewall.rank_findings("n1", [engine(**PAIR, rank=rank)], filtered)
+
+    assert (finding.code, finding.node, finding.severity) == (code, "n1", Severity.WARNING)
+    assert "ports between ranks of q-" in finding.problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "filtered"),
+    [(PAIR, {8003}), ({**PAIR, "state": "exited"}, set()), ({}, None)],
+    ids=["closed by a rule", "stopped", "on one node"],
+)
+def test_ranks_that_no_other_reaches_are_no_finding(changes: dict[str, Any], filtered: set[int] | None) -> None:
+    assert [*firewall.rank_findings("n1", [engine(**changes)], filtered)] == []
+
+
+def test_a_gateway_that_has_moved_may_connect_beside_the_one_that_an_engine_was_created_for() -> None:
+    guarded, alone = engine(callers=GATEWAY, port=9101), engine(name="alone", callers=(), port=9103)
+
+    made = firewall.of_containers([guarded, alone], ("10.0.0.2",))
+
+    assert made.callers == {9101: ("10.0.0.1", "10.0.0.2"), 9103: ()}
+
+
+CAPTURED = Path(__file__).parent.parent / "captured"
+LISTED, OF_RANKS = ((CAPTURED / f"nft-1.1.3-ruleset-inet{of}.txt").read_text() for of in ("", "-ranks"))
+
+
+def test_the_closed_ports_are_those_of_the_table_of_sparkops() -> None:
+    assert firewall.closed_ports(LISTED) == {8001, 8002}
+
+
+def test_without_that_table_no_port_is_closed() -> None:
+    assert firewall.closed_ports("") == firewall.closed_ports(LISTED.split("table inet sparkops")[0]) == frozenset()
+
+
+def test_the_meeting_port_of_ranks_is_closed_and_a_port_that_is_open_to_all_is_not() -> None:
+    assert firewall.closed_ports(OF_RANKS) == {8001, 8002, 8502, 8503}
+
+
+def test_nft_1_0_6_writes_the_rule_of_ranks_in_another_way() -> None:
+    older = OF_RANKS.replace("tcp flags & (fin | syn | rst | ack) == syn", "tcp flags syn / fin,syn,rst,ack")
+
+    assert older != OF_RANKS
+    assert firewall.closed_ports(older) == firewall.closed_ports(OF_RANKS)

@@ -19,7 +19,7 @@ from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine
 from tests import sparks
 from tests.examples import node
-from tests.network.test_answers import WRITE_BW
+from tests.network.test_commands import WRITE_BW
 from tests.nodes.recording import RecordingNode
 from tests.sparks import spark
 

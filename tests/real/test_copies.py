@@ -11,13 +11,12 @@ from sparkops.docker.places import CONTAINER
 from sparkops.errors import Interrupted, NodeError
 from sparkops.images import commands, distribute
 from sparkops.images.delivery import CopiedImage
-from sparkops.network.routes import addresses
+from sparkops.network.routes import addresses, host_of
 from sparkops.nodes.connected import connect
 from sparkops.nodes.progress import Event, Tell, silent
 from sparkops.transfer import transfer
 from sparkops.transfer.commands import EndProgram
 from sparkops.transfer.rendezvous import Ends
-from sparkops.weights import models
 from tests import image_layers
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
@@ -103,7 +102,7 @@ def test_a_tar_that_names_an_image_is_not_loaded(fleet: Fleet, pair: tuple[Fleet
     by_name = EndProgram(("docker", "save", TAG))
     with connect(fleet, ["node-1", "node-2"]) as connected:
         source, target = (connected.members[name] for name in ("node-1", "node-2"))
-        places = addresses(models.host(source), models.host(target))
+        places = addresses(host_of(source), host_of(target))
         with pytest.raises(NodeError, match=f"the image was refused: expected an image without tags, got .*{TAG}"):
             transfer.send(Ends(source, by_name, target, commands.load(), places), lambda _: None, lambda: None)
     assert image_of(two) == ""

@@ -1,0 +1,86 @@
+"""templates/meet.py as a program."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config.assets import load_meeting
+from sparkops.network import commands
+from sparkops.network.commands import Meeting, RankReport
+
+pytestmark = pytest.mark.local  # real shells read real files
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield int(server.getsockname()[1])
+
+
+def meet(meeting: Meeting) -> RankReport:
+    argv = [sys.executable, "-", json.dumps(asdict(meeting))]
+    return commands.rank_report(
+        subprocess.run(argv, input=load_meeting(), capture_output=True, check=True).stdout.decode()
+    )
+
+
+def meeting(rank: int, port: int, *, ranks: int = 2, head: str = "127.0.0.1", **changes: Any) -> Meeting:
+    return replace(Meeting(rank, ranks, f"127.0.0.{rank + 1}", head, port, patience_s=0.3), **changes)
+
+
+def test_ranks_meet_whoever_comes_first(port: int) -> None:
+    with ThreadPoolExecutor() as pool:
+        ranks = [pool.submit(meet, meeting(rank, port, ranks=3, patience_s=10.0)) for rank in (2, 1, 0)]
+        two, one, head = (each.result() for each in ranks)
+
+    assert (sorted(head.met), one.met, two.met) == ([1, 2], (0,), (0,))
+    assert [each.problem for each in (head, one, two)] == ["", "", ""]
+
+
+def test_a_rank_that_finds_nobody_says_so(port: int) -> None:
+    assert meet(meeting(1, port)).problem == "[Errno 111] Connection refused"
+
+
+def test_rank_0_that_nobody_calls_has_met_nobody(port: int) -> None:
+    head = meet(meeting(0, port))
+
+    assert (head.met, head.problem) == ((), "")
+
+
+def test_rank_0_whose_address_is_not_there_says_so(port: int) -> None:
+    assert "Cannot assign requested address" in meet(meeting(0, port, head="203.0.113.7")).problem
+
+
+def test_rank_0_whose_port_is_taken_says_so(busy: int) -> None:
+    assert "Address already in use" in meet(meeting(0, busy)).problem
+
+
+def test_a_program_that_is_no_rank_0_is_not_met(busy: int) -> None:
+    assert meet(meeting(1, busy)).met == ()
+
+
+def test_taken_ports_rights_and_versions_are_told(port: int, busy: int) -> None:
+    head = meet(meeting(0, port, ports=(busy, port)))
+
+    assert head.taken == (busy,)
+    assert head.memlock_bytes == resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    assert head.locks_memory == (head.memlock_bytes == resource.RLIM_INFINITY)
+    assert list(head.rdma) == sorted(file.name for file in Path("/dev/infiniband").glob("*"))
+    assert (head.vllm, head.torch) == ("", "")  # what runs the tests holds neither
