@@ -15,7 +15,6 @@ class Request:
     path: str
     body: Mapping[str, Any] | None = None
     timeout_s: float = 60.0
-    keyless: bool = False
     after_s: float = 0.0
 
     @property

@@ -59,7 +59,6 @@ REACHING = {
     "prune.run",
     "smoke.client",
     "smoke.probing",
-    "smoke.stall",
     "smoke.suite",
     "startup.watch",
     "status.node_survey",

@@ -106,11 +106,9 @@ def _run(
     """Probe all replicas in parallel, and show a line for each check."""
 
     def probe_one(member: Member) -> SmokeReport:
-        # Clients may send requests meanwhile: the service is in use.
-        how = probing.Probing(recipes[member.name], passes, alone=False)
         mark = f"{member.name} | " if len(found) > 1 else ""
         container = found[member.name].container
-        return probing.probe(member, container.name, container.port, how, lambda each: show(f"{mark}{each}"))
+        return probing.probe(member, container, recipes[member.name], passes, lambda verdict: show(f"{mark}{verdict}"))
 
     members = {name: connected.members[name] for name in found}
     return Connected(connected.fleet, members, {}, connected.cancel).all(probe_one)
@@ -126,7 +124,7 @@ def _end(service: str, found: Mapping[str, Target], reports: Mapping[str, SmokeR
     """Print the results. Raises ProbeFailed, or NodesFailed for several."""
     for name, report in reports.items():
         if report.ok:
-            what = f"{report.passes} of {report.wanted} passes in {report.took_s:.1f} s"
+            what = f"{report.passes} of {report.required} passes in {report.took_s:.1f} s"
             say(f"{name}: {found[name].container.release} works: {what}", fg="green")
     errors = [error for name, each in reports.items() if (error := probing.refused(name, service, each))]
     if errors:

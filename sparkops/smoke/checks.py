@@ -1,8 +1,7 @@
-"""The checks of the smoke suite that any chat model is held to. Pure: requests out, replies in, a finding at the end.
+"""The checks of the smoke suite for any chat model. Pure.
 
-A check is a generator: it yields requests that belong together, gets their replies, and returns a Finding. It reads
-no clock and opens no connection, so a test can play the server by hand. smoke/claims.py has the checks of what a
-recipe claims besides.
+A check is a generator: it yields requests that belong together, receives their replies, and returns a finding. It
+reads no clock and opens no connection. smoke/claims.py has the checks of a recipe's claims.
 """
 
 from __future__ import annotations
@@ -31,46 +30,46 @@ def one(request: Request) -> Asking:
 
 
 def health(_: Round) -> Steps:
-    """/health says 200. It proves that a server listens, nothing more."""
-    reply = openai.whole((yield from one(Request("/health", timeout_s=LOOK_S))))
+    """Check that /health returns 200. It proves only that a server listens."""
+    reply = openai.complete((yield from one(Request("/health", timeout_s=LOOK_S))))
     return status_is(reply, 200, "/health does not say that all is well")
 
 
-def status_is(reply: Reply, wanted: int, problem: str) -> CheckFinding:
-    """Whether a reply has that status."""
+def status_is(reply: Reply, expected: int, problem: str) -> CheckFinding:
+    """Compare the status of a reply."""
     got = f"{reply.status}: {shown(reply.body)}" if reply.body else f"{reply.status}"
-    return CheckFinding() if reply.status == wanted else CheckFinding(problem, f"HTTP {wanted}", f"HTTP {got}")
+    return CheckFinding() if reply.status == expected else CheckFinding(problem, f"HTTP {expected}", f"HTTP {got}")
 
 
 def version(run: Round) -> Steps:
-    """/version answers, with the version that the recipe names if it names one."""
+    """Check /version against the version that the recipe names, if any."""
     body = openai.data((yield from one(Request("/version", timeout_s=LOOK_S))))
     reported = str(body.get("version", "")) if isinstance(body, dict) else ""
-    wanted = run.smoke.version.expect or ""
-    if not reported or not reported.startswith(wanted):
-        return CheckFinding("the engine is not the one of the recipe", f"version {wanted or 'any'}", shown(str(body)))
+    expected = run.smoke.version.expect or ""
+    if not reported or not reported.startswith(expected):
+        return CheckFinding("the engine is not the one of the recipe", f"version {expected or 'any'}", shown(str(body)))
     return CheckFinding(note=reported)
 
 
 def models(run: Round) -> Steps:
-    """The served name is the service's, and the window is at least what the recipe sets."""
+    """Check that the served name is the service's, and the window is at least that of the recipe."""
     cards = openai.cards((yield from one(Request(MODELS, timeout_s=LOOK_S))))
     card = next((card for card in cards if card.name == run.recipe.service), None)
     if card is None:
         got = ", ".join(card.name for card in cards) or "no model"
         return CheckFinding("clients will not find the model by its name", f"the name {run.recipe.service}", got)
-    wanted = coverage.window_of(run.recipe)
-    run.window = card.window or wanted
-    if wanted and card.window and card.window < wanted:
-        return CheckFinding("the window is smaller than the recipe says", f"{wanted} tokens", str(card.window))
+    window = coverage.window_of(run.recipe)
+    run.window = card.window or window
+    if window and card.window and card.window < window:
+        return CheckFinding("the window is smaller than the recipe says", f"{window} tokens", str(card.window))
     return CheckFinding(note=f"{card.name}, {run.window or 'unknown'} tokens")
 
 
 def warm_up(run: Round) -> Steps:
-    """One request that may take minutes; of its answer only the status counts."""
+    """Check the status of a first request, which may take minutes."""
     request = prompts.question(run, run.smoke.questions.ask[0])
     patient = Request(request.path, request.body, timeout_s=run.smoke.warm_up.timeout_s)
-    reply = openai.whole((yield from one(patient)))
+    reply = openai.complete((yield from one(patient)))
     return status_is(reply, 200, "the first chat request failed")
 
 
@@ -83,7 +82,7 @@ def ask_all(run: Round) -> Generator[tuple[Request, ...], tuple[Reply, ...], dic
 
 
 def questions(run: Round) -> Steps:
-    """Most answers are right, and none is garbage."""
+    """Check that most answers are right, and none is garbage."""
     run.answers = yield from ask_all(run)
     tuning = run.smoke.questions
     for text in run.answers.values():
@@ -109,7 +108,7 @@ def _missed(run: Round, wrong: Iterable[SmokeQuestion]) -> Iterable[str]:
 
 
 def text(run: Round) -> Steps:
-    """A longer text has the statistics of text."""
+    """Check the statistics of a longer text."""
     tuning = run.smoke.text
     more = {"logprobs": True} if tuning.logprobs else {}
     reply = openai.chat((yield from one(prompts.chat(run, tuning.ask, tuning.max_tokens, **more))))
@@ -117,20 +116,20 @@ def text(run: Round) -> Steps:
 
 
 def repeat(run: Round) -> Steps:
-    """The same questions have the same answers."""
+    """Check that the same questions have the same answers."""
     first = run.answers or (yield from ask_all(run))
-    again = yield from ask_all(run)
-    differing = [ask for ask, answer in again.items() if answer != first[ask]]
+    second = yield from ask_all(run)
+    differing = [ask for ask, answer in second.items() if answer != first[ask]]
     allowed = run.smoke.repeat.differences
     if len(differing) <= allowed:
-        return CheckFinding(note=f"{len(again) - len(differing)} of {len(again)} the same")
-    both = f"{differing[0]!r} answered with {shown(first[differing[0]])}, then with {shown(again[differing[0]])}"
+        return CheckFinding(note=f"{len(second) - len(differing)} of {len(second)} the same")
+    both = f"{differing[0]!r} answered with {shown(first[differing[0]])}, then with {shown(second[differing[0]])}"
     problem = "the same question has another answer each time, at temperature 0"
     return CheckFinding(problem, f"at most {allowed} to differ", f"{len(differing)}: {both}")
 
 
 def needle(run: Round) -> Steps:
-    """A fact in the middle of a long prompt is found."""
+    """Check that the model finds a fact in the middle of a long prompt."""
     tokens = coverage.needle_tokens(run.recipe, run.window or coverage.window_of(run.recipe))
     reply = openai.chat((yield from one(prompts.chat(run, prompts.haystack(run, tokens), 64))))
     if prompts.holds(prompts.secret(run), reply.text):
@@ -140,7 +139,7 @@ def needle(run: Round) -> Steps:
 
 
 def concurrent(run: Round) -> Steps:
-    """What was right alone is right in a batch of mixed lengths."""
+    """Check that questions answered right alone are answered right in a batch of mixed lengths."""
     if not run.answers:
         run.answers = yield from ask_all(run)
     known = [question for question in run.smoke.questions.ask if right(run, question)]
@@ -162,7 +161,7 @@ def _hurried(run: Round, question: SmokeQuestion, words: int) -> Request:
 
 
 def _wrong_in_batch(question: SmokeQuestion, reply: Reply) -> str:
-    """What is wrong with an answer, in words; empty if it is right."""
+    """Return what is wrong with an answer; empty if it is right."""
     try:
         answer = openai.chat(reply).text
     except Unusable as error:
@@ -171,37 +170,34 @@ def _wrong_in_batch(question: SmokeQuestion, reply: Reply) -> str:
 
 
 def negatives(run: Round) -> Steps:
-    """What must be refused is refused."""
+    """Check that an unknown model and a too long prompt are refused."""
     request = prompts.question(run, run.smoke.questions.ask[0])
     unknown = Request(
         request.path, {**(request.body or {}), "model": f"{run.recipe.service}-unknown"}, request.timeout_s
     )
-    reply = openai.whole((yield from one(unknown)))
+    reply = openai.complete((yield from one(unknown)))
     findings = [status_is(reply, 404, "a model that does not exist is not refused")]
     if run.smoke.negatives.too_long and run.window:
-        reply = openai.whole((yield from one(prompts.too_long(run, run.window))))
+        reply = openai.complete((yield from one(prompts.too_long(run, run.window))))
         findings.append(status_is(reply, 400, "a prompt that is longer than the window is not refused"))
-    if run.keyed:
-        reply = openai.whole((yield from one(Request(MODELS, timeout_s=LOOK_S, keyless=True))))
-        findings.append(status_is(reply, 401, "the server is open: it answers without the API key"))
     return next((finding for finding in findings if finding.problem), CheckFinding(note=f"{len(findings)} refused"))
 
 
 def look_at_metrics(run: Round) -> Steps:
-    """What the counters say before the other checks; not a check of its own."""
+    """Read the counters before the other checks."""
     reply = yield from one(Request(METRICS, timeout_s=LOOK_S))
     try:
-        run.before = parse(openai.whole(reply).body)
+        run.before = parse(openai.complete(reply).body)
     except ValueError:
         run.before = None
     return CheckFinding()
 
 
 def metrics(run: Round) -> Steps:
-    """The counters grew, and nothing is left running."""
+    """Check that the counters grew, and no request is running."""
     wait_s = 0.0
     for _ in range(LOOKS):
-        reply = openai.whole((yield from one(Request(METRICS, timeout_s=LOOK_S, after_s=wait_s))))
+        reply = openai.complete((yield from one(Request(METRICS, timeout_s=LOOK_S, after_s=wait_s))))
         try:
             after = parse(reply.body)
         except ValueError as error:
@@ -218,7 +214,7 @@ def metrics(run: Round) -> Steps:
 
 
 def restarts(count: int) -> CheckFinding:
-    """The container has not restarted. `count` is what the caller saw at the end."""
+    """Check that the container has not restarted."""
     if count:
         return CheckFinding("the container restarted meanwhile", "0 restarts", f"{count}")
     return CheckFinding(note="0 restarts")

@@ -46,7 +46,7 @@ THINK = "What is 12*17? Think step by step."
 
 
 def streaming(run: Round) -> Steps:
-    """An answer comes in pieces over time, with an end and a count."""
+    """Check that an answer comes in pieces over time, with an end and a count."""
     tuning = run.smoke.streaming
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
     reply = yield from one(prompts.chat(run, tuning.ask, tuning.max_tokens, **streamed))
@@ -54,8 +54,8 @@ def streaming(run: Round) -> Steps:
 
 
 def judge_stream(stream: Streamed, tuning: StreamingCheck) -> CheckFinding:
-    """Whether the stream was whole and came as it was made."""
-    if not stream.done:
+    """Judge whether the stream was complete and not held back."""
+    if not stream.complete:
         return CheckFinding(
             "the stream was cut", "[DONE] at its end", stream.problem or f"an end after {shown(stream.text)}"
         )
@@ -68,7 +68,7 @@ def judge_stream(stream: Streamed, tuning: StreamingCheck) -> CheckFinding:
 
 
 def _late(arrivals: tuple[float, ...], tuning: StreamingCheck) -> Iterator[CheckFinding]:
-    """What is wrong with the times at which the pieces came."""
+    """Yield what is wrong with the times of the pieces."""
     first_s, last_s = arrivals[0], arrivals[-1]
     gap_s = max((late - early for early, late in pairwise(arrivals)), default=0.0)
     if last_s > BURST_S and last_s - first_s < BURST_SHARE * last_s:
@@ -81,7 +81,7 @@ def _late(arrivals: tuple[float, ...], tuning: StreamingCheck) -> Iterator[Check
 
 
 def tools(run: Round) -> Steps:
-    """A question that wants a tool is answered with a call of it, not with the model's raw tags."""
+    """Check that a question for a tool is answered with a call, not with the model's raw tags."""
     ask = f"What is the weather in {CITY} now? Use the tool."
     more = {"tools": [TOOL], "tool_choice": "auto"}
     return judge_tool(
@@ -91,7 +91,7 @@ def tools(run: Round) -> Steps:
 
 
 def judge_tool(reply: ChatReply, parser: str) -> CheckFinding:
-    """Whether the answer is the call that was wanted."""
+    """Judge whether the answer is the expected call."""
     name = TOOL["function"]["name"]
     if RAW_TAGS.search(reply.text):
         problem = f"the tool call came as text: tool-call-parser {parser} does not fit the model"
@@ -111,14 +111,14 @@ def judge_tool(reply: ChatReply, parser: str) -> CheckFinding:
 
 
 def structured(run: Round) -> Steps:
-    """An answer that is held to a schema fits it."""
+    """Check that an answer with a schema fits it."""
     form = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": SCHEMA}}
     request = prompts.chat(run, DESCRIBE, run.smoke.structured.max_tokens, response_format=form)
     return judge_structured(openai.chat((yield from one(request))).text)
 
 
 def judge_structured(text: str) -> CheckFinding:
-    """Whether the text is JSON of the schema."""
+    """Judge whether the text is JSON of the schema."""
     try:
         parsed = json.loads(text)
     except ValueError:
@@ -132,7 +132,7 @@ def judge_structured(text: str) -> CheckFinding:
 
 
 def reasoning(run: Round) -> Steps:
-    """Thoughts come in their own field; where thinking can be switched off, there are none."""
+    """Check that thoughts have their own field, and that there are none where thinking is switched off."""
     request = prompts.chat(run, THINK, run.smoke.reasoning.max_tokens, **run.thinking)
     parser = str(run.recipe.serve.args.get("reasoning-parser", "(none)"))
     finding = judge_thoughts(openai.chat((yield from one(request))), parser)
@@ -143,7 +143,7 @@ def reasoning(run: Round) -> Steps:
 
 
 def judge_thoughts(reply: ChatReply, parser: str) -> CheckFinding:
-    """Whether thoughts and answer are apart. Thoughts that used up all tokens leave no answer, and that is no fault."""
+    """Judge whether thoughts and answer are separate. No answer is fine where the thoughts took all tokens."""
     if THINK_TAGS.search(reply.text):
         problem = f"thoughts leak into the answer: reasoning-parser {parser} does not fit the model"
         return CheckFinding(problem, "no think tag in content", shown(reply.text))
@@ -157,7 +157,7 @@ def judge_thoughts(reply: ChatReply, parser: str) -> CheckFinding:
 
 
 def judge_quiet(reply: ChatReply, note: str) -> CheckFinding:
-    """Whether an answer without thinking is one."""
+    """Judge an answer without thinking."""
     if reply.reasoning or THINK_TAGS.search(reply.text):
         return CheckFinding("thinking cannot be switched off", "no reasoning", shown(reply.reasoning or reply.text))
     if not reply.text.strip():
@@ -166,7 +166,7 @@ def judge_quiet(reply: ChatReply, note: str) -> CheckFinding:
 
 
 def speed(run: Round) -> Steps:
-    """One stream decodes at least at a share of the measured speed."""
+    """Check that one stream decodes at least at a share of the measured speed."""
     tuning = run.smoke.speed
     more = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
     request = prompts.chat(run, run.smoke.text.ask, tuning.max_tokens, **more)
@@ -176,8 +176,8 @@ def speed(run: Round) -> Steps:
 
 
 def judge_speed(stream: Streamed, expected: float, floor: float) -> CheckFinding:
-    """Whether the stream was fast enough; the time to its first piece is not counted."""
-    if not stream.done or stream.tokens < 2 or len(stream.arrivals) < 2:
+    """Judge the speed of the stream, without the time to its first piece."""
+    if not stream.complete or stream.tokens < 2 or len(stream.arrivals) < 2:
         return CheckFinding(
             "the speed cannot be measured", "a whole stream", stream.problem or f"{stream.tokens} tokens"
         )

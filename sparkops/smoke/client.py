@@ -1,4 +1,8 @@
-"""Sending the requests of the smoke suite: each over a connection of its own, each with a deadline of its own."""
+"""Send the requests of the smoke suite, each over its own connection with its own deadline, and detect a stall.
+
+A busy engine takes steps, one that hangs takes none: where the network between two ranks is cut, no connection breaks,
+/health returns 200, and every request waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +10,37 @@ import codecs
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
 from requests import Session
 from requests.exceptions import RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
+from sparkops.engine import endpoints, metrics
 from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
 from sparkops.nodes.waiting import Waiting
 
-TRIES = 2  # a connection that fails is tried again once; an answer is never asked for again
+TRIES = 2  # a failed connection is retried once; an answered request is never repeated
 PAUSE_S = 1.0
 TICK_S = 0.1
+POLL_S = 1.0
 Hopeless = Callable[[], str]
-"""Polled while an answer is awaited: why it will not come, or empty."""
+"""Returns why an awaited answer will not come; empty while it may."""
 BROKEN = (RequestException, HTTPError, OSError, EOFError)
 
 
 @dataclass
 class Client:
-    """Asks one server. `open` gives sessions that know the way to it; their number is the number of connections.
+    """Sends requests to one server. `open` returns a session connected to it, one for each connection.
 
-    `watch` begins to look at the server whenever requests are sent: an answer may be given up before its deadline.
+    `watch` starts to watch the server whenever requests are sent: it may end the wait before the deadline.
     """
 
     open: Callable[[], Session]
-    api_key: str | None = None
     cancel: threading.Event = field(default_factory=threading.Event)
     pause_s: float = PAUSE_S
     watch: Callable[[], Hopeless] | None = None
@@ -47,25 +53,14 @@ class Client:
         hopeless = self.watch() if self.watch else str
         return tuple(call.reply(hopeless) for call in calls)
 
-    def blackened(self, text: str) -> str:
-        """The text without the key, should a server repeat it."""
-        return text.replace(self.api_key, "***") if self.api_key else text
-
-    def headers(self, request: Request) -> Mapping[str, str]:
-        """The headers of a request. Nothing else ever holds the key."""
-        headers = {"Content-Type": "application/json"}
-        if self.api_key and not request.keyless:
-            headers["Authorization"] = f"Bearer {self.api_key}"
-        return headers
-
 
 @dataclass
 class _Call:
-    """One request in progress. A thread fills it; the caller may give it up, because a thread cannot be stopped."""
+    """One request in progress. A thread fills it; the caller may abandon it, because a thread cannot be stopped."""
 
     request: Request
     client: Client
-    began_s: float = field(default_factory=time.monotonic)
+    start_s: float = field(default_factory=time.monotonic)
     ended: threading.Event = field(default_factory=threading.Event)
     given_up: bool = False
     status: int = 0
@@ -77,20 +72,20 @@ class _Call:
     took_s: float = 0.0
 
     def run(self) -> None:
-        """Send it, again if the connection fails before anything came."""
+        """Send it, again if the connection fails before a response."""
         try:
             waiting = Waiting(self.client.pause_s, cancel=self.client.cancel, tries=TRIES)
             if not self.client.cancel.wait(self.request.after_s):
                 with suppress(Interrupted):
                     waiting.poll(self._try, lambda _: self.given_up or self.status or self.late)
         finally:
-            self.took_s = time.monotonic() - self.began_s
+            self.took_s = time.monotonic() - self.start_s
             self.ended.set()
 
     def _try(self) -> None:
         self.tries += 1
         self.problem = ""
-        self.began_s = time.monotonic()
+        self.start_s = time.monotonic()
         body = None if self.request.body is None else json.dumps(self.request.body)
         try:
             with (
@@ -99,7 +94,7 @@ class _Call:
                     self.request.method,
                     f"http://node{self.request.path}",
                     data=body,
-                    headers=self.client.headers(self.request),
+                    headers={"Content-Type": "application/json"},
                     timeout=self.request.timeout_s,
                     stream=True,
                 ) as response,
@@ -118,7 +113,7 @@ class _Call:
         for chunk in chunks:
             if self.given_up:
                 return
-            self.parts.append((time.monotonic() - self.began_s, self.client.blackened(decoder.decode(chunk))))
+            self.parts.append((time.monotonic() - self.start_s, decoder.decode(chunk)))
 
     def reply(self, hopeless: Hopeless) -> Reply:
         """Wait for the end, the deadline or a reason not to wait, whichever comes first."""
@@ -129,19 +124,50 @@ class _Call:
                 raise Interrupted("interrupted")
             if (why := hopeless()) or time.monotonic() > deadline:
                 self.given_up = True
-                return self._reply(time.monotonic() - self.began_s, why or self._too_late())
+                return self._reply(time.monotonic() - self.start_s, why or self._too_late())
         return self._reply(self.took_s, self.problem)
 
     def _reply(self, took_s: float, problem: str) -> Reply:
         return Reply(self.status, tuple(self.parts), took_s, problem, self.tries)
 
     def _too_late(self) -> str:
-        what = "whole answer" if self.status else "answer"
-        return f"no {what} within {self.request.timeout_s:g} s"
+        answer = "whole answer" if self.status else "answer"
+        return f"no {answer} within {self.request.timeout_s:g} s"
 
 
 def reason(error: BaseException) -> str:
-    """What the connection itself said, without the errors that the layers above made of it."""
+    """Return the error of the connection itself, without those that the layers above wrapped around it."""
     while isinstance(error, RequestException | HTTPError) and (inner := error.__cause__ or error.__context__):
         error = inner
     return str(error) or type(error).__name__
+
+
+@dataclass
+class StallDetector:
+    """Polls the counters of an engine. `open` returns a session connected to it; `stall_s` is in seconds."""
+
+    open: Callable[[], Session]
+    stall_s: float
+    poll_s: float = POLL_S
+    steps: tuple[float, ...] = ()
+    stepped_s: float = field(default_factory=time.monotonic)
+    polled_s: float = -inf
+
+    def problem(self) -> str:
+        """Return the problem after too long without a step; else empty. Polls every second, not at every call.
+
+        An engine without counters never stalls; one that does not answer does.
+        """
+        if (now := time.monotonic()) - self.polled_s >= self.poll_s:
+            self._poll(now)
+            self.polled_s = time.monotonic()
+        return f"the engine made no step for {self.stall_s:g} s" if now - self.stepped_s > self.stall_s else ""
+
+    def _poll(self, now: float) -> None:
+        with self.open() as session:
+            page = endpoints.metrics_page(session)
+        if page is None:
+            return
+        steps = metrics.steps(page)
+        if not steps or steps != self.steps:
+            self.steps, self.stepped_s = steps, now

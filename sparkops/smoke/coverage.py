@@ -1,4 +1,4 @@
-"""Which checks of the smoke suite a recipe calls for, and why. Pure; `sparkops probe --list` prints it."""
+"""The checks of the smoke suite that a recipe calls for, and why. Pure; `sparkops probe --list` prints it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ class Planned:
     why: str
 
 
-def planned(recipe: Recipe, *, keyed: bool = False) -> tuple[Planned, ...]:
-    """Every check in its order. `keyed`: the server wants an API key."""
-    return tuple(_planned(recipe, name, default, keyed=keyed) for name, default in DEFAULTS.items())
+def planned(recipe: Recipe) -> tuple[Planned, ...]:
+    """Return every check in its order."""
+    return tuple(_planned(recipe, name, default) for name, default in DEFAULTS.items())
 
 
-def _planned(recipe: Recipe, name: str, default: Default, *, keyed: bool) -> Planned:
+def _planned(recipe: Recipe, name: str, default: Default) -> Planned:
     check: SmokeCheck = getattr(recipe.probe.smoke, name)
     runs, why = default(recipe)
     if check.enabled is not None and check.enabled != runs:
         return Planned(name, check.enabled, f"probe.smoke.{name}.enabled: {str(check.enabled).lower()}")
-    if name == "negatives" and keyed:
-        why += ", and a request without the key"
     return Planned(name, runs, why)
 
 
@@ -100,7 +98,7 @@ DEFAULTS: dict[str, Default] = {
 
 
 def window_of(recipe: Recipe) -> int | None:
-    """max-model-len of the recipe in tokens, where it is a number; vLLM also takes 32k, 32K and auto."""
+    """Return max-model-len of the recipe in tokens, where it is a number; vLLM also takes 32k, 32K and auto."""
     given = str(recipe.serve.args.get("max-model-len", ""))
     factor = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}.get(given[-1:], 1)
     digits = given if factor == 1 else given[:-1]
@@ -108,16 +106,16 @@ def window_of(recipe: Recipe) -> int | None:
 
 
 def needle_tokens(recipe: Recipe, window: int | None) -> int:
-    """Length of the long prompt: what is wanted, and never more than half of the window."""
-    wanted = recipe.probe.smoke.needle.tokens
-    return wanted if window is None else min(wanted, window // 2)
+    """Return the length of the long prompt, at most half of the window."""
+    tokens = recipe.probe.smoke.needle.tokens
+    return tokens if window is None else min(tokens, window // 2)
 
 
 LIGHT = {"health", "questions"}
 
 
 def light(recipe: Recipe) -> Recipe:
-    """The recipe with only the checks that take no time: for repeated checks while clients use the server."""
+    """Return the recipe with only the checks that take no time, to repeat them while clients use the server."""
     smoke = recipe.probe.smoke
     checks = {
         name: getattr(smoke, name).model_copy(update={"enabled": name in LIGHT})

@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible server says, as values."""
+"""Replies of an OpenAI-compatible server, as values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDLESS = re.compile(r"(.)\1{15,}", re.DOTALL)
 
 
 class Unusable(ValueError):
-    """A reply that is not the answer that was asked for. `silent`: no whole answer came at all."""
+    """A reply that is no usable answer. `silent`: no complete answer came at all."""
 
     def __init__(self, problem: str, *, silent: bool = False) -> None:
         super().__init__(problem)
@@ -26,7 +26,7 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call of a tool that the model asks for; the arguments as it wrote them."""
+    """One tool call of the model, with the arguments as it wrote them."""
 
     name: str
     arguments: str
@@ -47,12 +47,12 @@ class ChatReply:
 
 @dataclass(frozen=True)
 class Streamed:
-    """An answer that came in pieces. `arrivals` are the seconds after which each piece of text came."""
+    """An answer in pieces. `arrivals` are the seconds after which each piece of text came. `complete`: with [DONE]."""
 
     text: str
     arrivals: tuple[float, ...]
     tokens: int
-    done: bool
+    complete: bool
     problem: str
     took_s: float
 
@@ -65,16 +65,16 @@ class Card:
     window: int | None
 
 
-def whole(reply: Reply) -> Reply:
-    """The reply, if all of it came. Raises Unusable."""
+def complete(reply: Reply) -> Reply:
+    """Return the reply if it is complete. Raises Unusable."""
     if reply.problem or not reply.status:
         raise Unusable(reply.problem or "no answer", silent=True)
     return reply
 
 
 def data(reply: Reply) -> Any:
-    """The JSON of a reply with status 200. Raises Unusable."""
-    if whole(reply).status != 200:
+    """Return the JSON of a reply with status 200. Raises Unusable."""
+    if complete(reply).status != 200:
         raise Unusable(f"HTTP {reply.status}: {shown(reply.body, SHOWN_ERROR)}")
     try:
         return json.loads(reply.body)
@@ -113,7 +113,7 @@ def cards(reply: Reply) -> tuple[Card, ...]:
 def stream(reply: Reply) -> Streamed:
     """Read a streamed answer of /v1/chat/completions, also one that was cut. Raises Unusable for anything else."""
     if not reply.parts:
-        whole(reply)
+        complete(reply)
     if reply.status != 200:
         raise Unusable(f"HTTP {reply.status}: {shown(reply.body, SHOWN_ERROR)}")
     pieces = [(at_s, event, *_piece(event)) for at_s, event in events(reply.parts)]
@@ -123,14 +123,14 @@ def stream(reply: Reply) -> Streamed:
         text="".join(piece for _, _, piece, _ in pieces),
         arrivals=tuple(at_s for at_s, _, piece, _ in pieces if piece),
         tokens=max(tokens for *_, tokens in pieces),
-        done=any(event == DONE for _, event, *_ in pieces),
+        complete=any(event == DONE for _, event, *_ in pieces),
         problem=reply.problem,
         took_s=reply.took_s,
     )
 
 
 def events(parts: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """The data of server-sent events, each with the time at which it was complete."""
+    """Yield the data of server-sent events, each with the time at which it was complete."""
     rest = ""
     for at_s, text in parts:
         *lines, rest = (rest + text).split("\n")
@@ -140,7 +140,7 @@ def events(parts: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
 
 def shown(text: str, most: int = SHOWN) -> str:
-    """The beginning of a text, on one line and quoted, with a character that goes on and on told only thrice."""
+    """Return the start of a text, on one line and quoted, with long runs of a character cut to three."""
     text = ENDLESS.sub(r"\1\1\1...", text)
     return repr(text if len(text) <= most else f"{text[:most]}...")
 
@@ -150,7 +150,7 @@ def _strange(reply: Reply) -> Unusable:
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
-    """vLLM's name for it changed."""
+    """Return the reasoning under either of vLLM's names for it."""
     return str(message.get("reasoning") or message.get("reasoning_content") or "")
 
 
@@ -169,7 +169,7 @@ def _window(given: Any) -> int | None:
 
 
 def _piece(event: str) -> tuple[str, int]:
-    """Text and token count of one event. Raises Unusable for an error in the midst of a stream."""
+    """Return text and token count of one event. Raises Unusable for an error within a stream."""
     if event == DONE:
         return "", 0
     try:

@@ -19,18 +19,18 @@ from sparkops.smoke.suite import Server
 
 @dataclass(frozen=True)
 class Target:
-    """A running replica: its container with rank 0, and the name of the recipe that it was made from."""
+    """A running replica: its container with rank 0, and the name of its recipe."""
 
     container: Container
     recipe: str
 
     def differs(self, recipe: Recipe) -> bool:
-        """Whether it was made from a recipe that reads otherwise now."""
+        """Return whether the recipe has changed since."""
         return Release(recipe, self.container.inputs).id != self.container.release
 
 
 def targets(member: Member, service: str) -> tuple[Target, ...]:
-    """The running replicas of a service on a node. A rank above 0 answers no request."""
+    """Return the running replicas of a service on a node. A rank above 0 answers no request."""
     targets = (_target(member, inspect) for inspect in member.engine.containers(service=service))
     return tuple(target for target in targets if target.container.running and target.container.rank == 0)
 
@@ -40,36 +40,30 @@ def _target(member: Member, inspect: Mapping[str, Any]) -> Target:
     return Target(parse_container(member.name, inspect), labels.get(f"{LABEL}recipe", ""))
 
 
-@dataclass(frozen=True)
-class Probing:
-    """How a replica is probed: see Server. `passes` left out is what the recipe says."""
-
-    recipe: Recipe
-    passes: int | None = None
-    alone: bool = True
-    api_key: str | None = None
-    stall_s: float | None = None
-
-
 def probe(
-    member: Member, container: str, port: int, probing: Probing, tell: Callable[[CheckVerdict], None] = suite.ignore
+    member: Member,
+    container: Container,
+    recipe: Recipe,
+    passes: int | None = None,
+    tell: Callable[[CheckVerdict], None] = suite.ignore,
 ) -> SmokeReport:
-    """Run the smoke suite over one replica through the node's connection. Raises Interrupted, StartFailed."""
-    before = restarts(member, container)
+    """Run the smoke suite over one replica in use through the node's connection. Raises Interrupted, StartFailed.
+
+    Without `passes` the recipe decides.
+    """
+    before = restarts(member, container.name)
     server = Server(
-        open=lambda: session(member.node, port),
-        recipe=probing.recipe,
-        restarts=lambda: restarts(member, container) - before,
-        api_key=probing.api_key,
-        alone=probing.alone,
+        open=lambda: session(member.node, container.port),
+        recipe=recipe,
+        restarts=lambda: restarts(member, container.name) - before,
+        alone=False,
         cancel=member.node.cancel,
-        stall_s=probing.stall_s,
     )
-    return suite.run(server, tell, probing.passes)
+    return suite.run(server, tell, passes)
 
 
 def restarts(member: Member, container: str) -> int:
-    """How often Docker has restarted the container. Raises StartFailed when it is gone."""
+    """Return how often Docker has restarted the container. Raises StartFailed when it is gone."""
     inspect = member.engine.container(container)
     if inspect is None:
         raise StartFailed(member.name, f"{container} was removed while it was probed")
@@ -78,7 +72,7 @@ def restarts(member: Member, container: str) -> int:
 
 
 def refused(node: str, service: str, report: SmokeReport) -> ProbeFailed | None:
-    """The error of a replica that failed the suite; None if it passed."""
+    """Return the error of a replica that failed the suite; None if it passed."""
     if report.ok:
         return None
     return ProbeFailed(node, report.failure, next_step=f"What the engine logged: sparkops logs {service} --node {node}")

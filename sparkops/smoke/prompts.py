@@ -1,4 +1,4 @@
-"""The requests of the smoke suite: bodies, long prompts, and when an answer holds what was expected. Pure."""
+"""The requests of the smoke suite: bodies, long prompts, and the comparison of answers. Pure."""
 
 from __future__ import annotations
 
@@ -44,11 +44,10 @@ SECRETS = ("marigold", "saltbush", "juniper", "cinnamon", "hawthorn", "lavender"
 
 @dataclass
 class Round:
-    """One pass over a server, and what its checks have learned so far. `number` is 1 for the first pass."""
+    """One pass over a server, and results of its checks that others use. `number` is 1 for the first pass."""
 
     recipe: Recipe
     number: int = 1
-    keyed: bool = False
     alone: bool = True
     window: int | None = None
     before: Load | None = None
@@ -61,39 +60,39 @@ class Round:
 
     @property
     def switch(self) -> str | None:
-        """What switches the model's thinking, if anything does."""
+        """The key that switches the model's thinking, if any."""
         return SWITCHES.get(str(self.recipe.serve.args.get("reasoning-parser")))
 
     @property
     def silent(self) -> Mapping[str, Any]:
-        """Keys of a request that is to be answered without thinking."""
+        """Keys of a request to answer without thinking."""
         if self.smoke.extra is not None:
             return self.smoke.extra
         return {"chat_template_kwargs": {self.switch: False}} if self.switch else {}
 
     @property
     def switches_off(self) -> bool:
-        """Whether `silent` does switch thinking off."""
+        """Whether `silent` switches thinking off."""
         kwargs = self.silent.get("chat_template_kwargs")
         return isinstance(kwargs, Mapping) and False in (kwargs.get(key) for key in set(SWITCHES.values()))
 
     @property
     def thinking(self) -> Mapping[str, Any]:
-        """Keys of a request that is to be answered after thinking."""
+        """Keys of a request to answer after thinking."""
         if self.smoke.reasoning.extra is not None:
             return self.smoke.reasoning.extra
         return {"chat_template_kwargs": {self.switch: True}} if self.switch else {}
 
     @property
     def room(self) -> int:
-        """Tokens for thoughts that every answer may have besides its own."""
+        """Tokens for thoughts, in addition to those of an answer."""
         if self.smoke.thinking_tokens is not None:
             return self.smoke.thinking_tokens
         return THOUGHTS if self.recipe.serve.args.get("reasoning-parser") and not self.switches_off else 0
 
 
 def chat(run: Round, ask: str, max_tokens: int, **more: Any) -> Request:
-    """A chat request of one user message, answered greedily."""
+    """Return a chat request of one user message, answered greedily."""
     body = {
         "model": run.recipe.service,
         "messages": [{"role": "user", "content": ask}],
@@ -106,13 +105,13 @@ def chat(run: Round, ask: str, max_tokens: int, **more: Any) -> Request:
 
 
 def _limit(run: Round, max_tokens: int) -> int:
-    """An answer takes at most half of the window, or a small window would leave no room for the prompt."""
+    """Return the limit of an answer: at most half of the window, to leave room for the prompt."""
     limit = max_tokens + run.room
     return min(limit, run.window // 2) if run.window else limit
 
 
 def question(run: Round, question: SmokeQuestion, words: int = 0) -> Request:
-    """A question, after so many words of other text."""
+    """Return a question, after so many words of other text."""
     text = question.ask
     if words and run.window:
         words = min(words, run.window // 4)
@@ -122,12 +121,12 @@ def question(run: Round, question: SmokeQuestion, words: int = 0) -> Request:
 
 
 def secret(run: Round) -> str:
-    """The word that is hidden in this pass."""
+    """Return the word that is hidden in this pass."""
     return SECRETS[(run.number - 1) % len(SECRETS)]
 
 
 def haystack(run: Round, tokens: int) -> str:
-    """A long text with the secret word in its middle. Its first words differ in each pass: no cache knows it."""
+    """Return a long text with the secret word in its middle. Its first words differ in each pass: no cache has it."""
     text = filler(int(tokens * LETTERS_PER_TOKEN), run.number)
     middle = text.index(". ", len(text) // 2) + 2 if ". " in text[len(text) // 2 :] else len(text)
     return (
@@ -137,7 +136,7 @@ def haystack(run: Round, tokens: int) -> str:
 
 
 def filler(letters: int, seed: int) -> str:
-    """English of about so many letters, in which no sentence stands twice."""
+    """Return about so many letters of English, without a repeated sentence."""
     lines: list[str] = [f"Journal of the harbour, volume {seed}."]
     length, n = len(lines[0]), 0
     while length < letters:
@@ -148,12 +147,12 @@ def filler(letters: int, seed: int) -> str:
 
 
 def too_long(run: Round, window: int) -> Request:
-    """A prompt of more tokens than the window holds: every word is at least one."""
+    """Return a prompt of more tokens than the window: every word is at least one."""
     return chat(run, "a " * (window + 16), 1)
 
 
 def holds(expect: str, text: str) -> bool:
-    """Whether `expect` stands in the text as words of its own, whatever its case and spaces."""
+    """Return whether the text contains `expect` as separate words, in any case and spacing."""
     parts = re.findall(r"\w+|[^\w\s]", _folded(expect))
     body = r"\s*".join(map(re.escape, parts))
     return re.search(rf"(?<![a-z0-9]){body}(?![a-z0-9])", _folded(text)) is not None

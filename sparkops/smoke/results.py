@@ -1,10 +1,10 @@
-"""The smoke suite: what a check finds, and what its findings mean. Pure.
+"""The smoke suite: findings, verdicts and the report. Pure.
 
-smoke/coverage.py says which checks a recipe calls for, smoke/checks.py and smoke/claims.py are the checks.
+smoke/coverage.py selects the checks of a recipe, smoke/checks.py and smoke/claims.py are the checks.
 
-A server that answers 200 proves nothing: engines answer garbage, hang behind a good /health, or talk in raw tags.
-A release may have traffic only after `probe.passes` full passes of these checks in a row. A wrong answer is never
-asked for again; only a connection that fails is tried twice.
+A server that answers 200 proves nothing: engines answer garbage, hang behind a good /health, or print raw tags. A
+release gets traffic only after `probe.passes` full passes in a row. A wrong answer is never retried; a failed
+connection is retried once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STOP_AFTER = {"health", "models", "warm_up"}  # where these fail, every later ch
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """What a check found. Without a `problem` all is well. `silent`: the server gave no whole answer."""
+    """The finding of a check. Without a `problem` it passed. `silent`: the server gave no complete answer."""
 
     problem: str = ""
     expected: str = ""
@@ -36,7 +36,7 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class CheckVerdict:
-    """A finding, by which check, in which pass (1 is the first), and how long it took."""
+    """A finding with its check, pass (1 is the first) and duration."""
 
     check: str
     number: int
@@ -49,12 +49,12 @@ class CheckVerdict:
         return not self.finding.problem
 
     def __str__(self) -> str:
-        how = "ok" if self.ok else "FAILED"
-        return f"pass {self.number}  {self.check:<11} {how:<6} {self.took_s:7.2f} s  {self.finding}".rstrip()
+        result = "ok" if self.ok else "FAILED"
+        return f"pass {self.number}  {self.check:<11} {result:<6} {self.took_s:7.2f} s  {self.finding}".rstrip()
 
     @property
     def ends(self) -> bool:
-        """Whether nothing more can be learned by asking on."""
+        """Whether further requests would show nothing new."""
         return not self.ok and (self.finding.silent or self.check in STOP_AFTER)
 
 
@@ -72,10 +72,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class SmokeReport:
-    """How a run of the suite ended: `passes` full passes in a row of `wanted`."""
+    """The result of a run of the suite: `passes` full passes in a row of `required` ones."""
 
     passes: int
-    wanted: int
+    required: int
     verdicts: tuple[CheckVerdict, ...]
     transcript: tuple[Entry, ...]
     took_s: float
@@ -83,24 +83,24 @@ class SmokeReport:
     @property
     def ok(self) -> bool:
         """Whether the server may have traffic."""
-        return self.passes >= self.wanted
+        return self.passes >= self.required
 
     @property
     def failure(self) -> str:
-        """Why it may not, in words; empty if it may."""
+        """Why it may not; empty if it may."""
         failed = [verdict for verdict in self.verdicts if not verdict.ok]
         if not failed:
             return ""
         lines = [f"{verdict.check}: {verdict.finding}" for verdict in failed]
-        head = f"the smoke suite failed in pass {failed[0].number} of {self.wanted}: "
+        head = f"the smoke suite failed in pass {failed[0].number} of {self.required}: "
         return head + (lines[0] if len(lines) == 1 else "".join(f"\n    {line}" for line in lines))
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report as JSON, with long texts cut."""
+        """Return the report as JSON, with long texts cut."""
         return {
             "ok": self.ok,
             "passes": self.passes,
-            "wanted": self.wanted,
+            "wanted": self.required,
             "took_s": round(self.took_s, 2),
             "failure": self.failure,
             "verdicts": [_verdict(verdict) for verdict in self.verdicts],
@@ -123,7 +123,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """The same value with every long text cut, so that its shape can still be read."""
+    """Return the same value with every long text cut."""
     match value:
         case Mapping():
             return {key: _cut(child) for key, child in value.items()}

@@ -1,4 +1,4 @@
-"""Run the smoke suite over one server: checks and claims decide, the client asks."""
+"""Run the smoke suite against one server: checks and claims decide, the client sends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
 from sparkops.smoke import checks, claims, coverage
 from sparkops.smoke.checks import Steps
-from sparkops.smoke.client import PAUSE_S, Client
+from sparkops.smoke.client import PAUSE_S, Client, StallDetector
 from sparkops.smoke.openai import Unusable
 from sparkops.smoke.prompts import Round
 from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
-from sparkops.smoke.stall import Pulse
 
 CHECKS: dict[str, Callable[[Round], Steps]] = {
     "health": checks.health,
@@ -41,23 +40,18 @@ CHECKS: dict[str, Callable[[Round], Steps]] = {
 ONCE = {"warm_up"}  # only in the first pass
 
 
-def _no_restarts() -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Server:
-    """What is probed. `open` gives sessions that know the way to it, as sparkops.nodes.http.session does.
+    """The server to probe. `open` returns a session connected to it, as sparkops.nodes.http.session does.
 
-    `restarts` is asked at the end of each pass. `alone`: no other client sends requests. `pause_s` lies between
-    the two tries of a connection. An answer is given up once the engine has made no step for `stall_s` seconds;
-    None: not before its deadline.
+    `restarts` is called at the end of each pass. `alone`: no other client sends requests. `pause_s` lies between the
+    two tries of a connection. A request fails once the engine has made no step for `stall_s` seconds; None: only at its
+    deadline.
     """
 
     open: Callable[[], Session]
     recipe: Recipe
-    restarts: Callable[[], int] = _no_restarts
-    api_key: str | None = None
+    restarts: Callable[[], int] = int
     alone: bool = True
     cancel: threading.Event = field(default_factory=threading.Event)
     pause_s: float = PAUSE_S
@@ -69,9 +63,9 @@ def ignore(_: CheckVerdict) -> None:
 
 
 def run(server: Server, tell: Callable[[CheckVerdict], None] = ignore, passes: int | None = None) -> SmokeReport:
-    """Full passes of every check that the recipe calls for, until enough have passed or one has failed.
+    """Run full passes of every check that the recipe calls for, until enough have passed or one has failed.
 
-    A pass goes on after a wrong answer, so that all reasons are known; a server that gives no answer ends it.
+    A pass continues after a wrong answer, so that all reasons are known; a server that does not answer ends it.
     Raises Interrupted.
     """
     return _Suite(server, tell, passes or server.recipe.probe.passes).run()
@@ -81,29 +75,28 @@ def run(server: Server, tell: Callable[[CheckVerdict], None] = ignore, passes: i
 class _Suite:
     server: Server
     tell: Callable[[CheckVerdict], None]
-    wanted: int
+    required: int
     verdicts: list[CheckVerdict] = field(default_factory=list)
     transcript: list[Entry] = field(default_factory=list)
-    began_s: float = field(default_factory=time.monotonic)
+    start_s: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         server, stall_s = self.server, self.server.stall_s
-        watch = (lambda: Pulse(server.open, stall_s).stopped) if stall_s else None
-        self.client = Client(server.open, server.api_key, server.cancel, server.pause_s, watch)
+        watch = (lambda: StallDetector(server.open, stall_s).problem) if stall_s else None
+        self.client = Client(server.open, server.cancel, server.pause_s, watch)
 
     def run(self) -> SmokeReport:
-        """See run above."""
+        """Run the passes: see run above."""
         passed = 0
-        while passed < self.wanted and self._pass(passed + 1):
+        while passed < self.required and self._pass(passed + 1):
             passed += 1
-        took_s = time.monotonic() - self.began_s
-        return SmokeReport(passed, self.wanted, tuple(self.verdicts), tuple(self.transcript), took_s)
+        took_s = time.monotonic() - self.start_s
+        return SmokeReport(passed, self.required, tuple(self.verdicts), tuple(self.transcript), took_s)
 
     def _pass(self, number: int) -> bool:
-        """One pass; whether all went well."""
-        keyed = self.server.api_key is not None
-        run = Round(self.server.recipe, number, keyed=keyed, alone=self.server.alone)
-        runs = [check.name for check in coverage.planned(self.server.recipe, keyed=keyed) if check.runs]
+        """Run one pass. Return whether all checks passed."""
+        run = Round(self.server.recipe, number, alone=self.server.alone)
+        runs = [check.name for check in coverage.planned(self.server.recipe) if check.runs]
         if "metrics" in runs:
             self._take("metrics", number, checks.look_at_metrics(run))
         first = len(self.verdicts)
@@ -118,17 +111,17 @@ class _Suite:
         return all(verdict.ok for verdict in self.verdicts[first:])
 
     def _check(self, name: str, run: Round) -> CheckVerdict:
-        began_s, sent = time.monotonic(), len(self.transcript)
+        start_s, sent = time.monotonic(), len(self.transcript)
         if name == "restarts":
             finding = checks.restarts(self.server.restarts())
         else:
             finding = self._take(name, run.number, CHECKS[name](run))
-        verdict = CheckVerdict(name, run.number, time.monotonic() - began_s, finding)
+        verdict = CheckVerdict(name, run.number, time.monotonic() - start_s, finding)
         self.transcript[sent:] = [replace(entry, ok=verdict.ok) for entry in self.transcript[sent:]]
         return verdict
 
     def _take(self, name: str, number: int, steps: Steps) -> CheckFinding:
-        """Send what a check asks for until it has its finding."""
+        """Send the requests of a check until it returns its finding."""
         replies: tuple[Reply, ...] | None = None
         try:
             while True:
@@ -143,7 +136,7 @@ class _Suite:
     def _send(self, name: str, number: int, requests: tuple[Request, ...]) -> tuple[Reply, ...]:
         if self.server.cancel.is_set():
             raise Interrupted("interrupted")
-        at_s = time.monotonic() - self.began_s
+        at_s = time.monotonic() - self.start_s
         replies = self.client.send(requests)
         sent = zip(requests, replies, strict=True)
         self.transcript += [Entry(name, number, at_s, request, reply, ok=True) for request, reply in sent]

@@ -17,7 +17,7 @@ import pytest
 
 from sparkops.config.assets import load_meeting
 from sparkops.network import commands
-from sparkops.network.commands import Meeting, RankReport
+from sparkops.network.commands import Meeting, MeetReport
 
 pytestmark = pytest.mark.local  # real shells read real files
 
@@ -34,9 +34,9 @@ def busy() -> Iterator[int]:
         yield int(server.getsockname()[1])
 
 
-def meet(meeting: Meeting) -> RankReport:
+def meet(meeting: Meeting) -> MeetReport:
     argv = [sys.executable, "-", json.dumps(asdict(meeting))]
-    return commands.rank_report(
+    return commands.meet_report(
         subprocess.run(argv, input=load_meeting(), capture_output=True, check=True).stdout.decode()
     )
 

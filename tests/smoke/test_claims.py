@@ -17,16 +17,16 @@ from tests.examples import recipe
 from tests.smoke.test_checks import chat, in_turn, play
 
 STEADY = tuple(0.5 + number / 10 for number in range(20))
-STREAM = Streamed("one, two", STEADY, tokens=20, done=True, problem="", took_s=2.5)
+STREAM = Streamed("one, two", STEADY, tokens=20, complete=True, problem="", took_s=2.5)
 
 
 @pytest.mark.parametrize(
     ("change", "found"),
     [
         ({}, "20 pieces, the first after 0.50 s"),
-        ({"done": False}, "the stream was cut; expected [DONE] at its end; got an end after 'one, two'"),
+        ({"complete": False}, "the stream was cut; expected [DONE] at its end; got an end after 'one, two'"),
         (
-            {"done": False, "problem": "the connection broke: reset"},
+            {"complete": False, "problem": "the connection broke: reset"},
             "the stream was cut; expected [DONE] at its end; got the connection broke: reset",
         ),
         ({"arrivals": STEADY[:3]}, "the stream has too few pieces; expected at least 5; got 3"),
@@ -174,7 +174,7 @@ def test_a_model_that_always_thinks_is_asked_once() -> None:
             "the engine is too slow, as with a fallback kernel; expected at least 5.0 tok/s, 50% of the recipe's 10; "
             "got 4.7 tok/s",
         ),
-        ({"done": False, "problem": "reset"}, "the speed cannot be measured; expected a whole stream; got reset"),
+        ({"complete": False, "problem": "reset"}, "the speed cannot be measured; expected a whole stream; got reset"),
         ({"arrivals": (1.0,)}, "the speed cannot be measured; expected a whole stream; got 20 tokens"),
         ({"arrivals": (1.0, 2.9)}, "10.0 tok/s, 100% of expected"),
         ({"tokens": 1}, "the speed cannot be measured; expected a whole stream; got 1 tokens"),
@@ -200,7 +200,7 @@ def test_a_stream_is_read_wherever_its_parts_are_cut() -> None:
     for cut in range(1, len(text) - 1):
         said = openai.stream(Reply(200, ((1.0, text[:cut]), (2.0, text[cut:])), took_s=2.0))
 
-        assert (said.text, said.tokens, said.done) == ("Hm. One", 7, True)
+        assert (said.text, said.tokens, said.complete) == ("Hm. One", 7, True)
         assert set(said.arrivals) <= {1.0, 2.0}
 
 

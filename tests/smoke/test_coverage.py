@@ -91,12 +91,6 @@ def test_a_check_is_switched_off_and_on_in_the_recipe() -> None:
     assert why(changed, "tools") == "probe.smoke.tools.enabled: true"
 
 
-def test_a_key_is_tried_out_too() -> None:
-    planned = coverage.planned(recipe(), keyed=True)
-
-    assert next(each.why for each in planned if each.name == "negatives").endswith("and a request without the key")
-
-
 @pytest.mark.parametrize(
     ("probe", "problem"),
     [

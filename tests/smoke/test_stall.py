@@ -11,8 +11,7 @@ import pytest
 
 from sparkops.engine.metrics import STEPS
 from sparkops.exchange import Request
-from sparkops.smoke.client import Client
-from sparkops.smoke.stall import Pulse
+from sparkops.smoke.client import Client, StallDetector
 from tests.smoke.server import Play, Player, head, to, whole
 
 ASKED = Request("/v1/chat/completions", {"q": "?"}, timeout_s=20.0)
@@ -46,12 +45,12 @@ def plays(said: Callable[[], bytes], answers_after_s: float = 60.0) -> Play:
 
 
 def stops(said: Callable[[], bytes]) -> str:
-    """What the pulse says of an engine after twice its patience."""
+    """What the detector reports of an engine after twice its patience."""
     with Player(plays(said)).up() as player:
-        pulse, end = Pulse(to(player.port), 0.3, look_s=0.02), time.monotonic() + 0.6
-        while time.monotonic() < end and not pulse.stopped():
+        detector, end = StallDetector(to(player.port), 0.3, poll_s=0.02), time.monotonic() + 0.6
+        while time.monotonic() < end and not detector.problem():
             time.sleep(0.01)
-        return pulse.stopped()
+        return detector.problem()
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -77,7 +76,7 @@ def test_the_client_waits_for_an_engine_that_works_and_gives_up_one_that_hangs(b
     said = beating(STEPS[3]) if beats else lambda: page(STEPS[3], 0.5)
     with Player(plays(said, answers_after_s=3.5)).up() as player:
         open_ = to(player.port)
-        (reply,) = Client(open_, watch=lambda: Pulse(open_, 1.5).stopped).send([ASKED])
+        (reply,) = Client(open_, watch=lambda: StallDetector(open_, 1.5).problem).send([ASKED])
 
     assert (reply.problem, reply.status) == (problem, 200 if beats else 0)
     assert reply.took_s == pytest.approx(3.5 if beats else 1.6, abs=0.4)
