@@ -39,7 +39,7 @@ def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> Non
         data_json({"nodes": {**told, **{name: {"error": str(each)} for name, each in errors.items()}}})
     for name, each in () if json else found.items():
         where = model_dir(fleet.nodes[name])
-        data(f"{name:<16} {where}" + (f", {each.free / 1e9:.1f} GB free" if each.there else " not found"))
+        data(f"{name:<16} {where}" + (f", {each.free / 1e9:.1f} GB free" if each.exists else " not found"))
         for checkpoint in each.checkpoints.values():
             data(f"  {checkpoint.path:<44} {checkpoint.size / 1e9:>8.2f} GB  {_state(checkpoint)}")
     if errors:
@@ -64,7 +64,7 @@ def _as_json(found: ModelDirectory) -> dict[str, object]:
         }
         for each in found.checkpoints.values()
     ]
-    return {"there": found.there, "writable": found.writable, "free_bytes": found.free, "models": models}
+    return {"there": found.exists, "writable": found.writable, "free_bytes": found.free, "models": models}
 
 
 def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSON = False) -> None:

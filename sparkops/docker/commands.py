@@ -1,4 +1,4 @@
-"""Docker commands as values. Nothing here runs anything."""
+"""Docker commands as values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RIGHTS = (
 )
 """Rights of a container that runs an image's own programs: an unprivileged user without a capability."""
 GATE_MEMORY = ("--memory=16g", "--memory-swap=16g")
-"""Memory of a container that imports torch and vLLM to ask what they are: 2 to 4 GiB."""
+"""Memory limit of a container that imports torch and vLLM to report their versions: it needs 2 to 4 GiB."""
 BUILDKIT = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
 
 
@@ -53,6 +53,8 @@ def create(
     """
     recipe = rank.release.recipe
     runs = program(rank, MODELS, seat)
+    limit_mib = None if memory_gib is None else int(memory_gib * 1024)
+    memory = () if limit_mib is None else (f"--memory={limit_mib}m", f"--memory-swap={limit_mib}m")
     env = {
         **ENGINES[recipe.engine].env,
         "HOME": runtime.HOME,
@@ -69,7 +71,7 @@ def create(
         "--network=host",
         "--restart=no",
         *RIGHTS,
-        *_memory(memory_gib),
+        *memory,
         f"--shm-size={int(recipe.serve.shm_gib * 1024)}m",
         f"--stop-timeout={recipe.serve.stop_grace_s}",
         *BOUNDED_LOG,
@@ -86,24 +88,17 @@ def create(
     )
 
 
-def _memory(limit_gib: float | None) -> tuple[str, ...]:
-    if limit_gib is None:
-        return ()
-    limit = f"{int(limit_gib * 1024)}m"
-    return (f"--memory={limit}", f"--memory-swap={limit}")
-
-
 def _labels(labels: Mapping[str, str]) -> Iterable[str]:
     return (f"--label={key}={value}" for key, value in labels.items())
 
 
 def model_dir(node: NodeConfig) -> str:
-    """The directory that holds the models on a node."""
+    """Return the directory that holds the models on a node."""
     return node.model_dir or "/srv/models"
 
 
 def gpu(node: NodeConfig) -> tuple[str, ...]:
-    """How the accelerator of `node` reaches a container."""
+    """Return the options that give a container the accelerator of `node`."""
     match node.gpu:
         case "runtime":
             return ("--gpus=all",)
@@ -130,8 +125,8 @@ def put(container: str, path: str, content: bytes) -> Command:
 
 def named(command: Command, name: str) -> Command:
     """Return a `create` whose container has another name."""
-    at = next(index for index, word in enumerate(command.argv) if word.startswith("--name="))
-    return replace(command, argv=(*command.argv[:at], f"--name={name}", *command.argv[at + 1 :]))
+    position = next(index for index, word in enumerate(command.argv) if word.startswith("--name="))
+    return replace(command, argv=(*command.argv[:position], f"--name={name}", *command.argv[position + 1 :]))
 
 
 def rename(container: str, name: str) -> Command:
@@ -145,17 +140,17 @@ def start(container: str) -> Command:
 
 
 def stop(container: str, grace_s: int) -> Command:
-    """SIGTERM, and SIGKILL after `grace_s` seconds. The container and its log stay."""
+    """Send SIGTERM, and SIGKILL after `grace_s` seconds. The container and its log stay."""
     return docker("stop", f"--time={grace_s}", container, timeout_s=grace_s + 60.0)
 
 
 def kill(container: str) -> Command:
-    """SIGKILL, at once."""
+    """Send SIGKILL, at once."""
     return docker("kill", container)
 
 
 def stops(container: str, since_s: float, until_s: float) -> Command:
-    """List the stops and kills that Docker was asked for, from `since_s` to `until_s` (seconds since 1970)."""
+    """List the stops and kills that Docker received, from `since_s` to `until_s` (seconds since 1970)."""
     between = (f"--since={since_s:.9f}", f"--until={until_s:.9f}")
     filters = (f"--filter=container={container}", "--filter=event=stop", "--filter=event=kill")
     return Command(("docker", "events", *between, *filters, "--format={{.Action}}"), timeout_s=20.0)
@@ -172,7 +167,7 @@ def remove_by_force(container: str) -> Command:
 
 
 def logs(container: str, *, follow: bool, tail: int | None) -> Command:
-    """The container's log, both streams."""
+    """Print the container's log, both streams."""
     options = (*(("--follow",) if follow else ()), f"--tail={tail if tail is not None else 'all'}")
     timeout_s = 30 * 24 * 3600.0 if follow else 120.0
     return Command(("docker", "logs", *options, container), timeout_s=timeout_s)
@@ -183,8 +178,8 @@ def build(
 ) -> Command:
     """Build with BuildKit from a tar on stdin. `hidden` are secrets by the ID that the Dockerfile mounts.
 
-    `docker build` with BuildKit is there with the buildx plugin and, in older clients, without it. The builder is
-    named because another one may be the user's default, and it would not see the node's own images.
+    `docker build` has BuildKit with the buildx plugin and, in older clients, without it. The builder is named because
+    another default builder would not see the node's own images.
     """
     options = (
         "--progress=plain",
@@ -199,7 +194,7 @@ def build(
 
 
 def label(image: str, name: str, labels: Mapping[str, str]) -> Command:
-    """Give an image another name and further labels: a build of nothing upon it."""
+    """Give an image another name and further labels: a build without a step."""
     argv = (*BUILDKIT, "docker", "build", "--quiet", f"--tag={name}", *_labels(labels), "-")
     return Command(argv, stdin=f"FROM {image}\n".encode(), timeout_s=120.0, changes=True)
 
@@ -210,12 +205,12 @@ def tag(image: str, name: str) -> Command:
 
 
 def trust(name: str, image: str) -> Command:
-    """Note that the image ID `image` got its name from a passed gate or a verified copy."""
+    """Record that the image ID `image` got its name from a passed gate or a verified copy."""
     return docker("volume", "create", trust_mark(name, image))
 
 
 def remove_image(name: str) -> Command:
-    """Take a name from an image; the last name takes the image with it."""
+    """Remove a name of an image, with the last name the image."""
     return docker("rmi", name)
 
 

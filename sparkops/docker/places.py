@@ -1,4 +1,4 @@
-"""Where guard and gateway are. On its own: what starts for every question must not load how containers are made."""
+"""Containers, sockets and directories of guard and gateway. Short requests load no more than this module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPORT = f"{RUN}/status.sock"
 """Sends what `sparkops status` shows of the node to root and to the group of Docker's socket."""
 GATEWAY = "sparkops-gateway"
 SHOW = Command(("docker", "exec", GATEWAY, "gateway", "show"), timeout_s=30.0)
-"""Asks the gateway for everything in one round trip: gateway.facts.parse_gateway reads the reply."""
+"""Queries the gateway in one round trip: gateway.facts.parse_gateway reads the reply."""
 SHOW_EACH = Command(("docker", "exec", "--interactive", GATEWAY, "gateway", "show-each"), timeout_s=30.0)
 """A stream: for each line sent, one line with the reply to SHOW."""
 ASK = Command(("docker", "exec", "--interactive", CONTAINER, "python3", "-m", "sparkops.guard.ask"), timeout_s=30.0)

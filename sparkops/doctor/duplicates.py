@@ -29,7 +29,7 @@ def findings(node: Examined) -> Iterator[Finding]:
     where, copies = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list)
     sizes = {f"{where}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in held}
     for checkpoint in held:
-        if checkpoint.complete and checkpoint.origin and not checkpoint.origin.made and checkpoint.commit:
+        if checkpoint.complete and checkpoint.origin and not checkpoint.origin.steps and checkpoint.commit:
             copies[checkpoint.origin.model, checkpoint.commit].append(f"{where}/{checkpoint.path}")
     for (model, _), (first, *others) in copies.items():
         for copy in others:

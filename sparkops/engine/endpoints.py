@@ -1,4 +1,4 @@
-"""What vLLM says of itself, asked through a session that knows the way to it."""
+"""/health and /metrics of vLLM, read through a session that is connected to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEALTH_TIMEOUT_S = 5.0
 
 
 def healthy(session: Session) -> bool:
-    """Whether /health says 200. It proves that a server listens, nothing more."""
+    """Return whether /health returns 200. It proves only that a server listens."""
     try:
         return session.get("http://node/health", timeout=HEALTH_TIMEOUT_S).status_code == 200
     except (RequestException, OSError):
@@ -17,7 +17,7 @@ def healthy(session: Session) -> bool:
 
 
 def metrics_page(session: Session) -> str | None:
-    """What /metrics says, empty where there is none; None if the server does not answer."""
+    """Return the page of /metrics, empty where there is none; None if the server does not answer."""
     try:
         reply = session.get("http://node/metrics", timeout=HEALTH_TIMEOUT_S)
     except (RequestException, OSError):

@@ -1,4 +1,4 @@
-"""What an engine is doing, from the figures of its /metrics."""
+"""Load of an engine, from the figures of its /metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METRICS = (RUNNING, WAITING, GENERATED, KV_USE, *FIRST_TOKEN, *PREFIX, *DRAFT)
 
 @dataclass(frozen=True)
 class Load:
-    """What an engine is doing: requests in its batch, requests queued, tokens generated since its start."""
+    """Requests in the batch of an engine, requests queued, tokens generated since its start."""
 
     running: int
     waiting: int
@@ -63,7 +63,7 @@ def rates(first: Mapping[str, float], second: Mapping[str, float], took_s: float
 
 
 def _quotient(names: tuple[str, str], first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
-    part, whole = (second.get(name, 0.0) - first.get(name, 0.0) for name in names)
-    if whole <= 0.0:
-        part, whole = (second.get(name, 0.0) for name in names)
-    return part / whole if whole > 0.0 else None
+    part, total = (second.get(name, 0.0) - first.get(name, 0.0) for name in names)
+    if total <= 0.0:
+        part, total = (second.get(name, 0.0) for name in names)
+    return part / total if total > 0.0 else None

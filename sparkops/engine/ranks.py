@@ -1,15 +1,21 @@
-"""What each rank of a replica runs: a vLLM on one node, or the two halves of one that a Ray cluster or vLLM joins."""
+"""The program of each rank of a replica: vLLM on one node, or on several nodes with Ray or vLLM's own launcher."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sparkops.config.engine import ENGINES
-from sparkops.engine.command_line import serve
+from sparkops.config.inventory import LOOPBACK
 from sparkops.release import Rank
 
+JSON_LISTS = frozenset({"allowed-origins", "allowed-methods", "allowed-headers"})
+"""Flags of vLLM that take a list as JSON; so does each key behind a dot. Every other list is several words: nargs='+'
+(vllm/entrypoints/launchers/cli_args.py and utils/argparse_utils.py of 0.32.0)."""
+REPEATED = frozenset({"middleware"})
+"""Flags of vLLM that are written once for each item (ibid., action='append')."""
 JOIN_S = 120  # Ray's ranks find each other within seconds, or not at all (facts of sparkrun: 30 tries of 2 s)
 TOKEN = "/run/sparkops-ray-token"  # noqa: S105 - a path
 """File in a container that holds the token of its Ray cluster."""
@@ -66,12 +72,12 @@ exec python3 -c "$start" start --block --address="$head:$port" --node-ip-address
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a rank sits in its replica's network: its own address, and that of rank 0."""
+    """The place of a rank in its replica's network: its own address, and that of rank 0."""
 
     address: str
     head: str
     env: Mapping[str, str] = field(default_factory=dict)
-    """What the rank is told about the network of its own node."""
+    """Settings for the network of its own node."""
     options: tuple[str, ...] = ()
     """Options of `docker create` for the network's devices."""
     own: tuple[str, ...] = ()
@@ -82,7 +88,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class RankProgram:
-    """What a container runs, and what it needs for that."""
+    """The program of a container, and its environment and options."""
 
     entrypoint: str
     arguments: tuple[str, ...]
@@ -91,7 +97,7 @@ class RankProgram:
 
 
 def program(rank: Rank, models: str, seat: Seat | None = None) -> RankProgram:
-    """The program of one rank. `models` is where its container sees the node's models; a single rank has no seat."""
+    """Return the program of one rank. `models` is the model directory in its container; a single rank has no seat."""
     engine = ENGINES[rank.release.recipe.engine]
     arguments = serve(rank, models)
     if seat is None:
@@ -106,7 +112,7 @@ def program(rank: Rank, models: str, seat: Seat | None = None) -> RankProgram:
 
 
 def _ray(rank: Rank, seat: Seat, engine: tuple[str, ...]) -> RankProgram:
-    """Ray leaves child processes behind; Docker's init reaps them.
+    """Return the program of a rank in a Ray cluster. Ray leaves child processes behind; Docker's init reaps them.
 
     By default Ray prints a line of several ranks once: then the log of rank 0 would not show the network of each.
     """
@@ -116,3 +122,38 @@ def _ray(rank: Rank, seat: Seat, engine: tuple[str, ...]) -> RankProgram:
     worker = (WORKER, "sparkops", seat.address, port, seat.head, *begin)
     env = {**seat.env, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": TOKEN, "RAY_DEDUP_LOGS": "0"}
     return RankProgram("sh", ("-c", *(worker if rank.index else head)), env, ("--init", *seat.options))
+
+
+def serve(rank: Rank, models: str) -> tuple[str, ...]:
+    """Return the arguments of the engine's program. `models` is where its container sees the node's model directory."""
+    recipe = rank.release.recipe
+    engine = ENGINES[recipe.engine]
+    host = LOOPBACK if rank.callers == () else "0.0.0.0"  # noqa: S104 - the guard filters, or there is no gateway
+    known = {"model": f"{models}/{recipe.model.path}", "host": host, "port": rank.port}
+    given = (argument.format(**known) for argument in engine.arguments)
+    name = [recipe.service, *recipe.serve.aliases] if recipe.serve.aliases else recipe.service
+    return (*given, *arguments({engine.name_flag: name, **recipe.serve.args}, engine.off))
+
+
+def arguments(args: Mapping[str, Any], off: str) -> Iterable[str]:
+    """Yield the arguments of the recipe's mapping, in their order. `off` formats a false one."""
+    for flag, value in args.items():
+        match value:
+            case True:
+                yield f"--{flag}"
+            case False:
+                yield off.format(flag=flag)
+            case dict():
+                yield f"--{flag}={json.dumps(value)}"
+            case list() if "." in flag or flag in JSON_LISTS:
+                yield f"--{flag}={json.dumps(value)}"
+            case list() if flag in REPEATED:
+                yield from (f"--{flag}={_text(item)}" for item in value)
+            case list():
+                yield from (f"--{flag}", *(_text(item) for item in value))
+            case _:
+                yield f"--{flag}={value}"
+
+
+def _text(item: Any) -> str:
+    return item if isinstance(item, str) else json.dumps(item)

@@ -1,4 +1,4 @@
-"""The image that fetches models: Debian's Python with huggingface_hub, and nothing that a recipe names."""
+"""The image for downloads of models: Debian's Python with huggingface_hub, and nothing that a recipe names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparkops.render.sandbox import fill
 
 IMAGE = DEBIAN
 HUB = "hub"
-"""What the image and its builds are called, where a recipe's name stands otherwise."""
+"""Name of the image and its builds, in place of a recipe's name."""
 DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""
 
@@ -23,7 +23,7 @@ def hub_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
 
 
 def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> Context:
-    """Return everything that the build sees. The wheels of the inventory are for recipes, and are not sent."""
+    """Return the context of the build. The wheels of the inventory are for recipes, and are not sent."""
     files: dict[str, Content] = {
         "Dockerfile": hub_dockerfile(templates, image).encode(),
         "requirements.txt": requirements,

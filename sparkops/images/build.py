@@ -1,4 +1,4 @@
-"""Build an image on every node at once, and let it in only after it has said what it is."""
+"""Build an image on every node at once, and tag it only after it has passed its gate."""
 
 from __future__ import annotations
 
@@ -24,37 +24,33 @@ from sparkops.release import candidate_tag, content_labels, image_labels, image_
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
 
-OLDEST_ENGINE = 20  # the first whose BuildKit has the mounts that our templates use
-
-
-def _nothing(_: str, __: Facts) -> Sequence[GateVerdict]:
-    return ()
+OLDEST_ENGINE = 20  # the first whose BuildKit has the mounts of the templates
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What an image must pass. `ask` makes the command that asks it; `wrong` reads what that printed."""
+    """The check of an image before its tag. `ask` returns the command that runs in the image."""
 
     ask: Callable[[str], Command]
-    judge: Callable[[str, Facts], Sequence[GateVerdict]] = _nothing
-    """The verdict on each thing, of what it said and of Docker's inspect. Raises ValueError for what it cannot read."""
+    judge: Callable[[str, Facts], Sequence[GateVerdict]] = lambda _, __: ()
+    """Returns the verdicts, from the output and Docker's inspect. Raises ValueError for unreadable output."""
     labels: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """What the image is labelled with, of what it said."""
+    """Returns labels of the image, from the output."""
 
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """What to build: a name for the image, its context, the space that it needs and the gate before its tag."""
+    """A build: a name for the image, its context, the space that it needs and the gate before its tag."""
 
     name: str
     context: Context
     disk_gib: float
     gate: Gate
     disk_key: str = ""
-    """Where the operator can say another `disk_gib`."""
+    """The key of a recipe that sets `disk_gib`."""
     open_file: Callable[[Path], BinaryIO] = lambda path: path.open("rb")
     machine: str | None = None
-    """The architecture that the recipe's lock is for, such as aarch64; None without a lock."""
+    """The architecture of the recipe's lock, such as aarch64; None without a lock."""
 
     @property
     def tag(self) -> str:
@@ -68,24 +64,27 @@ class BuildOrder:
 
 
 def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> BuildOrder:
-    """The image of a recipe. `gate_script` asks it for versions, and the recipe says which are right."""
+    """Return the build of a recipe's image. `gate_script` prints versions, which are compared with the recipe."""
 
     def judge(printed: str, image: Facts) -> Sequence[GateVerdict]:
         facts, layers = gate.parse(printed), image["RootFS"].get("Layers") or ()
-        return (*gate.verdicts(recipe, facts), *(lock_check.held(recipe.lock, facts, layers) if recipe.lock else ()))
+        return (
+            *gate.verdicts(recipe, facts),
+            *(lock_check.verdicts(recipe.lock, facts, layers) if recipe.lock else ()),
+        )
 
     def labels(printed: str) -> Mapping[str, str]:
         facts = gate.parse(printed)
         return {**mod_labels(facts.mods), **content_labels(facts.torch.version, facts.cuda, facts.packages_digest)}
 
-    asking = Gate(lambda image: commands.ask_image(image, gate_script), judge, labels)
+    checks = Gate(lambda image: commands.ask_image(image, gate_script), judge, labels)
     machine = recipe.lock.machine if recipe.lock else None
-    return BuildOrder(recipe.name, context, recipe.image.disk_gib, asking, disk_key="image.disk_gib", machine=machine)
+    return BuildOrder(recipe.name, context, recipe.image.disk_gib, checks, disk_key="image.disk_gib", machine=machine)
 
 
 @dataclass(frozen=True)
 class Built:
-    """The outcome on one node. `image` is the image ID; `new` is False where it was there already, past its gates."""
+    """The result on one node. `image` is the image ID; `new` is False where it existed, past its gates."""
 
     image: str
     new: bool
@@ -99,7 +98,7 @@ def build_on_all(connected: Connected, order: BuildOrder, tell: Tell, wait_s: fl
 
 
 def build_leased(member: Member, order: BuildOrder, tell: Tell, wait_s: float) -> Built:
-    """Build on one node while no engine loads there; one that loads is waited for up to `wait_s`. Raises Busy."""
+    """Build on one node while no engine loads there; wait up to `wait_s` for one that loads. Raises Busy."""
     if member.engine.trusted(order.tag) is not None:
         return build_on(member, order, tell)
     with leases.on_node(member, f"build of image {order.tag}", tell, wait_s):
@@ -107,12 +106,14 @@ def build_leased(member: Member, order: BuildOrder, tell: Tell, wait_s: float) -
 
 
 def build_on(member: Member, order: BuildOrder, tell: Tell) -> Built:
-    """Build on one node. Raises NotReady, BuildFailed or ImageRejected. Two at once end alike."""
+    """Build on one node. Raises NotReady, BuildFailed or ImageRejected. Two builds at once have the same result."""
     image = member.engine.trusted(order.tag)
     if image is not None:
         tell(Event(member.name, f"{order.tag} is up to date"))
         return Built(image["Id"], new=False, size_gib=image["Size"] / host.GIB)
-    _preflight(member, order)
+    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
+    if refused := refusal(member.name, order, facts, str(member.engine.version.get("Version", "0"))):
+        raise refused
     tell(Event(member.name, f"building {order.tag}"))
     run_build(member, order, tell)
     image = member.engine.image(order.candidate) or member.engine.trusted(order.tag)
@@ -122,51 +123,40 @@ def build_on(member: Member, order: BuildOrder, tell: Tell) -> Built:
         verdicts, labels = _pass_gate(member, order, image, tell)
         image = _name(member, order, image, labels)
     finally:
-        with suppress(CommandFailed):  # another build of the same took the name away
+        with suppress(CommandFailed):  # another build of the same image has removed the name
             member.node.run(commands.remove_image(order.candidate))
     tell(Event(member.name, f"{order.tag} passed its gates"))
     return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB, verdicts=verdicts)
 
 
 def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, str]) -> Facts:
-    """Give the image its tag, and the labels that only its gate could tell. Layers stay as they are."""
-    if not labels:
+    """Give the image its tag, and the labels from its gate. The layers stay the same."""
+    if labels:
+        try:
+            member.node.run(commands.label(order.candidate, order.tag, labels))
+        except CommandFailed:
+            faster = member.engine.trusted(order.tag)
+            if faster is None:  # no other build of the same image was faster
+                raise
+            return faster
+        named = member.engine.image(order.tag)
+        if named is None or named["RootFS"] != image["RootFS"]:
+            problem = f"{order.tag} is not the image that passed its gate: another program changed the tag"
+            raise ImageRejected(member.name, problem, next_step="Run it again.")
+    else:
+        named = image
         member.node.run(commands.tag(image["Id"], order.tag))
-        return _trust(member, order, image)
-    try:
-        member.node.run(commands.label(order.candidate, order.tag, labels))
-    except CommandFailed:
-        faster = member.engine.trusted(order.tag)
-        if faster is None:  # no other build of the same was faster
-            raise
-        return faster
-    named = member.engine.image(order.tag)
-    if named is None or named["RootFS"] != image["RootFS"]:
-        problem = f"{order.tag} is not the image that passed its gate: another program changed the tag"
-        raise ImageRejected(member.name, problem, next_step="Run it again.")
-    return _trust(member, order, named)
-
-
-def _trust(member: Member, order: BuildOrder, image: Facts) -> Facts:
-    member.node.run(commands.trust(order.tag, image["Id"]))
-    return image
-
-
-def _preflight(member: Member, order: BuildOrder) -> None:
-    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    refused = refusal(member.name, order, facts, str(member.engine.version.get("Version", "0")))
-    if refused:
-        raise refused
+    member.node.run(commands.trust(order.tag, named["Id"]))
+    return named
 
 
 def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) -> NotReady | None:
     """Return why `node`, which has the Docker Engine of version `engine`, cannot build; None if it can."""
     need, free = order.disk_gib, facts.disk_free_gib
     if order.machine and order.machine != facts.arch:
-        problem = (
-            f"{order.name}.lock: made for another architecture: expected {order.machine}, the node is {facts.arch}"
-        )
-        return NotReady(node, problem, next_step=f"sparkops lock {order.name} --node {node} --update")
+        problem = f"made for another architecture: expected {order.machine}, the node is {facts.arch}"
+        step = f"sparkops lock {order.name} --node {node} --update"
+        return NotReady(node, f"{order.name}.lock: {problem}", next_step=step)
     if int(engine.split(".", maxsplit=1)[0]) < OLDEST_ENGINE:
         return NotReady(node, f"Docker {engine} is too old", next_step="Install Docker Engine 24 or newer.")
     if not facts.buildkit:
@@ -180,7 +170,7 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
 
 
 def run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
-    """Build the candidate, again from a step on that Docker could not begin. Raises BuildFailed."""
+    """Build the candidate, again from a step that Docker failed to start. Raises BuildFailed."""
     retry_start(lambda: _run_build(member, order, tell), raised=(BuildFailed,), cancel=member.node.cancel)
 
 
@@ -206,16 +196,16 @@ def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed)
     if progress.disk_full:
         step = "Free space on the node: docker system df; docker builder prune"
         return BuildFailed(node, f"the node's disk is full, at: {progress.step}", next_step=step)
-    where = progress.failed or progress.step or "before its first step"
+    place = progress.failed or progress.step or "before its first step"
     output = "\n".join(progress.tail[-10:]) or failed.completed.last_lines
     step = f"The whole command: {quote('ssh', node)} {quote(str(failed.completed.command))}"
-    return BuildFailed(node, f"the build failed at {where}\n{output}", next_step=step)
+    return BuildFailed(node, f"the build failed at {place}\n{output}", next_step=step)
 
 
 def _pass_gate(
     member: Member, order: BuildOrder, image: Facts, tell: Tell
 ) -> tuple[tuple[GateVerdict, ...], Mapping[str, str]]:
-    """Ask the image. One that does not pass never gets its tag: nothing can start it by mistake."""
+    """Check the image. Without a pass it never gets its tag, so nothing can start it by mistake."""
     tell(Event(member.name, "asking the image what it is"))
     try:
         printed = member.node.run(order.gate.ask(image["Id"])).stdout

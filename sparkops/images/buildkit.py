@@ -1,4 +1,4 @@
-"""BuildKit's plain progress: which step is running, how far the build is, what failed and why."""
+"""BuildKit's plain progress: the running step, the count of steps, and failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEEP_LINES = 20
 
 @dataclass(frozen=True)
 class BuildProgress:
-    """How far a build is. `step` reads like `runner 3/9: RUN uv pip install`."""
+    """Progress of a build. `step` reads like `runner 3/9: RUN uv pip install`."""
 
     steps: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -34,12 +34,12 @@ class BuildProgress:
 
     @property
     def total(self) -> int:
-        """Steps of all stages that have begun."""
+        """Steps of all stages that have started."""
         return sum(self.sizes.values())
 
 
 def advance(progress: BuildProgress, line: str) -> BuildProgress:
-    """The progress after one more line."""
+    """Return the progress after one more line."""
     if DISK_FULL.search(line):
         progress = replace(progress, disk_full=True)
     if match := STEP.fullmatch(line):
@@ -54,11 +54,11 @@ def advance(progress: BuildProgress, line: str) -> BuildProgress:
         failed = progress.steps.get(match["id"], "") if match["how"] == "ERROR" else progress.failed
         return replace(progress, ended=progress.ended | {match["id"]}, failed=failed)
     if match := OUTPUT.fullmatch(line):
-        drawn = match["text"].rstrip("\r").rpartition("\r")[2]  # of a line that was drawn again and again: the last
+        drawn = match["text"].rstrip("\r").rpartition("\r")[2]  # the last state of a line that was redrawn
         return replace(progress, tail=(*progress.tail, drawn)[-KEEP_LINES:])
     return progress
 
 
-def _short(what: str) -> str:
-    """A step's instruction without its mounts, which fill a line and say nothing new."""
-    return re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ", "", what))[:100]
+def _short(instruction: str) -> str:
+    """Return a step's instruction without its mounts, which are long."""
+    return re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ", "", instruction))[:100]

@@ -1,4 +1,4 @@
-"""What a built image says of itself, and whether that is what its recipe says."""
+"""The facts of a built image, compared with its recipe."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ SPARK = frozenset({"sm_120", "sm_120f", "sm_121", "sm_121a", "sm_121f"})
 """The cubins that a GB10 (compute capability 12.1) runs: its own, and those of 12.0 but for sm_120a, which is only for
 12.0 itself. Source: NVIDIA's CUDA C++ programming guide, on binary compatibility and on specific features."""
 KERNELS = "_C", "_moe_C"
-"""The binaries of vLLM that every model needs. Others are for other GPUs, or have another way for this one."""
+"""The binaries of vLLM that every model needs. Others are for other GPUs, or have a replacement on this one."""
 
 
 @dataclass(frozen=True)
 class ImportAnswer:
-    """What one package said: its version, or the error of importing it."""
+    """The version of one package, or the error of its import."""
 
     version: str = ""
     error: str = ""
@@ -69,7 +69,7 @@ class DeviceCode:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What an image says of itself."""
+    """Facts that an image reports."""
 
     python: str
     machine: str
@@ -84,9 +84,9 @@ class ImageFacts:
     archs: tuple[str, ...] = ()
     """The GPUs that torch has code for, in its own order."""
     device_code: Mapping[str, DeviceCode] | None = field(default_factory=dict)
-    """Of each binary of vLLM that has any; None where the image has no cuobjdump to tell."""
+    """By binary of vLLM that has any; None where the image has no cuobjdump."""
     packages: tuple[str, ...] = ()
-    """What is installed, each as name==version, in order."""
+    """Installed packages, each as name==version, in order."""
     cache_error: str = ""
     """Why the engine's user cannot write to its cache; empty if it can."""
 
@@ -98,7 +98,7 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """One thing that was looked at. `cause` says what usually leads here, and is empty where all is well."""
+    """The result of one check. `cause` is the usual reason of a failure."""
 
     name: str
     ok: bool
@@ -113,7 +113,7 @@ class GateVerdict:
 
 
 def parse(stdout: str) -> ImageFacts:
-    """Read what templates/gate.py printed. Raises ValueError where that is not an answer."""
+    """Read the output of templates/gate.py. Raises ValueError for anything else."""
     lines = stdout.strip().splitlines()
     try:
         printed = json.loads(lines[-1])
@@ -146,33 +146,33 @@ def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Map
 
 
 def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
-    """Compare an image with its recipe. What the recipe does not name is not looked at."""
-    wanted = recipe.image
+    """Compare an image with its recipe. Only what the recipe names is checked."""
+    image = recipe.image
     return (
-        *((_torch(wanted.torch, facts), _cuda(wanted.torch, facts)) if wanted.torch else ()),
-        *((_vllm(wanted.vllm, facts.vllm), _binaries(facts)) if wanted.vllm else ()),
-        *((_kernels(facts.device_code),) if wanted.vllm and wanted.torch and wanted.torch.cuda else ()),
-        *(_mod(name, facts) for name in wanted.mods),
+        *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch else ()),
+        *((_vllm(image.vllm, facts.vllm), _binaries(facts)) if image.vllm else ()),
+        *((_kernels(facts.device_code),) if image.vllm and image.torch and image.torch.cuda else ()),
+        *(_mod(name, facts) for name in image.mods),
         _cache(facts.cache_error),
     )
 
 
-def _torch(wanted: Torch, facts: ImageFacts) -> GateVerdict:
-    """The package index's own builds are +cu130 only in torch.__version__, so there the local part says nothing."""
-    expected = wanted.pin.removeprefix("torch==")
+def _torch(torch: Torch, facts: ImageFacts) -> GateVerdict:
+    """Compare torch. In the index's own builds only torch.__version__ has +cu130, so its local part is ignored."""
+    expected = torch.pin.removeprefix("torch==")
     version = facts.torch.version
-    same = version == expected or (not wanted.local_version and _public(version) == wanted.version)
-    return GateVerdict("torch", same, version or facts.torch.error, expected, "" if same else _replaced(wanted, facts))
+    same = version == expected or (not torch.local_version and _public(version) == torch.version)
+    return GateVerdict("torch", same, version or facts.torch.error, expected, "" if same else _replaced(torch, facts))
 
 
-def _replaced(wanted: Torch, facts: ImageFacts) -> str:
-    return CPU_TORCH if wanted.cuda and facts.torch.version and facts.cuda is None else REPLACED
+def _replaced(torch: Torch, facts: ImageFacts) -> str:
+    return CPU_TORCH if torch.cuda and facts.torch.version and facts.cuda is None else REPLACED
 
 
-def _cuda(wanted: Torch, facts: ImageFacts) -> GateVerdict:
-    cuda, expected = facts.cuda or "none", wanted.cuda or "none"
+def _cuda(torch: Torch, facts: ImageFacts) -> GateVerdict:
+    cuda, expected = facts.cuda or "none", torch.cuda or "none"
     same = not facts.torch.error and cuda == expected
-    cause = _replaced(wanted, facts) if facts.cuda is None else OTHER_CUDA
+    cause = _replaced(torch, facts) if facts.cuda is None else OTHER_CUDA
     return GateVerdict("torch.version.cuda", same, cuda, expected, "" if same else cause)
 
 
@@ -190,7 +190,7 @@ def _binaries(facts: ImageFacts) -> GateVerdict:
 
 
 def _kernels(code: Mapping[str, DeviceCode] | None) -> GateVerdict:
-    """A binary that only has PTX is named even where it is no reason to refuse: its first start takes longer."""
+    """Compare GPU code. A binary with PTX only is named even where it is accepted: its first start takes longer."""
     name, expected = "GPU code", f"cubins that a GB10 runs: {', '.join(sorted(SPARK))}"
     if code is None:
         return GateVerdict(name, ok=True, found="not looked at: the image has no cuobjdump", expected=expected)
@@ -199,10 +199,10 @@ def _kernels(code: Mapping[str, DeviceCode] | None) -> GateVerdict:
     if lacking or not needed:
         problem = "; ".join(lacking) or f"no code for GPUs in {', '.join(KERNELS)}"
         return GateVerdict(name, ok=False, found=problem, expected=expected, cause=NO_CUBIN if lacking else NO_BINARIES)
-    found = "; ".join(f"{library}: {', '.join(sorted(kernels.cubins & SPARK))}" for library, kernels in needed.items())
+    cubins = "; ".join(f"{library}: {', '.join(sorted(kernels.cubins & SPARK))}" for library, kernels in needed.items())
     only_ptx = ", ".join(library for library, kernels in code.items() if kernels.ptx and not kernels.cubins & SPARK)
-    found += f"; only PTX for it: {only_ptx}" if only_ptx else ""
-    return GateVerdict(name, ok=True, found=found, expected=expected)
+    cubins += f"; only PTX for it: {only_ptx}" if only_ptx else ""
+    return GateVerdict(name, ok=True, found=cubins, expected=expected)
 
 
 def _printed(name: str, code: DeviceCode) -> str:

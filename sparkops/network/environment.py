@@ -1,37 +1,37 @@
-"""The environment of a rank: what NCCL, Gloo, Ray and UCX are told about the network of its node. Pure.
+"""The environment of a rank: settings of NCCL, Gloo, Ray and UCX for the network of its node. Pure.
 
-Every name is always given, because an image may hold another host's. Sources: facts of spark-vllm-docker and sparkrun
+Every variable is always set, because an image may contain those of another host. Sources: spark-vllm-docker, sparkrun
 (launch-cluster.sh, comm_env.py), NCCL's user guide for the grammar of its lists and for the choice of a GID.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Interface
 
 from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding
+from sparkops.network.finding import Finding, listed
 from sparkops.network.ports import End
 
 EXACT_INTERFACE = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MN_IF_NAME", "OMPI_MCA_btl_tcp_if_include")
 OWN_ADDRESS = ("VLLM_HOST_IP", "RAY_NODE_IP_ADDRESS", "RAY_OVERRIDE_NODE_IP_ADDRESS")
 PER_NODE = (*OWN_ADDRESS, *EXACT_INTERFACE, "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "UCX_NET_DEVICES")
 """The variables that differ between nodes. Ray must not carry them from the driver to its workers."""
-ANY_GID = "-1"  # NCCL looks for the row itself
+ANY_GID = "-1"  # NCCL selects the row itself
 EVERYWHERE = {
     "NCCL_IGNORE_CPU_AFFINITY": "1",
-    # INIT and NET say once which network is used: NET/IB or NET/Socket.
+    # INIT and NET print once which network is used: NET/IB or NET/Socket.
     "NCCL_DEBUG": "INFO",
     "NCCL_DEBUG_SUBSYS": "INIT,NET",
-    # CPU and GPU share the memory: Ray would take a full one for a leak, and kill the worker.
+    # CPU and GPU share the memory: Ray would take full memory for a leak, and kill the worker.
     "RAY_memory_monitor_refresh_ms": "0",
 }
 
 
 def roce(ends: Sequence[End]) -> dict[str, str]:
-    """For a rank whose ports are `ends`. The first one is also for what goes over TCP, such as the first handshake.
+    """Return the environment of a rank with the ports `ends`. The first also serves TCP, such as the first handshake.
 
-    NCCL_NET=IB makes NCCL fail where it would silently go on over TCP, when no device has a name of NCCL_IB_HCA.
+    With NCCL_NET=IB, NCCL fails where it would silently use TCP, when no device has a name of NCCL_IB_HCA.
     """
     devices = [f"{end.device.name}:{end.device.port}" for end in ends if end.device]
     return {
@@ -46,7 +46,7 @@ def roce(ends: Sequence[End]) -> dict[str, str]:
 
 
 def _gid(ends: Sequence[End]) -> dict[str, str]:
-    """NCCL takes one row for all devices. Where they differ, it must find each device's row by itself."""
+    """Return the GID row: NCCL takes one for all devices. Where they differ, it must find each device's row."""
     rows = {end.gid_index for end in ends}
     if len(rows) == 1:
         return {"NCCL_IB_GID_INDEX": str(rows.pop())}
@@ -54,7 +54,7 @@ def _gid(ends: Sequence[End]) -> dict[str, str]:
 
 
 def tcp(end: End) -> dict[str, str]:
-    """For a rank without RoCE."""
+    """Return the environment of a rank without RoCE."""
     network = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "UCX_NET_DEVICES": end.interface.name}
     return {**_sockets(end), **network, **EVERYWHERE}
 
@@ -69,9 +69,9 @@ def _sockets(end: End) -> dict[str, str]:
 
 
 def check(envs: Mapping[str, Mapping[str, str]], facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
-    """What the environments name, by node, and a node does not have, or has on another network than the other nodes.
+    """Yield names in the environments, by node, that a node lacks, or has on another network than the other nodes.
 
-    Without this a wrong name ends a start only when the ranks have not found each other for 10 minutes.
+    Without this check a wrong name ends a start only after the ranks have not found each other for 10 minutes.
     """
     for name in (*OWN_ADDRESS, "NCCL_SOCKET_IFNAME", *EXACT_INTERFACE):
         yield from _one_network(name, {node: env[name] for node, env in envs.items()}, facts)
@@ -81,7 +81,7 @@ def check(envs: Mapping[str, Mapping[str, str]], facts: Mapping[str, NodeFabric]
 
 
 def _one_network(name: str, values: Mapping[str, str], facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
-    """What a variable names must be there on each node, and in one network on all of them."""
+    """Yield values of a variable that a node lacks, or that are in no network of all nodes."""
     chosen = {node: _addresses(name, value, facts[node]) for node, value in values.items()}
     missing = [node for node, addresses in chosen.items() if not addresses]
     for node in missing:
@@ -89,7 +89,7 @@ def _one_network(name: str, values: Mapping[str, str], facts: Mapping[str, NodeF
         yield _wrong(node, f"{name}={values[node]} names nothing that is up and has an IPv4 address; up are: {up}")
     networks = [{address.network for address in addresses} for addresses in chosen.values()]
     if not missing and not set.intersection(*networks):
-        chosen_values = ", ".join(f"{node} {values[node]} ({_list(chosen[node])})" for node in values)
+        chosen_values = ", ".join(f"{node} {values[node]} ({listed(chosen[node])})" for node in values)
         yield _wrong(list(values)[-1], f"{name} names no network that the nodes have in common: {chosen_values}")
 
 
@@ -105,26 +105,22 @@ def _devices(node: str, env: Mapping[str, str], facts: NodeFabric) -> Iterator[F
     up = [device for device in facts.devices if device.active]
     chosen = [device for device in up if _selected(env["NCCL_IB_HCA"], device.name)]
     if not chosen:
-        active = _list(device.name for device in up)
+        active = listed(device.name for device in up)
         yield _wrong(node, f"NCCL_IB_HCA={env['NCCL_IB_HCA']} names no device that is up; up are: {active}")
     gid_index = env["NCCL_IB_GID_INDEX"]
     for device in chosen:
         rows = [str(gid.index) for gid in device.gids]
         if gid_index not in (*rows, ANY_GID):
-            what = f"NCCL_IB_GID_INDEX={gid_index} is no row for RoCE v2 over IPv4 of {device.name}"
-            yield _wrong(node, f"{what}; its rows are: {_list(rows)}")
+            problem = f"NCCL_IB_GID_INDEX={gid_index} is no row for RoCE v2 over IPv4 of {device.name}"
+            yield _wrong(node, f"{problem}; its rows are: {listed(rows)}")
 
 
 def _selected(value: str, name: str) -> bool:
-    """As NCCL reads a list: of prefixes, with = in front of whole names, with ^ in front of what it avoids."""
+    """Match as NCCL reads a list: of prefixes; after = of whole names; after ^ of names to avoid."""
     pattern = value.removeprefix("^")
     names = [item.partition(":")[0] for item in pattern.removeprefix("=").split(",")]
     selected = any(name == item if pattern.startswith("=") else name.startswith(item) for item in names)
     return selected != value.startswith("^")
-
-
-def _list(values: Iterable[object]) -> str:
-    return ", ".join(map(str, values)) or "none"
 
 
 def _wrong(node: str, problem: str) -> Finding:

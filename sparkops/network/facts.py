@@ -1,4 +1,4 @@
-"""What a node says about its network: RDMA devices, their GID tables, interfaces. A query and its parser."""
+"""The network of a node: RDMA devices, their GID tables, interfaces. A query and its parser."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from sparkops.command import Command
 
-# $1 is what stands before /sys, /dev and /usr: nothing on a node, a directory in tests.
-# One grep reads many files: a GID table has 256 rows, and most of them answer with an error.
+# $1 is a prefix of /sys, /dev and /usr: empty on a node, a directory in tests.
+# One grep reads many files: a GID table has 256 rows, and reading most of them fails.
 QUERY_SCRIPT = """\
 PATH="$1/usr/sbin:$1/usr/bin:$PATH"
 export LC_ALL=C
@@ -51,7 +51,7 @@ ROCE_V2 = "RoCE v2"
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface. `up`: it has a carrier. MTU in bytes, speed in Mbit/s, None where it does not say it."""
+    """A network interface. `up`: it has a carrier. MTU in bytes, speed in Mbit/s, None if unknown."""
 
     name: str
     up: bool
@@ -62,7 +62,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Gid:
-    """A row of a GID table that RoCE v2 over IPv4 can use: its number, its address, whose address it is."""
+    """A row of a GID table that RoCE v2 over IPv4 can use: its number, its address, the interface of the address."""
 
     index: int
     address: IPv4Address
@@ -94,13 +94,13 @@ class Device:
 
     @property
     def slot(self) -> str:
-        """What a device shares with its twin: its PCI address without the domain."""
+        """Its PCI address without the domain, which its twin shares."""
         return self.pci.partition(":")[2]
 
 
 @dataclass(frozen=True)
 class NodeFabric:
-    """All of it for one node. `memlock_kib` is the user's limit in KiB, None where there is none."""
+    """The network of one node. `memlock_kib` is the user's limit in KiB, None without a limit."""
 
     interfaces: Mapping[str, Interface]
     devices: tuple[Device, ...]
@@ -117,7 +117,7 @@ class NodeFabric:
 
 
 def fabric_query(root: str = "") -> Command:
-    """Ask a node for all of it, in one round trip."""
+    """Query the network of a node, in one round trip."""
     return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=TIMEOUT_S)
 
 
@@ -131,9 +131,7 @@ def parse_fabric(text: str) -> NodeFabric:
     addresses = json.loads("\n".join(sections["addresses"]) or "[]")
     try:
         return NodeFabric(
-            interfaces={
-                interface["ifname"]: _interface(interface, speeds) for interface in addresses if "ifname" in interface
-            },
+            interfaces={entry["ifname"]: _interface(entry, speeds) for entry in addresses if "ifname" in entry},
             devices=tuple(_devices(files)),
             rdma_files=frozenset(value for key, value in words if key == "rdma"),
             memlock_kib=None if values["memlock"] == "unlimited" else int(values["memlock"]),
@@ -165,7 +163,7 @@ def _interface(interface: Mapping[str, Any], speeds: Mapping[str, int]) -> Inter
         name=interface["ifname"],
         up="LOWER_UP" in interface["flags"],
         mtu=interface["mtu"],
-        speed_mbit_s=speed if speed > 0 else None,  # -1 is how a virtual one says that it does not know
+        speed_mbit_s=speed if speed > 0 else None,  # -1 is unknown, as for virtual interfaces
         addresses=tuple(
             IPv4Interface(f"{address['local']}/{address['prefixlen']}")
             for address in interface["addr_info"]
@@ -175,37 +173,32 @@ def _interface(interface: Mapping[str, Any], speeds: Mapping[str, int]) -> Inter
 
 
 def _devices(files: Iterable[tuple[str, str]]) -> Iterator[Device]:
-    """One for each port; nearly all devices have one. In the order of their PCI addresses."""
-    whole: dict[str, str] = {}
+    """Yield a device for each port (nearly all have one), in the order of PCI addresses."""
+    values: dict[str, str] = {}
     ports: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
     for path, value in files:
         if inner := PORT_FILE.fullmatch(path):
             ports[inner[1], int(inner[2])][inner[3]] = value
         else:
-            whole[path] = value
-    for name, port in sorted(ports, key=lambda key: (whole.get(f"infiniband/{key[0]}/pci", ""), key)):
+            values[path] = value
+    for name, port in sorted(ports, key=lambda key: (values.get(f"infiniband/{key[0]}/pci", ""), key)):
         attributes = ports[name, port]
         yield Device(
             name=name,
             port=port,
-            state=_word(attributes["state"]),
-            phys_state=_word(attributes["phys_state"]),
+            state=attributes["state"].partition(": ")[2],  # ACTIVE of `4: ACTIVE`
+            phys_state=attributes["phys_state"].partition(": ")[2],
             rate=attributes["rate"],
             link_layer=attributes["link_layer"],
-            pci=whole.get(f"infiniband/{name}/pci", ""),
-            firmware=whole.get(f"infiniband/{name}/fw_ver", ""),
-            interface=whole.get(f"infiniband/{name}/net"),
+            pci=values.get(f"infiniband/{name}/pci", ""),
+            firmware=values.get(f"infiniband/{name}/fw_ver", ""),
+            interface=values.get(f"infiniband/{name}/net"),
             gids=tuple(_gids(attributes)),
         )
 
 
-def _word(value: str) -> str:
-    """ACTIVE of `4: ACTIVE`."""
-    return value.partition(": ")[2]
-
-
 def _gids(attributes: Mapping[str, str]) -> Iterator[Gid]:
-    """The usable rows. The same GID stands there twice, for RoCE v1 and v2; link-local rows lead nowhere."""
+    """Yield the usable rows. Each GID has two rows, for RoCE v1 and v2; link-local rows are of no use."""
     rows = sorted(int(path.removeprefix("gids/")) for path in attributes if path.startswith("gids/"))
     for index in rows:
         address = IPv6Address(attributes[f"gids/{index}"]).ipv4_mapped

@@ -1,4 +1,4 @@
-"""What a look at nodes found wrong, and what to do about it."""
+"""Problems of nodes and their network, each with its next step."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from sparkops.errors import PlanRefused, joined
 
 
 class Severity(StrEnum):
-    """How much it matters."""
+    """Severity of a finding."""
 
     PROBLEM = "problem"
-    """Something does not work, or will not."""
+    """Something does not work."""
     WARNING = "warning"
-    """It works, and may stop to, or is slower than it could be."""
+    """It works, and may fail, or is slower than it could be."""
 
 
 class Finding(BaseModel):
-    """One thing that is not as it should be."""
+    """One problem."""
 
     model_config = ConfigDict(frozen=True)
 
     code: str
-    """A word for it that stays the same, such as LINK_DOWN."""
+    """Stable name, such as LINK_DOWN."""
     node: str
-    """Name of the node; of a link, that of the end where it is to be mended."""
+    """Name of the node; of a link, that of the end to fix."""
     problem: str
-    """What is wrong, with what was measured or read."""
+    """The problem, with measured values."""
     next_step: str
-    """What to do about it."""
+    """The next step."""
     severity: Severity = Severity.PROBLEM
     """Whether it stops a deploy."""
     reason: str = ""
@@ -43,7 +43,7 @@ class Finding(BaseModel):
 
 @dataclass(frozen=True)
 class Same:
-    """Something that must be alike on all nodes. `what` names it in a sentence, `step` makes it so."""
+    """A value that must be the same on all nodes. `what` names it in a sentence, `step` is the next step."""
 
     code: str
     what: str
@@ -51,7 +51,7 @@ class Same:
     severity: Severity = Severity.PROBLEM
 
     def check(self, values: Mapping[str, str]) -> Iterator[Finding]:
-        """What differs between nodes; `values` is by node."""
+        """Yield a finding if the values, by node, differ."""
         if len(set(values.values())) > 1:
             measured = ", ".join(f"{value} at {node}" for node, value in values.items())
             problem, last = f"{self.what} differs: {measured}", list(values)[-1]
@@ -59,14 +59,18 @@ class Same:
 
 
 def problems(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that stop a deploy."""
+    """Return the findings that stop a deploy."""
     return tuple(finding for finding in findings if finding.severity is Severity.PROBLEM)
 
 
 def require(findings: Iterable[Finding]) -> None:
-    """Raise PlanRefused, or NodesFailed with several of them, if anything found is a problem."""
-    errors = [
-        PlanRefused(f"{finding.node}: {finding.problem}", next_step=finding.next_step) for finding in problems(findings)
-    ]
-    if errors:
-        raise joined(errors)
+    """Raise PlanRefused, or NodesFailed for several, if any finding is a problem."""
+    if blocking := problems(findings):
+        raise joined(
+            [PlanRefused(f"{problem.node}: {problem.problem}", next_step=problem.next_step) for problem in blocking]
+        )
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return values in one line of a message."""
+    return ", ".join(map(str, values)) or "none"

@@ -1,6 +1,6 @@
-"""Links between nodes, found by their subnets, and what is wrong with them. Pure.
+"""Links between nodes, found by their subnets, and their problems. Pure.
 
-Ports have other names on every node, and a cable may go from any port to any other: only the subnet joins them.
+Ports have other names on every node, and a cable may connect any two ports: only the subnet joins them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from itertools import combinations
 
-from sparkops.network.finding import Finding, Severity
+from sparkops.network.finding import Finding, Severity, listed
 from sparkops.network.ports import End
 
 
 @dataclass(frozen=True)
 class Link:
-    """One subnet that all nodes have a port in. `ends` has one for each node, in the nodes' order."""
+    """One subnet with a port of every node. `ends` has one for each node, in the nodes' order."""
 
     subnet: IPv4Network
     ends: tuple[End, ...]
@@ -28,17 +28,17 @@ class Link:
 
     @property
     def mtu(self) -> int:
-        """What every end takes, in bytes."""
+        """The largest packet for every end, in bytes."""
         return min(end.interface.mtu for end in self.ends)
 
     @property
     def speed_mbit_s(self) -> int:
-        """Of its slowest end; 0 where that does not say it."""
+        """Speed of its slowest end; 0 where it is unknown."""
         return min(end.interface.speed_mbit_s or 0 for end in self.ends)
 
     @property
     def same_address(self) -> bool:
-        """Whether two ends have one address: a mistake, or a bridge that each node has for itself."""
+        """Whether two ends have one address: a mistake, or a bridge of each node alone."""
         return len({end.address.ip for end in self.ends}) < len(self.ends)
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Link:
 
 
 def find(ends: Iterable[End], nodes: Sequence[str]) -> tuple[Link, ...]:
-    """A link for each subnet with a port of every node, unless all of them are down. A port is in one link only."""
+    """Return a link for each subnet with a port of every node, unless all are down. A port is in one link only."""
     by_subnet: dict[IPv4Network, dict[str, End]] = {}
     for end in sorted(ends, key=lambda end: not end.up):
         by_subnet.setdefault(end.subnet, {}).setdefault(end.node, end)
@@ -62,7 +62,7 @@ def find(ends: Iterable[End], nodes: Sequence[str]) -> tuple[Link, ...]:
 
 
 def broken(link: Link, ends: Iterable[End], mtu: int) -> Iterator[Finding]:
-    """What keeps a link from working. `mtu` is what RoCE wants at least, in bytes; 0 for plain TCP."""
+    """Yield what keeps a link from working. `mtu` is the least for RoCE, in bytes; 0 for plain TCP."""
     yield from _twins(link, ends)
     if link.same_address:
         last = link.ends[-1]
@@ -75,16 +75,15 @@ def broken(link: Link, ends: Iterable[End], mtu: int) -> Iterator[Finding]:
             step = f"Look at its cable, and at: ip link show {end.interface.name}"
             yield Finding(code="LINK_DOWN", node=end.node, problem=problem, next_step=step)
         elif end.device and end.gid_index is None:
-            problem = (
-                f"{end.device.name} has no RoCE v2 row for {end.address.ip} of {end.interface.name} in its GID table"
-            )
+            row = f"no RoCE v2 row for {end.address.ip} of {end.interface.name}"
+            problem = f"{end.device.name} has {row} in its GID table"
             step = f"Set {end.interface.name} down and up again, and look: show_gids {end.device.name}"
             yield Finding(code="NO_GID", node=end.node, problem=problem, next_step=step)
     yield from _mtu(link, mtu)
 
 
 def _twins(link: Link, ends: Iterable[End]) -> Iterator[Finding]:
-    """Ports of one node in one network: the kernel answers for both through either of them."""
+    """Yield ports of one node in one network: the kernel answers for both through either of them."""
     for one, two in combinations([end for end in ends if end.subnet == link.subnet], 2):
         if one.node == two.node and one.interface.name != two.interface.name:
             problem = f"{one} and {two} are both in {link.subnet}"
@@ -93,7 +92,7 @@ def _twins(link: Link, ends: Iterable[End]) -> Iterator[Finding]:
 
 
 def _mtu(link: Link, least: int) -> Iterator[Finding]:
-    """TCP negotiates the MTU of both ends; RoCE packets that are too long are dropped silently."""
+    """Yield ends with too small an MTU: TCP negotiates it, too long RoCE packets are dropped silently."""
     expected = max(least, *(end.interface.mtu for end in link.ends))
     sizes = ", ".join(f"{end.interface.mtu} at {end.node} {end.interface.name}" for end in link.ends)
     for end in link.ends:
@@ -108,11 +107,11 @@ def _mtu(link: Link, least: int) -> Iterator[Finding]:
 
 
 def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
-    """Ports that lead to no other node: a mistake where the inventory names them, worth a word elsewhere."""
+    """Yield ports that lead to no other node: a problem where the inventory names them, else a warning."""
     used = {(end.node, end.interface.name) for link in links for end in link.ends}
-    left = [end for end in ends if (end.node, end.interface.name) not in used and (end.up or end.named)]
-    lopsided = {end: other for end in left for other in left if _lopsided(end, other)}
-    for end in left:
+    unused = [end for end in ends if (end.node, end.interface.name) not in used and (end.up or end.named)]
+    lopsided = {end: other for end in unused for other in unused if _lopsided(end, other)}
+    for end in unused:
         if other := lopsided.get(end):
             problem = f"{end.interface.name} has {end.address}, {other.node} {other.interface.name} has {other.address}"
             step = "Give both the same length of prefix, such as /24."
@@ -125,31 +124,27 @@ def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
 
 
 def _lopsided(one: End, two: End) -> bool:
-    """Whether they reach each other's address, and do not agree how large their network is."""
+    """Return whether they reach each other's address, and disagree on the size of their network."""
     apart = one.node != two.node and one.subnet != two.subnet
     return apart and (two.address.ip in one.subnet or one.address.ip in two.subnet)
 
 
 def crossed(links: Sequence[Link]) -> Iterator[Finding]:
-    """Links that join another device of each node in the devices' order, by which NCCL pairs them.
+    """Yield nodes whose links are in another order of devices: NCCL pairs devices by their order.
 
     Two sources: AINode 0.5.11 (ibv_modify_qp timed out between devices that it had paired by their place), and NVIDIA's
-    playbook for two Sparks, which wants the same port on both.
+    playbook for two Sparks, which requires the same port on both.
     """
     orders = {node: [link.subnet for link in _sorted(links, node)] for node in (links[0].nodes if links else ())}
     first = next(iter(orders.values()), [])
     for node, order in orders.items():
         if order != first:
-            problem = f"its devices are in {_list(order)}, in this order; those of the first node in {_list(first)}"
+            problem = f"its devices are in {listed(order)}, in this order; those of the first node in {listed(first)}"
             step = "If NCCL times out in ibv_modify_qp: use the same ports on all nodes, or swap the addresses of two."
             yield Finding(code="CROSSED", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
 
 
 def _sorted(links: Sequence[Link], node: str) -> list[Link]:
-    """In the order of the node's devices, which is that of their PCI addresses."""
+    """Return the links in the order of the node's devices, which is that of their PCI addresses."""
     ends = {link: next(end for end in link.ends if end.node == node) for link in links}
     return sorted(links, key=lambda link: (end.device.pci, end.device.name) if (end := ends[link]).device else ("", ""))
-
-
-def _list(networks: Iterable[IPv4Network]) -> str:
-    return ", ".join(map(str, networks))

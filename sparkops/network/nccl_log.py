@@ -1,4 +1,4 @@
-"""Which network NCCL uses. With NCCL_DEBUG=INFO and the subsystems INIT and NET each rank prints it once.
+"""The network that NCCL uses. With NCCL_DEBUG=INFO and the subsystems INIT and NET each rank prints it once.
 
 Sources: the logs of two ranks over sockets in tests/captured; for RoCE NCCL's own lines, as quoted in the parity
 notes of spark-vllm-docker: `NET/IB : Using [0]rocep1s0f1:1/RoCE`. None was captured over RoCE here.

@@ -1,4 +1,4 @@
-"""Which ports of a node can be an end of a link: read on the node, or named in the inventory. Pure."""
+"""Ports of a node that can be an end of a link: read on the node, or named in the inventory. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ipaddress import IPv4Interface, IPv4Network
 from sparkops.config.fabric import Port
 from sparkops.config.inventory import NodeConfig
 from sparkops.network.facts import Device, Interface, NodeFabric
-from sparkops.network.finding import Finding, Severity
+from sparkops.network.finding import Finding, Severity, listed
 
 ETHERNET = "Ethernet"  # the link layer of RoCE; the other one is InfiniBand
-MEND = "Correct `fabric` of {node} in the inventory; `fabric: auto` reads it on the node."
+STEP = "Correct `fabric` of {node} in the inventory; `fabric: auto` reads it on the node."
 
 
 @dataclass(frozen=True)
 class End:
-    """One address of one port. `device` is its RDMA device; None for plain TCP. `gid_index` None: no usable row."""
+    """One address of a port. `device` is its RDMA device; None for plain TCP. `gid_index` None: no usable row."""
 
     node: str
     interface: Interface
@@ -42,12 +42,12 @@ class End:
 
 
 def port_words(device: Device | None, interface: str | None) -> str:
-    """A port as messages name it: rocep1s0f0 (enp1s0f0np0)."""
+    """Return the name of a port in messages: rocep1s0f0 (enp1s0f0np0)."""
     return f"{device.name} ({interface})" if device else f"{interface}"
 
 
 def rdma(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End | Finding]:
-    """The ports for RoCE, with what is wrong in the inventory."""
+    """Yield the ports for RoCE, and findings about the inventory."""
     if isinstance(config.fabric, list):
         for port in config.fabric:
             yield from _named(node, facts, port)
@@ -59,7 +59,7 @@ def rdma(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End | Fin
 
 
 def tcp(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]:
-    """The ports for plain TCP. Names in the inventory were checked by rdma()."""
+    """Yield the ports for plain TCP. rdma() reports wrong names in the inventory."""
     if isinstance(config.fabric, list):
         for port in config.fabric:
             named = [end for end in _named(node, facts, port) if isinstance(end, End)]
@@ -71,7 +71,7 @@ def tcp(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]:
 
 
 def halves(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[Finding]:
-    """Devices whose twin is up and not `used` (names of devices): NCCL measured 98 instead of 161 Gbit/s.
+    """Yield devices whose twin is up and not `used` (names of devices): NCCL measured 98 instead of 161 Gbit/s.
 
     Source: tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35.
     """
@@ -85,7 +85,7 @@ def halves(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[Find
 
 
 def why_none(node: str, facts: NodeFabric) -> Iterator[str]:
-    """What keeps each RDMA device of a node from being used."""
+    """Yield why each RDMA device of a node is not used."""
     devices = [device for device in facts.devices if device.link_layer == ETHERNET]
     if not devices:
         yield f"{node} has no RDMA device"
@@ -106,13 +106,13 @@ def why_none(node: str, facts: NodeFabric) -> Iterator[str]:
 
 
 def _interfaces(device: Device, facts: NodeFabric) -> tuple[Interface, ...]:
-    """Its own, and those that its GID table names, such as a VLAN."""
+    """Return its own interface, and those that its GID table names, such as a VLAN."""
     names = dict.fromkeys([device.interface or "", *(gid.interface for gid in device.gids)])
     return tuple(facts.interfaces[name] for name in names if name in facts.interfaces)
 
 
 def _global(addresses: Iterable[IPv4Interface]) -> list[IPv4Interface]:
-    """Without 169.254.0.0/16, where every port seems to be in one network, and without 127.0.0.0/8."""
+    """Leave out 169.254.0.0/16, where every port seems to be in one network, and 127.0.0.0/8."""
     return [address for address in addresses if not address.is_link_local and not address.is_loopback]
 
 
@@ -120,12 +120,9 @@ def _ends(
     node: str, device: Device | None, interface: Interface, addresses: Iterable[IPv4Interface], *, named: bool = False
 ) -> Iterator[End]:
     for address in addresses:
-        rows = (
-            (gid.index for gid in device.gids if (gid.address, gid.interface) == (address.ip, interface.name))
-            if device
-            else ()
-        )
-        yield End(node, interface, address, device, next(iter(rows), None), named)
+        gids = device.gids if device else ()
+        rows = (gid.index for gid in gids if (gid.address, gid.interface) == (address.ip, interface.name))
+        yield End(node, interface, address, device, next(rows, None), named)
 
 
 def _named(node: str, facts: NodeFabric, port: Port) -> Iterator[End | Finding]:
@@ -133,11 +130,10 @@ def _named(node: str, facts: NodeFabric, port: Port) -> Iterator[End | Finding]:
     name = port.interface or (device.interface if device else None)
     interface = facts.interfaces.get(name or "")
     if port.device and device is None:
-        yield _wrong(
-            node, f"there is no RDMA device {port.device}, only: {_list(device.name for device in facts.devices)}"
-        )
+        names = listed(device.name for device in facts.devices)
+        yield _wrong(node, f"there is no RDMA device {port.device}, only: {names}")
     elif interface is None:
-        yield _wrong(node, f"there is no interface {name}, only: {_list(facts.interfaces)}")
+        yield _wrong(node, f"there is no interface {name}, only: {listed(facts.interfaces)}")
     else:
         yield from _addressed(node, device, interface, port)
 
@@ -148,7 +144,7 @@ def _addressed(node: str, device: Device | None, interface: Interface, port: Por
     else:
         addresses = _global(interface.addresses) or list(interface.addresses)
     if not addresses:
-        has = _list(str(address.ip) for address in interface.addresses)
+        has = listed(str(address.ip) for address in interface.addresses)
         yield _wrong(node, f"{interface.name} has no IPv4 address {port.address or ''}, only: {has}".replace(" ,", ","))
     for end in _ends(node, device, interface, addresses, named=True):
         if device and port.gid_index not in (None, end.gid_index):
@@ -160,8 +156,4 @@ def _addressed(node: str, device: Device | None, interface: Interface, port: Por
 
 
 def _wrong(node: str, problem: str) -> Finding:
-    return Finding(code="FABRIC_NAMED", node=node, problem=problem, next_step=MEND.format(node=node))
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
+    return Finding(code="FABRIC_NAMED", node=node, problem=problem, next_step=STEP.format(node=node))

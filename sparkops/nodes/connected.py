@@ -1,4 +1,4 @@
-"""The nodes of a fleet while we hold connections to them."""
+"""Connections to the nodes of a fleet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Connected:
-    """Connected nodes, and for those that are not: why."""
+    """Connected nodes, and the errors of the unreachable ones."""
 
     fleet: Fleet
     members: dict[str, Member]
@@ -38,13 +38,13 @@ class Connected:
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def member(self, name: str) -> Member:
-        """A connected node. Raises why it is not connected."""
+        """Return a connected node. Raises the error of an unreachable one."""
         if name in self.unreachable:
             raise self.unreachable[name]
         return self.members[name]
 
     def only(self, names: Sequence[str]) -> Connected:
-        """The connections to these nodes. Raises why one is not connected."""
+        """Return the connections to these nodes. Raises the error of an unreachable one."""
         return replace(self, members={name: self.member(name) for name in names})
 
     def on_each(self, work: Callable[[Member], R]) -> dict[str, R | SparkopsError]:
@@ -77,7 +77,7 @@ def connect(
         yield Connected(fleet, members, failed, cancel)
     finally:
         for member in members.values():
-            with suppress(OSError):  # a stream that is gone already
+            with suppress(OSError):  # a stream that has ended
                 member.engine.close()
                 member.node.close()
 

@@ -1,4 +1,4 @@
-"""Reading a node's Docker with the Docker SDK, over the node's own connection."""
+"""Read a node's Docker with the Docker SDK, over the node's own connection."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
 VERSION = re.compile(r"^/v[0-9.]+(?=/)")
 
 MOST_BYTES, MOST_LOG_BYTES = 16 * 1024 * 1024, 128 * 1024 * 1024
-"""Of one answer. Inspects and lists take some KiB; Docker keeps up to 100 MB of a log for us (docker/commands.py)."""
+"""Limits of one reply. Inspects and lists take some KiB; Docker keeps up to 100 MB of a log (docker/commands.py)."""
 
 Facts = dict[str, Any]
-"""What Docker says, as its own JSON."""
+"""JSON of a reply of Docker."""
 
 
 class _ApiAdapter(StreamAdapter):
@@ -41,7 +41,7 @@ class _ApiAdapter(StreamAdapter):
         self.node = node.name
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Log the request, then send it. Reading more of the answer than fits raises NodeError."""
+        """Log the request, then send it. Reading more than the limit raises NodeError."""
         path = VERSION.sub("", urlsplit(request.url or "").path)
         trace(self.node, f"docker API {request.method} {path}")
         response = super().send(request, *args, **options)
@@ -53,7 +53,7 @@ class _ApiAdapter(StreamAdapter):
 
 
 class Engine:
-    """A reader of one node's Docker. It changes nothing: changes are commands."""
+    """A reader of one node's Docker. Changes are commands, not calls of the API."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -61,29 +61,24 @@ class Engine:
         self.version = self._version()
         api = min(self.version["ApiVersion"], docker.constants.DEFAULT_DOCKER_API_VERSION, key=_numbers)
         self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))
-        self._client.trust_env = False  # else the environment is read for a proxy at every question
+        self._client.trust_env = False  # else every request searches the environment for a proxy
         self._client.mount("http+docker://", self._adapter)
 
     def _version(self) -> Facts:
-        asking = requests.Session()  # not closed: that would close the adapter, which lives on
-        asking.trust_env = False
-        asking.mount("http+docker://", self._adapter)
+        session = requests.Session()  # not closed: that would close the adapter, which is used further
+        session.trust_env = False
+        session.mount("http+docker://", self._adapter)
         try:
-            answer = asking.get("http+docker://localhost/version", timeout=READ_TIMEOUT_S)
-        except (RequestException, OSError) as error:
-            raise self._no_docker(error) from error
-        facts: Facts = answer.json()
+            facts: Facts = session.get("http+docker://localhost/version", timeout=READ_TIMEOUT_S).json()
+        except (RequestException, OSError) as error:  # the docker program's message is clearer than an ended stream
+            why = self.node.run(Command(("sh", "-c", "docker version --format ok 2>&1 || true"))).stdout.strip()
+            raise NotReady.without_docker(self.node.name, why or str(error)) from error
         return facts
 
-    def _no_docker(self, error: Exception) -> NotReady:
-        """Ask the docker program itself: what it says is clearer than a stream that ended."""
-        why = self.node.run(Command(("sh", "-c", "docker version --format ok 2>&1 || true"))).stdout.strip()
-        return NotReady.without_docker(self.node.name, why or str(error))
-
     def containers(self, **labels: str) -> list[Facts]:
-        """Inspect of every container of ours, running or not, that carries all of `labels`."""
+        """Return the inspect of every container of sparkops, running or not, with all of `labels`."""
         labelled = [f"{LABEL}service", *(f"{LABEL}{key}={value}" for key, value in labels.items())]
-        with self._asking():
+        with self._errors():
             listed = self._client.containers(all=True, filters={"label": labelled})
             return [facts for container in listed for facts in self._inspect(container["Id"])]
 
@@ -94,13 +89,13 @@ class Engine:
             return
 
     def container(self, name: str) -> Facts | None:
-        """Inspect of one container; None if there is none of that name."""
-        with self._asking():
+        """Return the inspect of one container; None if there is none of that name."""
+        with self._errors():
             return next(self._inspect(name), None)
 
     def image(self, name: str) -> Facts | None:
-        """Inspect of an image; None if there is none of that name."""
-        with self._asking():
+        """Return the inspect of an image; None if there is none of that name."""
+        with self._errors():
             try:
                 facts: Facts = self._client.inspect_image(name)  # type: ignore[no-untyped-call]
             except ImageNotFound:
@@ -113,7 +108,7 @@ class Engine:
         return image if image and self._has_volume(trust_mark(tag, image["Id"])) else None
 
     def _has_volume(self, name: str) -> bool:
-        with self._asking():
+        with self._errors():
             try:
                 self._client.inspect_volume(name)
             except NotFound:
@@ -121,47 +116,47 @@ class Engine:
             return True
 
     def images(self, **labels: str) -> list[Facts]:
-        """Inspect of every image that carries all of `labels`, with a name or without."""
+        """Return the inspect of every image with all of `labels`, with a name or without."""
         labelled = [f"{LABEL}{key}={value}" for key, value in labels.items()]
-        with self._asking():
+        with self._errors():
             listed = self._client.images(filters={"label": labelled})
             return [facts for image in listed if (facts := self.image(image["Id"]))]
 
     def history(self, image: str) -> list[Facts]:
-        """How an image was made, the newest step first, with the bytes that each has added."""
-        with self._asking():
+        """Return the steps of an image with the bytes that each has added, the newest first."""
+        with self._errors():
             facts: list[Facts] = self._client.history(image)  # type: ignore[no-untyped-call]
             return facts
 
     def info(self) -> Facts:
-        """What `docker info` says."""
-        with self._asking():
+        """Return the output of `docker info`."""
+        with self._errors():
             facts: Facts = self._client.info()
             return facts
 
     def disk(self) -> Facts:
-        """What `docker system df` counts. It walks through volumes and writable layers, so it may take long."""
+        """Return the output of `docker system df`. It reads volumes and writable layers, so it may take long."""
         url = f"http+docker://localhost/v{self._client.api_version}/system/df"
-        with self._asking():
+        with self._errors():
             facts: Facts = self._client.get(url, timeout=DISK_TIMEOUT_S).json()
             return facts
 
     def usage(self, container: str) -> Facts:
-        """One sample of `docker stats`, without waiting for a second one."""
-        with self._asking():
+        """Return one sample of `docker stats`, without waiting for a second one."""
+        with self._errors():
             facts: Facts = self._client.stats(container, stream=False, one_shot=True)
             return facts
 
     def log(self, container: str, *, since: float = 0.0, tail: int | None = None) -> str:
-        """The container's log with Docker's timestamps, from `since` (the node's clock, seconds) on."""
-        with self._asking():
+        """Return the container's log with Docker's timestamps, from `since` (the node's clock, seconds) on."""
+        with self._errors():
             raw: bytes = self._client.logs(
                 container, timestamps=True, since=since or None, tail="all" if tail is None else tail
             )
             return raw.decode(errors="replace")
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except APIError as error:

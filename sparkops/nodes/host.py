@@ -1,4 +1,4 @@
-"""What a node says about itself: a query and the parser of its output, side by side."""
+"""Facts of a node: queries and the parsers of their output."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ FREE = Command(("sh", "-c", QUERY_SCRIPT + GPU_SCRIPT), timeout_s=15.0)
 UNUSED = Command(("sh", "-c", UNUSED_SCRIPT), timeout_s=15.0)
 """A line with the Docker of the user, DEFAULT_DOCKER without DOCKER_HOST; then what `parse` reads, with the disk."""
 GPU_STATE = Command(("sh", "-c", GPU_STATE_SCRIPT), timeout_s=15.0)
-"""What each GPU does; empty without nvidia-smi."""
+"""Load of each GPU; empty without nvidia-smi."""
 ADDRESSES = Command(("hostname", "-I"), timeout_s=15.0)
 """IP addresses of all interfaces, without loopback and IPv6 link-local ones."""
 PREFLIGHT = Command(("sh", "-c", PREFLIGHT_SCRIPT), timeout_s=30.0)
-"""Everything that a build or deploy wants to know of the machine first, in one round trip."""
+"""Facts for a build or deploy, in one round trip."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class GpuMemory:
 
 @dataclass(frozen=True)
 class GpuState:
-    """What a GPU does now: share of the time in which it computes, watts, degrees Celsius, MHz. None: unknown."""
+    """Load of a GPU: share of the time in which it computes, watts, degrees Celsius, MHz. None: unknown."""
 
     use: float | None
     power_w: float | None
@@ -113,12 +113,12 @@ class HostFacts:
 
     @property
     def gpu_is_discrete(self) -> bool:
-        """Whether a GPU has memory of its own. Without nvidia-smi the model tells: only a GB10 has none."""
+        """Whether a GPU has memory of its own. Without nvidia-smi the model decides: only a GB10 has none."""
         return any(self.gpus) if self.gpus else bool(self.gpu_model) and "GB10" not in self.gpu_model
 
     @property
     def gpu(self) -> GpuMemory | None:
-        """Memory of the discrete GPU with the least free: an engine uses one GPU of a node, and which is not known."""
+        """Memory of the discrete GPU with the least free: an engine uses one GPU of a node, and may use any."""
         return min((gpu for gpu in self.gpus if gpu), key=lambda gpu: gpu.free_gib, default=None)
 
 
@@ -146,7 +146,7 @@ def _number(cell: str) -> float | None:
 
 
 def available_gib(meminfo: str) -> float:
-    """MemAvailable of /proc/meminfo, in GiB. Raises ValueError where it does not say."""
+    """Return MemAvailable of /proc/meminfo, in GiB. Raises ValueError without it."""
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * KIB / GIB
@@ -177,7 +177,7 @@ def parse(text: str) -> HostFacts:
 
 
 def _gpus(rows: Iterable[str]) -> Iterator[GpuMemory | None]:
-    """Read nvidia-smi's `total, free` in MiB. Any other line is a message: then nothing is known of a GPU."""
+    """Read nvidia-smi's `total, free` in MiB. Any other line is a message without a figure."""
     for row in rows:
         total, _, free = row.partition(", ")
         if total.isdecimal() and free.isdecimal():

@@ -1,4 +1,4 @@
-"""HTTP over a node's streams: requests, with a connection that we open ourselves."""
+"""HTTP over a node's streams: requests, with a connection of its own."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from sparkops.nodes.node import Node, Stream
 
 DIAL_S = 5.0
 MOST_BYTES = 16 * 2**20
-"""Of one answer of an engine. A page of metrics and the longest stream of the smoke suite have less than 2 MiB."""
+"""Limit of one reply of an engine. A page of metrics and the longest stream of the smoke suite have less than 2 MiB."""
 PIECE_BYTES = 2**16
 
 
 class AnswerTooLong(RequestException):
-    """An answer of more bytes than are read. The rest is not read, and the connection is closed."""
+    """A reply of more bytes than the limit. The rest is not read, and the connection is closed."""
 
 
 @dataclass(frozen=True)
 class BoundedBody:
-    """The body of an answer. Reading more than `most` bytes of it closes it and raises what `refusal` returns."""
+    """The body of a reply. Reading more than `most` bytes of it closes it and raises the error of `refusal`."""
 
     body: Any
     most: int
     refusal: Callable[[], Exception]
 
     def stream(self, amt: int | None = None, *args: Any, **options: Any) -> Iterator[bytes]:
-        """Yield pieces of up to PIECE_BYTES as they come; requests reads every body with this."""
+        """Yield pieces of up to PIECE_BYTES as they come; requests reads every body with this method."""
         size = 0
         for piece in self.body.stream(amt or PIECE_BYTES, *args, **options):
             size += len(piece)
@@ -48,14 +48,14 @@ class BoundedBody:
 
 
 class StreamAdapter(HTTPAdapter):
-    """Sends every request over streams from `open_stream`, whatever host the URL names."""
+    """Sends every request over streams from `open_stream`, for any host in the URL."""
 
     def __init__(self, open_stream: Callable[[], Stream]) -> None:
         super().__init__()
         self._pool = _Pool(open_stream)
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> urllib3.connectionpool.HTTPConnectionPool:
-        """The pool of our connections."""
+        """Return the pool of connections."""
         return self._pool
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class StreamAdapter(HTTPAdapter):
 
 class _EngineAdapter(StreamAdapter):
     def send(self, *args: Any, **options: Any) -> requests.Response:
-        """Send a request. Reading more of the answer than MOST_BYTES raises AnswerTooLong."""
+        """Send a request. Reading more than MOST_BYTES of the reply raises AnswerTooLong."""
         response = super().send(*args, **options)
         problem = f"the answer has more than {MOST_BYTES} bytes; stopped"
         response.raw = BoundedBody(response.raw, MOST_BYTES, lambda: AnswerTooLong(problem))
@@ -92,7 +92,7 @@ class _Connection(urllib3.connection.HTTPConnection):
 
 
 def session(node: Node, port: int) -> requests.Session:
-    """A session whose http:// URLs all go to `port` of the node."""
+    """Return a session whose http:// URLs all go to `port` of the node."""
     return _session(lambda: node.dial(port))
 
 
@@ -103,6 +103,6 @@ def direct(address: str, port: int) -> requests.Session:
 
 def _session(open_stream: Callable[[], Stream]) -> requests.Session:
     session = requests.Session()
-    session.trust_env = False  # a proxy of the operator's has no part in this
+    session.trust_env = False  # no proxy of the operator
     session.mount("http://", _EngineAdapter(open_stream))
     return session

@@ -1,4 +1,4 @@
-"""The same work on several nodes at once."""
+"""Work on several nodes at once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TICK_S = 0.2
 def on_each(names: Iterable[str], work: Callable[[str], R], cancel: threading.Event) -> dict[str, R | SparkopsError]:
     """Do `work` for every name in a thread of its own and wait for all.
 
-    An error that we foresee is that name's result; any other ends everything. Ctrl-C sets `cancel`, waits until
-    the work has stopped on the nodes as well, and raises Interrupted.
+    A SparkopsError is that name's result; any other error ends everything. Ctrl-C sets `cancel`, waits until the work
+    has stopped on the nodes as well, and raises Interrupted.
     """
     with ThreadPoolExecutor(MAX_NODES) as pool:
         futures: dict[str, Future[R | SparkopsError]] = {}
@@ -42,14 +42,14 @@ def _outcome(work: Callable[[str], R], name: str) -> R | SparkopsError:
 
 
 def _wait(futures: Iterable[Future[R | SparkopsError]]) -> None:
-    """Wait in short steps: a wait without a limit would not see Ctrl-C."""
+    """Wait in short steps: a wait without a limit would not notice Ctrl-C."""
     pending = set(futures)
     while pending:
         _, pending = wait(pending, timeout=TICK_S, return_when=FIRST_COMPLETED)
 
 
 def all_or_raise(outcomes: Mapping[str, R | SparkopsError]) -> dict[str, R]:
-    """The results, or one error that lists what went wrong on every node."""
+    """Return the results. Raises one error for all nodes that failed."""
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, SparkopsError)]
     if errors:
         raise joined(errors)

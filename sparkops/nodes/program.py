@@ -1,4 +1,4 @@
-"""A Python program sent with the command that runs it: nothing is installed on a node, and nothing stays there."""
+"""A Python program that is sent with the command that runs it: nothing is installed on a node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from sparkops.command import Command
 
-# The first line of stdin holds the modules, each made under its name; the last one is the program. It finds what it
-# is asked in the second line, so no argument shows it to whoever lists processes.
+# The first line of stdin holds the modules, each created under its name; the last one is the program. Its request
+# is the second line, so that no list of processes shows it.
 BOOT = (
     "import json, sys; "
     "[exec(compile(text, name + '.py', 'exec'), sys.modules.setdefault(name, type(sys)(name)).__dict__) "

@@ -1,4 +1,4 @@
-"""What a node's model directory holds: the answer of templates/node/store.py read, and what is wrong with it said."""
+"""The checkpoints in a node's model directory, read from the output of templates/node/store.py, and their problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 MARKER = ".sparkops.json"
-"""The file in which sparkops writes what a directory is. It is copied with the rest."""
+"""The file in which sparkops records the origin of a directory. It is copied with the rest."""
 NUMBERED = re.compile(r"[0-9]+(?=-of-[0-9]+\.safetensors$)")
 """The number of a shard among others: model-00002-of-00014.safetensors."""
 UNFINISHED = {
@@ -21,7 +21,7 @@ UNFINISHED = {
 
 @dataclass(frozen=True)
 class Shard:
-    """A safetensors file. `expected` is the length in bytes that its header gives, or `error` what is wrong there."""
+    """A safetensors file. `expected` is the length in bytes by its header, `error` the problem of a wrong header."""
 
     size: int
     expected: int | None = None
@@ -30,7 +30,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Tensors of one shard on which the index and the shard's header do not agree: how many, and the first few."""
+    """Tensors of one shard on which index and header disagree: their count, and the first few."""
 
     shard: str
     count: int
@@ -43,7 +43,7 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Index:
-    """An index held against the shards. `absent` stands in it and in no shard, `unnamed` the other way round."""
+    """An index compared with the shards. `absent` are only in the index, `unnamed` only in shards."""
 
     file: str
     shards: frozenset[str] = frozenset()
@@ -54,19 +54,19 @@ class Index:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a directory was made from, as sparkops noted it: the model and its commit, or the digest of its steps."""
+    """The recorded origin of a directory: the model, its requested revision and commit, or the digest of its steps."""
 
     model: str
-    asked: str | None = None
+    revision: str | None = None
     commit: str | None = None
-    made: str | None = None
+    steps: str | None = None
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One directory. `files` has size in bytes and time of change in ns; `noted` the sizes that the marker holds.
+    """One directory. `files` has size in bytes and time of change in ns; `noted` the sizes in the marker.
 
-    `identity` says what was begun in a directory that is not whole. `commit` is known to the hub's own program, too.
+    `identity` identifies the content of a partial directory. `commit` may come from the hub's own program, too.
     """
 
     path: str
@@ -87,7 +87,7 @@ class Checkpoint:
 
     @property
     def complete(self) -> bool:
-        """Whether an engine may count on it."""
+        """Whether it has no problem."""
         return not any(problems(self))
 
 
@@ -95,7 +95,7 @@ class Checkpoint:
 class ModelDirectory:
     """A node's `model_dir` and the checkpoints in it. `user` and `group` are the numbers of the SSH user."""
 
-    there: bool
+    exists: bool
     writable: bool
     free: int
     user: int
@@ -104,7 +104,7 @@ class ModelDirectory:
 
 
 def parse(text: str) -> ModelDirectory:
-    """Read the answer to `look`. Raises ValueError for anything else."""
+    """Read the output of `look`. Raises ValueError for anything else."""
     try:
         listing = json.loads(text)
         root = listing["root"]
@@ -128,7 +128,11 @@ def _checkpoint(listed: Mapping[str, Any]) -> Checkpoint:
             for name, shard in listed["shards"].items()
         },
         index=_index(listed["index"]),
-        origin=_origin(marker),
+        origin=(
+            Origin(marker["model"], marker.get("asked"), marker.get("commit"), marker.get("made"))
+            if "model" in marker
+            else None
+        ),
         noted=marker.get("files"),
         commit=marker.get("commit") or listed["revision"],
         identity=listed["identity"],
@@ -150,26 +154,20 @@ def _index(index: Mapping[str, Any] | None) -> Index | None:
     return Index(index["file"], frozenset(index["shards"]), disagreements("absent"), disagreements("unnamed"))
 
 
-def _origin(marker: Mapping[str, Any]) -> Origin | None:
-    if "model" not in marker:
-        return None
-    return Origin(marker["model"], marker.get("asked"), marker.get("commit"), marker.get("made"))
-
-
 def hashes(text: str) -> Mapping[str, str]:
-    """Read the answer to `hash`: the sha256 of files by name."""
+    """Read the output of `hash`: the sha256 of files by name."""
     digests: dict[str, str] = json.loads(text.splitlines()[-1])
     return digests
 
 
 def bytes_read(line: str) -> int | None:
-    """How far the hashing is; None for its answer."""
+    """Return how many bytes are hashed; None for the last line."""
     count = json.loads(line).get("bytes")
     return count if isinstance(count, int) else None
 
 
 def problems(checkpoint: Checkpoint) -> Iterator[str]:
-    """Why no engine may count on it; nothing for a checkpoint that is complete."""
+    """Yield why an engine cannot load it; nothing for a complete checkpoint."""
     for suffix, why in UNFINISHED.items():
         if checkpoint.path.endswith(suffix):
             yield why
@@ -210,7 +208,7 @@ def _incomplete(checkpoint: Checkpoint, index: Index) -> Iterator[str]:
 
 
 def _changed(checkpoint: Checkpoint) -> Iterator[str]:
-    """Held against the sizes that were noted when the directory was made."""
+    """Compare files with the sizes in the marker."""
     for name, size in sorted((checkpoint.noted or {}).items()):
         if name not in checkpoint.files:
             yield f"{name} is missing: it was there when the directory was made"
@@ -219,7 +217,7 @@ def _changed(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def overlooked(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Shards that stand in no index: an engine that goes by the index does not read them."""
+    """Return shards that are in no index: an engine that uses the index does not read them."""
     if checkpoint.index is None or checkpoint.index.error:
         return ()
     return tuple(sorted(checkpoint.shards.keys() - checkpoint.index.shards))

@@ -20,7 +20,7 @@ from sparkops.weights.plan import (
     PARTIAL,
     Copy,
     Hashes,
-    WantedModel,
+    RequiredModel,
     comparable,
     disagreements,
     enough_room,
@@ -45,13 +45,13 @@ def room(member: Member, *paths: str) -> ModelDirectory:
     """Return the same for a node that is to receive files. Raises NotReady if its directory is not writable."""
     directory, where = look(member, paths), model_dir(member.config)
     if not directory.writable:
-        what = "cannot be written to" if directory.there else "is not there"
+        what = "cannot be written to" if directory.exists else "is not there"
         step = f"On {member.name}: sudo install -d -o {directory.user} -g {directory.group} {where}"
         raise NotReady(member.name, f"the model directory {where} {what}", next_step=step)
     return directory
 
 
-def refuse_to_lose(member: Member, model: WantedModel, directory: ModelDirectory, *, replace: bool) -> None:
+def refuse_to_lose(member: Member, model: RequiredModel, directory: ModelDirectory, *, replace: bool) -> None:
     """Raise NotReady where another complete model has the name: a release that runs or waits may read it."""
     other = may_be_in_use(model, directory.checkpoints.get(model.path))
     if other and not replace:
@@ -82,7 +82,7 @@ class WeightsCopy:
     files are compared by content.
     """
 
-    model: WantedModel
+    model: RequiredModel
     source: Member
     checkpoint: Checkpoint
     tell: Tell
@@ -100,7 +100,7 @@ class CopiedWeights:
 
 def copy(
     connected: Connected,
-    model: WantedModel,
+    model: RequiredModel,
     source: str,
     tell: Tell,
     *,

@@ -1,4 +1,4 @@
-"""What a recipe wants of a node's model directory, and what has to be done for it. Pure."""
+"""The models that a recipe needs in a node's model directory, and the plan of a copy. Pure."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from sparkops.weights.checkpoint import MARKER, Checkpoint, problems
 
 PARTIAL = ".partial"
 SHORTEST_COMMIT = 7
-NAMED = 4  # problems of one directory that are said at once
+NAMED = 4  # problems of one directory in a message
 
 
 @dataclass(frozen=True)
-class WantedModel:
-    """A directory that must be there: which model, of which commit, or made by which steps."""
+class RequiredModel:
+    """A required directory: its model and commit, or the digest of the steps that make it."""
 
     path: str
     model: str
     revision: str | None = None
-    made: str | None = None
+    steps: str | None = None
 
 
-def fetched(weights: Weights) -> WantedModel:
-    """What comes from a hub."""
-    return WantedModel(weights.path, weights.id, weights.revision)
+def fetched(weights: Weights) -> RequiredModel:
+    """Return the model of a download."""
+    return RequiredModel(weights.path, weights.id, weights.revision)
 
 
-def refused(wanted: WantedModel, checkpoint: Checkpoint | None) -> Iterator[str]:
-    """Why a directory is not what is wanted; nothing where it is."""
+def refused(model: RequiredModel, checkpoint: Checkpoint | None) -> Iterator[str]:
+    """Yield why a directory is not the required model; nothing if it is."""
     if checkpoint is None:
         yield "it is not there"
         return
     yield from problems(checkpoint)
-    if stranger := another(wanted, checkpoint):
-        yield stranger
+    if other := other_model(model, checkpoint):
+        yield other
 
 
 def unreadable(node: str, model_dir: str, checkpoint: Checkpoint | None) -> Iterator[NotReady]:
@@ -50,52 +50,52 @@ def unreadable(node: str, model_dir: str, checkpoint: Checkpoint | None) -> Iter
     if checkpoint is None or not checkpoint.closed:
         return
     (first, mode), more = next(iter(checkpoint.closed.items())), len(checkpoint.closed) - 1
-    what = f"{model_dir}/{first}" + (f" and {more} more" if more else "")
-    problem = f"engines cannot read {what}: measured mode {mode:04o}, expected access for user {USER}"
+    files = f"{model_dir}/{first}" + (f" and {more} more" if more else "")
+    problem = f"engines cannot read {files}: measured mode {mode:04o}, expected access for user {USER}"
     paths = quote("chmod", "a+rX", *(f"{model_dir}/{path}" for path in checkpoint.closed))
     yield NotReady(node, problem, next_step=f"On {node}: sudo {paths}")
 
 
-def another(wanted: WantedModel, checkpoint: Checkpoint) -> str:
-    """What a directory is known to hold instead of what is wanted, in words; no text where nothing tells."""
+def other_model(model: RequiredModel, checkpoint: Checkpoint) -> str:
+    """Return how a directory is known to differ from the required model, as text; empty if nothing is known."""
     origin = checkpoint.origin
-    if wanted.made and (origin is None or origin.made != wanted.made):
+    if model.steps and (origin is None or origin.steps != model.steps):
         other = "it was made by other steps than the recipe's"
         return other if origin else "nothing tells that the recipe's steps made it"
-    if not wanted.made and origin and origin.made:
+    if not model.steps and origin and origin.steps:
         return "it was made by steps, and the recipe has none"
-    if origin and origin.model != wanted.model:
+    if origin and origin.model != model.model:
         return f"it holds {origin.model}"
-    if not wanted.made and wanted.revision and _other(wanted.revision, checkpoint):
-        return f"it is revision {checkpoint.commit}, and the recipe asks for {wanted.revision}"
+    if not model.steps and model.revision and _other_revision(model.revision, checkpoint):
+        return f"it is revision {checkpoint.commit}, and the recipe asks for {model.revision}"
     return ""
 
 
-def may_be_in_use(wanted: WantedModel, checkpoint: Checkpoint | None) -> str:
-    """What would be lost if the directory were replaced, in words: another model, whole, that a release may read."""
-    return another(wanted, checkpoint) if checkpoint and checkpoint.complete else ""
+def may_be_in_use(model: RequiredModel, checkpoint: Checkpoint | None) -> str:
+    """Return how a directory is another complete model, which a release may read; empty if it may be replaced."""
+    return other_model(model, checkpoint) if checkpoint and checkpoint.complete else ""
 
 
-def _other(revision: str, checkpoint: Checkpoint) -> bool:
+def _other_revision(revision: str, checkpoint: Checkpoint) -> bool:
     """Return whether it is known to be another revision. A copy made by hand states none."""
-    if checkpoint.origin and checkpoint.origin.asked == revision:
+    if checkpoint.origin and checkpoint.origin.revision == revision:
         return False
     prefix = len(revision) >= SHORTEST_COMMIT and checkpoint.commit and checkpoint.commit.startswith(revision)
     return bool(checkpoint.commit) and not prefix
 
 
 def in_words(reasons: Iterator[str]) -> str:
-    """The first few reasons in one line; no text for none."""
+    """Return the first few reasons in one line; empty for none."""
     listed = list(islice(reasons, NAMED + 1))
     return "; ".join(listed[:NAMED] + ["and more"] * (len(listed) > NAMED))
 
 
 @dataclass(frozen=True)
 class Copy:
-    """What brings one directory from a node to another.
+    """The plan to copy one directory from a node to another.
 
-    `files` are (name, size in bytes, bytes that are there already, time of change in ns); `keep` are files of the
-    target's own directory that stay. `identity` is the same only for the very same content.
+    `files` are (name, size in bytes, bytes already present, time of change in ns); `keep` are files of the target's own
+    directory that stay. `identity` is the same only for exactly the same content.
     """
 
     path: str
@@ -104,7 +104,6 @@ class Copy:
     keep: tuple[str, ...] = ()
     fresh: bool = True
     """Whether the target has no directory of that name yet."""
-
     replaced: tuple[str, ...] = ()
     """Files that the target has with another content."""
 
@@ -124,7 +123,7 @@ Hashes = Mapping[str, str]
 
 
 def comparable(source: Checkpoint, target: Checkpoint | None) -> list[str]:
-    """The files that may be the same on both: name and size are. Nothing where the two are known to differ."""
+    """Return files with the same name and size on both; none where the two are known to differ."""
     if target is None or _known_to_differ(source, target):
         return []
     present = target.files
@@ -137,17 +136,18 @@ def plan_copy(
     partial: Checkpoint | None,
     hashes: tuple[Hashes, Hashes] | None = None,
 ) -> Copy:
-    """What `target` lacks of `source`, with what an interrupted copy has left in `partial`.
+    """Plan the copy of `source` to `target`, resumed from `partial`, the directory of an interrupted copy.
 
     Files are the same if name and size are, and with `hashes` (of the source, of the target) their sha256 as well.
     """
-    identity = _identity(source)
+    contents = json.dumps(sorted([name, *facts] for name, facts in source.files.items()))
+    identity = f"copy {hashlib.sha256(contents.encode()).hexdigest()}"  # of names, sizes and times, which a copy keeps
     alike = comparable(source, target)
     same = {name for name in alike if hashes is None or hashes[0].get(name) == hashes[1].get(name)}
-    begun = partial.files if partial and partial.identity == identity else {}
-    doubted = set(alike) - same  # of these, what lies in `partial` may be the target's own
+    started = partial.files if partial and partial.identity == identity else {}
+    doubted = set(alike) - same  # of these, the file in `partial` may be the target's own
     files = [
-        (name, size, 0 if name in doubted else begun.get(name, (0, 0))[0], changed_ns)
+        (name, size, 0 if name in doubted else started.get(name, (0, 0))[0], changed_ns)
         for name, (size, changed_ns) in source.files.items()
         if name not in same
     ]
@@ -163,33 +163,26 @@ def plan_copy(
 
 
 def _known_to_differ(source: Checkpoint, target: Checkpoint) -> bool:
-    ours, theirs = source.origin, target.origin
-    if ours is None or theirs is None:
+    first, second = source.origin, target.origin
+    if first is None or second is None:
         return False
-    commits = {ours.commit, theirs.commit} - {None}
-    return (ours.model, ours.made) != (theirs.model, theirs.made) or len(commits) > 1
-
-
-def _identity(source: Checkpoint) -> str:
-    """What is being copied: names, sizes and times, which a copy keeps. A half copy of anything else is of no use."""
-    text = json.dumps(sorted([name, *facts] for name, facts in source.files.items()))
-    return f"copy {hashlib.sha256(text.encode()).hexdigest()}"
+    commits = {first.commit, second.commit} - {None}
+    return (first.model, first.steps) != (second.model, second.steps) or len(commits) > 1
 
 
 def enough_room(free: int, needed: float) -> str:
-    """What is wrong with the room on a disk, in words; no text if it is enough. Both in bytes."""
+    """Return the lack of room on a disk as text; empty if it is enough. Both in bytes."""
     if free >= needed:
         return ""
     return f"{free / GB:.1f} GB free, {needed / GB:.1f} GB needed: {(needed - free) / GB:.1f} GB short"
 
 
 def disagreements(checkpoints: Mapping[str, Checkpoint]) -> Iterator[str]:
-    """Files of one checkpoint that are not of one size on all nodes. What only some nodes have does not count."""
+    """Yield files of one checkpoint whose size differs between nodes. Files that only some nodes have are ignored."""
     names = sorted({name for checkpoint in checkpoints.values() for name in checkpoint.files} - {MARKER})
     for name in names:
-        sizes = {
-            node: checkpoint.files[name][0] for node, checkpoint in checkpoints.items() if name in checkpoint.files
-        }
+        having = {node: checkpoint.files for node, checkpoint in checkpoints.items() if name in checkpoint.files}
+        sizes = {node: files[name][0] for node, files in having.items()}
         if len(set(sizes.values())) > 1:
             measured = ", ".join(f"{size} bytes on {node}" for node, size in sizes.items())
             yield f"{name} is not the same on all nodes: {measured}"

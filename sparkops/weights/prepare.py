@@ -15,7 +15,7 @@ from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import ByteCount, Event, Meter, Tell
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
-from sparkops.weights.steps import lacking, made, marker, outstanding, paths
+from sparkops.weights.steps import lacking, marker, output_of, outstanding, paths
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def plan_steps(member: Member, recipe: Recipe, image: str, *, replace: bool) -> 
     directory = models.room(member, *paths(model))
     steps = outstanding(model, directory)
     for step in steps:
-        models.refuse_to_lose(member, made(model, step), directory, replace=replace)
+        models.refuse_to_lose(member, output_of(model, step), directory, replace=replace)
     problem = lacking(recipe, member.name, steps, directory)
     if problem is None and member.engine.trusted(image) is None:
         build = f"sparkops build {recipe.name} --node {member.name}"

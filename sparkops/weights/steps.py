@@ -11,18 +11,18 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import NotReady
 from sparkops.nodes.progress import GB
 from sparkops.weights.checkpoint import ModelDirectory
-from sparkops.weights.plan import PARTIAL, WantedModel, enough_room, fetched, in_words, refused
+from sparkops.weights.plan import PARTIAL, RequiredModel, enough_room, fetched, in_words, refused
 
 
-def engine_reads(recipe: Recipe) -> WantedModel:
+def engine_reads(recipe: Recipe) -> RequiredModel:
     """Return the model that the engine loads: the output of the last step, without steps the download."""
     model = recipe.model
-    return made(model, model.steps[-1]) if model.steps else fetched(model)
+    return output_of(model, model.steps[-1]) if model.steps else fetched(model)
 
 
-def made(model: Model, step: Step) -> WantedModel:
+def output_of(model: Model, step: Step) -> RequiredModel:
     """Return the model that a step makes."""
-    return WantedModel(step.output, model.id, made=digests(model)[step.output])
+    return RequiredModel(step.output, model.id, steps=digests(model)[step.output])
 
 
 def digests(model: Model) -> dict[str, str]:
@@ -50,7 +50,7 @@ def outstanding(model: Model, directory: ModelDirectory) -> list[Step]:
     """Return the steps that are due, in order. A step whose output is no longer needed is not run again."""
     needed, due = {model.path}, []
     for step in reversed(model.steps):
-        if step.output in needed and any(refused(made(model, step), directory.checkpoints.get(step.output))):
+        if step.output in needed and any(refused(output_of(model, step), directory.checkpoints.get(step.output))):
             needed |= set(step.inputs.values())
             due.append(step)
     return due[::-1]

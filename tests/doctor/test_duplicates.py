@@ -28,7 +28,7 @@ def holding(tmp_path: Path, *held: Checkpoint, cache: str = "") -> Examined:
 
 
 def model(path: str, commit: str = COMMIT, made: str | None = None) -> Checkpoint:
-    return replace(CHECKPOINT, path=path, origin=Origin(MODEL, commit=commit, made=made), commit=commit)
+    return replace(CHECKPOINT, path=path, origin=Origin(MODEL, commit=commit, steps=made), commit=commit)
 
 
 def test_a_second_directory_of_the_same_commit_is_named_with_its_size(tmp_path: Path) -> None:

@@ -168,14 +168,14 @@ LAYERS = ("sha256:a", "sha256:b", "sha256:c")
 
 
 def refused(made: Lock, facts: ImageFacts = FACTS, layers: tuple[str, ...] = LAYERS) -> dict[str, str]:
-    return {each.name: each.cause for each in lock_check.held(made, facts, layers) if not each.ok}
+    return {each.name: each.cause for each in lock_check.verdicts(made, facts, layers) if not each.ok}
 
 
 def test_an_image_that_is_as_locked_passes() -> None:
     made = locked(contents=Contents(torch="2.13.0+cpu"))
 
     assert refused(made) == {}
-    assert [each.name for each in lock_check.held(made, FACTS, LAYERS)] == [
+    assert [each.name for each in lock_check.verdicts(made, FACTS, LAYERS)] == [
         "locked base",
         "locked packages",
         "locked torch",

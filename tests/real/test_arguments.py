@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.config import recipe, shipped
 from sparkops.config.recipe import Recipe
-from sparkops.engine import command_line
+from sparkops.engine import ranks
 from sparkops.release import Rank, Release, Slot
 from tests.fleet.fleet import Fleet as RealFleet
 
@@ -58,7 +58,7 @@ print(json.dumps({name: problem(argv) for name, argv in json.loads(sys.argv[1]).
 
 def argv(of: Recipe) -> list[str]:
     """What the container of rank 0 is told."""
-    told = command_line.serve(Rank(Release(of, "0" * 64), Slot.BLUE, "n1"), "/models")
+    told = ranks.serve(Rank(Release(of, "0" * 64), Slot.BLUE, "n1"), "/models")
     return [*told, *(PAIR[of.serve.executor] if of.serve.tensor_parallel == 2 else ())]
 
 

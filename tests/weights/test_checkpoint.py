@@ -44,7 +44,7 @@ def index(**changes: Any) -> dict[str, Any]:
 def test_a_whole_answer() -> None:
     directory = parse(WHOLE, {**WHOLE, "path": "org/r"})
 
-    assert (directory.there, directory.writable, directory.free, directory.user) == (True, True, 5 * 10**9, 1000)
+    assert (directory.exists, directory.writable, directory.free, directory.user) == (True, True, 5 * 10**9, 1000)
     assert list(directory.checkpoints) == ["q", "org/r"]
     assert directory.checkpoints["q"].size == 332
     assert directory.checkpoints["q"].complete

@@ -18,13 +18,13 @@ from sparkops.nodes.connected import Connected
 from sparkops.nodes.progress import Event, silent
 from sparkops.weights import models
 from sparkops.weights.models import CopiedWeights
-from sparkops.weights.plan import WantedModel
+from sparkops.weights.plan import RequiredModel
 from tests import safetensors
 from tests.examples import recipe
 from tests.safetensors import tensor, two_shards
 from tests.weights.places import connected, member, processes_about
 
-WANTED = WantedModel("q", "org/q")
+WANTED = RequiredModel("q", "org/q")
 FIRST = "model-1-of-2.safetensors"
 COMMIT = "c" * 40
 
@@ -37,7 +37,7 @@ def fleet(tmp_path: Path) -> Connected:
     return made
 
 
-def copy(fleet: Connected, wanted: WantedModel = WANTED, **options: bool) -> dict[str, CopiedWeights]:
+def copy(fleet: Connected, wanted: RequiredModel = WANTED, **options: bool) -> dict[str, CopiedWeights]:
     return models.copy(fleet, wanted, "n1", silent, **options)
 
 

@@ -146,14 +146,14 @@ def test_every_model_is_listed_wherever_it_lies(tmp_path: Path) -> None:
     found = models.look(member("n1", tmp_path))
 
     assert set(found.checkpoints) == {"a", "org/b", "deep/er/c", "e.partial"}
-    assert (found.there, found.writable, found.user) == (True, True, os.getuid())
+    assert (found.exists, found.writable, found.user) == (True, True, os.getuid())
 
 
 def test_a_model_directory_that_is_not_there_is_refused_with_the_command_that_makes_it(tmp_path: Path) -> None:
     node = member("n1", tmp_path / "m")
     (tmp_path / "m").rmdir()
 
-    assert models.look(node).there is False
+    assert models.look(node).exists is False
     with pytest.raises(NotReady, match="m is not there") as caught:
         models.room(node)
     assert caught.value.next_step == f"On n1: sudo install -d -o {os.getuid()} -g {os.getgid()} {tmp_path}/m"

@@ -9,10 +9,10 @@ import pytest
 from sparkops.nodes.progress import amount
 from sparkops.weights import plan as models
 from sparkops.weights.checkpoint import Checkpoint, Origin, Shard
-from sparkops.weights.plan import WantedModel
+from sparkops.weights.plan import RequiredModel
 from tests.examples import CHECKPOINT
 
-WANTED = WantedModel("q", "org/q")
+WANTED = RequiredModel("q", "org/q")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {"config.json": (2, 1), "a.safetensors": (100, 2), "b.safetensors": (200, 3)}
 SOURCE = Checkpoint("q", FILES, {name: Shard(size, size) for name, (size, _) in FILES.items() if name[0] in "ab"})
@@ -23,7 +23,7 @@ def from_hub(asked: str | None = None, commit: str = COMMIT, model: str = "org/q
 
 
 def made(digest: str) -> Checkpoint:
-    return replace(CHECKPOINT, origin=Origin("org/q", made=digest))
+    return replace(CHECKPOINT, origin=Origin("org/q", steps=digest))
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def made(digest: str) -> Checkpoint:
         (replace(WANTED, revision=COMMIT[:7]), from_hub()),
         (replace(WANTED, revision="v2"), from_hub("v2")),
         (replace(WANTED, revision=COMMIT), CHECKPOINT),  # somebody copied it there: nothing tells what it is
-        (replace(WANTED, made="d1"), made("d1")),
+        (replace(WANTED, steps="d1"), made("d1")),
     ],
 )
-def test_what_is_wanted_is_accepted(wanted: WantedModel, found: Checkpoint) -> None:
+def test_what_is_wanted_is_accepted(wanted: RequiredModel, found: Checkpoint) -> None:
     assert list(models.refused(wanted, found)) == []
 
 
@@ -60,12 +60,12 @@ def test_what_is_wanted_is_accepted(wanted: WantedModel, found: Checkpoint) -> N
             replace(CHECKPOINT, commit=COMMIT),  # the hub's own program was used by hand
             f"it is revision {COMMIT}, and the recipe asks for {'f' * 40}",
         ),
-        (replace(WANTED, made="d1"), made("d2"), "it was made by other steps than the recipe's"),
-        (replace(WANTED, made="d1"), CHECKPOINT, "nothing tells that the recipe's steps made it"),
+        (replace(WANTED, steps="d1"), made("d2"), "it was made by other steps than the recipe's"),
+        (replace(WANTED, steps="d1"), CHECKPOINT, "nothing tells that the recipe's steps made it"),
         (WANTED, made("d2"), "it was made by steps, and the recipe has none"),
     ],
 )
-def test_anything_else_is_refused_with_its_reason(wanted: WantedModel, found: Checkpoint | None, reason: str) -> None:
+def test_anything_else_is_refused_with_its_reason(wanted: RequiredModel, found: Checkpoint | None, reason: str) -> None:
     assert list(models.refused(wanted, found)) == [reason]
 
 
@@ -141,12 +141,12 @@ def test_with_checksums_the_same_size_is_not_enough() -> None:
     ("theirs", "sent"),
     [
         (Origin("org/q", commit=COMMIT), 0),
-        (Origin("org/q", asked="main", commit=COMMIT), 0),
+        (Origin("org/q", revision="main", commit=COMMIT), 0),
         (Origin("org/q"), 0),
         (None, 0),
         (Origin("org/q", commit="f" * 40), 302),
         (Origin("org/other", commit=COMMIT), 302),
-        (Origin("org/q", made="d1"), 302),
+        (Origin("org/q", steps="d1"), 302),
     ],
 )
 def test_files_of_another_model_are_never_the_same(theirs: Origin | None, sent: int) -> None:

@@ -107,7 +107,7 @@ def test_what_is_made_is_complete_and_says_what_it_is(tmp_path: Path) -> None:
 
     assert list(problems(found)) == []
     assert found.origin
-    assert (found.origin.model, found.origin.made) == ("org/q", "d1")
+    assert (found.origin.model, found.origin.steps) == ("org/q", "d1")
     assert found.noted
     assert set(found.noted) == set(found.files) - {".sparkops.json"}
 

@@ -39,7 +39,7 @@ def there(free_gb: float = 100, **found: Checkpoint | None) -> ModelDirectory:
 
 
 def output(path: str, of: Recipe = RECIPE) -> Checkpoint:
-    return replace(CHECKPOINT, origin=Origin("org/q", made=steps.digests(of.model)[path]))
+    return replace(CHECKPOINT, origin=Origin("org/q", steps=steps.digests(of.model)[path]))
 
 
 def due(on: ModelDirectory) -> list[str]:
@@ -49,8 +49,8 @@ def due(on: ModelDirectory) -> list[str]:
 def test_the_engine_reads_what_the_last_step_makes() -> None:
     wanted = steps.engine_reads(RECIPE)
 
-    assert (wanted.path, wanted.model, wanted.made) == ("q", "org/q", steps.digests(RECIPE.model)["q"])
-    assert steps.engine_reads(recipe()).made is None
+    assert (wanted.path, wanted.model, wanted.steps) == ("q", "org/q", steps.digests(RECIPE.model)["q"])
+    assert steps.engine_reads(recipe()).steps is None
 
 
 def test_the_digest_is_the_same_on_every_machine_and_day() -> None:

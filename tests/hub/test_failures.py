@@ -6,25 +6,25 @@ import json
 
 import pytest
 
-from sparkops.hub import facts
-from sparkops.hub.facts import Failure, Fetched
+from sparkops.hub import pull
+from sparkops.hub.pull import Failure, Fetched
 from sparkops.nodes.progress import ByteCount
 
 
 def failure(kind: str, *, anonymous: bool = False, text: str = "HubError: words\nand more") -> Failure:
-    said = facts.parse(json.dumps({"error": kind, "text": text}), anonymous=anonymous)
+    said = pull.parse(json.dumps({"error": kind, "text": text}), anonymous=anonymous)
     assert isinstance(said, Failure)
     return said
 
 
 def test_progress_and_the_end() -> None:
-    assert facts.parse('{"bytes": 5, "total": 9}', anonymous=True) == ByteCount(5, 9)
-    assert facts.parse('{"done": {"commit": "abc", "bytes": 9}}', anonymous=True) == Fetched("abc", 9)
+    assert pull.parse('{"bytes": 5, "total": 9}', anonymous=True) == ByteCount(5, 9)
+    assert pull.parse('{"done": {"commit": "abc", "bytes": 9}}', anonymous=True) == Fetched("abc", 9)
 
 
 @pytest.mark.parametrize("line", ["", "a warning", "5", '{"other": 1}', '{"done": 5}'])
 def test_what_the_library_prints_beside_is_passed(line: str) -> None:
-    assert facts.parse(line, anonymous=False) is None
+    assert pull.parse(line, anonymous=False) is None
 
 
 def test_a_416_without_a_token_is_explained() -> None:
@@ -42,7 +42,7 @@ def test_without_internet_the_next_step_is_another_node_or_a_copy() -> None:
     assert "sparkops models copy" in said.next_step
 
 
-@pytest.mark.parametrize("kind", facts.WHY)
+@pytest.mark.parametrize("kind", pull.FAILURES)
 def test_every_failure_has_a_next_step(kind: str) -> None:
     assert failure(kind).next_step
 

@@ -9,7 +9,7 @@ import pytest
 
 from sparkops.config.engine import ENGINES
 from sparkops.docker import commands
-from sparkops.engine import command_line
+from sparkops.engine import ranks
 from tests.examples import IMAGE_ID, node, rank
 
 IMAGE = {"torch": None, "vllm": None}
@@ -38,11 +38,11 @@ IMAGE = {"torch": None, "vllm": None}
     ids=str,
 )
 def test_arguments_of_vllm(args: dict[str, Any], argv: list[str]) -> None:
-    assert list(command_line.arguments(args, ENGINES["vllm"].off)) == argv
+    assert list(ranks.arguments(args, ENGINES["vllm"].off)) == argv
 
 
 def test_a_flag_that_is_off_is_written_as_its_engine_reads_it() -> None:
-    assert list(command_line.arguments({"exact-verify": False}, ENGINES["atlas"].off)) == ["--exact-verify=false"]
+    assert list(ranks.arguments({"exact-verify": False}, ENGINES["atlas"].off)) == ["--exact-verify=false"]
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_a_flag_that_is_off_is_written_as_its_engine_reads_it() -> None:
 def test_an_engine_is_told_model_port_and_name_in_its_own_words(name: str, argv: str) -> None:
     of = rank(engine=name, image={} if name == "vllm" else IMAGE, serve={"args": {"max-num-seqs": 4}})
 
-    assert command_line.serve(of, "/models") == tuple(argv.split())
+    assert ranks.serve(of, "/models") == tuple(argv.split())
 
 
 def test_aliases_follow_the_name_of_the_service() -> None:
     of = rank(serve={"aliases": ["fast", "org/chat"], "args": {"max-num-seqs": 4}})
 
     words = "serve /models/q --host=0.0.0.0 --port=8001 --served-model-name chat fast org/chat --max-num-seqs=4"
-    assert command_line.serve(of, "/models") == tuple(words.split())
+    assert ranks.serve(of, "/models") == tuple(words.split())
 
 
 def test_a_container_runs_the_program_of_its_engine() -> None:
@@ -78,11 +78,7 @@ def test_a_container_runs_the_program_of_its_engine() -> None:
 def test_an_engine_beside_its_gateway_listens_on_loopback_only(name: str) -> None:
     found = rank(engine=name)
     hosts = [
-        next(
-            word
-            for word in command_line.serve(replace(found, callers=callers), "/models")
-            if word[2:6] in ("host", "bind")
-        )
+        next(word for word in ranks.serve(replace(found, callers=callers), "/models") if word[2:6] in ("host", "bind"))
         for callers in ((), ("10.0.0.1",), None)
     ]
 
