@@ -28,23 +28,23 @@ def installed(package: str) -> str:
 
 def taken(ports: list[int]) -> list[int]:
     """The ports that somebody else listens on."""
-    found = []
+    used = []
     for port in ports:
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind(("0.0.0.0", port))
             except OSError:
-                found.append(port)
-    return found
+                used.append(port)
+    return used
 
 
-def wait_for_others(wanted: dict, deadline: float) -> list[int]:
+def wait_for_others(meeting: dict, deadline: float) -> list[int]:
     """Rank 0: listen as the engine will, and hear which ranks come."""
     met: list[int] = []
-    with socket.create_server((wanted["head"], wanted["port"])) as listener:
-        while len(met) < wanted["ranks"] - 1 and (left := deadline - time.monotonic()) > 0:
-            listener.settimeout(left)
+    with socket.create_server((meeting["head"], meeting["port"])) as listener:
+        while len(met) < meeting["ranks"] - 1 and (remaining_s := deadline - time.monotonic()) > 0:
+            listener.settimeout(remaining_s)
             try:
                 came, _ = listener.accept()
             except TimeoutError:
@@ -56,14 +56,14 @@ def wait_for_others(wanted: dict, deadline: float) -> list[int]:
     return met
 
 
-def call_head(wanted: dict, deadline: float) -> list[int]:
+def call_head(meeting: dict, deadline: float) -> list[int]:
     """Every other rank: call rank 0 from the own address until it answers. Its container may start later."""
-    target, source = (wanted["head"], wanted["port"]), (wanted["address"], 0)
+    target, source = (meeting["head"], meeting["port"]), (meeting["address"], 0)
     while True:
-        left = min(CALL_S, max(PAUSE_S, deadline - time.monotonic()))
+        timeout_s = min(CALL_S, max(PAUSE_S, deadline - time.monotonic()))
         try:
-            with socket.create_connection(target, left, source_address=source) as head:
-                head.sendall(str(wanted["rank"]).encode())
+            with socket.create_connection(target, timeout_s, source_address=source) as head:
+                head.sendall(str(meeting["rank"]).encode())
                 return [int(head.recv(8))]
         except (OSError, ValueError):  # ValueError: it hung up without a word
             if time.monotonic() + PAUSE_S > deadline:
@@ -72,23 +72,23 @@ def call_head(wanted: dict, deadline: float) -> list[int]:
 
 
 def main() -> None:
-    wanted = json.loads(sys.argv[1])
-    said: dict[str, object] = {
+    meeting = json.loads(sys.argv[1])
+    report: dict[str, object] = {
         "vllm": installed("vllm"),
         "torch": installed("torch"),
         "ray": installed("ray"),
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         "rdma": sorted(file.name for file in Path("/dev/infiniband").glob("*")),
-        "taken": taken(wanted["ports"]),
+        "taken": taken(meeting["ports"]),
         "met": [],
         "problem": "",
     }
-    meet = call_head if wanted["rank"] else wait_for_others
+    meet = call_head if meeting["rank"] else wait_for_others
     try:
-        said["met"] = meet(wanted, time.monotonic() + wanted["patience_s"])
+        report["met"] = meet(meeting, time.monotonic() + meeting["patience_s"])
     except (OSError, ValueError) as error:
-        said["problem"] = str(error)
-    print(json.dumps(said))
+        report["problem"] = str(error)
+    print(json.dumps(report))
 
 
 main()

@@ -15,9 +15,9 @@ def begin():
     """What the second line of stdin asks for. From now on it ends when it is told to, or when its stdin ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    asked = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=watch, daemon=True).start()
-    return asked
+    return request
 
 
 def watch():

@@ -52,9 +52,9 @@ def weight_map(path):
     """Tensor name to file name, from an index. Raises ValueError with what is wrong."""
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)["weight_map"]
-        if all(isinstance(name, str) and os.path.basename(name) == name for name in found.values()):
-            return found
+            weights = json.load(file)["weight_map"]
+        if all(isinstance(name, str) and os.path.basename(name) == name for name in weights.values()):
+            return weights
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise ValueError("it cannot be read as an index of safetensors files")
@@ -65,22 +65,22 @@ def files(directory):
 
     What a hub's program keeps in `.cache`, and our own note in a directory that is not whole, are no part of a model.
     """
-    found = {}
+    sizes = {}
     for place, directories, names in os.walk(directory, followlinks=True):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(place, name)
             if not name.startswith(".sparkops-") and os.path.isfile(path):  # a link that leads nowhere is no file
-                told = os.stat(path)
-                found[os.path.relpath(path, directory)] = [told.st_size, told.st_mtime_ns]
-    return found
+                status = os.stat(path)
+                sizes[os.path.relpath(path, directory)] = [status.st_size, status.st_mtime_ns]
+    return sizes
 
 
 def examine(directory):
     """Everything that is told of one directory: files, shards, index, marker and revision."""
-    found = files(directory)
+    contents = files(directory)
     tensors, shards = {}, {}
-    for name in found:
+    for name in contents:
         if name.endswith(SHARD):
             try:
                 tensors[name], begin = header(os.path.join(directory, name))
@@ -88,31 +88,31 @@ def examine(directory):
             except ValueError as error:
                 shards[name] = {"error": str(error)}
     return {
-        "files": found,
+        "files": contents,
         "shards": shards,
-        "index": index(directory, found, tensors),
+        "index": index(directory, contents, tensors),
         "marker": marker(directory),
         "revision": revision(directory),
     }
 
 
-def index(directory, found, tensors):
+def index(directory, names, tensors):
     """The index held against the shards: None without one."""
-    name = next((name for name in found if name.endswith(INDEX) and os.sep not in name), None)
+    name = next((name for name in names if name.endswith(INDEX) and os.sep not in name), None)
     if name is None:
         return None
     try:
-        wanted = weight_map(os.path.join(directory, name))
+        weights = weight_map(os.path.join(directory, name))
     except ValueError as error:
         return {"file": name, "error": str(error)}
     shards, absent, unnamed = {}, {}, {}
-    for tensor, shard in wanted.items():
+    for tensor, shard in weights.items():
         shards[shard] = shards.get(shard, 0) + 1
         if shard in tensors and tensor not in tensors[shard]:
             count(absent, shard, tensor)
     for shard in shards:
         for tensor in tensors.get(shard, ()):
-            if wanted.get(tensor) != shard:
+            if weights.get(tensor) != shard:
                 count(unnamed, shard, tensor)
     return {"file": name, "shards": shards, "absent": absent, "unnamed": unnamed}
 
@@ -129,16 +129,16 @@ def marker(directory):
     """What sparkops wrote when it made the directory; None where somebody else made it, or it is damaged."""
     try:
         with open(os.path.join(directory, MARKER), encoding="utf-8") as file:
-            found = json.load(file)
-        return found if isinstance(found, dict) else None
+            content = json.load(file)
+        return content if isinstance(content, dict) else None
     except (OSError, ValueError):
         return None
 
 
-def write_marker(directory, said):
+def write_marker(directory, content):
     """Leave the marker: `said`, and the size in bytes of every file."""
     sizes = {name: size for name, (size, _) in files(directory).items() if name != MARKER}
-    write(os.path.join(directory, MARKER), json.dumps({**said, "files": sizes}, indent=1).encode())
+    write(os.path.join(directory, MARKER), json.dumps({**content, "files": sizes}, indent=1).encode())
 
 
 def revision(directory):

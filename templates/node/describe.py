@@ -28,8 +28,8 @@ def describe(directory):
     layers = (config.get("text_config") or config).get("num_hidden_layers") or 0
     tensors = {}
     for name in names:
-        found, _ = checkpoint.header(os.path.join(directory, name))
-        for tensor, entry in found.items():
+        entries, _ = checkpoint.header(os.path.join(directory, name))
+        for tensor, entry in entries.items():
             first, last = entry["data_offsets"]
             short = shortened(tensor, layers)
             tensors[short] = tensors.get(short, 0) + last - first
@@ -41,12 +41,12 @@ def read(directory, name):
     """Return a JSON file of the checkpoint. Raises ValueError with its name."""
     try:
         with open(os.path.join(directory, name), encoding="utf-8") as file:
-            found = json.load(file)
+            content = json.load(file)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ValueError(f"{name}: expected a JSON object")
-    return found
+    return content
 
 
 def shards(directory):
@@ -64,11 +64,11 @@ def shards(directory):
 
 def shortened(tensor, layers):
     """Return a tensor's name with its numbers as `*`; the first one as `+` where it is past the last layer."""
-    parts, seen = tensor.split("."), False
+    parts, numbered = tensor.split("."), False
     for place, part in enumerate(parts):
         if part.isdigit():
-            parts[place] = "+" if not seen and layers and int(part) >= layers else "*"
-            seen = True
+            parts[place] = "+" if not numbered and layers and int(part) >= layers else "*"
+            numbered = True
     return ".".join(parts)
 
 

@@ -28,8 +28,8 @@ ALIVE = (
 )
 
 
-def tell(**said):
-    print(json.dumps(said), flush=True)
+def tell(**message):
+    print(json.dumps(message), flush=True)
 
 
 def listen(hosts, token):
@@ -59,25 +59,25 @@ def admit(doors, end, token):
     with selectors.DefaultSelector() as selector, ring, bell:
         for source in (*doors, bell):
             selector.register(source, selectors.EVENT_READ)
-        while admitted.empty() and (left := end - time.monotonic()) > 0:
-            for ready, _ in selector.select(min(left, 1.0)):
+        while admitted.empty() and (remaining_s := end - time.monotonic()) > 0:
+            for ready, _ in selector.select(min(remaining_s, 1.0)):
                 if ready.fileobj is not bell:
                     call(ready.fileobj.accept()[0], callers, (token, admitted, ring))
     if admitted.empty():
         raise SystemExit(APART)
-    chosen, made = admitted.get()
+    chosen, connection = admitted.get()
     for caller in callers:
         if caller is not chosen:
             hang_up(caller)
-    return made
+    return connection
 
 
-def call(caller, callers, told):
+def call(caller, callers, arguments):
     """Shake hands with one more caller, in a thread. Of too many, the one that has waited longest is sent away."""
     if len(callers) == MOST_CALLERS:
         hang_up(callers.popleft())
     callers.append(caller)
-    threading.Thread(target=shake, args=(caller, *told), daemon=True).start()
+    threading.Thread(target=shake, args=(caller, *arguments), daemon=True).start()
 
 
 def shake(caller, token, admitted, ring):
@@ -98,12 +98,12 @@ def hang_up(caller):
 
 def meet(targets):
     """Connect to every (token, places). Those that cannot be met are told by their numbers."""
-    met = [connect(places, token) for token, places in targets]
-    wires = [Wire(*each) for each in met if each]
+    connections = [connect(places, token) for token, places in targets]
+    wires = [Wire(*connection) for connection in connections if connection]
     if not wires:
         raise SystemExit(APART)
-    if len(wires) < len(met):
-        tell(apart=[number for number, each in enumerate(met) if not each])
+    if len(wires) < len(connections):
+        tell(apart=[number for number, connection in enumerate(connections) if not connection])
     return wires[0] if len(wires) == 1 else Lines(wires)
 
 
@@ -128,10 +128,10 @@ def greeted(connected, token, *, receiving):
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ALIVE:
         connected.setsockopt(socket.IPPROTO_TCP, option, value)
-    mine = secrets.token_bytes(NONCE)
-    connected.sendall(mine)
-    theirs = take(connected, NONCE, end)
-    nonces = (theirs, mine) if receiving else (mine, theirs)
+    own = secrets.token_bytes(NONCE)
+    connected.sendall(own)
+    other = take(connected, NONCE, end)
+    nonces = (other, own) if receiving else (own, other)
     proofs = [key_for(token, what, *nonces) for what in (b"receiving end", b"sending end")]
     if receiving:
         connected.sendall(proofs[0])
@@ -150,11 +150,11 @@ def prove(shown, right):
 
 def take(connected, size, end):
     """Receive `size` bytes until monotonic time `end`, however slowly they come."""
-    found = b""
-    while len(found) < size:
+    received = b""
+    while len(received) < size:
         connected.settimeout(max(end - time.monotonic(), 0.001))
-        more = connected.recv(size - len(found))
+        more = connected.recv(size - len(received))
         if not more:
             raise Broken("it hung up")
-        found += more
-    return found
+        received += more
+    return received

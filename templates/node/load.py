@@ -39,9 +39,9 @@ def manifest(images):
     return [{"Config": images[0]["Config"], "RepoTags": None, "Layers": images[0]["Layers"]}]
 
 
-def index(told):
+def index(content):
     """Return index.json of one image without a name."""
-    images = told["manifests"]
+    images = content["manifests"]
     if len(images) != 1:
         raise Refused(f"expected one image, got {len(images)}")
     if named := [text for key, text in (images[0].get("annotations") or {}).items() if key in NAMES]:

@@ -17,12 +17,12 @@ def claim(directory, identity):
     it would mix two checkpoints, and no header would tell.
     """
     os.makedirs(directory, exist_ok=True)
-    held = hold(directory)
+    handle = hold(directory)
     if noted(directory) != identity:
         empty(directory)
         with open(os.path.join(directory, NOTE), "w", encoding="utf-8") as file:
             file.write(identity)
-    return held
+    return handle
 
 
 def hold(directory):
@@ -70,7 +70,7 @@ def keep(old, new):
 def publish(directory, final):
     """Give a whole directory its name. What had the name goes; an engine that reads it keeps its open files."""
     replaced = f"{final}.replaced"
-    held = hold(directory)
+    handle = hold(directory)
     if os.path.lexists(final):
         discard(replaced)
         os.rename(final, replaced)
@@ -78,7 +78,7 @@ def publish(directory, final):
     if os.path.exists(note):
         os.unlink(note)
     os.rename(directory, final)
-    os.close(held)
+    os.close(handle)
     above = os.open(os.path.dirname(final), os.O_RDONLY)
     os.fsync(above)
     os.close(above)

@@ -33,11 +33,11 @@ class Wire:
         self.keyed = hmac.new(key, digestmod=hashlib.sha256)
 
     def mac(self, head, body):
-        made = self.keyed.copy()
-        made.update(NUMBER.pack(self.number) + head)
-        made.update(body)
+        code = self.keyed.copy()
+        code.update(NUMBER.pack(self.number) + head)
+        code.update(body)
         self.number += 1
-        return made.digest()
+        return code.digest()
 
     def put(self, kind, body=b""):
         """Send one piece."""
@@ -69,12 +69,12 @@ class Wire:
 
     def exactly(self, size):
         try:
-            found = self.file.read(size)
+            content = self.file.read(size)
         except OSError as error:
             raise Broken(f"the sending end is gone: {error.strerror}") from None
-        if len(found) < size:
+        if len(content) < size:
             raise Broken("the sending end is gone")
-        return found
+        return content
 
 
 class Line:

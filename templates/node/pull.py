@@ -41,34 +41,35 @@ class Refused(Exception):
         self.kind, self.text = kind, text
 
 
-def fetch(asked):
+def fetch(request):
     """Look the repository up, make sure there is room, fetch what is missing, hold it against the hub's list."""
     hub = library()
-    token = asked["token"] or False
-    info = hub.HfApi(token=token).model_info(asked["id"], revision=asked["revision"], files_metadata=True, timeout=30)
-    directory = f"{asked['directory']}.partial"
-    held = partial.claim(directory, f"pull {asked['id']}@{info.sha}")
+    token = request["token"] or False
+    api = hub.HfApi(token=token)
+    info = api.model_info(request["id"], revision=request["revision"], files_metadata=True, timeout=30)
+    directory = f"{request['directory']}.partial"
+    handle = partial.claim(directory, f"pull {request['id']}@{info.sha}")
     clear(directory)
-    wanted = sizes(hub, info, asked["exclude"])
-    room(directory, wanted)
-    counting(directory, sum(wanted.values()))
+    expected = sizes(hub, info, request["exclude"])
+    room(directory, expected)
+    counting(directory, sum(expected.values()))
     # It must be the commit that was looked up. And the library returns what is there when the hub cannot be reached.
     hub.snapshot_download(
-        asked["id"],
+        request["id"],
         revision=info.sha,
         local_dir=directory,
-        ignore_patterns=asked["exclude"] or None,
+        ignore_patterns=request["exclude"] or None,
         token=token,
         max_workers=FILES_AT_ONCE,
     )
-    for name, size in wanted.items():
+    for name, size in expected.items():
         path = os.path.join(directory, name)
-        there = os.path.getsize(path) if os.path.isfile(path) else -1
-        if there != size:
-            raise Refused("incomplete", f"{name}: {max(there, 0)} of {size} bytes")
-    checkpoint.write_marker(directory, {"model": asked["id"], "asked": asked["revision"], "commit": info.sha})
-    os.close(held)  # whoever hears that it is done may give it its name
-    tell(done={"commit": info.sha, "bytes": sum(wanted.values())})
+        present = os.path.getsize(path) if os.path.isfile(path) else -1
+        if present != size:
+            raise Refused("incomplete", f"{name}: {max(present, 0)} of {size} bytes")
+    checkpoint.write_marker(directory, {"model": request["id"], "asked": request["revision"], "commit": info.sha})
+    os.close(handle)  # whoever hears that it is done may give it its name
+    tell(done={"commit": info.sha, "bytes": sum(expected.values())})
 
 
 def library():
@@ -83,9 +84,9 @@ def library():
 def sizes(hub, info, exclude):
     """Size in bytes of every file that is wanted."""
     patterns = exclude or None
-    names = hub.utils.filter_repo_objects((each.rfilename for each in info.siblings), ignore_patterns=patterns)
+    names = hub.utils.filter_repo_objects((file.rfilename for file in info.siblings), ignore_patterns=patterns)
     chosen = set(names)
-    return {each.rfilename: each.size or 0 for each in info.siblings if each.rfilename in chosen}
+    return {file.rfilename: file.size or 0 for file in info.siblings if file.rfilename in chosen}
 
 
 def clear(directory):
@@ -96,14 +97,14 @@ def clear(directory):
                 os.unlink(os.path.join(place, name))
 
 
-def room(directory, wanted):
+def room(directory, expected):
     """Refuse before the disk is full."""
-    missing, free = sum(wanted.values()) - held_bytes(directory), shutil.disk_usage(directory).free
+    missing, free = sum(expected.values()) - present_bytes(directory), shutil.disk_usage(directory).free
     if missing > free:
         raise Refused("disk", f"{missing} bytes are missing, {free} are free")
 
 
-def held_bytes(directory):
+def present_bytes(directory):
     """What is there, finished or not."""
     total = 0
     for place, _, names in os.walk(directory):
@@ -120,7 +121,7 @@ def counting(directory, total):
 
     def count():
         while True:
-            tell(bytes=min(held_bytes(directory), total), total=total)
+            tell(bytes=min(present_bytes(directory), total), total=total)
             time.sleep(TELL_EVERY_S)
 
     threading.Thread(target=count, daemon=True).start()
@@ -128,44 +129,44 @@ def counting(directory, total):
 
 def kind(error):
     """What kind of failure it is. The library wraps the reason, so all that led to it is looked at."""
-    seen = []
-    while error is not None and error not in seen:
-        seen.append(error)
+    chain = []
+    while error is not None and error not in chain:
+        chain.append(error)
         error = error.__cause__ or error.__context__
-    names = {base.__name__ for each in seen for base in type(each).__mro__}
-    said = {getattr(getattr(each, "response", None), "status_code", None) for each in seen}
-    text = " ".join(map(str, seen))
+    names = {base.__name__ for cause in chain for base in type(cause).__mro__}
+    statuses = {getattr(getattr(cause, "response", None), "status_code", None) for cause in chain}
+    text = " ".join(map(str, chain))
     checks = (
-        ("range", 416 in said or re.search(r"\b416\b", text)),
+        ("range", 416 in statuses or re.search(r"\b416\b", text)),
         ("gated", "GatedRepoError" in names),
         ("revision", "RevisionNotFoundError" in names),
         ("unknown", "RepositoryNotFoundError" in names),
-        ("denied", said & {401, 403}),
-        ("throttled", 429 in said),
-        ("disk", any(getattr(each, "errno", None) == 28 for each in seen) or "No space left" in text),
+        ("denied", statuses & {401, 403}),
+        ("throttled", 429 in statuses),
+        ("disk", any(getattr(cause, "errno", None) == 28 for cause in chain) or "No space left" in text),
         ("name", "HFValidationError" in names),
         ("directory", "PermissionError" in names),
         ("unreachable", names & {"ConnectionError", "ConnectError", "TimeoutException", "Timeout", "ProxyError"}),
     )
-    return next((name for name, found in checks if found), "other")
+    return next((name for name, matches in checks if matches), "other")
 
 
-def tell(**said):
+def tell(**message):
     """One line. After the last one nothing more is said."""
     with TELLING:
-        print(json.dumps(said), flush=True)
-        if "done" in said or "error" in said:
+        print(json.dumps(message), flush=True)
+        if "done" in message or "error" in message:
             os._exit(0)  # not through threads that still wait for the network
 
 
 def main():
     """Fetch, and say how it went."""
-    asked = attended.begin()
+    request = attended.begin()
     os.environ.update(SETTINGS)
-    if asked["endpoint"]:
-        os.environ["HF_ENDPOINT"] = asked["endpoint"]
+    if request["endpoint"]:
+        os.environ["HF_ENDPOINT"] = request["endpoint"]
     try:
-        fetch(asked)
+        fetch(request)
     except Refused as refused:
         tell(error=refused.kind, text=refused.text)
     except Exception as error:  # the library's own errors are of many classes; each is told

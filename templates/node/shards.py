@@ -40,25 +40,25 @@ class Checkpoint:
         self.directory, self.tensors, self.shard = directory, {}, {}
         names = sorted(checkpoint.files(directory))
         self.index = next((name for name in names if name.endswith(checkpoint.INDEX)), None)
-        wanted = checkpoint.weight_map(os.path.join(directory, self.index)) if self.index else None
-        found = [name for name in names if name.endswith(checkpoint.SHARD)]
-        self.overlooked = sorted(set(found) - set(wanted.values())) if wanted else []
-        for shard in sorted(set(wanted.values())) if wanted else found:
-            self.read(shard, wanted)
-        lost = set(wanted or ()) - set(self.tensors)
+        weights = checkpoint.weight_map(os.path.join(directory, self.index)) if self.index else None
+        files = [name for name in names if name.endswith(checkpoint.SHARD)]
+        self.overlooked = sorted(set(files) - set(weights.values())) if weights else []
+        for shard in sorted(set(weights.values())) if weights else files:
+            self.read(shard, weights)
+        lost = set(weights or ()) - set(self.tensors)
         if lost:
             step.refuse(f"{directory} lacks tensors that its index names: {step.named(lost)}")
         if not self.tensors:
             step.refuse(f"{directory} holds no tensors")
 
-    def read(self, shard, wanted):
+    def read(self, shard, weights):
         """The tensors of one shard; with an index only those that it names there."""
         path = os.path.join(self.directory, shard)
-        found, begin = checkpoint.header(path)
-        if os.path.getsize(path) != checkpoint.length(found, begin):
+        entries, begin = checkpoint.header(path)
+        if os.path.getsize(path) != checkpoint.length(entries, begin):
             step.refuse(f"{path} is not as long as its header says")
-        for name, entry in found.items():
-            if wanted is None or wanted.get(name) == shard:
+        for name, entry in entries.items():
+            if weights is None or weights.get(name) == shard:
                 self.tensors[name], self.shard[name] = Tensor(path, entry, begin), shard
 
     def read_overlooked(self):
@@ -71,23 +71,23 @@ class Checkpoint:
 
     def of_shard(self, shard):
         """The names of a shard's tensors, in the order of their bytes."""
-        names = [name for name, held in self.shard.items() if held == shard]
+        names = [name for name, place in self.shard.items() if place == shard]
         return sorted(names, key=lambda name: self.tensors[name].begin)
 
 
 def begin(*arguments):
     """The making of what the script is asked for."""
-    asked = step.asked_for(*arguments)
-    return step.attempt(lambda: Making(asked))
+    request = step.read_request(*arguments)
+    return step.attempt(lambda: Making(request))
 
 
 class Making:
     """A checkpoint that is being made: for each shard, a file to link or the tensors to write."""
 
-    def __init__(self, asked):
-        self.asked, self.output, self.args = asked, asked["output"], asked["args"]
-        self.inputs = {word: Checkpoint(path) for word, path in sorted(asked["inputs"].items())}
-        self.linked, self.written, self.done = {}, {}, 0
+    def __init__(self, request):
+        self.request, self.output, self.args = request, request["output"], request["args"]
+        self.inputs = {word: Checkpoint(path) for word, path in sorted(request["inputs"].items())}
+        self.linked, self.written, self.written_bytes = {}, {}, 0
 
     def take(self, source, shard, name=None):
         """Keep a whole shard of an input as it is."""
@@ -99,36 +99,36 @@ class Making:
 
     def run(self, base, edit):
         """Make all of it. `edit` changes the config, which is the base's; so is every other file."""
-        said = {**self.asked["marker"], "inputs": self.digest()}
-        held = partial.claim(self.output, f"step {said['made']} {said['inputs']}")
+        marker = {**self.request["marker"], "inputs": self.digest()}
+        handle = partial.claim(self.output, f"step {marker['made']} {marker['inputs']}")
         self.make_room()
         for shard, (path, _) in sorted(self.linked.items()):
             partial.keep(os.path.realpath(path), os.path.join(self.output, shard))
         for shard, tensors in sorted(self.written.items()):
             self.make_shard(shard, tensors)
         self.describe(base, edit)
-        checkpoint.write_marker(self.output, said)
-        os.close(held)
+        checkpoint.write_marker(self.output, marker)
+        os.close(handle)
         step.say(f"{len(self.linked)} shards are kept, {len(self.written)} written")
 
     def digest(self):
         """One sha256 over what the inputs are: names, sizes and times of all files, and the text of the small ones."""
-        made = hashlib.sha256()
+        digest = hashlib.sha256()
         for word, source in sorted(self.inputs.items()):
-            for name, told in sorted(checkpoint.files(source.directory).items()):
-                made.update(f"{word} {name} {told}\n".encode())
+            for name, facts in sorted(checkpoint.files(source.directory).items()):
+                digest.update(f"{word} {name} {facts}\n".encode())
                 if name.endswith(".json"):
                     with open(os.path.join(source.directory, name), "rb") as file:
-                        made.update(file.read())
-        return made.hexdigest()
+                        digest.update(file.read())
+        return digest.hexdigest()
 
     def make_room(self):
         """Refuse before the disk is full."""
         self.total = sum(tensor.size for shard in self.written.values() for tensor in shard.values())
-        there = sum(os.path.getsize(path) for path in map(self.place, self.written) if os.path.exists(path))
+        present = sum(os.path.getsize(path) for path in map(self.place, self.written) if os.path.exists(path))
         free = shutil.disk_usage(self.output).free
-        if self.total - there > free:
-            step.refuse(f"{self.total - there} bytes are to be written, {free} are free")
+        if self.total - present > free:
+            step.refuse(f"{self.total - present} bytes are to be written, {free} are free")
 
     def place(self, shard):
         return os.path.join(self.output, shard)
@@ -145,8 +145,8 @@ class Making:
             os.replace(unfinished, self.place(shard))
             step.say(f"{shard} is written")
         else:
-            self.done += size
-        step.tell(bytes=self.done, total=self.total)
+            self.written_bytes += size
+        step.tell(bytes=self.written_bytes, total=self.total)
 
     def fill(self, file, tensors):
         """Header and bytes. Large elements come first, so that every tensor is aligned to its own."""
@@ -163,19 +163,19 @@ class Making:
             self.pour(file, tensors[name])
 
     def pour(self, file, tensor):
-        told_at, left = time.monotonic(), tensor.size
+        reported_at, remaining = time.monotonic(), tensor.size
         with open(tensor.path, "rb") as source:
             source.seek(tensor.begin)
-            while left:
-                piece = source.read(min(CHUNK, left))
+            while remaining:
+                piece = source.read(min(CHUNK, remaining))
                 if not piece:
                     step.refuse(f"{tensor.path} became shorter while it was read")
                 file.write(piece)
-                left -= len(piece)
-                self.done += len(piece)
-                if time.monotonic() - told_at > TELL_EVERY_S:
-                    told_at = time.monotonic()
-                    step.tell(bytes=self.done, total=self.total)
+                remaining -= len(piece)
+                self.written_bytes += len(piece)
+                if time.monotonic() - reported_at > TELL_EVERY_S:
+                    reported_at = time.monotonic()
+                    step.tell(bytes=self.written_bytes, total=self.total)
 
     def describe(self, base, edit):
         """The files beside the shards. They are copied, not linked: a person may edit them."""
@@ -194,9 +194,9 @@ class Making:
         """Which shard holds which tensor, read from the shards that were made."""
         weight_map, size = {}, 0
         for shard, names in [(s, n) for s, (_, n) in self.linked.items()] + list(self.written.items()):
-            found, _ = checkpoint.header(self.place(shard))
+            entries, _ = checkpoint.header(self.place(shard))
             for name in names:
-                first, last = found[name]["data_offsets"]
+                first, last = entries[name]["data_offsets"]
                 weight_map[name], size = shard, size + last - first
         return {"metadata": {"total_size": size}, "weight_map": dict(sorted(weight_map.items()))}
 
@@ -205,13 +205,13 @@ def merged(value, patch):
     """A JSON value with a patch in it: mappings are merged, null takes a key away, all else is replaced (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
-    made = dict(value) if isinstance(value, dict) else {}
+    result = dict(value) if isinstance(value, dict) else {}
     for key, change in patch.items():
         if change is None:
-            made.pop(key, None)
+            result.pop(key, None)
         else:
-            made[key] = merged(made.get(key), change)
-    return made
+            result[key] = merged(result.get(key), change)
+    return result
 
 
 def dump(path, value):

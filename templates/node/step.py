@@ -12,15 +12,15 @@ import attended
 NAMED = 3
 
 
-def asked_for(*arguments):
+def read_request(*arguments):
     """What the second line of stdin asks for. Arguments that the script does not have are refused."""
-    asked = attended.begin()
-    unknown = sorted(set(asked["args"]) - {*arguments, "config"})
+    request = attended.begin()
+    unknown = sorted(set(request["args"]) - {*arguments, "config"})
     if unknown:
         refuse(f"unknown arguments: {', '.join(unknown)}; there are: {', '.join([*arguments, 'config'])}")
-    if sorted(asked["inputs"]) != ["base", "donor"]:
-        refuse(f"expected the inputs base and donor, got: {', '.join(sorted(asked['inputs']))}")
-    return asked
+    if sorted(request["inputs"]) != ["base", "donor"]:
+        refuse(f"expected the inputs base and donor, got: {', '.join(sorted(request['inputs']))}")
+    return request
 
 
 def attempt(work):
@@ -55,8 +55,8 @@ def named(names):
     return ", ".join(first[:NAMED]) + more
 
 
-def tell(**said):
-    print(json.dumps(said), flush=True)
+def tell(**message):
+    print(json.dumps(message), flush=True)
 
 
 def say(text):

@@ -23,11 +23,11 @@ DEEPEST = 3
 
 def look(root, paths):
     """The directories `paths` under root, or all that hold a model."""
-    there = os.path.isdir(root)
+    exists = os.path.isdir(root)
     if paths is None:
-        paths = list(models(root)) if there else []
-    found = [{"path": path, **examined(root, path)} for path in paths if inside(root, path)]
-    return {"root": told(root, there), "models": found}
+        paths = list(models(root)) if exists else []
+    checkpoints = [{"path": path, **examined(root, path)} for path in paths if inside(root, path)]
+    return {"root": root_facts(root, exists), "models": checkpoints}
 
 
 def inside(root, path):
@@ -35,12 +35,12 @@ def inside(root, path):
     return os.path.isdir(os.path.join(root, path))
 
 
-def told(root, there):
+def root_facts(root, exists):
     """The directory itself: whether it can be used, by whom, and what it has room for."""
-    usage = shutil.disk_usage(root) if there else None
+    usage = shutil.disk_usage(root) if exists else None
     return {
-        "there": there,
-        "writable": there and os.access(root, os.W_OK | os.X_OK),
+        "there": exists,
+        "writable": exists and os.access(root, os.W_OK | os.X_OK),
         "free": usage.free if usage else 0,
         "user": [os.getuid(), os.getgid()],
     }
@@ -49,8 +49,8 @@ def told(root, there):
 def examined(root, path):
     """Return the content of one directory, what was begun in it, and what other users cannot read of it."""
     directory = os.path.join(root, path)
-    found = checkpoint.examine(directory)
-    return {**found, "identity": partial.noted(directory), "closed": closed(root, path, found["files"])}
+    contents = checkpoint.examine(directory)
+    return {**contents, "identity": partial.noted(directory), "closed": closed(root, path, contents["files"])}
 
 
 def closed(root, path, files):
@@ -90,29 +90,29 @@ def is_model(path, names):
 
 def hashes(directory, names):
     """The sha256 of files, each by its name. Tells how many bytes it has read."""
-    found, read, told_at = {}, 0, time.monotonic()
+    digests, read, reported_at = {}, 0, time.monotonic()
     for name in names:
         digest = hashlib.sha256()
         with open(os.path.join(directory, name), "rb") as file:
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
                 read += len(chunk)
-                if time.monotonic() - told_at > TELL_EVERY_S:
-                    told_at = time.monotonic()
+                if time.monotonic() - reported_at > TELL_EVERY_S:
+                    reported_at = time.monotonic()
                     print(json.dumps({"bytes": read}), flush=True)
-        found[name] = digest.hexdigest()
-    return found
+        digests[name] = digest.hexdigest()
+    return digests
 
 
 def main():
     """Do what is asked."""
-    asked = json.loads(sys.stdin.buffer.readline())
-    root, path = asked["root"], asked.get("path")
+    request = json.loads(sys.stdin.buffer.readline())
+    root, path = request["root"], request.get("path")
     try:
-        if asked["verb"] == "look":
-            answer = look(root, asked["paths"])
-        elif asked["verb"] == "hash":
-            answer = hashes(os.path.join(root, path), asked["names"])
+        if request["verb"] == "look":
+            answer = look(root, request["paths"])
+        elif request["verb"] == "hash":
+            answer = hashes(os.path.join(root, path), request["names"])
         else:
             answer = partial.publish(os.path.join(root, f"{path}.partial"), os.path.join(root, path))
     except OSError as error:

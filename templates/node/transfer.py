@@ -39,16 +39,16 @@ STARTED = []
 # --- sending
 
 
-def send(asked, token):
+def send(request, token):
     """Send what is asked for. An error of ours is told to the other ends as well."""
-    if asked["to"] is None:
+    if request["to"] is None:
         wire = Wire(sys.stdout.buffer, key_for(token, b"pieces"))
     else:
         watch_stdin()
-        others = [(bytes.fromhex(theirs), places) for theirs, places in asked["also"]]
-        wire = meet([(token, asked["to"]), *others])
+        others = [(bytes.fromhex(other), places) for other, places in request["also"]]
+        wire = meet([(token, request["to"]), *others])
     try:
-        (send_files if "files" in asked else send_output)(asked, wire)
+        (send_files if "files" in request else send_output)(request, wire)
         wire.put(END)
         wire.close()
     except (Failed, OSError) as error:
@@ -57,36 +57,36 @@ def send(asked, token):
         raise Failed(words(error)) from None
 
 
-def send_files(asked, wire):
-    for name, size, offset in asked["files"]:
+def send_files(request, wire):
+    for name, size, offset in request["files"]:
         wire.put(FILE, json.dumps(name).encode())
-        with open(os.path.join(asked["directory"], name), "rb") as file:
+        with open(os.path.join(request["directory"], name), "rb") as file:
             file.seek(offset)
-            left = size - offset
-            while left:
-                piece = file.read(min(CHUNK, left))
+            remaining = size - offset
+            while remaining:
+                piece = file.read(min(CHUNK, remaining))
                 if not piece:
                     raise Failed(f"{name} changed while it was sent")
                 wire.put(DATA, piece)
-                left -= len(piece)
+                remaining -= len(piece)
 
 
-def send_output(asked, wire):
+def send_output(request, wire):
     """What a program prints. Only a program that ended well has sent anything whole."""
-    with tempfile.TemporaryFile() as said:
-        program = start(asked["argv"], said, stdout=subprocess.PIPE)
+    with tempfile.TemporaryFile() as log:
+        program = start(request["argv"], log, stdout=subprocess.PIPE)
         try:
             while piece := program.stdout.read(CHUNK):
                 wire.put(DATA, piece)
         except Broken:
             kill(program)
             raise
-        ended_well(program, asked["called"], said)
+        ended_well(program, request["called"], log)
 
 
-def start(argv, said, **pipes):
+def start(argv, log, **pipes):
     try:
-        program = subprocess.Popen(argv, stderr=said, start_new_session=True, **pipes)
+        program = subprocess.Popen(argv, stderr=log, start_new_session=True, **pipes)
     except OSError as error:
         raise Failed(f"{argv[0]} cannot be started: {error.strerror}") from None
     STARTED.append(program)
@@ -101,35 +101,35 @@ def kill(program):
         pass  # it has ended
 
 
-def ended_well(program, called, said):
+def ended_well(program, called, log):
     if code := program.wait():
-        said.seek(0)
-        last = said.read().decode(errors="replace").strip().splitlines()[-3:]
+        log.seek(0)
+        last = log.read().decode(errors="replace").strip().splitlines()[-3:]
         raise Failed(f"{called} ended with code {code}: {' '.join(last)}")
 
 
 # --- receiving
 
 
-def receive(asked, token):
+def receive(request, token):
     """Receive what the other end sends, and tell how many bytes have come."""
-    if asked["listen"] is None:
+    if request["listen"] is None:
         file, key = sys.stdin.buffer, key_for(token, b"pieces")
     else:
         watch_stdin()
-        file, key = listen(asked["listen"], token)
-    took = (receive_files if "files" in asked else receive_input)(asked, Wire(file, key))
+        file, key = listen(request["listen"], token)
+    took = (receive_files if "files" in request else receive_input)(request, Wire(file, key))
     tell(bytes=took)
 
 
-def receive_files(asked, wire):
+def receive_files(request, wire):
     """Write into a directory that is not whole until its files are. What is verified is kept when the rest is not."""
-    directory = asked["directory"]
-    held = partial.claim(directory, asked["identity"])
-    for name in asked["keep"]:
-        partial.keep(os.path.join(asked["beside"], name), os.path.join(directory, name))
+    directory = request["directory"]
+    handle = partial.claim(directory, request["identity"])
+    for name in request["keep"]:
+        partial.keep(os.path.join(request["beside"], name), os.path.join(directory, name))
     coming = Coming(wire)
-    for name, size, offset, changed_ns in asked["files"]:
+    for name, size, offset, changed_ns in request["files"]:
         if coming.announced() != name:
             raise Broken("it sends something else than was asked for")
         path = os.path.join(directory, name)
@@ -140,7 +140,7 @@ def receive_files(asked, wire):
             os.fsync(file.fileno())
         os.utime(path, ns=(changed_ns, changed_ns))
     coming.end()
-    os.close(held)
+    os.close(handle)
     return coming.bytes
 
 
@@ -151,8 +151,8 @@ def opened(path, offset):
         if os.path.lexists(path):
             os.unlink(path)
         return open(path, "xb")
-    told = os.lstat(path)
-    if told.st_nlink > 1 or told.st_size < offset:
+    status = os.lstat(path)
+    if status.st_nlink > 1 or status.st_size < offset:
         raise Failed(f"{path} is not what it was; run it again")
     file = open(path, "r+b")
     file.truncate(offset)
@@ -160,35 +160,35 @@ def opened(path, offset):
     return file
 
 
-def receive_input(asked, wire):
+def receive_input(request, wire):
     """Feed a program. It does not see the end of its input unless all has come."""
     coming = Coming(wire)
-    with tempfile.TemporaryFile() as said:
-        program = start(asked["argv"], said, stdin=subprocess.PIPE, stdout=said, bufsize=0)
+    with tempfile.TemporaryFile() as log:
+        program = start(request["argv"], log, stdin=subprocess.PIPE, stdout=log, bufsize=0)
         try:
             for piece in coming.pieces(None):
-                give(program, piece, asked["called"], said)
+                give(program, piece, request["called"], log)
         except (Broken, Failed):
             kill(program)
             raise
         program.stdin.close()
-        ended_well(program, asked["called"], said)
+        ended_well(program, request["called"], log)
     return coming.bytes
 
 
-def give(program, piece, called, said):
+def give(program, piece, called, log):
     """Feed one piece. A program that has ended well before its input did has had enough, and needs no more."""
     try:
         program.stdin.write(piece)
     except BrokenPipeError:
-        ended_well(program, called, said)
+        ended_well(program, called, log)
 
 
 class Coming:
     """The pieces as they come, counted."""
 
     def __init__(self, wire):
-        self.wire, self.bytes, self.told_at = wire, 0, time.monotonic()
+        self.wire, self.bytes, self.reported_at = wire, 0, time.monotonic()
 
     def next(self):
         kind, body = self.wire.get()
@@ -200,20 +200,20 @@ class Coming:
         kind, body = self.next()
         return json.loads(body) if kind == FILE else None
 
-    def pieces(self, left):
+    def pieces(self, remaining):
         """`left` bytes in pieces, or all up to the end for None."""
-        while left is None or left > 0:
+        while remaining is None or remaining > 0:
             kind, body = self.next()
-            if kind == END and left is None:
+            if kind == END and remaining is None:
                 tell(bytes=self.bytes, all=True)
                 return
-            if kind != DATA or (left is not None and len(body) > left):
+            if kind != DATA or (remaining is not None and len(body) > remaining):
                 raise Broken("it sends something else than was asked for")
             yield body
-            left = None if left is None else left - len(body)
+            remaining = None if remaining is None else remaining - len(body)
             self.bytes += len(body)
-            if time.monotonic() - self.told_at > TELL_EVERY_S:
-                self.told_at = time.monotonic()
+            if time.monotonic() - self.reported_at > TELL_EVERY_S:
+                self.reported_at = time.monotonic()
                 tell(bytes=self.bytes)
 
     def end(self):
@@ -252,10 +252,10 @@ def leave(code):
 def main():
     """Do what the second line of stdin says. The last line of stderr says what went wrong."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    asked = json.loads(sys.stdin.buffer.readline())
-    token = bytes.fromhex(asked["token"])
+    request = json.loads(sys.stdin.buffer.readline())
+    token = bytes.fromhex(request["token"])
     try:
-        (send if asked["role"] == "send" else receive)(asked, token)
+        (send if request["role"] == "send" else receive)(request, token)
     except Failed as error:
         print(error, file=sys.stderr)
         sys.exit(FAILED)

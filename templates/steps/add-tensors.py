@@ -23,13 +23,13 @@ def main():
     base, donor, args = making.inputs["base"], making.inputs["donor"], making.args
     donor.read_overlooked()  # publishers have left them out of an index
     expression = args.get("tensors", MTP)
-    found = set(filter(step.finder(expression), donor.tensors))
-    if not found:
+    matching = set(filter(step.finder(expression), donor.tensors))
+    if not matching:
         step.refuse(f"no tensor of the donor has a name like {expression}")
-    if args.get("count") not in (None, len(found)):
-        step.refuse(f"{len(found)} tensors of the donor have such a name, expected {args['count']}")
-    added = found - set(base.tensors)
-    step.say(f"{len(added)} tensors are added, {len(found) - len(added)} are there already")
+    if args.get("count") not in (None, len(matching)):
+        step.refuse(f"{len(matching)} tensors of the donor have such a name, expected {args['count']}")
+    added = matching - set(base.tensors)
+    step.say(f"{len(added)} tensors are added, {len(matching) - len(added)} are there already")
     for shard in sorted(set(base.shard.values())):
         making.take(base, shard)
     for shard in sorted({donor.shard[name] for name in added}):
@@ -44,7 +44,7 @@ def add(making, base, donor, shard, added):
     if added.issuperset(names):
         making.take(donor, shard, name)
     else:
-        making.write(f"added-{shard}", {each: donor.tensors[each] for each in names if each in added})
+        making.write(f"added-{shard}", {tensor: donor.tensors[tensor] for tensor in names if tensor in added})
 
 
 main()

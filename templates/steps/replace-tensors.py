@@ -29,14 +29,14 @@ def main():
         names = base.of_shard(shard)
         if (chosen | coming).isdisjoint(names):
             making.take(base, shard)
-        elif found := dict(tensors(base, donor, names, chosen, coming)):
-            making.write(shard, found)
+        elif replaced := dict(tensors(base, donor, names, chosen, coming)):
+            making.write(shard, replaced)
 
     def edit(config):
         if args.get("extra-config"):
-            said = config.setdefault("quantization_config", {}).setdefault("extra_config", {})
+            extra = config.setdefault("quantization_config", {}).setdefault("extra_config", {})
             for name in sorted(chosen):
-                said[name.rpartition(".")[0]] = args["extra-config"]
+                extra[name.rpartition(".")[0]] = args["extra-config"]
 
     step.finish(lambda: making.run(base, edit))
 
