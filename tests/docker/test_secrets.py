@@ -45,9 +45,9 @@ def test_the_program_reads_its_secrets_and_its_own_stdin() -> None:
     command = secrets.hold(Command(("sh", "-c", LOOK), stdin=b"a"), HIDDEN)
     before = names()
 
-    done = LocalNode("n1").run(command, stdin=iter((b"b", b"c")))
+    completed = LocalNode("n1").run(command, stdin=iter((b"b", b"c")))
 
-    assert done.stdout == f"600 0\n{HIDDEN['pip.conf'].decode()}600 0\nabc"
+    assert completed.stdout == f"600 0\n{HIDDEN['pip.conf'].decode()}600 0\nabc"
     assert names() == before
 
 
@@ -78,8 +78,8 @@ def test_no_file_is_left_of_a_build_that_is_interrupted() -> None:
 
 @pytest.mark.local
 def test_nothing_is_built_when_a_secret_has_not_arrived_whole() -> None:
-    whole = secrets.hold(Command(("echo", "built")), HIDDEN)
-    cut = Command(whole.argv, stdin=whole.stdin.splitlines(keepends=True)[0])
+    wrapped = secrets.hold(Command(("echo", "built")), HIDDEN)
+    cut = Command(wrapped.argv, stdin=wrapped.stdin.splitlines(keepends=True)[0])
 
     with pytest.raises(CommandFailed) as failed:
         LocalNode("n1").run(cut)

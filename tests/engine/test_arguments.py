@@ -76,9 +76,11 @@ def test_a_container_runs_the_program_of_its_engine() -> None:
 
 @pytest.mark.parametrize("name", ["vllm", "stand-in", "atlas"])
 def test_an_engine_beside_its_gateway_listens_on_loopback_only(name: str) -> None:
-    found = rank(engine=name)
+    started = rank(engine=name)
     hosts = [
-        next(word for word in ranks.serve(replace(found, callers=callers), "/models") if word[2:6] in ("host", "bind"))
+        next(
+            word for word in ranks.serve(replace(started, callers=callers), "/models") if word[2:6] in ("host", "bind")
+        )
         for callers in ((), ("10.0.0.1",), None)
     ]
 

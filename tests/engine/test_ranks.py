@@ -119,12 +119,12 @@ def test_the_labels_say_how_many_ranks_and_which_attempt() -> None:
 @pytest.fixture
 def bin_(tmp_path: Path) -> Path:
     """A directory of programs, with a `ray` that writes down what it is told."""
-    made = tmp_path / "bin"
-    made.mkdir()
-    ray = made / "ray"
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    ray = directory / "ray"
     ray.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/ray.log\n[ "$1" = status ] && cat {tmp_path}/status\nexit 0\n')
     ray.chmod(0o755)
-    return made
+    return directory
 
 
 def run(bin_: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
@@ -140,11 +140,11 @@ def head_words(*program: str, patience: int = 5) -> tuple[str, ...]:
 def test_the_head_serves_when_ray_shows_every_gpu(bin_: Path, tmp_path: Path) -> None:
     (tmp_path / "status").write_text(" 0.0/4.0 CPU\n 0.0/2.0 GPU\n")
 
-    done = run(bin_, head_words("echo", "serving", "a b"))
+    completed = run(bin_, head_words("echo", "serving", "a b"))
 
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "serving a b")
-    told = f"start --head --node-ip-address=10.0.0.1 --port=9104 {ranks.PORTS} --num-gpus=1"
-    assert told in (tmp_path / "ray.log").read_text()
+    assert (completed.returncode, completed.stdout.splitlines()[-1]) == (0, "serving a b")
+    arguments = f"start --head --node-ip-address=10.0.0.1 --port=9104 {ranks.PORTS} --num-gpus=1"
+    assert arguments in (tmp_path / "ray.log").read_text()
     kept = tmp_path / ".config/vllm/ray_non_carry_over_env_vars.json"
     assert json.loads(kept.read_text()) == ["VLLM_HOST_IP"]
 
@@ -152,19 +152,19 @@ def test_the_head_serves_when_ray_shows_every_gpu(bin_: Path, tmp_path: Path) ->
 def test_the_head_says_so_when_a_rank_does_not_join(bin_: Path, tmp_path: Path) -> None:
     (tmp_path / "status").write_text(" 0.0/2.0 CPU\n 0.0/1.0 GPU\n")
 
-    done = run(bin_, head_words("echo", "serving", patience=0))
+    completed = run(bin_, head_words("echo", "serving", patience=0))
 
-    assert done.returncode == 1
-    assert "not all 2 ranks have joined the Ray cluster at 10.0.0.1:9104 within 0 s" in done.stdout
-    assert "serving" not in done.stdout
+    assert completed.returncode == 1
+    assert "not all 2 ranks have joined the Ray cluster at 10.0.0.1:9104 within 0 s" in completed.stdout
+    assert "serving" not in completed.stdout
 
 
 def test_a_worker_that_cannot_reach_the_head_says_so(bin_: Path, tmp_path: Path) -> None:
     port = str(free_port())
 
-    done = run(bin_, ("-c", ranks.WORKER, "sparkops", "10.0.0.2", port, "127.0.0.1", "0", ranks.START, ""))
+    completed = run(bin_, ("-c", ranks.WORKER, "sparkops", "10.0.0.2", port, "127.0.0.1", "0", ranks.START, ""))
 
-    assert (done.returncode, done.stdout) == (
+    assert (completed.returncode, completed.stdout) == (
         1,
         f"sparkops: 10.0.0.2 has not reached the Ray head at 127.0.0.1:{port} within 0 s\n",
     )

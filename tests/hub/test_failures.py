@@ -12,9 +12,9 @@ from sparkops.nodes.progress import ByteCount
 
 
 def failure(kind: str, *, anonymous: bool = False, text: str = "HubError: words\nand more") -> Failure:
-    said = pull.parse(json.dumps({"error": kind, "text": text}), anonymous=anonymous)
-    assert isinstance(said, Failure)
-    return said
+    message = pull.parse(json.dumps({"error": kind, "text": text}), anonymous=anonymous)
+    assert isinstance(message, Failure)
+    return message
 
 
 def test_progress_and_the_end() -> None:
@@ -28,18 +28,20 @@ def test_what_the_library_prints_beside_is_passed(line: str) -> None:
 
 
 def test_a_416_without_a_token_is_explained() -> None:
-    said = failure("range", anonymous=True)
+    message = failure("range", anonymous=True)
 
-    assert said.problem.startswith("the hub answered 416, Range Not Satisfiable: its storage limits who comes without")
-    assert "--token-file" in said.next_step
+    assert message.problem.startswith(
+        "the hub answered 416, Range Not Satisfiable: its storage limits who comes without"
+    )
+    assert "--token-file" in message.next_step
     assert "--token-file" not in failure("range").next_step
 
 
 def test_without_internet_the_next_step_is_another_node_or_a_copy() -> None:
-    said = failure("unreachable")
+    message = failure("unreachable")
 
-    assert said.problem == "the hub cannot be reached from there (HubError: words)"
-    assert "sparkops models copy" in said.next_step
+    assert message.problem == "the hub cannot be reached from there (HubError: words)"
+    assert "sparkops models copy" in message.next_step
 
 
 @pytest.mark.parametrize("kind", pull.FAILURES)

@@ -33,20 +33,20 @@ def test_every_package_has_a_version_and_hashes() -> None:
 
 
 def test_the_build_sees_the_index_and_no_wheels_of_recipes() -> None:
-    made = hub_context(TEMPLATES, PACKAGES, INPUTS)
-    files = dict(made.files)
+    built = hub_context(TEMPLATES, PACKAGES, INPUTS)
+    files = dict(built.files)
 
-    assert b"https://user:secret@index/simple" in made.secrets["pip.conf"]
+    assert b"https://user:secret@index/simple" in built.secrets["pip.conf"]
     assert not [name for name in files if name.endswith(".whl")]
-    assert made.digest == hub_context(TEMPLATES, PACKAGES, BuildInputs()).digest
+    assert built.digest == hub_context(TEMPLATES, PACKAGES, BuildInputs()).digest
 
 
 @pytest.mark.parametrize("endpoint", ["http://mirror.lan", "HTTP://mirror.lan:8080/x", "mirror.lan"])
 def test_a_token_is_never_sent_without_encryption(endpoint: str) -> None:
-    made = hub_order(TEMPLATES, PACKAGES, BuildInputs())
+    built = hub_order(TEMPLATES, PACKAGES, BuildInputs())
     with pytest.raises(UsageError, match=f"the token would be sent unencrypted to {endpoint}, expected https://"):
-        Hub(made, token="secret", endpoint=endpoint)
+        Hub(built, token="secret", endpoint=endpoint)
 
-    assert Hub(made, endpoint=endpoint).endpoint == endpoint
-    assert Hub(made, token="secret", endpoint="https://mirror.lan").token == "secret"
-    assert Hub(made, token="secret").endpoint == ""
+    assert Hub(built, endpoint=endpoint).endpoint == endpoint
+    assert Hub(built, token="secret", endpoint="https://mirror.lan").token == "secret"
+    assert Hub(built, token="secret").endpoint == ""

@@ -68,17 +68,17 @@ def source(tmp_path: Path) -> Path:
     """What the hub has: a model, and a file that no engine reads."""
     (tmp_path / "library").mkdir()
     (tmp_path / "library/huggingface_hub.py").write_text(LIBRARY)
-    made = two_shards(tmp_path / "hub/q")
-    (made / "original").mkdir()
-    (made / "original/x.pth").write_bytes(b"x" * 50)
-    return made
+    shards = two_shards(tmp_path / "hub/q")
+    (shards / "original").mkdir()
+    (shards / "original/x.pth").write_bytes(b"x" * 50)
+    return shards
 
 
 def pull(
     tmp_path: Path, *, library: bool = True, token: str = "", exclude: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
     """What it prints. Its stdin stays open until it ends, as a container's does."""
-    asked = {
+    request = {
         "id": "org/q",
         "revision": None,
         "exclude": exclude,
@@ -88,7 +88,7 @@ def pull(
     }
     member("n1", tmp_path / "n1")
     env = ("env", f"PYTHONPATH={tmp_path / 'library' if library else ''}", f"SOURCE={tmp_path / 'hub/q'}")
-    command = python(programs.load(*programs.PULL), asked, interpreter=(*env, sys.executable))
+    command = python(programs.load(*programs.PULL), request, interpreter=(*env, sys.executable))
     assert "secret" not in str(command)
     pipe = subprocess.PIPE
     with subprocess.Popen(command.argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
@@ -101,11 +101,11 @@ def pull(
 
 
 def test_what_was_fetched_is_complete_and_says_what_it_is(tmp_path: Path, source: Path) -> None:
-    said = pull(tmp_path, token="secret", exclude=("original/*",))
+    printed = pull(tmp_path, token="secret", exclude=("original/*",))
     fetched = models.publish(member("n1", tmp_path / "n1"), "q")
     size = sum(file.stat().st_size for file in source.iterdir() if file.is_file())
 
-    assert said[-1] == {"done": {"commit": COMMIT, "bytes": size}}
+    assert printed[-1] == {"done": {"commit": COMMIT, "bytes": size}}
     assert fetched.origin == Origin("org/q", None, COMMIT)
     assert set(fetched.files) == {file.name for file in source.iterdir() if file.is_file()} | {".sparkops.json"}
 
@@ -113,8 +113,8 @@ def test_what_was_fetched_is_complete_and_says_what_it_is(tmp_path: Path, source
 def test_nothing_of_the_token_is_left(tmp_path: Path, source: Path) -> None:  # noqa: ARG001
     pull(tmp_path, token="secret")
 
-    left = [file for file in tmp_path.rglob("*") if file.is_file() and "library" not in file.parts]
-    assert not any(b"secret" in file.read_bytes() for file in left)
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and "library" not in file.parts]
+    assert not any(b"secret" in file.read_bytes() for file in files)
 
 
 def test_a_file_that_did_not_arrive_whole_is_named(tmp_path: Path, source: Path) -> None:
@@ -164,7 +164,7 @@ def test_what_an_interrupted_run_left_and_nobody_can_go_on_with_is_removed(tmp_p
     (notes / "x.etag.incomplete").touch()  # older libraries go on with it
     pull(tmp_path)
 
-    assert [each.name for each in notes.iterdir()] == ["x.etag.incomplete"]
+    assert [path.name for path in notes.iterdir()] == ["x.etag.incomplete"]
 
 
 def test_a_directory_that_was_begun_with_another_model_is_emptied(tmp_path: Path, source: Path) -> None:  # noqa: ARG001

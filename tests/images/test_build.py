@@ -45,20 +45,24 @@ class ScriptNode(LocalNode):
 
 
 @pytest.mark.parametrize(
-    ("said", "well_at", "builds"), [(NOT_BEGUN, 3, 3), (NOT_BEGUN, 9, 3), ("E: Unable to locate package", 2, 1)]
+    ("printed", "well_at", "builds"), [(NOT_BEGUN, 3, 3), (NOT_BEGUN, 9, 3), ("E: Unable to locate package", 2, 1)]
 )
 def test_a_build_goes_on_where_docker_could_not_begin_a_step(
-    tmp_path: Path, said: str, well_at: int, builds: int
+    tmp_path: Path, printed: str, well_at: int, builds: int
 ) -> None:
-    sent, told = tmp_path / "sent", list[Event]()
+    sent, events = tmp_path / "sent", list[Event]()
     order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
-    node = ScriptNode("n1", argv=(str(sent), str(well_at), said))
+    node = ScriptNode("n1", argv=(str(sent), str(well_at), printed))
     member = Member("n1", None, node, None)  # type: ignore[arg-type]  # neither is looked at
 
-    with nullcontext() if builds == well_at else pytest.raises(BuildFailed, match=rf"failed at image 2/2: .*\n{said}$"):
-        run_build(member, order, told.append)
+    with (
+        nullcontext()
+        if builds == well_at
+        else pytest.raises(BuildFailed, match=rf"failed at image 2/2: .*\n{printed}$")
+    ):
+        run_build(member, order, events.append)
 
     first, *others = sent.read_text().split()
     assert int(first) > 100_000, "the whole context is sent"
     assert others == [first] * (builds - 1)
-    assert [event.text for event in told if event.lasting] == ["image 2/2: RUN true"] * builds
+    assert [event.text for event in events if event.lasting] == ["image 2/2: RUN true"] * builds

@@ -55,9 +55,9 @@ SAID: dict[str, Any] = {
 }
 
 
-def wrong(wanted: Any, facts: ImageFacts) -> dict[str, str]:
+def wrong(of: Any, facts: ImageFacts) -> dict[str, str]:
     """The cause of every verdict that is not all right."""
-    return {each.name: each.cause for each in gate.verdicts(wanted, facts) if not each.ok}
+    return {verdict.name: verdict.cause for verdict in gate.verdicts(of, facts) if not verdict.ok}
 
 
 def test_an_answer_is_the_last_line() -> None:
@@ -65,9 +65,9 @@ def test_an_answer_is_the_last_line() -> None:
 
 
 def test_what_could_not_be_imported_is_in_the_answer() -> None:
-    said = {**SAID, "torch": {"error": "ImportError: a"}, "vllm": {"error": "b"}, "vllm_c": {"error": "c"}}
+    report = {**SAID, "torch": {"error": "ImportError: a"}, "vllm": {"error": "b"}, "vllm_c": {"error": "c"}}
 
-    facts = gate.parse(json.dumps(said))
+    facts = gate.parse(json.dumps(report))
 
     assert (facts.torch, facts.vllm, facts.binaries) == (
         ImportAnswer(error="ImportError: a"),
@@ -84,14 +84,14 @@ def test_what_is_not_an_answer_is_refused(stdout: str) -> None:
         gate.parse(stdout)
 
 
-@pytest.mark.parametrize(("wanted", "facts"), [(CPU, CPU_FACTS), (GPU, GPU_FACTS)])
-def test_an_image_that_is_what_its_recipe_says_passes(wanted: Any, facts: ImageFacts) -> None:
-    assert wrong(wanted, facts) == {}
-    assert all(each.cause == "" for each in gate.verdicts(wanted, facts))
+@pytest.mark.parametrize(("of", "facts"), [(CPU, CPU_FACTS), (GPU, GPU_FACTS)])
+def test_an_image_that_is_what_its_recipe_says_passes(of: Any, facts: ImageFacts) -> None:
+    assert wrong(of, facts) == {}
+    assert all(verdict.cause == "" for verdict in gate.verdicts(of, facts))
 
 
 def test_everything_that_a_recipe_names_is_looked_at() -> None:
-    assert [each.name for each in gate.verdicts(CPU, CPU_FACTS)] == [
+    assert [verdict.name for verdict in gate.verdicts(CPU, CPU_FACTS)] == [
         "torch",
         "torch.version.cuda",
         "vllm",
@@ -109,10 +109,10 @@ def test_a_recipe_without_an_engine_of_its_own_asks_for_none() -> None:
     assert [str(verdict) for verdict in verdicts] == ["cache: writable"]
 
 
-@pytest.mark.parametrize("wanted", [CPU, recipe(engine="stand-in", image={"torch": None, "vllm": None})])
-def test_an_image_whose_user_cannot_write_to_its_cache_is_refused(wanted: Any) -> None:
+@pytest.mark.parametrize("of", [CPU, recipe(engine="stand-in", image={"torch": None, "vllm": None})])
+def test_an_image_whose_user_cannot_write_to_its_cache_is_refused(of: Any) -> None:
     denied = "[Errno 13] Permission denied: '/home/engine/.cache/x'"
-    [refused] = [each for each in gate.verdicts(wanted, replace(CPU_FACTS, cache_error=denied)) if not each.ok]
+    [refused] = [verdict for verdict in gate.verdicts(of, replace(CPU_FACTS, cache_error=denied)) if not verdict.ok]
 
     assert str(refused) == f"cache: found {denied}, expected writable for user 10841: {gate.NO_CACHE}"
 
@@ -121,8 +121,8 @@ def test_an_image_whose_user_cannot_write_to_its_cache_is_refused(wanted: Any) -
 def test_the_script_reports_whether_it_can_write_to_the_cache(tmp_path: Path) -> None:
     def cache_error() -> str:
         argv, env = [sys.executable, "-S", "-"], {"HOME": str(tmp_path)}
-        done = subprocess.run(argv, input=assets.load_gate(), env=env, capture_output=True, check=True)
-        return gate.parse(done.stdout.decode()).cache_error
+        completed = subprocess.run(argv, input=assets.load_gate(), env=env, capture_output=True, check=True)
+        return gate.parse(completed.stdout.decode()).cache_error
 
     assert "No such file or directory" in cache_error()
     (tmp_path / ".cache").mkdir()
@@ -131,10 +131,10 @@ def test_the_script_reports_whether_it_can_write_to_the_cache(tmp_path: Path) ->
 
 @pytest.mark.parametrize("version", ["2.11.0+cpu", "2.12.0+cpu"])
 def test_a_cpu_torch_that_came_along_silently_is_named(version: str) -> None:
-    found = wrong(GPU, replace(GPU_FACTS, torch=ImportAnswer(version), cuda=None))
+    measured = wrong(GPU, replace(GPU_FACTS, torch=ImportAnswer(version), cuda=None))
 
-    assert set(found) == {"torch", "torch.version.cuda"}
-    assert set(found.values()) == {gate.CPU_TORCH}
+    assert set(measured) == {"torch", "torch.version.cuda"}
+    assert set(measured.values()) == {gate.CPU_TORCH}
 
 
 def test_another_cuda_is_named() -> None:
@@ -144,13 +144,13 @@ def test_another_cuda_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "cuda", "ok"),
+    ("measured", "cuda", "ok"),
     [("2.11.0+cu130", "13.0", True), ("2.11.0", "13.0", True), ("2.11.1", "13.0", False), ("2.11.0", "12.8", False)],
 )
-def test_a_wheel_without_a_local_version_is_known_by_its_cuda(found: str, cuda: str, ok: bool) -> None:
-    wanted = recipe(image={"torch": {**CUDA, "local_version": False}, "vllm": "vllm==0.23.0"})
+def test_a_wheel_without_a_local_version_is_known_by_its_cuda(measured: str, cuda: str, ok: bool) -> None:
+    of = recipe(image={"torch": {**CUDA, "local_version": False}, "vllm": "vllm==0.23.0"})
 
-    assert (wrong(wanted, replace(GPU_FACTS, torch=ImportAnswer(found), cuda=cuda)) == {}) == ok
+    assert (wrong(of, replace(GPU_FACTS, torch=ImportAnswer(measured), cuda=cuda)) == {}) == ok
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_a_verdict_says_what_was_found_what_was_expected_and_why() -> None:
 
 
 def test_the_code_for_gpus_is_read() -> None:
-    said = {"_C": {"cubins": ["sm_120"], "ptx": []}}
+    report = {"_C": {"cubins": ["sm_120"], "ptx": []}}
 
-    assert gate.parse(json.dumps({**SAID, "device_code": said})).device_code == {"_C": code("sm_120")}
+    assert gate.parse(json.dumps({**SAID, "device_code": report})).device_code == {"_C": code("sm_120")}
 
 
 @pytest.mark.parametrize(
-    ("held", "cause"),
+    ("code", "cause"),
     [
         # All constructed: no such image was at hand. The names are cuobjdump's.
         ({**WHEEL, "_C": code("sm_80", "sm_90", ptx=("sm_90",))}, gate.NO_CUBIN),
@@ -213,8 +213,8 @@ def test_the_code_for_gpus_is_read() -> None:
     ],
     ids=["older GPUs only", "PTX only", "for 12.0 only", "no kernels", "nothing"],
 )
-def test_an_image_without_code_for_this_gpu_is_refused(held: dict[str, DeviceCode], cause: str) -> None:
-    assert wrong(GPU, replace(GPU_FACTS, device_code=held)) == {"GPU code": cause}
+def test_an_image_without_code_for_this_gpu_is_refused(code: dict[str, DeviceCode], cause: str) -> None:
+    assert wrong(GPU, replace(GPU_FACTS, device_code=code)) == {"GPU code": cause}
 
 
 @pytest.mark.parametrize("cubin", ["sm_120", "sm_121", "sm_121a", "sm_120f"])
@@ -223,7 +223,7 @@ def test_what_a_spark_runs_passes(cubin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "measured"),
     [
         ({"stub": False}, (True, "importable")),
         ({"stub": True}, (True, "importable, with a stub of the driver")),
@@ -234,21 +234,23 @@ def test_what_a_spark_runs_passes(cubin: str) -> None:
     ],
 )
 def test_binaries_that_do_not_load_are_not_reported_as_importable(
-    change: dict[str, Any], found: tuple[bool, str]
+    change: dict[str, Any], measured: tuple[bool, str]
 ) -> None:
     verdicts = gate.verdicts(GPU, replace(GPU_FACTS, **change))
 
-    assert [(verdict.ok, verdict.found) for verdict in verdicts if verdict.name == "vllm._C"] == [found]
+    assert [(verdict.ok, verdict.found) for verdict in verdicts if verdict.name == "vllm._C"] == [measured]
 
 
 def test_what_passes_with_ptx_alone_is_told() -> None:
-    verdict = next(each for each in gate.verdicts(GPU, GPU_FACTS) if each.name == "GPU code")
+    verdict = next(verdict for verdict in gate.verdicts(GPU, GPU_FACTS) if verdict.name == "GPU code")
 
     assert str(verdict) == "GPU code: _C: sm_120; _moe_C: sm_120; only PTX for it: _vllm_fa2_C"
 
 
 def test_an_image_without_cuobjdump_is_not_judged_by_it() -> None:
-    verdict = next(each for each in gate.verdicts(GPU, replace(GPU_FACTS, device_code=None)) if each.name == "GPU code")
+    verdict = next(
+        verdict for verdict in gate.verdicts(GPU, replace(GPU_FACTS, device_code=None)) if verdict.name == "GPU code"
+    )
 
     assert (verdict.ok, verdict.found) == (True, "not looked at: the image has no cuobjdump")
 
@@ -290,7 +292,7 @@ def test_the_script_answers_in_any_image(
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(text)
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-S", "-"],
         input=assets.load_gate(),
         env={"PYTHONPATH": str(tmp_path)},
@@ -298,6 +300,6 @@ def test_the_script_answers_in_any_image(
         check=True,
     )
 
-    facts = gate.parse(done.stdout.decode())
+    facts = gate.parse(completed.stdout.decode())
     assert (facts.torch.error, facts.vllm.error, facts.binaries.error) == (torch, vllm, binaries)
     assert facts.torch.version == ("2.11.0+cu130" if "print" in packages.get("torch", "") else "")

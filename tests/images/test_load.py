@@ -82,13 +82,13 @@ def test_an_image_of_an_old_engine_keeps_its_links() -> None:
 
 
 def test_an_image_of_containerd_s_store_keeps_only_what_was_checked() -> None:
-    said = {"manifests": [{**DESCRIPTOR, "annotations": {"x": "y"}}], "Manifests": [{"annotations": {"z": "z"}}]}
+    index = {"manifests": [{**DESCRIPTOR, "annotations": {"x": "y"}}], "Manifests": [{"annotations": {"z": "z"}}]}
     manifest = {**PLAIN, "repotags": ["sparkops/guard:1"], "LayerSources": {}}
     ran = load(
         packed(
             file("blobs", b"", type=tarfile.DIRTYPE),
             file(f"blobs/sha256/{A}", b"{}", pax_headers={"comment": "x" * 600}),
-            metadata("index.json", said),
+            metadata("index.json", index),
             metadata("manifest.json", [manifest]),
             metadata("oci-layout", {"imageLayoutVersion": "1.0.0"}),
         )
@@ -148,8 +148,8 @@ def test_anything_else_is_refused_before_docker_sees_its_end(
 
 
 def test_a_tar_that_is_cut_off_is_refused() -> None:
-    whole = packed(file(f"{A}.json", b"y" * 5000), OK)
-    ran = load(whole[:3000])
+    complete = packed(file(f"{A}.json", b"y" * 5000), OK)
+    ran = load(complete[:3000])
 
     assert ran.returncode == 1
     assert b"the image was refused: " in ran.stderr

@@ -32,21 +32,21 @@ Pair = tuple[Fabric, dict[str, NodeFabric]]
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
     """Two Sparks with one cable."""
-    return made(tmp_path, spark(1), spark(2))
+    return two_sparks(tmp_path, spark(1), spark(2))
 
 
-def made(root: Path, one: Spark, two: Spark, **rules: Any) -> Pair:
-    facts = {name: sparks.facts(root / name, each) for name, each in {"a": one, "b": two}.items()}
+def two_sparks(root: Path, one: Spark, two: Spark, **rules: Any) -> Pair:
+    facts = {name: sparks.facts(root / name, item) for name, item in {"a": one, "b": two}.items()}
     return sparks.join(root, one, two, **rules), facts
 
 
-def failed(check: Check, said: str, code: int = 1, at: int = 0) -> CommandFailed:
+def failed(check: Check, output: str, code: int = 1, at: int = 0) -> CommandFailed:
     """One of its commands, as it ends when it prints this."""
-    return CommandFailed(Completed(check.node, check.commands[at], code, said, ""))
+    return CommandFailed(Completed(check.node, check.commands[at], code, output, ""))
 
 
 def judge(check: Check, *outcomes: str | SparkopsError) -> list[tuple[str, str, str]]:
-    return [(each.code, each.node, each.problem) for each in check.judge(outcomes)]
+    return [(item.code, item.node, item.problem) for item in check.judge(outcomes)]
 
 
 def test_each_link_is_tried_in_both_directions_with_small_and_large_packets(pair: Pair) -> None:
@@ -111,10 +111,10 @@ def test_blank_lines_at_the_end_of_an_error_are_not_its_reason() -> None:
 
 
 def test_without_ping_nothing_is_tried_and_that_is_said(tmp_path: Path) -> None:
-    pair = made(tmp_path, spark(1), spark(2, tools=()))
+    pair = two_sparks(tmp_path, spark(1), spark(2, tools=()))
 
     assert {check.node for check in preflight.paths(*pair)} == {"a"}
-    assert [(each.code, each.node, each.severity) for each in preflight.equipment(*pair)] == [
+    assert [(item.code, item.node, item.severity) for item in preflight.equipment(*pair)] == [
         ("NO_PING", "b", Severity.WARNING)
     ]
 
@@ -124,9 +124,9 @@ def test_alike_nodes_have_nothing_to_be_said_of_them(pair: Pair) -> None:
 
 
 def test_another_driver_is_named(tmp_path: Path) -> None:
-    [found] = preflight.same_driver(*made(tmp_path, spark(1), spark(2, driver="580.178.03")))
+    [finding] = preflight.same_driver(*two_sparks(tmp_path, spark(1), spark(2, driver="580.178.03")))
 
-    assert (found.code, found.node, found.problem) == (
+    assert (finding.code, finding.node, finding.problem) == (
         "DRIVER",
         "b",
         "the NVIDIA driver differs: 580.95.05 at a, 580.178.03 at b",
@@ -137,7 +137,7 @@ def test_devices_that_no_container_can_open_are_named(pair: Pair) -> None:
     network, facts = pair
     facts["b"] = replace(facts["b"], rdma_files=frozenset({"rdma_cm"}))
 
-    assert [(each.code, each.node) for each in preflight.equipment(network, facts)] == [("NO_UVERBS", "b")]
+    assert [(item.code, item.node) for item in preflight.equipment(network, facts)] == [("NO_UVERBS", "b")]
 
 
 IMAGE: dict[str, Any] = {
@@ -154,17 +154,17 @@ def test_one_content_under_two_ids_is_one_image() -> None:
 
 
 def test_two_builds_under_one_tag_are_two_images() -> None:
-    [found] = image_check.same_image("sparkops/x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
+    [finding] = image_check.same_image("sparkops/x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
 
-    assert (found.code, found.node) == ("IMAGE", "b")
-    assert found.problem.startswith("the content of sparkops/x:1 differs: ")
-    assert found.next_step == "sparkops images copy x --from a --to b"
+    assert (finding.code, finding.node) == ("IMAGE", "b")
+    assert finding.problem.startswith("the content of sparkops/x:1 differs: ")
+    assert finding.next_step == "sparkops images copy x --from a --to b"
 
 
 def test_an_image_that_is_not_there_is_named() -> None:
-    [found] = image_check.same_image("x:1", {"a": IMAGE, "b": None})
+    [finding] = image_check.same_image("x:1", {"a": IMAGE, "b": None})
 
-    assert (found.code, found.node, found.problem) == ("NO_IMAGE", "b", "it does not have the image x:1")
+    assert (finding.code, finding.node, finding.problem) == ("NO_IMAGE", "b", "it does not have the image x:1")
 
 
 def meetings(pair: Pair, *, ray: bool = True) -> list[Check]:
@@ -174,13 +174,13 @@ def meetings(pair: Pair, *, ray: bool = True) -> list[Check]:
 def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
     checks = meetings(pair)
 
-    told = [json.loads(check.commands[0].argv[-1]) for check in checks]
+    arguments = [json.loads(check.commands[0].argv[-1]) for check in checks]
     assert [check.node for check in checks] == ["a", "b"]
-    assert [(each["rank"], each["address"], each["head"]) for each in told] == [
+    assert [(item["rank"], item["address"], item["head"]) for item in arguments] == [
         (0, "192.168.100.10", "192.168.100.10"),
         (1, "192.168.100.11", "192.168.100.10"),
     ]
-    assert [(each["ranks"], each["port"], each["ports"]) for each in told] == [(2, 29501, [6379])] * 2
+    assert [(item["ranks"], item["port"], item["ports"]) for item in arguments] == [(2, 29501, [6379])] * 2
     assert "sha256:2" in checks[1].commands[0].argv
     assert "--device=/dev/infiniband" in checks[1].commands[0].argv
 
@@ -197,7 +197,7 @@ def test_a_rank_that_met_the_others_is_well(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rank", "said", "code", "problem"),
+    ("rank", "output", "code", "problem"),
     [
         (0, {"taken": [6379]}, "PORT_TAKEN", "port 6379 is taken"),
         (
@@ -222,10 +222,10 @@ def test_a_rank_that_met_the_others_is_well(pair: Pair) -> None:
         (1, {"rdma": ["rdma_cm"]}, "NO_UVERBS", "a container sees no /dev/infiniband/uverbs*"),
     ],
 )
-def test_what_a_rank_lacks_is_named(pair: Pair, rank: int, said: dict[str, Any], code: str, problem: str) -> None:
+def test_what_a_rank_lacks_is_named(pair: Pair, rank: int, output: dict[str, Any], code: str, problem: str) -> None:
     check = meetings(pair)[rank]
 
-    assert judge(check, answer(**said)) == [(code, "ab"[rank], problem)]
+    assert judge(check, answer(**output)) == [(code, "ab"[rank], problem)]
 
 
 def test_an_old_ray_does_not_matter_where_vllm_joins_the_ranks(pair: Pair) -> None:
@@ -234,7 +234,7 @@ def test_an_old_ray_does_not_matter_where_vllm_joins_the_ranks(pair: Pair) -> No
 
 def test_over_plain_tcp_a_rank_needs_no_rights(tmp_path: Path) -> None:
     beside = Spark(wires={"enP7s7": ("10.0.0.2/24", 1500, 10000)})
-    check = meetings(made(tmp_path, Spark(), beside, allow_tcp=True))[1]
+    check = meetings(two_sparks(tmp_path, Spark(), beside, allow_tcp=True))[1]
 
     assert judge(check, answer(memlock=8388608, rdma=[])) == []
     assert "--device=/dev/infiniband" not in check.commands[0].argv
@@ -251,9 +251,9 @@ def test_a_container_that_says_nothing_is_named(pair: Pair, outcome: str | Spark
 def test_versions_must_be_alike() -> None:
     mets = {name: commands.meet_report(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))}
 
-    [found] = image_check.same_versions(mets)
+    [finding] = image_check.same_versions(mets)
 
-    assert (found.code, found.problem) == ("VLLM", "the version of vLLM differs: 0.24.0 at a, 0.23.0 at b")
+    assert (finding.code, finding.problem) == ("VLLM", "the version of vLLM differs: 0.24.0 at a, 0.23.0 at b")
 
 
 def test_all_links_are_measured_at_once_each_on_its_own_port(pair: Pair) -> None:
@@ -282,24 +282,24 @@ def test_what_a_twin_usually_carries_is_well(pair: Pair) -> None:
 def test_a_slow_link_is_said_and_does_not_stop_a_deploy(pair: Pair) -> None:
     _, client, *_ = preflight.bandwidths(*pair)
 
-    [found] = client.judge([WRITE_BW.replace("92.56", "13.49")])
+    [finding] = client.judge([WRITE_BW.replace("92.56", "13.49")])
 
-    assert (found.code, found.severity) == ("SLOW_LINK", Severity.WARNING)
-    assert found.problem == f"the link {LINK} carries 13.49 Gbit/s, and 90 are usual"
+    assert (finding.code, finding.severity) == ("SLOW_LINK", Severity.WARNING)
+    assert finding.problem == f"the link {LINK} carries 13.49 Gbit/s, and 90 are usual"
 
 
 def test_a_link_that_carries_no_rdma_is_named(pair: Pair) -> None:
     _, client, *_ = preflight.bandwidths(*pair)
-    said = "Failed to modify QP 261 to RTR\nUnable to Connect the HCA's through the link"
+    output = "Failed to modify QP 261 to RTR\nUnable to Connect the HCA's through the link"
 
     why = "Unable to Connect the HCA's through the link"
-    assert measured(pair, failed(client, said)) == [("NO_RDMA", "b", f"the link {LINK} carries no RDMA: {why}")]
+    assert measured(pair, failed(client, output)) == [("NO_RDMA", "b", f"the link {LINK} carries no RDMA: {why}")]
     assert measured(pair, "")[0][:2] == ("NO_RDMA", "b")
 
 
 @pytest.mark.parametrize("tools", [(), ("ping",)])
 def test_nothing_is_measured_where_perftest_is_not_installed(tmp_path: Path, tools: tuple[str, ...]) -> None:
-    assert [*preflight.bandwidths(*made(tmp_path, spark(1), spark(2, tools=tools)))] == []
+    assert [*preflight.bandwidths(*two_sparks(tmp_path, spark(1), spark(2, tools=tools)))] == []
 
 
 @pytest.mark.parametrize(("limit", "checks"), [(64, 0), (8192, 4), (None, 4)])
@@ -311,7 +311,7 @@ def test_nothing_is_measured_by_a_user_who_may_not_lock_memory(pair: Pair, limit
 
 
 def test_a_slower_network_is_measured_by_its_own_speed(tmp_path: Path) -> None:
-    pair = made(tmp_path, spark(1), spark(2))
+    pair = two_sparks(tmp_path, spark(1), spark(2))
     network, facts = pair
     [link, *_] = network.links
     slow = tuple(replace(end, interface=replace(end.interface, speed_mbit_s=25000)) for end in link.ends)

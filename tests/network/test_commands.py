@@ -36,7 +36,7 @@ def test_a_meeting_has_the_engine_s_network_and_rights_and_no_more() -> None:
 
     command = commands.meet("sha256:1", RDMA_OPTIONS, meeting, b"print()")
 
-    told = (
+    arguments = (
         '{"rank": 1, "ranks": 2, "address": "192.168.100.11", "head": "192.168.100.10", "port": 29501, '
         '"ports": [6379], "patience_s": 7.0}'
     )
@@ -44,7 +44,7 @@ def test_a_meeting_has_the_engine_s_network_and_rights_and_no_more() -> None:
         "docker run --rm --interactive --network=host --user=10841:10841 --cap-drop=ALL "
         "--security-opt=no-new-privileges --pids-limit=8192 "
         "--device=/dev/infiniband --ulimit=memlock=-1:-1 "
-        f"--entrypoint=python sha256:1 - '{told}'"
+        f"--entrypoint=python sha256:1 - '{arguments}'"
     )
     assert (command.stdin, command.timeout_s) == (b"print()", 10.0)
 

@@ -56,7 +56,7 @@ def test_a_spark_with_one_cable_is_read_whole(tmp_path: Path) -> None:
 def test_twins_are_the_functions_of_one_port(tmp_path: Path) -> None:
     facts = sparks.read(sparks.write(tmp_path, sparks.spark(1)))
 
-    slots = {each.name: each.slot for each in facts.devices}
+    slots = {device.name: device.slot for device in facts.devices}
     assert slots["rocep1s0f0"] == slots["roceP2p1s0f0"] != slots["rocep1s0f1"] == slots["roceP2p1s0f1"]
 
 
@@ -85,9 +85,9 @@ def test_each_address_of_an_interface_has_a_row_of_its_own(tmp_path: Path) -> No
 
 
 def test_names_of_another_driver_are_read_as_they_are(tmp_path: Path) -> None:
-    made = Function("mlx5_0", "ens1f0np0", "0000:17:00.0", "10.5.0.1/16", row=5)
+    function = Function("mlx5_0", "ens1f0np0", "0000:17:00.0", "10.5.0.1/16", row=5)
 
-    [read] = sparks.read(sparks.write(tmp_path, Spark((made,)))).devices
+    [read] = sparks.read(sparks.write(tmp_path, Spark((function,)))).devices
 
     assert read == device("mlx5_0", "ens1f0np0", "0000:17:00.0", ACTIVE, gid("10.5.0.1", "ens1f0np0", 5))
 
@@ -102,9 +102,9 @@ def test_a_node_without_rdma_has_no_devices(tmp_path: Path) -> None:
 SAID = "== words\nkernel 6\nmemlock 8192\ndriver \n== sysfs\n== addresses\n[]\n"
 
 
-@pytest.mark.parametrize(("said", "limit"), [("8192", 8192), ("unlimited", None)])
-def test_the_limit_of_locked_memory(said: str, limit: int | None) -> None:
-    assert fabric.parse_fabric(SAID.replace("8192", said)).memlock_kib == limit
+@pytest.mark.parametrize(("limit_text", "limit"), [("8192", 8192), ("unlimited", None)])
+def test_the_limit_of_locked_memory(limit_text: str, limit: int | None) -> None:
+    assert fabric.parse_fabric(SAID.replace("8192", limit_text)).memlock_kib == limit
 
 
 def test_an_entry_of_ip_without_a_name_is_skipped() -> None:

@@ -186,9 +186,9 @@ def test_ranks_that_no_other_reaches_are_no_finding(changes: dict[str, Any], fil
 def test_a_gateway_that_has_moved_may_connect_beside_the_one_that_an_engine_was_created_for() -> None:
     guarded, alone = engine(callers=GATEWAY, port=9101), engine(name="alone", callers=(), port=9103)
 
-    made = firewall.of_containers([guarded, alone], ("10.0.0.2",))
+    wall = firewall.of_containers([guarded, alone], ("10.0.0.2",))
 
-    assert made.callers == {9101: ("10.0.0.1", "10.0.0.2"), 9103: ()}
+    assert wall.callers == {9101: ("10.0.0.1", "10.0.0.2"), 9103: ()}
 
 
 CAPTURED = Path(__file__).parent.parent / "captured"

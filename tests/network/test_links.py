@@ -30,13 +30,13 @@ def join(tmp_path: Path) -> Callable[..., Fabric]:
 def refuse(join: Callable[..., Fabric]) -> Refuse:
     """Problem and next step of everything that is wrong."""
 
-    def make(*made: Spark, **named: Any) -> list[tuple[str, str]]:
+    def make(*nodes: Spark, **named: Any) -> list[tuple[str, str]]:
         with pytest.raises(SparkopsError) as refused:
-            join(*made, **named)
+            join(*nodes, **named)
         error = refused.value
-        each = error.errors if isinstance(error, NodesFailed) else [error]
-        assert all(isinstance(one, PlanRefused) for one in each)
-        return [(str(one), one.next_step) for one in each]
+        errors = error.errors if isinstance(error, NodesFailed) else [error]
+        assert all(isinstance(one, PlanRefused) for one in errors)
+        return [(str(one), one.next_step) for one in errors]
 
     return make
 
@@ -75,24 +75,26 @@ def test_an_interface_that_is_down_has_no_carrier(join: Callable[..., Fabric], r
 
 
 def test_the_speed_of_a_link_is_0_if_one_end_does_not_report_it(join: Callable[..., Fabric]) -> None:
-    def made(last: int, speed: int) -> Spark:
+    def spark_with(last: int, speed: int) -> Spark:
         return Spark(wires={"enx0": (f"10.1.0.{last}/24", 1500, speed)})
 
-    assert [join(made(1, 2500), made(2, speed), allow_tcp=True).links[0].speed_mbit_s for speed in (-1, 1000)] == [
+    assert [
+        join(spark_with(1, 2500), spark_with(2, speed), allow_tcp=True).links[0].speed_mbit_s for speed in (-1, 1000)
+    ] == [
         0,
         1000,
     ]
 
 
 def test_a_link_that_is_down_at_both_ends_is_one_without_a_cable(join: Callable[..., Fabric]) -> None:
-    def made(last: int) -> Spark:
+    def spark_with(last: int) -> Spark:
         unused = port_0(f"192.168.102.{last}/24", f"192.168.103.{last}/24", up=False)
         return spark(last, functions=(*unused, *port_1(f"192.168.100.{last}/24", f"192.168.101.{last}/24")))
 
-    found = join(made(1), made(2))
+    fabric = join(spark_with(1), spark_with(2))
 
-    assert [str(link.subnet) for link in found.links] == ["192.168.100.0/24", "192.168.101.0/24"]
-    assert found.notes == ()
+    assert [str(link.subnet) for link in fabric.links] == ["192.168.100.0/24", "192.168.101.0/24"]
+    assert fabric.notes == ()
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -126,15 +128,15 @@ def test_the_inventory_may_want_less(join: Callable[..., Fabric]) -> None:
 
 
 def test_tcp_agrees_on_the_smaller_mtu_so_it_is_only_said(join: Callable[..., Fabric]) -> None:
-    def made(last: int, mtu: int) -> Spark:
+    def spark_with(last: int, mtu: int) -> Spark:
         return Spark(wires={"enP7s7": (f"10.0.0.{last}/24", mtu, 10000)})
 
-    found = join(made(1, 9000), made(2, 1500), allow_tcp=True)
+    fabric = join(spark_with(1, 9000), spark_with(2, 1500), allow_tcp=True)
 
-    assert found.notes[1] == (
+    assert fabric.notes[1] == (
         "b: MTU of the link 10.0.0.0/24: 9000 at a enP7s7, 1500 at b enP7s7; 9000 at each end is wanted"
     )
-    assert found.links[0].mtu == 1500
+    assert fabric.links[0].mtu == 1500
 
 
 def test_twins_in_one_subnet(refuse: Refuse) -> None:
@@ -170,10 +172,10 @@ def test_ends_that_do_not_agree_on_their_subnet(refuse: Refuse) -> None:
 
     assert refuse(one, two) == [
         (
-            f"{here}: enp1s0f1np1 has {address}, {there} enp1s0f1np1 has {other}",
+            f"{here}: enp1s0f1np1 has {address}, {other_node} enp1s0f1np1 has {other}",
             "Give both the same length of prefix, such as /24.",
         )
-        for here, there, address, other in (
+        for here, other_node, address, other in (
             ("a", "b", "192.168.100.10/24", "192.168.100.11/16"),
             ("b", "a", "192.168.100.11/16", "192.168.100.10/24"),
         )
@@ -266,14 +268,14 @@ def test_a_link_local_address_is_used_when_it_is_named(join: Callable[..., Fabri
 
 
 def test_an_interface_for_plain_tcp_can_be_named(join: Callable[..., Fabric]) -> None:
-    def made(last: int) -> Spark:
+    def spark_with(last: int) -> Spark:
         return Spark(wires={"enP7s7": (f"10.0.0.{last}/24", 1500, 10000), "enx0": (f"10.1.0.{last}/24", 1500, 2500)})
 
     named = {"b": {"fabric": [{"interface": "enx0"}]}}
 
-    found = join(made(1), made(2), named=named, allow_tcp=True)
+    fabric = join(spark_with(1), spark_with(2), named=named, allow_tcp=True)
 
-    assert (found.transport, [rank.interface for rank in found.ranks.values()]) == (Transport.TCP, ["enx0", "enx0"])
+    assert (fabric.transport, [rank.interface for rank in fabric.ranks.values()]) == (Transport.TCP, ["enx0", "enx0"])
 
 
 def test_a_named_interface_that_every_node_has_for_itself(refuse: Refuse) -> None:

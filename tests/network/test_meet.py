@@ -48,10 +48,10 @@ def meeting(rank: int, port: int, *, ranks: int = 2, head: str = "127.0.0.1", **
 def test_ranks_meet_whoever_comes_first(port: int) -> None:
     with ThreadPoolExecutor() as pool:
         ranks = [pool.submit(meet, meeting(rank, port, ranks=3, patience_s=10.0)) for rank in (2, 1, 0)]
-        two, one, head = (each.result() for each in ranks)
+        two, one, head = (rank.result() for rank in ranks)
 
     assert (sorted(head.met), one.met, two.met) == ([1, 2], (0,), (0,))
-    assert [each.problem for each in (head, one, two)] == ["", "", ""]
+    assert [rank.problem for rank in (head, one, two)] == ["", "", ""]
 
 
 def test_a_rank_that_finds_nobody_says_so(port: int) -> None:

@@ -42,10 +42,10 @@ IMAGE = {"Id": "sha256:1", "Os": "linux", "Architecture": "arm64", "RootFS": {"L
 class Images:
     """The part of a node's Docker that a preflight reads."""
 
-    held: Mapping[str, Any] | None
+    image: Mapping[str, Any] | None
 
     def trusted(self, _: str) -> Mapping[str, Any] | None:
-        return self.held
+        return self.image
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,13 @@ class Bench:
     """Two Sparks that are joined, and what they were asked."""
 
     connected: Connected
-    made: Fabric
+    fabric: Fabric
     facts: Mapping[str, NodeFabric]
 
     def run(self, ranks: Ranks | None = RANKS) -> list[tuple[str, str]]:
-        return [(each.code, each.node) for each in preflight.run(self.connected, self.made, self.facts, ranks)]
+        return [
+            (finding.code, finding.node) for finding in preflight.run(self.connected, self.fabric, self.facts, ranks)
+        ]
 
     def programs(self) -> list[str]:
         ran = [
@@ -68,16 +70,16 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Callable[..., Bench]:
-    def make(held: Mapping[str, Any] | None = IMAGE, **nodes: RecordingNode) -> Bench:
-        made = sparks.join(tmp_path, spark(1), spark(2))
+    def make(image: Mapping[str, Any] | None = IMAGE, **nodes: RecordingNode) -> Bench:
+        fabric = sparks.join(tmp_path, spark(1), spark(2))
         members = {
             name: Member(name, node(), nodes.get(name, RecordingNode(name, WELL)), cast(Engine, Images(image)))
-            for name, image in (("a", IMAGE), ("b", held))
+            for name, image in (("a", IMAGE), ("b", image))
         }
         configs = {name: member.config for name, member in members.items()}
         fleet = Fleet(file=Path("i.yaml"), nodes=configs, build=Build(), known_hosts=Path("k"))
         facts = {name: sparks.facts(tmp_path / name, spark(number)) for number, name in enumerate(members, 1)}
-        return Bench(Connected(fleet, members), made, facts)
+        return Bench(Connected(fleet, members), fabric, facts)
 
     return make
 
@@ -104,10 +106,10 @@ def test_over_a_broken_link_nothing_else_is_tried(bench: Callable[..., Bench]) -
 def test_a_missing_image_does_not_hide_a_slow_link(bench: Callable[..., Bench]) -> None:
     slow = {**WELL, "timeout": WRITE_BW.replace("92.56", "13.49")}
 
-    found = bench(None, b=RecordingNode("b", slow))
+    tested = bench(None, b=RecordingNode("b", slow))
 
-    assert found.run() == [("NO_IMAGE", "b"), ("SLOW_LINK", "b"), ("SLOW_LINK", "b")]
-    assert found.programs() == ["ping", "timeout"]
+    assert tested.run() == [("NO_IMAGE", "b"), ("SLOW_LINK", "b"), ("SLOW_LINK", "b")]
+    assert tested.programs() == ["ping", "timeout"]
 
 
 def test_ranks_of_two_versions_are_found(bench: Callable[..., Bench]) -> None:

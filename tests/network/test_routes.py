@@ -15,9 +15,9 @@ from tests.sparks import Spark
 pytestmark = pytest.mark.local  # real shells read real files
 
 
-def host(root: Path, name: str, made: Spark, **config: Any) -> Host:
+def host(root: Path, name: str, spark: Spark, **config: Any) -> Host:
     config = {"address": f"10.0.0.{name}", **config}
-    return Host(name, node(**config), sparks.facts(root / name, made))
+    return Host(name, node(**config), sparks.facts(root / name, spark))
 
 
 def test_the_fabric_goes_before_the_slow_network(tmp_path: Path) -> None:

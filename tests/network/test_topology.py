@@ -53,26 +53,26 @@ PORT_0 = "rocep1s0f0:1,roceP2p1s0f0:1"
 PORT_1 = "rocep1s0f1:1,roceP2p1s0f1:1"
 
 
-def envs(made: Fabric) -> dict[str, dict[str, str]]:
-    return {name: dict(rank.env) for name, rank in made.ranks.items()}
+def envs(fabric: Fabric) -> dict[str, dict[str, str]]:
+    return {name: dict(rank.env) for name, rank in fabric.ranks.items()}
 
 
 def test_two_sparks_with_one_cable(join: Join) -> None:
-    made = join(spark(1), spark(2))
+    fabric = join(spark(1), spark(2))
 
-    assert (made.transport, [str(link.subnet) for link in made.links]) == (
+    assert (fabric.transport, [str(link.subnet) for link in fabric.links]) == (
         Transport.ROCE,
         ["192.168.100.0/24", "192.168.101.0/24"],
     )
-    assert envs(made) == {
+    assert envs(fabric) == {
         "a": environment("enp1s0f1np1", "192.168.100.10", PORT_1),
         "b": environment("enp1s0f1np1", "192.168.100.11", PORT_1),
     }
-    assert [(rank.address, rank.interface, rank.options) for rank in made.ranks.values()] == [
+    assert [(rank.address, rank.interface, rank.options) for rank in fabric.ranks.values()] == [
         ("192.168.100.10", "enp1s0f1np1", RDMA_OPTIONS),
         ("192.168.100.11", "enp1s0f1np1", RDMA_OPTIONS),
     ]
-    assert made.notes == ()
+    assert fabric.notes == ()
 
 
 def test_a_cable_between_different_ports(join: Join) -> None:
@@ -85,12 +85,12 @@ def test_a_cable_between_different_ports(join: Join) -> None:
 
 
 def test_two_cables(join: Join) -> None:
-    def made(last: int) -> Spark:
+    def spark_with(last: int) -> Spark:
         first = port_0(f"192.168.100.{last}/24", f"192.168.101.{last}/24")
         return spark(last, functions=(*first, *port_1(f"192.168.102.{last}/24", f"192.168.103.{last}/24")))
 
     hca = "rocep1s0f0:1,roceP2p1s0f0:1,rocep1s0f1:1,roceP2p1s0f1:1"
-    assert envs(join(made(1), made(2))) == {
+    assert envs(join(spark_with(1), spark_with(2))) == {
         "a": environment("enp1s0f0np0", "192.168.100.1", hca),
         "b": environment("enp1s0f0np0", "192.168.100.2", hca),
     }
@@ -109,21 +109,23 @@ def test_nccl_finds_the_rows_itself_where_devices_of_a_node_differ(join: Join) -
     first, second = port_1("192.168.100.11/24", "192.168.101.11/24")
     other = spark(2, functions=(first, replace(second, row=5)))
 
-    found = {"NCCL_IB_GID_INDEX": "-1", "NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
-    assert envs(join(spark(1), other))["b"] == environment("enp1s0f1np1", "192.168.100.11", PORT_1, **found)
+    settings = {"NCCL_IB_GID_INDEX": "-1", "NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
+    assert envs(join(spark(1), other))["b"] == environment("enp1s0f1np1", "192.168.100.11", PORT_1, **settings)
 
 
 def test_names_of_another_driver(join: Join) -> None:
-    def made(last: int) -> Spark:
+    def spark_with(last: int) -> Spark:
         return Spark((Function("mlx5_0", "ens1f0np0", "0000:17:00.0", f"10.5.0.{last}/16", row=5),))
 
-    assert envs(join(made(1), made(2)))["b"] == environment("ens1f0np0", "10.5.0.2", "mlx5_0:1", NCCL_IB_GID_INDEX="5")
+    assert envs(join(spark_with(1), spark_with(2)))["b"] == environment(
+        "ens1f0np0", "10.5.0.2", "mlx5_0:1", NCCL_IB_GID_INDEX="5"
+    )
 
 
 def test_ranks_are_in_the_order_of_the_nodes_and_may_be_more_than_two(join: Join) -> None:
-    made = join(spark(3), spark(1), spark(2))
+    fabric = join(spark(3), spark(1), spark(2))
 
-    assert {name: rank.address for name, rank in made.ranks.items()} == {
+    assert {name: rank.address for name, rank in fabric.ranks.items()} == {
         "a": "192.168.100.12",
         "b": "192.168.100.10",
         "c": "192.168.100.11",
@@ -133,19 +135,19 @@ def test_ranks_are_in_the_order_of_the_nodes_and_may_be_more_than_two(join: Join
 def test_a_port_that_leads_elsewhere_is_left_out_and_said(join: Join) -> None:
     storage = spark(1, functions=(*port_0("172.20.0.1/24", None), *port_1("192.168.100.10/24", "192.168.101.10/24")))
 
-    made = join(storage, spark(2))
+    fabric = join(storage, spark(2))
 
-    assert envs(made)["a"] == environment("enp1s0f1np1", "192.168.100.10", PORT_1)
-    assert made.notes == ("a: rocep1s0f0 (enp1s0f0np0) 172.20.0.1 leads to no other node over 172.20.0.0/24",)
+    assert envs(fabric)["a"] == environment("enp1s0f1np1", "192.168.100.10", PORT_1)
+    assert fabric.notes == ("a: rocep1s0f0 (enp1s0f0np0) 172.20.0.1 leads to no other node over 172.20.0.0/24",)
 
 
 def test_half_a_port_is_said(join: Join) -> None:
     one, two = (spark(last, functions=port_1(f"192.168.100.{last}/24", None)) for last in (1, 2))
 
-    made = join(one, two)
+    fabric = join(one, two)
 
-    assert envs(made)["a"] == environment("enp1s0f1np1", "192.168.100.1", "rocep1s0f1:1")
-    assert made.notes == tuple(
+    assert envs(fabric)["a"] == environment("enp1s0f1np1", "192.168.100.1", "rocep1s0f1:1")
+    assert fabric.notes == tuple(
         f"{name}: rocep1s0f1 is used without its twin roceP2p1s0f1 (enP2p1s0f1np1): half of the port" for name in "ab"
     )
 
@@ -213,23 +215,23 @@ def test_without_roce_it_is_refused_with_the_reason(join: Join, one: Spark, two:
 
 
 def test_plain_tcp_is_taken_where_it_is_allowed_and_said(join: Join) -> None:
-    made = join(NO_ROCE, BESIDE, allow_tcp=True)
+    fabric = join(NO_ROCE, BESIDE, allow_tcp=True)
 
     over_tcp = environment("enP7s7", "10.0.0.2", "", NCCL_NET="Socket", NCCL_IB_DISABLE="1", UCX_NET_DEVICES="enP7s7")
-    wanted = {name: value for name, value in over_tcp.items() if name not in ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX")}
-    assert envs(made)["b"] == wanted
-    assert (made.transport, made.ranks["a"].address, made.ranks["a"].options) == (Transport.TCP, "10.0.0.1", ())
-    assert made.notes == (
+    expected = {name: value for name, value in over_tcp.items() if name not in ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX")}
+    assert envs(fabric)["b"] == expected
+    assert (fabric.transport, fabric.ranks["a"].address, fabric.ranks["a"].options) == (Transport.TCP, "10.0.0.1", ())
+    assert fabric.notes == (
         "plain TCP, as fabric.allow_tcp says: no RoCE between a and b: a has no RDMA device; b has no RDMA device",
     )
 
 
 def test_plain_tcp_takes_the_fastest_network_that_the_nodes_share(join: Join) -> None:
-    def made(last: int) -> Spark:
+    def spark_with(last: int) -> Spark:
         wires = {"wlP9s9": (f"10.2.0.{last}/24", 1500, -1), "enP7s7": (f"10.0.0.{last}/24", 1500, 10000)}
         return Spark(wires={**wires, "enx0": (f"10.1.0.{last}/24", 1500, 2500)})
 
-    assert join(made(1), made(2), allow_tcp=True).ranks["b"].interface == "enP7s7"
+    assert join(spark_with(1), spark_with(2), allow_tcp=True).ranks["b"].interface == "enP7s7"
 
 
 def test_roce_is_taken_where_tcp_is_allowed_as_well(join: Join) -> None:

@@ -32,10 +32,10 @@ class RecordingNode:
         printed = self._find(self.answers, command, "")
         for line in printed.splitlines() if on_line else ():
             on_line(line)  # type: ignore[misc]
-        done = Completed(self.name, command, self._find(self.exit_codes, command, 0), printed, "")
-        if done.exit_code:
-            raise CommandFailed(done)
-        return done
+        completed = Completed(self.name, command, self._find(self.exit_codes, command, 0), printed, "")
+        if completed.exit_code:
+            raise CommandFailed(completed)
+        return completed
 
     def _find(self, table: Mapping[str, T], command: Command, default: T) -> T:
         return next((value for start, value in table.items() if str(command).startswith(start)), default)

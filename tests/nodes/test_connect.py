@@ -48,8 +48,8 @@ def test_another_key_than_the_pinned_one_is_refused_as_changed(fleet: Fleet, ser
     error = refusal(fleet, "n1")
 
     shown = f"ecdsa-sha2-nistp256 {fingerprint_of(server.host_key)}"
-    told = f"n1: its host key has changed to {shown}: another machine may be answering"
-    assert (type(error), str(error)) == (HostKeyRefused, told)
+    message = f"n1: its host key has changed to {shown}: another machine may be answering"
+    assert (type(error), str(error)) == (HostKeyRefused, message)
     assert error.next_step == "If the node was reinstalled: sparkops trust --replace n1"
 
 
@@ -61,8 +61,8 @@ def test_a_revoked_key_is_refused_as_revoked(fleet: Fleet, server: SshServer, pi
 
     error = refusal(fleet, "n1")
 
-    told = f"n1: host key refused: ecdsa-sha2-nistp256 {fingerprint_of(key)} is marked @revoked"
-    assert (type(error), str(error)) == (HostKeyRefused, told)
+    message = f"n1: host key refused: ecdsa-sha2-nistp256 {fingerprint_of(key)} is marked @revoked"
+    assert (type(error), str(error)) == (HostKeyRefused, message)
     assert "sparkops trust --replace n1" in error.next_step
 
 
@@ -124,11 +124,11 @@ def test_a_server_that_says_nothing_is_given_up_in_time(fleet: Fleet) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         mute = fleet.model_copy(update={"nodes": {"n1": fleet.nodes["n1"].model_copy(update={"port": port})}})
-        began = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(NotReachable, match=f"cannot connect to ops@127.0.0.1:{port}: "):
             Connector(mute, patience_s=0, timeout_s=0.1).node("n1")
 
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - start < 15
 
 
 def test_a_server_that_hangs_up_at_first_is_tried_again(fleet: Fleet, server: SshServer) -> None:

@@ -33,9 +33,9 @@ class ApiNode:
     def pipe(self, command: Command) -> Stream:
         """See Node.pipe."""
         assert command.argv[:2] == ("docker", "system")
-        ours, theirs = socket.socketpair()
-        threading.Thread(target=converse, args=(theirs, self.answer), daemon=True).start()
-        return ours
+        near, far = socket.socketpair()
+        threading.Thread(target=converse, args=(far, self.answer), daemon=True).start()
+        return near
 
     def answer(self, path: str) -> tuple[int, bytes]:
         """Status and body for a path."""

@@ -18,8 +18,8 @@ from tests.nodes.recording import RecordingNode
 NODE = LocalNode("here")
 
 
-def echo(asked: Asked) -> Answer:
-    return Answer(body=f"{asked.method} {asked.path} {asked.body.decode()}".encode())
+def echo(request: Asked) -> Answer:
+    return Answer(body=f"{request.method} {request.path} {request.body.decode()}".encode())
 
 
 def test_every_url_goes_to_the_port_of_the_node() -> None:
@@ -38,7 +38,7 @@ def test_one_connection_serves_several_requests() -> None:
         for _ in range(3):
             asking.get("http://node/health")
 
-        assert len({asked.connection for asked in server.asked}) == 1
+        assert len({request.connection for request in server.asked}) == 1
 
 
 def test_requests_at_once_have_connections_of_their_own() -> None:
@@ -55,7 +55,7 @@ def test_requests_at_once_have_connections_of_their_own() -> None:
         for thread in threads:
             thread.join()
 
-        assert len({asked.connection for asked in server.asked}) == 2
+        assert len({request.connection for request in server.asked}) == 2
 
 
 def test_the_operator_s_proxy_has_no_part_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ LATER_BEGUN = 'cat >>"$1"; echo >>"$1"; [ "$(wc -l <"$1")" -ge "$2" ] || { echo 
 
 
 @pytest.mark.parametrize(
-    ("said", "begins_at", "stream", "runs"),
+    ("printed", "begins_at", "stream", "runs"),
     [
         (NOT_BEGUN, 3, (), 3),
         (NOT_BEGUN, 9, (), 3),
@@ -65,10 +65,10 @@ LATER_BEGUN = 'cat >>"$1"; echo >>"$1"; [ "$(wc -l <"$1")" -ge "$2" ] || { echo 
     ],
 )
 def test_a_program_that_docker_could_not_begin_is_begun_again(
-    tmp_path: Path, said: str, begins_at: int, stream: tuple[bytes, ...], runs: int
+    tmp_path: Path, printed: str, begins_at: int, stream: tuple[bytes, ...], runs: int
 ) -> None:
     file = tmp_path / "given"
-    command = sh(LATER_BEGUN, str(file), str(begins_at), said, stdin=b"go")
+    command = sh(LATER_BEGUN, str(file), str(begins_at), printed, stdin=b"go")
 
     with nullcontext() if runs == begins_at else pytest.raises(CommandFailed, match="ended with code 126"):
         NODE.run(command, stdin=stream)
@@ -102,17 +102,17 @@ def test_a_program_killed_by_a_signal_has_failed() -> None:
 def test_20_mb_on_both_outputs_at_once_do_not_block_each_other() -> None:
     script = f"yes 0123456789 | head -c {BIG} & yes abcdefghij | head -c {BIG} >&2; wait"
 
-    done = NODE.run(sh(script), on_line=FORGET)
+    completed = NODE.run(sh(script), on_line=FORGET)
 
-    assert (len(done.stdout), len(done.stderr)) == (KEEP, KEEP)
-    assert (done.stdout[-10:], done.stderr[-10:]) == ("\n012345678", "\nabcdefghi")
+    assert (len(completed.stdout), len(completed.stderr)) == (KEEP, KEEP)
+    assert (completed.stdout[-10:], completed.stderr[-10:]) == ("\n012345678", "\nabcdefghi")
 
 
 def test_a_program_that_prints_without_end_is_stopped_at_the_bound() -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(NodeError, match=rf"`yes` printed more than {KEEP} characters; stopped$"):
         NODE.run(Command(("yes",), timeout_s=60.0))
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30
 
 
 def test_stdin_is_the_command_s_own_and_then_the_stream() -> None:
@@ -120,9 +120,9 @@ def test_stdin_is_the_command_s_own_and_then_the_stream() -> None:
 
 
 def test_20_mb_go_in_while_20_mb_come_out() -> None:
-    done = NODE.run(sh("tee /dev/stderr | wc -c"), stdin=(b"x" * 100_000 for _ in range(BIG // 100_000)))
+    completed = NODE.run(sh("tee /dev/stderr | wc -c"), stdin=(b"x" * 100_000 for _ in range(BIG // 100_000)))
 
-    assert (done.stdout.strip(), len(done.stderr)) == (str(BIG), KEEP)
+    assert (completed.stdout.strip(), len(completed.stderr)) == (str(BIG), KEEP)
 
 
 def test_a_program_may_end_without_reading_its_stdin() -> None:
@@ -143,14 +143,14 @@ def test_an_error_of_the_stream_ends_the_program(tmp_path: Path) -> None:
 
 def test_lines_come_while_the_program_runs() -> None:
     lines: list[str] = []
-    seen = threading.Event()
+    noticed = threading.Event()
 
     def on_line(line: str) -> None:
         lines.append(line)
-        seen.set()
+        noticed.set()
 
     def last_word() -> Iterator[bytes]:
-        assert seen.wait(30)
+        assert noticed.wait(30)
         yield b"go on\n"
 
     NODE.run(sh("echo first; read word; echo $word; printf 'no newline'"), stdin=last_word(), on_line=on_line)
@@ -159,12 +159,12 @@ def test_lines_come_while_the_program_runs() -> None:
 
 
 def test_a_deadline_ends_the_whole_process_group(tmp_path: Path) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
 
     with pytest.raises(ConnectionLost, match=r"did not end within 0\.1 s"):
         NODE.run(sh('sleep 60 & echo $! > "$1"; sleep 60', str(tmp_path / "pid"), timeout_s=0.1))
 
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30
     assert ends(tmp_path / "pid")
 
 

@@ -32,9 +32,9 @@ def sh(script: str, timeout_s: float = 60.0) -> Command:
 
 
 def test_a_command_gives_its_code_and_both_outputs(node: Node) -> None:
-    done = node.run(sh("echo out; echo err >&2"))
+    completed = node.run(sh("echo out; echo err >&2"))
 
-    assert (done.node, done.exit_code, done.stdout, done.stderr) == ("n1", 0, "out\n", "err\n")
+    assert (completed.node, completed.exit_code, completed.stdout, completed.stderr) == ("n1", 0, "out\n", "err\n")
 
 
 def test_the_line_that_runs_is_the_line_that_is_printed(node: Node, server: SshServer) -> None:
@@ -50,24 +50,26 @@ def test_another_code_than_0_is_an_error(node: Node) -> None:
 
 
 def test_a_program_that_docker_could_not_begin_is_begun_again(node: Node, tmp_path: Path) -> None:
-    said = "OCI runtime exec failed: unable to start container process: read init-p: connection reset by peer: unknown"
+    message = (
+        "OCI runtime exec failed: unable to start container process: read init-p: connection reset by peer: unknown"
+    )
 
-    node.run(sh(f"echo run >>{tmp_path}/runs; [ $(wc -l <{tmp_path}/runs) = 2 ] || {{ echo {said}; exit 126; }}"))
+    node.run(sh(f"echo run >>{tmp_path}/runs; [ $(wc -l <{tmp_path}/runs) = 2 ] || {{ echo {message}; exit 126; }}"))
 
 
 def test_5_mb_on_both_outputs_and_on_stdin_do_not_block_each_other(node: Node) -> None:
     chunks = (b"x" * 99_999 + b"\n" for _ in range(50))
-    done = node.run(sh("tee /dev/stderr | cat"), stdin=chunks, on_line=FORGET)
+    completed = node.run(sh("tee /dev/stderr | cat"), stdin=chunks, on_line=FORGET)
 
-    assert (len(done.stdout), len(done.stderr)) == (4 * 1024 * 1024, 4 * 1024 * 1024)
+    assert (len(completed.stdout), len(completed.stderr)) == (4 * 1024 * 1024, 4 * 1024 * 1024)
 
 
 def test_lines_come_without_the_process_number_that_is_announced(node: Node) -> None:
     lines: list[str] = []
 
-    done = node.run(sh("echo out; echo err >&2"), on_line=lines.append)
+    completed = node.run(sh("echo out; echo err >&2"), on_line=lines.append)
 
-    assert (sorted(lines), done.stderr) == (["err", "out"], "err\n")
+    assert (sorted(lines), completed.stderr) == (["err", "out"], "err\n")
 
 
 def test_a_program_that_prints_without_end_is_stopped_at_the_bound(node: Node) -> None:

@@ -35,7 +35,7 @@ class Player:
     """A server that calls `play` with each connection, once the request has come; it keeps what was asked."""
 
     play: Play
-    asked: list[str] = field(default_factory=list)
+    received: list[str] = field(default_factory=list)
     port: int = 0
 
     @contextmanager
@@ -57,7 +57,7 @@ class Player:
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
             text = receive(connection)
-            self.asked.append(text)
+            self.received.append(text)
             self.play(connection, text)
 
 

@@ -30,8 +30,8 @@ def play(steps: Steps, answer: Answer) -> CheckFinding:
         try:
             requests = next(steps) if replies is None else steps.send(replies)
         except StopIteration as end:
-            found: CheckFinding = end.value
-            return found
+            finding: CheckFinding = end.value
+            return finding
         replies = tuple(map(answer, requests))
 
 
@@ -50,30 +50,30 @@ def always(reply: Reply) -> Answer:
 
 
 def in_turn(replies: Iterable[Reply]) -> Answer:
-    left = iter(replies)
-    return lambda _: next(left)
+    remaining = iter(replies)
+    return lambda _: next(remaining)
 
 
-def asked(request: Request) -> str:
+def question_of(request: Request) -> str:
     assert request.body is not None
     return str(request.body["messages"][0]["content"])
 
 
 def knows(answers: dict[str, str]) -> Answer:
     """A server that answers the question that a prompt ends with."""
-    return lambda request: chat(next(said for ask, said in answers.items() if asked(request).endswith(ask)))
+    return lambda request: chat(next(answer for ask, answer in answers.items() if question_of(request).endswith(ask)))
 
 
-def this(**changes: Any) -> Round:
+def round_of(**changes: Any) -> Round:
     smoke = {"questions": {"ask": QUESTIONS, "wrong": 0}, **changes.pop("smoke", {})}
     return Round(recipe(probe={"smoke": smoke}, **changes))
 
 
 def test_health_says_which_status_came() -> None:
-    assert str(play(checks.health(this()), always(says("", 503)))) == (
+    assert str(play(checks.health(round_of()), always(says("", 503)))) == (
         "/health does not say that all is well; expected HTTP 200; got HTTP 503"
     )
-    assert play(checks.health(this()), always(Reply(200))).problem == ""
+    assert play(checks.health(round_of()), always(Reply(200))).problem == ""
 
 
 @pytest.mark.parametrize(
@@ -88,23 +88,23 @@ def test_health_says_which_status_came() -> None:
 )
 def test_what_is_no_answer_says_why(reply: Reply, why: str) -> None:
     with pytest.raises(Unusable) as caught:
-        play(checks.text(this()), always(reply))
+        play(checks.text(round_of()), always(reply))
 
     assert (str(caught.value), caught.value.silent) == (why, bool(reply.problem))
 
 
 def test_the_version_may_be_held_to_a_beginning() -> None:
-    held = this(smoke={"version": {"expect": "0.32"}})
+    run = round_of(smoke={"version": {"expect": "0.32"}})
 
-    assert play(checks.version(this()), always(says({"version": "0.19.1"}))).note == "0.19.1"
-    assert play(checks.version(held), always(says({"version": "0.32.0+cpu"}))).problem == ""
-    assert str(play(checks.version(held), always(says({"version": "0.19.1"})))) == (
+    assert play(checks.version(round_of()), always(says({"version": "0.19.1"}))).note == "0.19.1"
+    assert play(checks.version(run), always(says({"version": "0.32.0+cpu"}))).problem == ""
+    assert str(play(checks.version(run), always(says({"version": "0.19.1"})))) == (
         "the engine is not the one of the recipe; expected version 0.32; got \"{'version': '0.19.1'}\""
     )
 
 
 @pytest.mark.parametrize(
-    ("cards", "found"),
+    ("cards", "finding"),
     [
         ([{"id": "chat", "max_model_len": 8192}], "chat, 8192 tokens"),
         ([{"id": "lora"}, {"id": "chat", "max_model_len": 16384}], "chat, 16384 tokens"),
@@ -117,10 +117,10 @@ def test_the_version_may_be_held_to_a_beginning() -> None:
         ([], "clients will not find the model by its name; expected the name chat; got no model"),
     ],
 )
-def test_the_served_name_and_window(cards: list[dict[str, Any]], found: str) -> None:
-    of = this(serve={"args": {"max-model-len": 8192}})
+def test_the_served_name_and_window(cards: list[dict[str, Any]], finding: str) -> None:
+    of = round_of(serve={"args": {"max-model-len": 8192}})
 
-    assert str(play(checks.models(of), always(says({"data": cards})))) == found
+    assert str(play(checks.models(of), always(says({"data": cards})))) == finding
 
 
 def test_the_warm_up_sends_the_first_question_and_has_minutes() -> None:
@@ -130,20 +130,20 @@ def test_the_warm_up_sends_the_first_question_and_has_minutes() -> None:
         sent.append(request)
         return chat("anything")
 
-    assert play(checks.warm_up(this(smoke={"warm_up": {"timeout_s": 120}})), server).problem == ""
-    assert [(asked(request), request.timeout_s) for request in sent] == [("2+2?", 120.0)]
+    assert play(checks.warm_up(round_of(smoke={"warm_up": {"timeout_s": 120}})), server).problem == ""
+    assert [(question_of(request), request.timeout_s) for request in sent] == [("2+2?", 120.0)]
 
 
 def test_as_many_wrong_answers_pass_as_the_recipe_allows() -> None:
-    of = this(smoke={"questions": {"ask": QUESTIONS, "wrong": 1}})
+    of = round_of(smoke={"questions": {"ask": QUESTIONS, "wrong": 1}})
 
     assert str(play(checks.questions(of), knows({**RIGHT, "2+2?": "5"}))) == "1 of 2 right"
 
 
 def test_a_wrong_answer_is_shown_with_its_question() -> None:
-    found = play(checks.questions(this()), knows({**RIGHT, "2+2?": "5"}))
+    finding = play(checks.questions(round_of()), knows({**RIGHT, "2+2?": "5"}))
 
-    assert str(found) == "only 1 of 2 answers are right; expected at least 2; got '2+2?' answered with '5', not '4'"
+    assert str(finding) == "only 1 of 2 answers are right; expected at least 2; got '2+2?' answered with '5', not '4'"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_answer_holds_what_was_expected(expect: str, text: str, right: bool) 
 
 
 def test_repeat_compares_with_the_first_answers() -> None:
-    of = this(smoke={"repeat": {"differences": 0}})
+    of = round_of(smoke={"repeat": {"differences": 0}})
     play(checks.questions(of), knows(RIGHT))
 
     assert play(checks.repeat(of), knows(RIGHT)).note == "2 of 2 the same"
@@ -175,39 +175,39 @@ def test_repeat_compares_with_the_first_answers() -> None:
         "the same question has another answer each time, at temperature 0; "
         "expected at most 0 to differ; got 1: '2+2?' answered with '4', then with 'four'"
     )
-    assert play(checks.repeat(this()), knows({**RIGHT, "2+2?": "four"})).problem == ""
+    assert play(checks.repeat(round_of()), knows({**RIGHT, "2+2?": "four"})).problem == ""
 
 
 def test_the_needle_lies_in_a_prompt_that_no_cache_knows() -> None:
     prompts = []
 
     def server(request: Request) -> Reply:
-        prompts.append(asked(request))
+        prompts.append(question_of(request))
         return chat("Marigold." if "marigold" in prompts[-1] else "I do not know.")
 
     rounds = [Round(recipe(), number) for number in (1, 2)]
-    first, second = (play(checks.needle(each), server) for each in rounds)
+    first, second = (play(checks.needle(run), server) for run in rounds)
 
     assert first.note == "found in 7 tokens"
     assert (second.problem, second.expected) == ("a fact in the middle of 7 tokens is not found", "'saltbush'")
-    assert all(8192 * 4 < len(each) < 8192 * 5 for each in prompts)
+    assert all(8192 * 4 < len(prompt) < 8192 * 5 for prompt in prompts)
     assert prompts[0].partition("The secret word is")[0][:60] != prompts[1][:60]
     middle = len(prompts[0].partition("The secret word is")[0]) / len(prompts[0])
     assert 0.45 < middle < 0.55
 
 
 def test_what_was_right_alone_must_be_right_in_a_batch() -> None:
-    of = this(smoke={"concurrent": {"words": [0, 0, 50]}})
+    of = round_of(smoke={"concurrent": {"words": [0, 0, 50]}})
     sizes = []
 
     def batch(request: Request) -> Reply:
-        sizes.append(len(asked(request)))
-        return chat("!!!" if len(asked(request)) > 200 else RIGHT[asked(request)])
+        sizes.append(len(question_of(request)))
+        return chat("!!!" if len(question_of(request)) > 200 else RIGHT[question_of(request)])
 
     play(checks.questions(of), knows(RIGHT))
-    found = play(checks.concurrent(of), batch)
+    finding = play(checks.concurrent(of), batch)
 
-    assert str(found) == (
+    assert str(finding) == (
         "one of 3 requests at once, with 50 words before the question, went wrong; expected '4'; got '!!!'"
     )
     assert sizes[:2] == [4, 18]
@@ -215,7 +215,7 @@ def test_what_was_right_alone_must_be_right_in_a_batch() -> None:
 
 
 def test_a_batch_of_questions_that_are_answered_late_ends_the_suite() -> None:
-    of = this(smoke={"concurrent": {"words": [0, 0], "timeout_s": 7.0}})
+    of = round_of(smoke={"concurrent": {"words": [0, 0], "timeout_s": 7.0}})
     play(checks.questions(of), knows(RIGHT))
     limits = []
 
@@ -223,13 +223,13 @@ def test_a_batch_of_questions_that_are_answered_late_ends_the_suite() -> None:
         limits.append(request.timeout_s)
         return Reply(0, problem="no answer within 7 s")
 
-    found = play(checks.concurrent(of), server)
+    finding = play(checks.concurrent(of), server)
 
-    assert (found.got, found.silent, limits) == ("no answer within 7 s", True, [7.0, 7.0])
+    assert (finding.got, finding.silent, limits) == ("no answer within 7 s", True, [7.0, 7.0])
 
 
 def test_a_batch_needs_a_question_that_is_answered_alone() -> None:
-    assert play(checks.concurrent(this()), always(chat("?"))).problem == (
+    assert play(checks.concurrent(round_of()), always(chat("?"))).problem == (
         "no question got the expected answer alone, so none is sent concurrently"
     )
 
@@ -245,7 +245,7 @@ def test_what_must_be_refused_is_refused() -> None:
     assert play(checks.negatives(of), server).note == "2 refused"
     assert sent[0].body is not None
     assert sent[0].body["model"] == "chat-unknown"
-    assert asked(sent[1]).count("a ") == 116
+    assert question_of(sent[1]).count("a ") == 116
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def counters(generated: int, running: int) -> Reply:
 
 
 @pytest.mark.parametrize(
-    ("alone", "after", "found"),
+    ("alone", "after", "finding"),
     [
         (True, [(15, 0)], "5 tokens generated, 0 running"),
         (True, [(15, 1), (15, 0)], "5 tokens generated, 0 running"),
@@ -280,15 +280,15 @@ def counters(generated: int, running: int) -> Reply:
         ),
     ],
 )
-def test_the_counters_grow_and_come_to_rest(alone: bool, after: list[tuple[int, int]], found: str) -> None:
+def test_the_counters_grow_and_come_to_rest(alone: bool, after: list[tuple[int, int]], finding: str) -> None:
     of = Round(recipe(), alone=alone)
     play(checks.look_at_metrics(of), always(counters(10, 0)))
 
-    assert str(play(checks.metrics(of), in_turn(counters(*each) for each in after))) == found
+    assert str(play(checks.metrics(of), in_turn(counters(*sample) for sample in after))) == finding
 
 
 def test_running_requests_have_settle_s_to_end() -> None:
-    of = this(smoke={"metrics": {"settle_s": 8.0}})
+    of = round_of(smoke={"metrics": {"settle_s": 8.0}})
     of.alone = True
     play(checks.look_at_metrics(of), always(counters(10, 0)))
     sent = []
@@ -326,7 +326,7 @@ def test_counters_that_are_not_vllms_are_named() -> None:
 def test_thinking_is_switched_off_or_given_room(
     parser: str | None, tuning: dict[str, Any], body: dict[str, Any], room: int
 ) -> None:
-    of = this(serve={"args": {"reasoning-parser": parser} if parser else {}}, smoke=tuning)
+    of = round_of(serve={"args": {"reasoning-parser": parser} if parser else {}}, smoke=tuning)
 
     sent = asking.question(of, SmokeQuestion(ask="2+2?", expect="4"))
 

@@ -21,7 +21,7 @@ STREAM = Streamed("one, two", STEADY, tokens=20, complete=True, problem="", took
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "finding"),
     [
         ({}, "20 pieces, the first after 0.50 s"),
         ({"complete": False}, "the stream was cut; expected [DONE] at its end; got an end after 'one, two'"),
@@ -44,7 +44,7 @@ STREAM = Streamed("one, two", STEADY, tokens=20, complete=True, problem="", took
             "got 5 pieces within 0.04 s after 2.00 s",
         ),
         (
-            {"arrivals": tuple(each + 11 for each in range(9))},
+            {"arrivals": tuple(number + 11 for number in range(9))},
             "the first piece comes late; expected it within 10 s; got 11.0 s",
         ),
         (
@@ -57,15 +57,15 @@ STREAM = Streamed("one, two", STEADY, tokens=20, complete=True, problem="", took
         ),
     ],
 )
-def test_a_stream_comes_as_it_is_made(change: dict[str, Any], found: str) -> None:
-    assert str(claims.judge_stream(replace(STREAM, **change), StreamingCheck())) == found
+def test_a_stream_comes_as_it_is_made(change: dict[str, Any], finding: str) -> None:
+    assert str(claims.judge_stream(replace(STREAM, **change), StreamingCheck())) == finding
 
 
 CALL = ChatReply(finish="tool_calls", calls=(ToolCall("get_weather", '{"city": "Paris"}'),))
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("reply", "finding"),
     [
         (CALL, "get_weather(Paris)"),
         (replace(CALL, calls=(ToolCall("get_weather", '{"city": "Paris, France"}'),)), "get_weather(Paris, France)"),
@@ -98,8 +98,8 @@ CALL = ChatReply(finish="tool_calls", calls=(ToolCall("get_weather", '{"city": "
         ),
     ],
 )
-def test_a_tool_is_called_as_clients_see_it(said: ChatReply, found: str) -> None:
-    assert str(claims.judge_tool(said, "hermes")) == found
+def test_a_tool_is_called_as_clients_see_it(reply: ChatReply, finding: str) -> None:
+    assert str(claims.judge_tool(reply, "hermes")) == finding
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_json_fits_its_schema(text: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("reply", "finding"),
     [
         (ChatReply(text="24", reasoning="3 * 8"), "5 characters of thoughts, 2 of answer"),
         (ChatReply(reasoning="3 * 8 is", finish="length"), "8 characters of thoughts, 0 of answer"),
@@ -137,8 +137,8 @@ def test_json_fits_its_schema(text: str, problem: str) -> None:
         ),
     ],
 )
-def test_thoughts_have_a_field_of_their_own(said: ChatReply, found: str) -> None:
-    assert str(claims.judge_thoughts(said, "qwen3")) == found
+def test_thoughts_have_a_field_of_their_own(reply: ChatReply, finding: str) -> None:
+    assert str(claims.judge_thoughts(reply, "qwen3")) == finding
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_thoughts_have_a_field_of_their_own(said: ChatReply, found: str) -> None
 def test_thinking_can_be_switched_off(quiet: Reply, problem: str) -> None:
     of = Round(recipe(serve={"args": {"reasoning-parser": "qwen3"}}))
 
-    found = play(claims.reasoning(of), in_turn([chat("204", reasoning="12 * 17"), quiet]))
+    finding = play(claims.reasoning(of), in_turn([chat("204", reasoning="12 * 17"), quiet]))
 
-    assert found.problem == problem
+    assert finding.problem == problem
 
 
 def test_a_model_that_always_thinks_is_asked_once() -> None:
@@ -165,7 +165,7 @@ def test_a_model_that_always_thinks_is_asked_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "finding"),
     [
         ({}, "10.0 tok/s, 100% of expected"),
         ({"tokens": 13}, "6.3 tok/s, 63% of expected, which is slow"),
@@ -181,8 +181,8 @@ def test_a_model_that_always_thinks_is_asked_once() -> None:
         ({"tokens": 2, "arrivals": (1.0, 1.1)}, "10.0 tok/s, 100% of expected"),
     ],
 )
-def test_the_speed_has_a_floor(change: dict[str, Any], found: str) -> None:
-    assert str(claims.judge_speed(replace(STREAM, **change), 10.0, 0.5)) == found
+def test_the_speed_has_a_floor(change: dict[str, Any], finding: str) -> None:
+    assert str(claims.judge_speed(replace(STREAM, **change), 10.0, 0.5)) == finding
 
 
 def event(delta: dict[str, Any], **more: Any) -> str:
@@ -198,10 +198,10 @@ def test_a_stream_is_read_wherever_its_parts_are_cut() -> None:
         + 'data: {"choices": [], "usage": {"completion_tokens": 7}}\n\ndata: [DONE]\n\n'
     )
     for cut in range(1, len(text) - 1):
-        said = openai.stream(Reply(200, ((1.0, text[:cut]), (2.0, text[cut:])), took_s=2.0))
+        reply = openai.stream(Reply(200, ((1.0, text[:cut]), (2.0, text[cut:])), took_s=2.0))
 
-        assert (said.text, said.tokens, said.complete) == ("Hm. One", 7, True)
-        assert set(said.arrivals) <= {1.0, 2.0}
+        assert (reply.text, reply.tokens, reply.complete) == ("Hm. One", 7, True)
+        assert set(reply.arrivals) <= {1.0, 2.0}
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_the_measured_stream_is_forced_to_its_length() -> None:
             200, ((0.1, event({"content": "a"})), (0.2, event({"content": "b"}, usage={"completion_tokens": 2})))
         )
 
-    found = play(claims.speed(Round(recipe(expected={"tok_s": 10.0, "source": "a test"}))), server)
+    finding = play(claims.speed(Round(recipe(expected={"tok_s": 10.0, "source": "a test"}))), server)
 
-    assert found.problem == "the speed cannot be measured"
+    assert finding.problem == "the speed cannot be measured"
     assert sent[0].body is not None
     assert {key: sent[0].body[key] for key in ("stream", "ignore_eos", "max_tokens")} == {
         "stream": True,

@@ -45,8 +45,8 @@ def test_an_answer_comes_with_its_status_and_time() -> None:
     assert (reply.status, reply.problem, reply.tries) == (404, "", 1)
     assert reply.body == '{"a": "\\u00e9"}'
     assert 0 < reply.took_s < 1
-    assert player.asked[0].startswith("POST /v1/x HTTP/1.1\r\n")
-    assert player.asked[0].endswith('{"q": "\\u00fc"}')
+    assert player.received[0].startswith("POST /v1/x HTTP/1.1\r\n")
+    assert player.received[0].endswith('{"q": "\\u00fc"}')
 
 
 def test_the_parts_of_a_stream_keep_their_times() -> None:
@@ -79,20 +79,20 @@ def test_a_connection_that_ends_without_an_answer_is_tried_twice() -> None:
 
     reply, player = send(lambda connection, _: connection.sendall(answers.pop(0)))
 
-    assert (reply.body, reply.problem, reply.tries, len(player.asked)) == ("fine", "", 2, 2)
+    assert (reply.body, reply.problem, reply.tries, len(player.received)) == ("fine", "", 2, 2)
 
 
 def test_an_answer_that_is_cut_is_not_asked_for_again() -> None:
     reply, player = send(plays(head(200, "Content-Length: 100") + b"the beginn"))
 
-    assert (reply.status, len(player.asked), reply.tries) == (200, 1, 1)
+    assert (reply.status, len(player.received), reply.tries) == (200, 1, 1)
     assert reply.problem.startswith("the connection broke: ")
 
 
 def test_a_wrong_answer_is_not_asked_for_again() -> None:
     reply, player = send(plays(whole("engine dead", 500)))
 
-    assert (reply.status, len(player.asked)) == (500, 1)
+    assert (reply.status, len(player.received)) == (500, 1)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_a_wrong_answer_is_not_asked_for_again() -> None:
     ids=["silence", "a body that drips", "headers that drip"],
 )
 def test_the_deadline_holds_for_the_whole_answer(play: Play, problem: str) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
 
     reply, player = send(play, Request("/health", timeout_s=0.2))
 
-    assert (reply.problem, len(player.asked)) == (problem, 1)
-    assert time.monotonic() - began < 0.7
+    assert (reply.problem, len(player.received)) == (problem, 1)
+    assert time.monotonic() - start < 0.7
 
 
 def test_what_the_connection_itself_said_is_told() -> None:
@@ -137,7 +137,7 @@ def test_requests_that_belong_together_run_at_once() -> None:
     with Player(play).up() as player:
         replies = Client(to(player.port)).send([Request(f"/{number}", timeout_s=5) for number in range(6)])
 
-    assert [each.body for each in replies] == [f"/{number}" for number in range(6)]
+    assert [reply.body for reply in replies] == [f"/{number}" for number in range(6)]
 
 
 def test_ctrl_c_does_not_wait_for_an_answer() -> None:
@@ -149,11 +149,11 @@ def test_ctrl_c_does_not_wait_for_an_answer() -> None:
 
 
 def test_a_request_may_wait_before_it_is_sent() -> None:
-    began = time.monotonic()
+    start = time.monotonic()
 
     reply, _ = send(plays(whole("fine")), Request("/metrics", after_s=0.2, timeout_s=0.15))
 
-    assert (reply.body, reply.took_s < 0.15, time.monotonic() - began > 0.2) == ("fine", True, True)
+    assert (reply.body, reply.took_s < 0.15, time.monotonic() - start > 0.2) == ("fine", True, True)
 
 
 def test_a_stream_without_end_is_given_up() -> None:

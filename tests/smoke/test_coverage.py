@@ -28,11 +28,11 @@ ALWAYS = {
 
 
 def runs(of: Recipe) -> set[str]:
-    return {each.name for each in coverage.planned(of) if each.runs}
+    return {check.name for check in coverage.planned(of) if check.runs}
 
 
 def why(of: Recipe, name: str) -> str:
-    return next(each.why for each in coverage.planned(of) if each.name == name)
+    return next(check.why for check in coverage.planned(of) if check.name == name)
 
 
 def test_every_check_can_be_tuned_and_run_in_one_order() -> None:

@@ -16,16 +16,16 @@ TUNING = TextCheck()
 
 @pytest.mark.parametrize("name", GOOD)
 def test_text_passes(name: str) -> None:
-    found = garbage.judge(ChatReply(text=GOOD[name]), TUNING)
+    finding = garbage.judge(ChatReply(text=GOOD[name]), TUNING)
 
-    assert str(found) == f"{len(GOOD[name])} characters, packed to {garbage.packed(GOOD[name]):.0%}"
+    assert str(finding) == f"{len(GOOD[name])} characters, packed to {garbage.packed(GOOD[name]):.0%}"
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_text_passes_wherever_it_is_cut(name: str) -> None:
     texts = [GOOD[name][:end] for end in range(TUNING.characters, len(GOOD[name]), 20)]
 
-    assert [garbage.judge(ChatReply(text=each), TUNING).problem for each in texts] == [""] * len(texts)
+    assert [garbage.judge(ChatReply(text=text), TUNING).problem for text in texts] == [""] * len(texts)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -59,15 +59,15 @@ def test_a_model_that_got_no_further_than_its_thoughts_wrote_text() -> None:
     ],
 )
 def test_logprobs_are_judged_where_they_come(logprobs: tuple[float | None, ...], problem: str, got: str) -> None:
-    found = garbage.judge(ChatReply(text=GOOD["english"], logprobs=logprobs), TUNING)
+    finding = garbage.judge(ChatReply(text=GOOD["english"], logprobs=logprobs), TUNING)
 
-    assert (found.problem, found.got.partition(": ")[0]) == (problem, got)
+    assert (finding.problem, finding.got.partition(": ")[0]) == (problem, got)
 
 
 def test_good_logprobs_are_noted() -> None:
-    found = garbage.judge(ChatReply(text=GOOD["english"], logprobs=(-0.2, -0.4)), TUNING)
+    finding = garbage.judge(ChatReply(text=GOOD["english"], logprobs=(-0.2, -0.4)), TUNING)
 
-    assert (found.problem, found.note.endswith(", mean logprob -0.30")) == ("", True)
+    assert (finding.problem, finding.note.endswith(", mean logprob -0.30")) == ("", True)
 
 
 def test_what_tables_are_drawn_with_is_no_run() -> None:
@@ -80,9 +80,12 @@ def test_the_share_of_distinct_groups_of_three_words(text: str, share: float) ->
 
 
 def test_a_loop_that_packs_like_text_is_named() -> None:
-    found = garbage.judge(ChatReply(text="the sea and the sky " * 20), TextCheck(packed_low=0.01))
+    finding = garbage.judge(ChatReply(text="the sea and the sky " * 20), TextCheck(packed_low=0.01))
 
-    assert (found.problem, found.expected) == ("the text runs in a loop", "at least 60% distinct groups of three words")
+    assert (finding.problem, finding.expected) == (
+        "the text runs in a loop",
+        "at least 60% distinct groups of three words",
+    )
 
 
 def test_thresholds_can_be_tuned() -> None:

@@ -21,7 +21,7 @@ STOPPED = "the engine made no step for 0.3 s"
 def page(name: str, value: float) -> bytes:
     """A page of metrics on which one figure has a value, and the others never change."""
     figures = {**dict.fromkeys(STEPS, 1.0), name: value}
-    text = "".join(f"{each} {figures[each]}\n" for each in STEPS).encode()
+    text = "".join(f"{name} {figures[name]}\n" for name in STEPS).encode()
     return head(200, f"Content-Length: {len(text)}") + text
 
 
@@ -31,12 +31,12 @@ def beating(name: str) -> Callable[[], bytes]:
     return lambda: page(name, next(values))
 
 
-def plays(said: Callable[[], bytes], answers_after_s: float = 60.0) -> Play:
+def plays(pages: Callable[[], bytes], answers_after_s: float = 60.0) -> Play:
     """A server whose metrics are `said`, and whose answer comes so late."""
 
     def play(connection: socket.socket, text: str) -> None:
         if text.startswith("GET /metrics"):
-            connection.sendall(said())
+            connection.sendall(pages())
         else:
             time.sleep(answers_after_s)
             connection.sendall(whole("here"))
@@ -44,9 +44,9 @@ def plays(said: Callable[[], bytes], answers_after_s: float = 60.0) -> Play:
     return play
 
 
-def stops(said: Callable[[], bytes]) -> str:
+def stops(pages: Callable[[], bytes]) -> str:
     """What the detector reports of an engine after twice its patience."""
-    with Player(plays(said)).up() as player:
+    with Player(plays(pages)).up() as player:
         detector, end = StallDetector(to(player.port), 0.3, poll_s=0.02), time.monotonic() + 0.6
         while time.monotonic() < end and not detector.problem():
             time.sleep(0.01)
@@ -66,15 +66,15 @@ def test_an_engine_that_does_not_even_say_what_it_counts_has_stopped() -> None:
     assert stops(lambda: b"") == STOPPED
 
 
-@pytest.mark.parametrize("said", [whole("no", 404), whole("<html>")], ids=["404", "a page of something else"])
-def test_one_without_metrics_is_not_judged(said: bytes) -> None:
-    assert stops(lambda: said) == ""
+@pytest.mark.parametrize("pages", [whole("no", 404), whole("<html>")], ids=["404", "a page of something else"])
+def test_one_without_metrics_is_not_judged(pages: bytes) -> None:
+    assert stops(lambda: pages) == ""
 
 
 @pytest.mark.parametrize(("beats", "problem"), [(True, ""), (False, "the engine made no step for 1.5 s")])
 def test_the_client_waits_for_an_engine_that_works_and_gives_up_one_that_hangs(beats: bool, problem: str) -> None:
-    said = beating(STEPS[3]) if beats else lambda: page(STEPS[3], 0.5)
-    with Player(plays(said, answers_after_s=3.5)).up() as player:
+    pages = beating(STEPS[3]) if beats else lambda: page(STEPS[3], 0.5)
+    with Player(plays(pages, answers_after_s=3.5)).up() as player:
         open_ = to(player.port)
         (reply,) = Client(open_, watch=lambda: StallDetector(open_, 1.5).problem).send([ASKED])
 

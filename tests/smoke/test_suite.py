@@ -48,18 +48,20 @@ def engines() -> Iterator[Mapping[str, Engine]]:
     """All engines, started at once."""
     started = {name: Engine(knobs) for name, knobs in KNOBS.items()}
     yield started
-    for each in started.values():
-        each.stop()
+    for engine in started.values():
+        engine.stop()
 
 
-def wanted(**tuning: Any) -> Recipe:
+def tuned_recipe(**tuning: Any) -> Recipe:
     return recipe(serve={"args": ARGS}, probe={"smoke": {**QUICK, **tuning}})
 
 
 def only(*names: str, **tuning: Any) -> Recipe:
     """A recipe in which only these checks run."""
     tuned = {**QUICK, **tuning}
-    return wanted(**{name: {**tuned.get(name, {}), "enabled": name in names} for name in [*suite.CHECKS, "restarts"]})
+    return tuned_recipe(
+        **{name: {**tuned.get(name, {}), "enabled": name in names} for name in [*suite.CHECKS, "restarts"]}
+    )
 
 
 def probe(engine: Engine, of: Recipe, passes: int = 1, **how: Any) -> SmokeReport:
@@ -67,20 +69,22 @@ def probe(engine: Engine, of: Recipe, passes: int = 1, **how: Any) -> SmokeRepor
 
 
 def failed(report: SmokeReport) -> dict[str, str]:
-    return {each.check: str(each.finding) for each in report.verdicts if not each.ok}
+    return {verdict.check: str(verdict.finding) for verdict in report.verdicts if not verdict.ok}
 
 
 def test_an_honest_engine_passes_every_check(engines: Mapping[str, Engine]) -> None:
-    told: list[CheckVerdict] = []
+    reports: list[CheckVerdict] = []
 
-    report = suite.run(Server(to(engines["honest"].ready().port), wanted(speed={"enabled": True})), told.append, 2)
+    report = suite.run(
+        Server(to(engines["honest"].ready().port), tuned_recipe(speed={"enabled": True})), reports.append, 2
+    )
 
     assert (report.failure, report.ok, report.passes) == ("", True, 2)
-    assert [each.check for each in told if each.number == 1] == [*suite.CHECKS, "restarts"]
-    assert [each.check for each in told if each.number == 2] == [
+    assert [verdict.check for verdict in reports if verdict.number == 1] == [*suite.CHECKS, "restarts"]
+    assert [verdict.check for verdict in reports if verdict.number == 2] == [
         name for name in [*suite.CHECKS, "restarts"] if name != "warm_up"
     ]
-    assert tuple(told) == report.verdicts
+    assert tuple(reports) == report.verdicts
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_a_misbehaviour_is_refused(engines: Mapping[str, Engine], engine: str, c
 
 @pytest.mark.parametrize("engine", ["nonsense", "bangs", "noise"])
 def test_all_reasons_are_told_at_once(engines: Mapping[str, Engine], engine: str) -> None:
-    report = probe(engines[engine], wanted())
+    report = probe(engines[engine], tuned_recipe())
 
     assert {"questions", "needle", "concurrent", "tools", "structured", "reasoning"} <= set(failed(report))
     assert ("text" in failed(report)) == (engine != "nonsense")
@@ -119,9 +123,9 @@ def test_too_slow_is_told_in_tokens_per_second(engines: Mapping[str, Engine]) ->
         update={"expected": recipe(expected={"tok_s": 2000.0, "source": "a test"}).expected}
     )
 
-    found = failed(probe(engines["slow"], fast))
+    failures = failed(probe(engines["slow"], fast))
 
-    assert found["speed"].startswith(
+    assert failures["speed"].startswith(
         "the engine is too slow, as with a fallback kernel; expected at least 1000.0 tok/s, 50% of the recipe's 2000; "
     )
 
@@ -133,16 +137,16 @@ def test_a_late_first_piece_is_told(engines: Mapping[str, Engine]) -> None:
 
 
 def test_an_engine_that_dies_ends_the_suite_at_once(engines: Mapping[str, Engine]) -> None:
-    report = probe(engines["dies"], wanted())
+    report = probe(engines["dies"], tuned_recipe())
 
     assert "the connection broke: " in failed(report)["questions"]
     assert report.verdicts[-1].check == "questions"
 
 
 def test_an_engine_that_is_gone_ends_the_suite_at_once() -> None:
-    report = suite.run(Server(to(free_port()), wanted(), pause_s=0.05), passes=3)
+    report = suite.run(Server(to(free_port()), tuned_recipe(), pause_s=0.05), passes=3)
 
-    assert [each.check for each in report.verdicts] == ["health"]
+    assert [verdict.check for verdict in report.verdicts] == ["health"]
     assert report.failure == (
         "the smoke suite failed in pass 1 of 3: health: the connection broke: [Errno 111] Connection refused"
     )
@@ -161,17 +165,19 @@ def test_a_restart_fails_the_pass_in_which_it_happens(engines: Mapping[str, Engi
 
 
 def test_the_transcript_holds_every_request_and_no_header(engines: Mapping[str, Engine]) -> None:
-    report = probe(engines["honest"], wanted())
+    report = probe(engines["honest"], tuned_recipe())
 
-    told = json.loads(json.dumps(report.as_json()))
+    reports = json.loads(json.dumps(report.as_json()))
     assert report.failure == ""
-    assert "uthorization" not in json.dumps(told)
-    assert {each["check"] for each in told["transcript"]} == {each.check for each in report.verdicts} - {"restarts"}
-    story = next(each for each in told["transcript"] if each["check"] == "text")
+    assert "uthorization" not in json.dumps(reports)
+    assert {verdict["check"] for verdict in reports["transcript"]} == {verdict.check for verdict in report.verdicts} - {
+        "restarts"
+    }
+    story = next(verdict for verdict in reports["transcript"] if verdict["check"] == "text")
     assert story["request"]["body"]["messages"][0]["content"].startswith("Write a short story")
     assert (story["request"]["path"], story["response"]["status"], story["ok"]) == ("/v1/chat/completions", 200, True)
     assert story["took_s"] > 0
-    assert len(json.dumps(told)) < 200_000
+    assert len(json.dumps(reports)) < 200_000
 
 
 def test_ctrl_c_ends_a_request_that_hangs(engines: Mapping[str, Engine]) -> None:

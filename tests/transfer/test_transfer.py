@@ -32,10 +32,10 @@ CHANGED_NS = 1_600_000_000_123_456_789
 @pytest.fixture
 def content(tmp_path: Path) -> bytes:
     """A file of several pieces in a directory `a` of the source."""
-    made = secrets.token_bytes(SIZE)
+    written = secrets.token_bytes(SIZE)
     (tmp_path / "a/deep").mkdir(parents=True)
-    (tmp_path / "a/deep/w").write_bytes(made)
-    return made
+    (tmp_path / "a/deep/w").write_bytes(written)
+    return written
 
 
 def files(root: Path, offset: int = 0) -> SentFiles:
@@ -62,12 +62,12 @@ def send(these: Ends) -> tuple[list[int], int]:
 def test_files_arrive_whole_with_their_times(
     tmp_path: Path, content: bytes, addresses: tuple[str, ...], detours: int
 ) -> None:
-    arrived, told = send(ends(tmp_path, files(tmp_path), into(tmp_path), addresses))
+    arrived, count = send(ends(tmp_path, files(tmp_path), into(tmp_path), addresses))
     received = tmp_path / "b.partial/deep/w"
 
     assert received.read_bytes() == content
     assert received.stat().st_mtime_ns == CHANGED_NS
-    assert (arrived[-1], told) == (SIZE, detours)
+    assert (arrived[-1], count) == (SIZE, detours)
 
 
 @pytest.mark.parametrize("addresses", [HERE, ()], ids=["directly", "through here"])
@@ -82,13 +82,13 @@ def test_a_program_feeds_a_program(tmp_path: Path, content: bytes, addresses: tu
 
 def test_only_what_is_missing_is_sent(tmp_path: Path, content: bytes) -> None:
     offset = 4 * 1024 * 1024 + 1
-    begun = tmp_path / "b.partial/deep/w"
-    begun.parent.mkdir(parents=True)
-    begun.write_bytes(content[:offset] + b"bytes after the last piece that was verified")
+    partial = tmp_path / "b.partial/deep/w"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(content[:offset] + b"bytes after the last piece that was verified")
     (tmp_path / "b.partial/.sparkops-partial").write_text("it")
     arrived, _ = send(ends(tmp_path, files(tmp_path, offset), into(tmp_path, offset), HERE))
 
-    assert begun.read_bytes() == content
+    assert partial.read_bytes() == content
     assert arrived[-1] == SIZE - offset
 
 
@@ -99,7 +99,7 @@ def test_what_was_begun_with_something_else_is_thrown_away(tmp_path: Path, conte
     (other / ".sparkops-partial").write_text("another")
     send(ends(tmp_path, files(tmp_path), into(tmp_path), HERE))
 
-    assert sorted(each.name for each in other.iterdir()) == [".sparkops-partial", "deep"]
+    assert sorted(path.name for path in other.iterdir()) == [".sparkops-partial", "deep"]
     assert (other / "deep/w").read_bytes() == content
 
 
@@ -176,12 +176,12 @@ def test_a_program_that_did_not_get_all_sees_no_end_of_its_input(tmp_path: Path)
 
 def test_two_runs_do_not_write_to_the_same_place(tmp_path: Path, content: bytes) -> None:  # noqa: ARG001
     (tmp_path / "b.partial").mkdir()
-    with (tmp_path / "held").open("w") as said:
+    with (tmp_path / "held").open("w") as log:
         script = (
             "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2); print(1, flush=True); sys.stdin.read()"
         )
         argv = ["python3", "-c", script, str(tmp_path / "b.partial")]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as holder:
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log) as holder:
             assert holder.stdout
             assert holder.stdin
             holder.stdout.readline()
@@ -286,9 +286,9 @@ def test_silent_and_slow_callers_hold_up_no_other(tmp_path: Path, content: bytes
                     callers[-1].sendall(b"x")
 
         threading.Thread(target=trickle, daemon=True).start()
-        began = time.monotonic()
+        start = time.monotonic()
         ended = sent(files(tmp_path), key, port)
-        took_s = time.monotonic() - began
+        took_s = time.monotonic() - start
         over.set()
         assert process.wait(60) == 0
 
@@ -303,17 +303,17 @@ def test_a_handshake_has_one_deadline_however_slowly_its_bytes_come(tmp_path: Pa
         listening(into(tmp_path), Key(secrets.token_bytes(32))) as (_process, port),
         socket.create_connection(("127.0.0.1", port), timeout=5) as slow,
     ):
-        began = time.monotonic()
+        start = time.monotonic()
         with suppress(ConnectionError):
-            while time.monotonic() - began < 30:
+            while time.monotonic() - start < 30:
                 slow.sendall(b"x")
                 time.sleep(1)
 
-    assert 9 < time.monotonic() - began < 20
+    assert 9 < time.monotonic() - start < 20
 
 
 def test_nothing_is_sent_to_a_stranger(tmp_path: Path, content: bytes) -> None:  # noqa: ARG001
-    heard = bytearray()
+    received = bytearray()
     door = socket.create_server(("127.0.0.1", 0))
 
     def pretend() -> None:
@@ -322,7 +322,7 @@ def test_nothing_is_sent_to_a_stranger(tmp_path: Path, content: bytes) -> None: 
             caller.settimeout(5)
             caller.sendall(bytes(64))
             while piece := caller.recv(1 << 16):
-                heard.extend(piece)
+                received.extend(piece)
 
     thread = threading.Thread(target=pretend, daemon=True)
     thread.start()
@@ -331,7 +331,7 @@ def test_nothing_is_sent_to_a_stranger(tmp_path: Path, content: bytes) -> None: 
     door.close()
 
     assert ended.returncode == commands.UNREACHABLE
-    assert len(heard) == 32  # its random number, and not one byte of the file
+    assert len(received) == 32  # its random number, and not one byte of the file
 
 
 @dataclass
@@ -339,10 +339,10 @@ class FlipOneBit:
     """Changes one bit in the middle of what goes by."""
 
     at: int = SIZE // 2
-    seen: int = 0
+    passed: int = 0
 
     def __call__(self, piece: bytes) -> bytes:
-        here, self.seen = self.at - self.seen, self.seen + len(piece)
+        here, self.passed = self.at - self.passed, self.passed + len(piece)
         if not 0 <= here < len(piece):
             return piece
         return piece[:here] + bytes([piece[here] ^ 1]) + piece[here + 1 :]

@@ -25,9 +25,9 @@ def member(name: str, models: Path, cancel: threading.Event | None = None) -> Me
 
 def connected(*members: Member) -> Connected:
     """All of them at once, with one Ctrl-C."""
-    nodes = {each.name: each.config for each in members}
+    nodes = {member.name: member.config for member in members}
     fleet = Fleet(file=Path("inventory.yaml"), nodes=nodes, build=Build(), known_hosts=Path("known_hosts"))
-    return Connected(fleet, {each.name: each for each in members}, cancel=members[0].node.cancel)
+    return Connected(fleet, {member.name: member for member in members}, cancel=members[0].node.cancel)
 
 
 def processes_about(text: str) -> Iterator[str]:
@@ -36,6 +36,6 @@ def processes_about(text: str) -> Iterator[str]:
         with suppress(OSError):  # it has ended
             line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
-            ours = int(parent) == os.getpid() and state != "Z"
-            if place.name != str(os.getpid()) and (ours or text in line):
+            running = int(parent) == os.getpid() and state != "Z"
+            if place.name != str(os.getpid()) and (running or text in line):
                 yield line

@@ -28,7 +28,7 @@ def parse(*models: dict[str, Any]) -> ModelDirectory:
     return checkpoint.parse(json.dumps({"root": ROOT, "models": models}))
 
 
-def found(**changes: Any) -> Checkpoint:
+def parsed(**changes: Any) -> Checkpoint:
     [only] = parse({**WHOLE, **changes}).checkpoints.values()
     return only
 
@@ -104,34 +104,34 @@ def test_a_file_outside_its_directory_is_refused(name: str) -> None:
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], reasons: list[str]) -> None:
-    seen = found(**changes)
+    changed = parsed(**changes)
 
-    assert list(checkpoint.problems(seen)) == reasons
-    assert not seen.complete
+    assert list(checkpoint.problems(changed)) == reasons
+    assert not changed.complete
 
 
 def test_a_file_that_somebody_added_is_no_problem() -> None:
-    assert found(files={**FILES, "chat.jinja": [5, 5]}, marker={"model": "q", "files": {"config.json": 2}}).complete
+    assert parsed(files={**FILES, "chat.jinja": [5, 5]}, marker={"model": "q", "files": {"config.json": 2}}).complete
 
 
 def test_weights_of_another_format_cannot_be_checked_and_are_believed() -> None:
-    assert found(files={"config.json": [2, 7], "pytorch_model.bin": [9, 9]}, shards={}, index=None).complete
+    assert parsed(files={"config.json": [2, 7], "pytorch_model.bin": [9, 9]}, shards={}, index=None).complete
 
 
 def test_a_shard_that_no_index_names_is_pointed_out() -> None:
-    extra = found(
+    extra = parsed(
         files={**FILES, "mtp.safetensors": [5, 5]}, shards={**WHOLE["shards"], "mtp.safetensors": {"bytes": 5}}
     )
 
     assert checkpoint.overlooked(extra) == ("mtp.safetensors",)
     assert extra.complete
-    assert checkpoint.overlooked(found()) == ()
+    assert checkpoint.overlooked(parsed()) == ()
 
 
 def test_a_numbered_shard_that_no_index_names_is_a_problem() -> None:
     """Its layers would not be loaded. A file with a name of its own may be for another engine."""
     names = ("m-1-of-2.safetensors", "m-2-of-2.safetensors", "other-2-of-2.safetensors")
-    numbered = found(
+    numbered = parsed(
         files={"config.json": [2, 7], **{name: [9, 9] for name in names}},
         shards={name: {"bytes": 9} for name in names},
         index={"file": "i.json", "shards": {names[0]: 1}, "absent": {}, "unnamed": {}},
@@ -144,10 +144,10 @@ def test_a_numbered_shard_that_no_index_names_is_a_problem() -> None:
 def test_the_origin_is_what_sparkops_noted() -> None:
     marker = {"model": "org/q", "asked": "main", "commit": "abc", "files": {}}
 
-    assert found(marker=marker).origin == Origin("org/q", "main", "abc")
-    assert found(marker=marker).commit == "abc"
-    assert found(revision="def").commit == "def"
-    assert found(marker={"something": "else"}).origin is None
+    assert parsed(marker=marker).origin == Origin("org/q", "main", "abc")
+    assert parsed(marker=marker).commit == "abc"
+    assert parsed(revision="def").commit == "def"
+    assert parsed(marker={"something": "else"}).origin is None
 
 
 def test_hashes_and_how_far_they_are() -> None:

@@ -16,7 +16,7 @@ WEIGHTS = Weights(id="org/q", revision="abc", path="q", exclude=["original/*"])
 STEP = Step(script="add-tensors", inputs={"base": "b", "donor": "d/e"}, output="q", args={"count": 2}, disk_gb=1.0)
 
 
-def asked(stdin: bytes) -> object:
+def request(stdin: bytes) -> object:
     return json.loads(stdin.splitlines()[1])
 
 
@@ -32,8 +32,8 @@ def test_looking_is_no_change_and_giving_a_name_is() -> None:
     look, publish = commands.look("/srv/models", ["q"]), commands.publish("/srv/models", "q")
 
     assert look.argv == publish.argv == ("python3", "-c", BOOT)
-    assert asked(look.stdin) == {"verb": "look", "root": "/srv/models", "paths": ["q"]}
-    assert asked(publish.stdin) == {"verb": "publish", "root": "/srv/models", "path": "q"}
+    assert request(look.stdin) == {"verb": "look", "root": "/srv/models", "paths": ["q"]}
+    assert request(publish.stdin) == {"verb": "publish", "root": "/srv/models", "path": "q"}
     assert (look.changes, publish.changes) == (False, True)
 
 
@@ -50,7 +50,7 @@ def test_the_token_is_nowhere_but_in_stdin() -> None:
 
     assert "hf_secret" not in str(command) + repr(command)
     assert command.argv == (*INSIDE, "-c", BOOT)
-    assert asked(command.stdin) == {
+    assert request(command.stdin) == {
         "id": "org/q",
         "revision": "abc",
         "exclude": ["original/*"],
@@ -61,7 +61,7 @@ def test_the_token_is_nowhere_but_in_stdin() -> None:
 
 
 def test_a_step_reads_and_writes_under_the_model_directory_only() -> None:
-    assert asked(commands.take_step(INSIDE, STEP, {"made": "d1"}).stdin) == {
+    assert request(commands.take_step(INSIDE, STEP, {"made": "d1"}).stdin) == {
         "inputs": {"base": "/models/b", "donor": "/models/d/e"},
         "output": "/models/q.partial",
         "args": {"count": 2},

@@ -32,13 +32,13 @@ COMMIT = "c" * 40
 @pytest.fixture
 def fleet(tmp_path: Path) -> Connected:
     """Three nodes; the first one has the model."""
-    made = connected(*(member(name, tmp_path / name) for name in ("n1", "n2", "n3")))
+    nodes = connected(*(member(name, tmp_path / name) for name in ("n1", "n2", "n3")))
     two_shards(tmp_path / "n1/q")
-    return made
+    return nodes
 
 
-def copy(fleet: Connected, wanted: RequiredModel = WANTED, **options: bool) -> dict[str, CopiedWeights]:
-    return models.copy(fleet, wanted, "n1", silent, **options)
+def copy(fleet: Connected, model: RequiredModel = WANTED, **options: bool) -> dict[str, CopiedWeights]:
+    return models.copy(fleet, model, "n1", silent, **options)
 
 
 def only(fleet: Connected, *names: str) -> Connected:
@@ -49,9 +49,9 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
 
 
-def mark(directory: Path, **said: Any) -> None:
+def mark(directory: Path, **marker: Any) -> None:
     sizes = {file.name: file.stat().st_size for file in directory.iterdir()}
-    (directory / ".sparkops.json").write_text(json.dumps({"model": "org/q", "files": sizes, **said}))
+    (directory / ".sparkops.json").write_text(json.dumps({"model": "org/q", "files": sizes, **marker}))
 
 
 def test_all_targets_get_the_same_and_the_second_time_nothing(fleet: Connected, tmp_path: Path) -> None:
@@ -65,16 +65,16 @@ def test_all_targets_get_the_same_and_the_second_time_nothing(fleet: Connected, 
 
 def test_a_wrong_file_is_replaced_and_what_the_target_added_stays(fleet: Connected, tmp_path: Path) -> None:
     copy(only(fleet, "n1", "n2"))
-    theirs = tmp_path / "n2/q"
-    (theirs / "tokenizer.json").write_text("{}")
-    (theirs / "chat.jinja").write_text("mine")
-    told: list[Event] = []
-    done = models.copy(only(fleet, "n1", "n2"), WANTED, "n1", told.append)
+    target = tmp_path / "n2/q"
+    (target / "tokenizer.json").write_text("{}")
+    (target / "chat.jinja").write_text("mine")
+    events: list[Event] = []
+    copied = models.copy(only(fleet, "n1", "n2"), WANTED, "n1", events.append)
 
-    assert done["n2"].sent == len((tmp_path / "n1/q/tokenizer.json").read_bytes())
-    assert contents(theirs) == {**contents(tmp_path / "n1/q"), "chat.jinja": b"mine"}
-    assert "q there has other files, which are replaced: tokenizer.json" in [event.text for event in told]
-    assert [each.name for each in (tmp_path / "n2").iterdir()] == ["q"]
+    assert copied["n2"].sent == len((tmp_path / "n1/q/tokenizer.json").read_bytes())
+    assert contents(target) == {**contents(tmp_path / "n1/q"), "chat.jinja": b"mine"}
+    assert "q there has other files, which are replaced: tokenizer.json" in [event.text for event in events]
+    assert [path.name for path in (tmp_path / "n2").iterdir()] == ["q"]
 
 
 def test_a_file_with_the_right_size_and_wrong_bytes_is_found_by_its_checksum(fleet: Connected, tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_another_revision_that_is_whole_is_not_replaced_without_being_asked(flee
     two_shards(tmp_path / "n2/q", fill=9)
     mark(tmp_path / "n1/q", commit=COMMIT)
     mark(tmp_path / "n2/q", commit="d" * 40)
-    before, wanted = contents(tmp_path / "n2"), replace(WANTED, revision=COMMIT)
+    before, model = contents(tmp_path / "n2"), replace(WANTED, revision=COMMIT)
 
     with pytest.raises(NotReady, match=f"n2: q is taken: it is revision {'d' * 40}") as caught:
-        copy(only(fleet, "n1", "n2"), wanted)
+        copy(only(fleet, "n1", "n2"), model)
     assert "--replace" in caught.value.next_step
     assert contents(tmp_path / "n2") == before
 
-    copy(only(fleet, "n1", "n2"), wanted, replace_other=True)
+    copy(only(fleet, "n1", "n2"), model, replace_other=True)
     assert contents(tmp_path / "n2") == contents(tmp_path / "n1")
 
 
@@ -141,14 +141,14 @@ def test_an_interrupted_copy_goes_on_where_it_was_and_leaves_nothing(fleet: Conn
     with pytest.raises(SparkopsError) as caught:
         models.copy(pair, WANTED, "n1", silent)
     assert isinstance(caught.value, Interrupted)
-    assert [each.name for each in (tmp_path / "n2").iterdir()] == ["q.partial"]
+    assert [path.name for path in (tmp_path / "n2").iterdir()] == ["q.partial"]
     assert list(processes_about(str(tmp_path))) == []
     watching.join()
 
     fleet.cancel.clear()
     (partial / "m-3.safetensors").unlink(missing_ok=True)  # on a quick machine all has come before the end is noticed
-    done = copy(pair)["n2"]
-    assert 0 < done.sent <= done.size - (tmp_path / "n1/q/m-0.safetensors").stat().st_size
+    copied = copy(pair)["n2"]
+    assert 0 < copied.sent <= copied.size - (tmp_path / "n1/q/m-0.safetensors").stat().st_size
     assert contents(tmp_path / "n2/q") == contents(tmp_path / "n1/q")
 
 
@@ -170,10 +170,10 @@ def test_verify_names_what_is_wrong_on_each_node_that_has_it(fleet: Connected, t
 def test_verify_finds_nodes_that_disagree(fleet: Connected, tmp_path: Path) -> None:
     copy(only(fleet, "n1", "n2"))
     (tmp_path / "n2/q/tokenizer.json").write_text("{}")
-    said = models.verify(only(fleet, "n1", "n2"), RECIPE, everywhere=True)
+    problems = models.verify(only(fleet, "n1", "n2"), RECIPE, everywhere=True)
 
-    assert set(said) == {"n1", "n2"}
-    assert set(said.values()) == {"tokenizer.json is not the same on all nodes: 8 bytes on n1, 2 bytes on n2"}
+    assert set(problems) == {"n1", "n2"}
+    assert set(problems.values()) == {"tokenizer.json is not the same on all nodes: 8 bytes on n1, 2 bytes on n2"}
 
 
 def test_a_full_disk_is_refused_before_anything_is_sent(fleet: Connected, tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ def look(root: Path, path: str = "q") -> Checkpoint:
 
 def test_a_whole_checkpoint(tmp_path: Path) -> None:
     directory = two_shards(tmp_path / "q")
-    seen = look(tmp_path)
+    listed = look(tmp_path)
 
-    assert list(problems(seen)) == []
-    assert seen.size == sum(file.stat().st_size for file in directory.iterdir())
-    assert seen.files[FIRST] == ((directory / FIRST).stat().st_size, (directory / FIRST).stat().st_mtime_ns)
+    assert list(problems(listed)) == []
+    assert listed.size == sum(file.stat().st_size for file in directory.iterdir())
+    assert listed.files[FIRST] == ((directory / FIRST).stat().st_size, (directory / FIRST).stat().st_mtime_ns)
 
 
 def cut(directory: Path) -> None:
@@ -118,11 +118,11 @@ def test_files_are_seen_through_links_and_what_a_hub_keeps_is_passed(tmp_path: P
     note.parent.mkdir(parents=True)
     note.write_text("abc123\netag\n1.0\n")
     (tmp_path / "q/gone").symlink_to("nowhere")
-    seen = look(tmp_path)
+    listed = look(tmp_path)
 
-    assert seen.complete
-    assert set(seen.files) == {file.name for file in blobs.iterdir()}
-    assert seen.commit == "abc123"
+    assert listed.complete
+    assert set(listed.files) == {file.name for file in blobs.iterdir()}
+    assert listed.commit == "abc123"
 
 
 def test_what_other_users_cannot_read_is_told_with_its_mode(tmp_path: Path) -> None:
@@ -143,10 +143,10 @@ def test_every_model_is_listed_wherever_it_lies(tmp_path: Path) -> None:
         two_shards(tmp_path / path)
     two_shards(tmp_path / "e").rename(tmp_path / "e.partial")
     (tmp_path / "notes").mkdir()
-    found = models.look(member("n1", tmp_path))
+    directory = models.look(member("n1", tmp_path))
 
-    assert set(found.checkpoints) == {"a", "org/b", "deep/er/c", "e.partial"}
-    assert (found.exists, found.writable, found.user) == (True, True, os.getuid())
+    assert set(directory.checkpoints) == {"a", "org/b", "deep/er/c", "e.partial"}
+    assert (directory.exists, directory.writable, directory.user) == (True, True, os.getuid())
 
 
 def test_a_model_directory_that_is_not_there_is_refused_with_the_command_that_makes_it(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_whole_directory_gets_its_name_and_takes_the_place_of_another(tmp_path
     (tmp_path / "q.partial/.sparkops-partial").write_text("copy x")
     models.publish(node, "q")
 
-    assert [each.name for each in tmp_path.iterdir()] == ["q"]
+    assert [path.name for path in tmp_path.iterdir()] == ["q"]
     assert safetensors.read(tmp_path / "q" / FIRST)["layers.1.up.weight"][2][:1] == b"\x02"
     assert not (tmp_path / "q/.sparkops-partial").exists()
 
@@ -186,7 +186,7 @@ def test_a_directory_that_is_not_whole_does_not_get_its_name(tmp_path: Path) -> 
         models.publish(node, "q")
     with pytest.raises(NodeError, match=r"r\.partial is gone"):
         models.publish(node, "r")
-    assert [each.name for each in tmp_path.iterdir()] == ["q.partial"]
+    assert [path.name for path in tmp_path.iterdir()] == ["q.partial"]
 
 
 def test_a_replacement_that_was_interrupted_is_finished(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_replacement_that_was_interrupted_is_finished(tmp_path: Path) -> None:
     two_shards(tmp_path / "q.partial", fill=2)
     models.publish(node, "q")
 
-    assert [each.name for each in tmp_path.iterdir()] == ["q"]
+    assert [path.name for path in tmp_path.iterdir()] == ["q"]
 
 
 def test_the_look_takes_one_command(tmp_path: Path) -> None:

@@ -18,16 +18,16 @@ FILES = {"config.json": (2, 1), "a.safetensors": (100, 2), "b.safetensors": (200
 SOURCE = Checkpoint("q", FILES, {name: Shard(size, size) for name, (size, _) in FILES.items() if name[0] in "ab"})
 
 
-def from_hub(asked: str | None = None, commit: str = COMMIT, model: str = "org/q") -> Checkpoint:
-    return replace(CHECKPOINT, origin=Origin(model, asked, commit), commit=commit)
+def from_hub(revision: str | None = None, commit: str = COMMIT, model: str = "org/q") -> Checkpoint:
+    return replace(CHECKPOINT, origin=Origin(model, revision, commit), commit=commit)
 
 
-def made(digest: str) -> Checkpoint:
+def made_by(digest: str) -> Checkpoint:
     return replace(CHECKPOINT, origin=Origin("org/q", steps=digest))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("model", "checkpoint"),
     [
         (WANTED, CHECKPOINT),
         (WANTED, from_hub()),
@@ -35,15 +35,15 @@ def made(digest: str) -> Checkpoint:
         (replace(WANTED, revision=COMMIT[:7]), from_hub()),
         (replace(WANTED, revision="v2"), from_hub("v2")),
         (replace(WANTED, revision=COMMIT), CHECKPOINT),  # somebody copied it there: nothing tells what it is
-        (replace(WANTED, steps="d1"), made("d1")),
+        (replace(WANTED, steps="d1"), made_by("d1")),
     ],
 )
-def test_what_is_wanted_is_accepted(wanted: RequiredModel, found: Checkpoint) -> None:
-    assert list(models.refused(wanted, found)) == []
+def test_what_is_wanted_is_accepted(model: RequiredModel, checkpoint: Checkpoint) -> None:
+    assert list(models.refused(model, checkpoint)) == []
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "reason"),
+    ("model", "checkpoint", "reason"),
     [
         (WANTED, None, "it is not there"),
         (WANTED, replace(CHECKPOINT, files={"model.safetensors": (1, 1)}), "it has no config.json"),
@@ -60,21 +60,23 @@ def test_what_is_wanted_is_accepted(wanted: RequiredModel, found: Checkpoint) ->
             replace(CHECKPOINT, commit=COMMIT),  # the hub's own program was used by hand
             f"it is revision {COMMIT}, and the recipe asks for {'f' * 40}",
         ),
-        (replace(WANTED, steps="d1"), made("d2"), "it was made by other steps than the recipe's"),
+        (replace(WANTED, steps="d1"), made_by("d2"), "it was made by other steps than the recipe's"),
         (replace(WANTED, steps="d1"), CHECKPOINT, "nothing tells that the recipe's steps made it"),
-        (WANTED, made("d2"), "it was made by steps, and the recipe has none"),
+        (WANTED, made_by("d2"), "it was made by steps, and the recipe has none"),
     ],
 )
-def test_anything_else_is_refused_with_its_reason(wanted: RequiredModel, found: Checkpoint | None, reason: str) -> None:
-    assert list(models.refused(wanted, found)) == [reason]
+def test_anything_else_is_refused_with_its_reason(
+    model: RequiredModel, checkpoint: Checkpoint | None, reason: str
+) -> None:
+    assert list(models.refused(model, checkpoint)) == [reason]
 
 
 def test_only_another_model_that_is_whole_may_be_in_use() -> None:
-    wanted = replace(WANTED, revision="f" * 40)
+    model = replace(WANTED, revision="f" * 40)
     broken = replace(from_hub(), shards={"model.safetensors": Shard(100, 101)})
 
-    assert models.may_be_in_use(wanted, from_hub()).startswith("it is revision")
-    assert [models.may_be_in_use(wanted, own) for own in (None, broken, CHECKPOINT)] == ["", "", ""]
+    assert models.may_be_in_use(model, from_hub()).startswith("it is revision")
+    assert [models.may_be_in_use(model, own) for own in (None, broken, CHECKPOINT)] == ["", "", ""]
 
 
 def test_many_reasons_are_cut_short() -> None:
@@ -95,50 +97,50 @@ def test_a_target_that_has_all_of_it_gets_nothing() -> None:
 
 
 def test_a_target_gets_what_differs_in_name_or_size_and_keeps_its_own() -> None:
-    theirs = {"a.safetensors": (99, 2), "b.safetensors": (200, 777), "chat.jinja": (5, 5)}
-    plan = models.plan_copy(SOURCE, replace(SOURCE, files=theirs), None)
+    second = {"a.safetensors": (99, 2), "b.safetensors": (200, 777), "chat.jinja": (5, 5)}
+    plan = models.plan_copy(SOURCE, replace(SOURCE, files=second), None)
 
     assert [name for name, *_ in plan.files] == ["config.json", "a.safetensors"]
     assert (plan.keep, plan.replaced, plan.fresh) == (("b.safetensors", "chat.jinja"), ("a.safetensors",), False)
 
 
 def test_a_copy_goes_on_where_it_was_interrupted() -> None:
-    begun = replace(
+    started = replace(
         SOURCE,
         path="q.partial",
         files={"a.safetensors": (40, 9)},
         identity=models.plan_copy(SOURCE, None, None).identity,
     )
 
-    assert [there for _, _, there, _ in models.plan_copy(SOURCE, None, begun).files] == [0, 40, 0]
-    assert models.plan_copy(SOURCE, None, begun).sent == 262
+    assert [present for _, _, present, _ in models.plan_copy(SOURCE, None, started).files] == [0, 40, 0]
+    assert models.plan_copy(SOURCE, None, started).sent == 262
 
 
 @pytest.mark.parametrize("change", [(100, 3), (101, 2)], ids=["time", "size"])
 def test_what_was_begun_with_something_else_is_not_gone_on_with(change: tuple[int, int]) -> None:
     before = replace(SOURCE, files={**FILES, "a.safetensors": change})
-    begun = replace(
+    started = replace(
         SOURCE,
         path="q.partial",
         files={"a.safetensors": (40, 9)},
         identity=models.plan_copy(before, None, None).identity,
     )
 
-    assert models.plan_copy(SOURCE, None, begun).sent == 302
+    assert models.plan_copy(SOURCE, None, started).sent == 302
 
 
 def test_with_checksums_the_same_size_is_not_enough() -> None:
-    ours, theirs = dict.fromkeys(FILES, "1"), {**dict.fromkeys(FILES, "1"), "a.safetensors": "2"}
-    begun = replace(SOURCE, path="q.partial", identity=models.plan_copy(SOURCE, None, None).identity)
-    plan = models.plan_copy(SOURCE, SOURCE, begun, (ours, theirs))
+    first, second = dict.fromkeys(FILES, "1"), {**dict.fromkeys(FILES, "1"), "a.safetensors": "2"}
+    started = replace(SOURCE, path="q.partial", identity=models.plan_copy(SOURCE, None, None).identity)
+    plan = models.plan_copy(SOURCE, SOURCE, started, (first, second))
 
     # What lies in the partial directory may be the target's own wrong file.
     assert plan.files == (("a.safetensors", 100, 0, 2),)
-    assert models.plan_copy(SOURCE, SOURCE, None, (ours, ours)).nothing
+    assert models.plan_copy(SOURCE, SOURCE, None, (first, first)).nothing
 
 
 @pytest.mark.parametrize(
-    ("theirs", "sent"),
+    ("second", "sent"),
     [
         (Origin("org/q", commit=COMMIT), 0),
         (Origin("org/q", revision="main", commit=COMMIT), 0),
@@ -149,10 +151,10 @@ def test_with_checksums_the_same_size_is_not_enough() -> None:
         (Origin("org/q", steps="d1"), 302),
     ],
 )
-def test_files_of_another_model_are_never_the_same(theirs: Origin | None, sent: int) -> None:
+def test_files_of_another_model_are_never_the_same(second: Origin | None, sent: int) -> None:
     source = replace(SOURCE, origin=Origin("org/q", commit=COMMIT))
 
-    assert models.plan_copy(source, replace(SOURCE, origin=theirs), None).sent == sent
+    assert models.plan_copy(source, replace(SOURCE, origin=second), None).sent == sent
 
 
 def test_nodes_that_disagree_are_named() -> None:

@@ -52,13 +52,13 @@ def run(
     root: Path, script: str, args: Mapping[str, Any], inputs: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a script as it runs in a container: its stdin stays open until it ends."""
-    asked = {
+    request = {
         "inputs": {word: str(root / path) for word, path in (inputs or {"base": "base", "donor": "donor"}).items()},
         "output": str(root / "out.partial"),
         "args": args,
         "marker": MARKER,
     }
-    command = python(programs.load_step(script), asked, interpreter=(sys.executable,))
+    command = python(programs.load_step(script), request, interpreter=(sys.executable,))
     pipe = subprocess.PIPE
     with subprocess.Popen(command.argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin
@@ -68,7 +68,7 @@ def run(
         return subprocess.CompletedProcess(command.argv, process.wait(), out, err)
 
 
-def done(root: Path, script: str, args: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -> str:
+def output_of(root: Path, script: str, args: Mapping[str, Any], inputs: Mapping[str, str] | None = None) -> str:
     ran = run(root, script, args, inputs)
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout
@@ -79,7 +79,7 @@ HYBRID: dict[str, Any] = {"tensors": CHOOSE, "with": ["weight_scale_inv"], "coun
 
 def test_named_tensors_are_replaced_and_their_scales_come_along(tmp_path: Path) -> None:
     before, fp8 = safetensors.read_all(base(tmp_path)), safetensors.read_all(donor(tmp_path))
-    done(tmp_path, "replace-tensors", HYBRID)
+    output_of(tmp_path, "replace-tensors", HYBRID)
     after = safetensors.read_all(tmp_path / "out.partial")
 
     assert after == {**before, **fp8}
@@ -90,7 +90,7 @@ def test_named_tensors_are_replaced_and_their_scales_come_along(tmp_path: Path) 
 def test_shards_without_such_tensors_are_linked_and_take_no_room(tmp_path: Path) -> None:
     directory = base(tmp_path)
     donor(tmp_path)
-    done(tmp_path, "replace-tensors", HYBRID)
+    output_of(tmp_path, "replace-tensors", HYBRID)
     out = tmp_path / "out.partial"
 
     assert (out / "model_extra_tensors.safetensors").samefile(directory / "model_extra_tensors.safetensors")
@@ -101,22 +101,22 @@ def test_shards_without_such_tensors_are_linked_and_take_no_room(tmp_path: Path)
 def test_what_is_made_is_complete_and_says_what_it_is(tmp_path: Path) -> None:
     base(tmp_path)
     donor(tmp_path)
-    done(tmp_path, "replace-tensors", HYBRID)
+    output_of(tmp_path, "replace-tensors", HYBRID)
     models.publish(member("n1", tmp_path), "out")
-    found = models.look(member("n1", tmp_path), ["out"]).checkpoints["out"]
+    checkpoint = models.look(member("n1", tmp_path), ["out"]).checkpoints["out"]
 
-    assert list(problems(found)) == []
-    assert found.origin
-    assert (found.origin.model, found.origin.steps) == ("org/q", "d1")
-    assert found.noted
-    assert set(found.noted) == set(found.files) - {".sparkops.json"}
+    assert list(problems(checkpoint)) == []
+    assert checkpoint.origin
+    assert (checkpoint.origin.model, checkpoint.origin.steps) == ("org/q", "d1")
+    assert checkpoint.noted
+    assert set(checkpoint.noted) == set(checkpoint.files) - {".sparkops.json"}
 
 
 def test_the_config_says_what_was_done(tmp_path: Path) -> None:
     base(tmp_path)
     donor(tmp_path)
     change = {"quantization_config": {"block": [128, 128], "bits": None}, "note": "hybrid"}
-    done(tmp_path, "replace-tensors", {**HYBRID, "extra-config": {"bits": 8}, "config": change})
+    output_of(tmp_path, "replace-tensors", {**HYBRID, "extra-config": {"bits": 8}, "config": change})
     config = json.loads((tmp_path / "out.partial/config.json").read_text())
 
     layers = {UP.format(layer).removesuffix(".weight"): {"bits": 8} for layer in (1, 2)}
@@ -173,27 +173,27 @@ def test_inputs_that_are_not_whole_end_it(tmp_path: Path) -> None:
 def test_it_goes_on_with_the_shards_that_are_finished(tmp_path: Path) -> None:
     base(tmp_path)
     donor(tmp_path)
-    done(tmp_path, "replace-tensors", HYBRID)
+    output_of(tmp_path, "replace-tensors", HYBRID)
     out = tmp_path / "out.partial"
     finished = (out / "model-1.safetensors").stat().st_mtime_ns
     (out / "model-2.safetensors").unlink()
     (out / ".sparkops-model-2.safetensors").write_bytes(b"half a shard")
-    said = done(tmp_path, "replace-tensors", HYBRID)
+    printed = output_of(tmp_path, "replace-tensors", HYBRID)
 
     assert (out / "model-1.safetensors").stat().st_mtime_ns == finished
-    assert ("model-1.safetensors is written" in said, "model-2.safetensors is written" in said) == (False, True)
+    assert ("model-1.safetensors is written" in printed, "model-2.safetensors is written" in printed) == (False, True)
     assert list(out.glob(".sparkops-model*")) == []
 
 
 def test_it_does_not_go_on_with_shards_of_other_inputs(tmp_path: Path) -> None:
     base(tmp_path)
     fp8 = donor(tmp_path)
-    done(tmp_path, "replace-tensors", HYBRID)
+    output_of(tmp_path, "replace-tensors", HYBRID)
     index = (fp8 / "a.safetensors").read_bytes()
     (fp8 / "a.safetensors").write_bytes(index[:-1] + b"\xff")
-    said = done(tmp_path, "replace-tensors", HYBRID)
+    printed = output_of(tmp_path, "replace-tensors", HYBRID)
 
-    assert "model-2.safetensors is written" in said
+    assert "model-2.safetensors is written" in printed
     assert safetensors.read_all(tmp_path / "out.partial")[UP.format(2)] == safetensors.read_all(fp8)[UP.format(2)]
 
 
@@ -220,7 +220,7 @@ def small(root: Path) -> Path:
 def test_missing_weights_of_multi_token_prediction_are_added(tmp_path: Path) -> None:
     small(tmp_path)
     source = safetensors.read_all(full(tmp_path))
-    said = done(tmp_path, "add-tensors", {"config": {"mtp_num_hidden_layers": 1}})
+    printed = output_of(tmp_path, "add-tensors", {"config": {"mtp_num_hidden_layers": 1}})
     out = tmp_path / "out.partial"
     after = safetensors.read_all(out)
 
@@ -232,17 +232,17 @@ def test_missing_weights_of_multi_token_prediction_are_added(tmp_path: Path) -> 
     assert (out / "model-1.safetensors").samefile(tmp_path / "base/model-1.safetensors")
     assert (out / "added-model-1.safetensors").exists()
     assert json.loads((out / "config.json").read_text())["mtp_num_hidden_layers"] == 1
-    assert "3 tensors are added, 0 are there already" in said
+    assert "3 tensors are added, 0 are there already" in printed
     models.publish(member("n1", tmp_path), "out")
 
 
 def test_what_the_base_has_already_stays_as_it_is(tmp_path: Path) -> None:
     directory = base(tmp_path)
     safetensors.checkpoint(tmp_path / "donor", {"x.safetensors": {"mtp.fc.weight": tensor("BF16", [2, 2], 99)}})
-    said = done(tmp_path, "add-tensors", {"count": 1})
+    printed = output_of(tmp_path, "add-tensors", {"count": 1})
 
     assert safetensors.read_all(tmp_path / "out.partial") == safetensors.read_all(directory)
-    assert "0 tensors are added, 1 are there already" in said
+    assert "0 tensors are added, 1 are there already" in printed
 
 
 def test_a_checkpoint_whose_index_forgot_a_file_is_mended_with_itself(tmp_path: Path) -> None:
@@ -251,10 +251,10 @@ def test_a_checkpoint_whose_index_forgot_a_file_is_mended_with_itself(tmp_path: 
     index = json.loads(file.read_text())
     del index["weight_map"]["mtp.fc.weight"]
     file.write_text(json.dumps(index))
-    said = done(tmp_path, "add-tensors", {}, {"base": "base", "donor": "base"})
+    printed = output_of(tmp_path, "add-tensors", {}, {"base": "base", "donor": "base"})
     mended = safetensors.read_all(tmp_path / "out.partial")
 
-    assert "1 tensors are added, 0 are there already" in said
+    assert "1 tensors are added, 0 are there already" in printed
     assert mended["mtp.fc.weight"] == tensor("BF16", [2, 2], 7)
     assert set(mended) == {*index["weight_map"], "mtp.fc.weight"}
     assert (tmp_path / "out.partial/model_extra_tensors.safetensors").samefile(
@@ -274,11 +274,11 @@ def test_one_step_after_the_other(tmp_path: Path) -> None:
     """A hybrid that gets MTP from a third checkpoint, as two steps of a recipe."""
     base(tmp_path)
     donor(tmp_path)
-    done(tmp_path, "replace-tensors", HYBRID)
+    output_of(tmp_path, "replace-tensors", HYBRID)
     models.publish(member("n1", tmp_path), "out")
     (tmp_path / "out").rename(tmp_path / "hybrid")
     safetensors.checkpoint(tmp_path / "third", {"x.safetensors": {"mtp.norm.weight": tensor("BF16", [2], 8)}})
-    done(tmp_path, "add-tensors", {}, {"base": "hybrid", "donor": "third"})
+    output_of(tmp_path, "add-tensors", {}, {"base": "hybrid", "donor": "third"})
     expected = {**safetensors.read_all(tmp_path / "hybrid"), **safetensors.read_all(tmp_path / "third")}
 
     assert safetensors.read_all(tmp_path / "out.partial") == expected

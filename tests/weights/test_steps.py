@@ -31,10 +31,14 @@ def made_of(*changes: dict[str, Any]) -> Recipe:
 RECIPE = made_of()
 
 
-def there(free_gb: float = 100, **found: Checkpoint | None) -> ModelDirectory:
+def directory(free_gb: float = 100, **checkpoints: Checkpoint | None) -> ModelDirectory:
     """A directory with the sources, and what else is said."""
-    have = {"int4": CHECKPOINT, "fp8": CHECKPOINT, **found}
-    named = {path.replace("_", "."): replace(each, path=path.replace("_", ".")) for path, each in have.items() if each}
+    have = {"int4": CHECKPOINT, "fp8": CHECKPOINT, **checkpoints}
+    named = {
+        path.replace("_", "."): replace(checkpoint, path=path.replace("_", "."))
+        for path, checkpoint in have.items()
+        if checkpoint
+    }
     return ModelDirectory(True, True, int(free_gb * 10**9), 1000, 1000, named)
 
 
@@ -47,9 +51,9 @@ def due(on: ModelDirectory) -> list[str]:
 
 
 def test_the_engine_reads_what_the_last_step_makes() -> None:
-    wanted = steps.engine_reads(RECIPE)
+    model = steps.engine_reads(RECIPE)
 
-    assert (wanted.path, wanted.model, wanted.steps) == ("q", "org/q", steps.digests(RECIPE.model)["q"])
+    assert (model.path, model.model, model.steps) == ("q", "org/q", steps.digests(RECIPE.model)["q"])
     assert steps.engine_reads(recipe()).steps is None
 
 
@@ -69,16 +73,16 @@ def test_the_room_that_a_step_needs_is_no_part_of_what_it_makes() -> None:
 
 
 def test_each_step_is_taken_once() -> None:
-    assert due(there()) == ["hybrid", "q"]
-    assert due(there(hybrid=output("hybrid"))) == ["q"]
-    assert due(there(q=output("q"))) == []  # what it was made from may be gone
-    assert due(there(q=output("q"), int4=None, fp8=None)) == []
+    assert due(directory()) == ["hybrid", "q"]
+    assert due(directory(hybrid=output("hybrid"))) == ["q"]
+    assert due(directory(q=output("q"))) == []  # what it was made from may be gone
+    assert due(directory(q=output("q"), int4=None, fp8=None)) == []
 
 
 def test_what_was_made_by_other_steps_is_made_again() -> None:
     before = output("q", made_of({"args": {"tensors": "other"}}))
 
-    assert due(there(hybrid=output("hybrid"), q=before)) == ["q"]
+    assert due(directory(hybrid=output("hybrid"), q=before)) == ["q"]
 
 
 def lacking(on: ModelDirectory) -> tuple[str, str] | None:
@@ -87,17 +91,19 @@ def lacking(on: ModelDirectory) -> tuple[str, str] | None:
 
 
 def test_nothing_is_lacking_where_sources_and_room_are_there() -> None:
-    assert lacking(there(free_gb=4)) is None
-    assert lacking(there(free_gb=0, q=output("q"))) is None
-    assert lacking(there(free_gb=1, hybrid=output("hybrid"), fp8=None)) is None  # only q is due, and it reads no fp8
+    assert lacking(directory(free_gb=4)) is None
+    assert lacking(directory(free_gb=0, q=output("q"))) is None
+    assert (
+        lacking(directory(free_gb=1, hybrid=output("hybrid"), fp8=None)) is None
+    )  # only q is due, and it reads no fp8
 
 
 @pytest.mark.parametrize(
     ("on", "lack"),
     [
-        (there(fp8=None), ("n1: fp8 cannot be read: it is not there", "sparkops models pull q --node n1")),
+        (directory(fp8=None), ("n1: fp8 cannot be read: it is not there", "sparkops models pull q --node n1")),
         (
-            there(free_gb=3.5),
+            directory(free_gb=3.5),
             (
                 "n1: 3.5 GB free, 4.0 GB needed: 0.5 GB short",
                 "Free space under the model directory: sparkops models list shows what takes it.",
@@ -111,9 +117,9 @@ def test_what_is_lacking_is_said_with_its_next_step(on: ModelDirectory, lack: tu
 
 
 def test_what_an_interrupted_step_has_written_needs_no_more_room() -> None:
-    begun = replace(CHECKPOINT, files={"model.safetensors": (10**9, 1)})
+    partial = replace(CHECKPOINT, files={"model.safetensors": (10**9, 1)})
 
-    assert lacking(there(free_gb=3, hybrid_partial=begun)) is None
+    assert lacking(directory(free_gb=3, hybrid_partial=partial)) is None
 
 
 def test_the_remedy_is_a_command() -> None:
