@@ -99,10 +99,7 @@ def timestamp(text: str) -> float:
 
 @dataclass(frozen=True)
 class Usage:
-    """Seconds of CPU and bytes read from disks of a container since its start, and bytes of memory now.
-
-    Memory is counted as `docker stats` does: without inactive page cache.
-    """
+    """Seconds of CPU and bytes read since the start of a container; memory now, without inactive page cache."""
 
     cpu_s: float = 0.0
     read_bytes: int = 0

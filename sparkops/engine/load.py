@@ -49,10 +49,7 @@ def read(sums: Mapping[str, float]) -> Load:
 
 
 def rates(first: Mapping[str, float], second: Mapping[str, float], took_s: float) -> Rates:
-    """Return the speed between two samples `took_s` seconds apart.
-
-    Means and shares without any count between the two are those since the engine's start.
-    """
+    """Return the speed between two samples `took_s` apart; means and shares without a count since the start."""
     return Rates(
         tok_s=max(0.0, second.get(GENERATED, 0.0) - first.get(GENERATED, 0.0)) / took_s,
         ttft_s=_quotient(FIRST_TOKEN, first, second),

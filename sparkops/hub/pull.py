@@ -37,10 +37,7 @@ FAILURES: Mapping[str, tuple[str, str]] = {
     "disk": ("the disk is too small", "Free space on the node: sparkops models list shows what takes it."),
     "name": ("model.id is no name of a model on a hub", "Write it as ORGANISATION/NAME."),
     "directory": ("the directory cannot be written to", "Give it to the user that sparkops logs in as."),
-    "library": (
-        "the image has no huggingface_hub",
-        "Remove the image sparkops/hub from the node, and run it again.",
-    ),
+    "library": ("the image has no huggingface_hub", "Remove the image sparkops/hub from the node, and run it again."),
     "incomplete": ("the hub's own list and what has arrived differ", "Run it again; what has arrived is kept."),
     "unreachable": (
         "the hub cannot be reached from there",

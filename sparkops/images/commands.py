@@ -8,30 +8,18 @@ from collections.abc import Sequence
 from sparkops.config import programs
 from sparkops.transfer.commands import EndProgram
 
-READS = (
-    "--user=0",
-    "--read-only",
-    "--cap-drop=ALL",
-    "--cap-add=DAC_READ_SEARCH",
-    "--security-opt=no-new-privileges",
-)
+READS = ("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH", "--security-opt=no-new-privileges")
 """Rights to read every file, and to write none."""
 
 
 def load() -> EndProgram:
-    """Pass the input to `docker load` if it is one image without a name, with templates/node/load.py.
-
-    Docker sees the end of the input only when all has arrived and passed.
-    """
+    """Pass the input to `docker load` if it is one image without a name, and end it only when all has passed."""
     [text] = programs.load(*programs.LOAD).values()
     return EndProgram(("python3", "-c", text, "docker", "load", "--quiet"), called="docker load")
 
 
 def save_image(image: str, skip: int, names: Sequence[str]) -> EndProgram:
-    """Print `image` (an ID) without its first `skip` layers, with templates/node/layers.py.
-
-    An image that is saved by its ID has no name in the output: a target names it after a check.
-    """
+    """Print `image` (an ID) without its first `skip` layers, and without a name: a target names it after a check."""
     [text] = programs.load(*programs.LAYERS).values()
     request = json.dumps({"image": image, "skip": skip, "names": names})
     return EndProgram(("python3", "-c", text, request), called="docker save")

@@ -114,10 +114,7 @@ class ImageCopy:
         self.report("all has arrived; Docker unpacks it")
 
     def verify(self) -> None:
-        """Check that the target has the image now. Raises NodeError.
-
-        By its content, among the images that Docker lists: it lists only those with all layers.
-        """
+        """Check that the target lists an image of the same content now. Raises NodeError."""
         self.present = self._lack(images(self.target)).same
         if self.present is None:
             raise NodeError(self.target.name, f"what has arrived is not the image that {self.source.node.name} has")

@@ -24,10 +24,7 @@ from sparkops.transfer.rendezvous import Ends
 
 
 def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, CopiedImage]:
-    """Copy the image `tag` from one connected node to all others at once. Raises NodeError, for all nodes at once.
-
-    It is read once for all that lack the same layers. A node gets the tag after a check that it has the same content.
-    """
+    """Copy an image from one connected node to all others at once, tagged after a check. Raises NodeError for all."""
     image, cancel = _source(connected.members[source], tag, tell), connected.cancel
     targets = {name: member for name, member in connected.members.items() if name != source}
     outcomes = on_each(targets, lambda name: _prepare(image, targets[name]), cancel)
@@ -44,10 +41,7 @@ def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, C
 def build_once(
     connected: Connected, order: BuildOrder, tell: Tell, wait_s: float = 0.0
 ) -> tuple[str, dict[str, Built | CopiedImage]]:
-    """Give all connected nodes the same image: built on the first, unless one has it, and copied.
-
-    Returns the node that it is copied from, and the result on each. Raises the errors of a build and a copy.
-    """
+    """Build on the first node, unless one has the image, and copy it to all. Return its source and each result."""
     present = connected.all(lambda member: member.engine.trusted(order.tag) is not None)
     source = next((name for name, has_it in present.items() if has_it), next(iter(present)))
     builder = replace(connected, members={source: connected.members[source]})

@@ -11,14 +11,9 @@ from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.engine.runtime import USER
 
-CPU_TORCH = (
-    "the CPU's torch came along without a word: a package with an open torch dependency brought it; every "
-    "`uv pip install` must see UV_OVERRIDE, also in a stage that begins again with FROM"
-)
-REPLACED = (
-    "the override was not applied: a package with an open torch dependency brought its own; every `uv pip install` "
-    "must see UV_OVERRIDE, also in a stage that begins again with FROM"
-)
+OVERRIDE = "every `uv pip install` must see UV_OVERRIDE, also in a stage that begins again with FROM"
+CPU_TORCH = f"the CPU's torch came along without a word: a package with an open torch dependency brought it; {OVERRIDE}"
+REPLACED = f"the override was not applied: a package with an open torch dependency brought its own; {OVERRIDE}"
 OTHER_CUDA = "this torch is for another CUDA; check image.torch.backend and where the build finds torch"
 NO_DRIVER = (
     "vLLM's binaries need the driver's library, and this image has neither a stub of it nor a compiler that could make "
@@ -147,13 +142,13 @@ def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Map
 
 def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
     """Compare an image with its recipe. Only what the recipe names is checked."""
-    image = recipe.image
+    image, error = recipe.image, facts.cache_error
     return (
         *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch else ()),
         *((_vllm(image.vllm, facts.vllm), _binaries(facts)) if image.vllm else ()),
         *((_kernels(facts.device_code),) if image.vllm and image.torch and image.torch.cuda else ()),
         *(_mod(name, facts) for name in image.mods),
-        _cache(facts.cache_error),
+        GateVerdict("cache", not error, error or "writable", f"writable for user {USER}", NO_CACHE if error else ""),
     )
 
 
@@ -225,10 +220,6 @@ def _mod(name: str, facts: ImageFacts) -> GateVerdict:
     marker = facts.mods.get(name, "no marker")
     same = marker in ("applied", "already there")
     return GateVerdict(f"mod {name}", same, marker, "applied or already there", "" if same else MOD_MISSING)
-
-
-def _cache(error: str) -> GateVerdict:
-    return GateVerdict("cache", not error, error or "writable", f"writable for user {USER}", NO_CACHE if error else "")
 
 
 def _public(version: str) -> str:

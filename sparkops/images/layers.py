@@ -104,10 +104,7 @@ def lack(image: DockerImage, tag: str, present: Iterable[DockerImage]) -> ImageL
 
 
 def _shared(layers: Sequence[str], others: Sequence[str]) -> int:
-    """Count the layers that two images have in common, from the lowest one on.
-
-    Docker's own store identifies a layer by itself and all below it; so the first difference ends the count.
-    """
+    """Count the lowest layers that two images share. Docker's store identifies a layer with all below it."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(layers, others, strict=False)))
 
 

@@ -1,7 +1,4 @@
-"""Checks of the network between nodes before a model is loaded over it, and the meaning of their output. Pure.
-
-A two-node replica loads for 15 minutes before it fails on its network. These checks take seconds.
-"""
+"""Checks of the network between nodes, which take seconds, before a model is loaded over it for minutes. Pure."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The image and ports of ranks. `port` is that of the first handshake, at rank 0; `ports` are others of every rank.
-
-    With `ray` the image must hold a Ray that authenticates its clients.
-    """
+    """The image and ports of ranks: first handshake at rank 0, others of every rank. `ray`: Ray must authenticate."""
 
     image: str
     port: int

@@ -18,6 +18,7 @@ PERFTEST_PORT = 18515  # perftest's own; each further link takes the next one
 PERFTEST_S = 2
 # bytes, iterations, peak (0.00 when a duration is given), average, messages: the columns of perftest's result
 RESULT = re.compile(r"\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*")
+UNLIMITED = -1  # of locked memory, which RDMA needs
 PATIENCE_S = 7.0  # for a container to start and meet the others
 CALL_SCRIPT = 'tries=0; until "$@"; do tries=$((tries + 1)); [ "$tries" -lt 10 ] || exit 1; sleep 0.3; done'
 
@@ -70,10 +71,7 @@ class Meeting:
 
 
 def meet(image: str, options: Sequence[str], meeting: Meeting, script: bytes) -> Command:
-    """Meet the other ranks from inside the image, with the network and the rights of the engine.
-
-    The container has no GPU and no model, removes itself, and ends by itself.
-    """
+    """Meet the other ranks from inside the image, with the network and rights of the engine, without GPU and model."""
     return Command(
         (
             *("docker", "run", "--rm", "--interactive", "--network=host", *RIGHTS),
@@ -97,11 +95,6 @@ class MeetReport:
     taken: tuple[int, ...]
     met: tuple[int, ...]
     problem: str
-
-    @property
-    def locks_memory(self) -> bool:
-        """Whether it may lock memory without limit, as RDMA needs."""
-        return self.memlock_bytes == -1  # unlimited
 
 
 def bandwidth(printed: str) -> float:

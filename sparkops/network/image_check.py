@@ -11,7 +11,7 @@ from sparkops.docker.facts import image_content
 from sparkops.errors import SparkopsError
 from sparkops.network import commands
 from sparkops.network.checks import Check, Outcome, Ranks, why
-from sparkops.network.commands import Meeting, MeetReport
+from sparkops.network.commands import UNLIMITED, Meeting, MeetReport
 from sparkops.network.finding import Finding, Same
 from sparkops.network.topology import Fabric, RankNetwork, Transport
 from sparkops.release import recipe_of
@@ -87,7 +87,7 @@ def _judge_ray(node: str, report: MeetReport) -> Iterator[Finding]:
 
 
 def _judge_rights(node: str, report: MeetReport) -> Iterator[Finding]:
-    if not report.locks_memory:
+    if report.memlock_bytes != UNLIMITED:
         problem = f"a container may lock {report.memlock_bytes} bytes of memory, and RDMA needs no limit"
         step = "Raise it for dockerd: sudo systemctl edit docker, LimitMEMLOCK=infinity, and restart it."
         yield Finding(code="MEMLOCK", node=node, problem=problem, next_step=step)

@@ -1,7 +1,4 @@
-"""Links between nodes, found by their subnets, and their problems. Pure.
-
-Ports have other names on every node, and a cable may connect any two ports: only the subnet joins them.
-"""
+"""Links between nodes: subnets join ports, which have other names on every node; and their problems. Pure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sparkops.config import assets
 from sparkops.errors import SparkopsError
@@ -54,9 +54,14 @@ def _try(connected: Connected, checks: Sequence[Check], tell: Tell) -> list[Find
     numbers = {str(number): check for number, check in enumerate(checks)}
 
     def work(number: str) -> list[Outcome]:
-        check = numbers[number]
+        check, outcomes = numbers[number], list[Outcome]()
         tell(Event(check.node, check.title, lasting=False))
-        return list(_outcomes(connected.members[check.node], check))
+        try:
+            for command in check.commands:
+                outcomes.append(connected.members[check.node].node.run(command).stdout)
+        except SparkopsError as error:
+            outcomes.append(error)
+        return outcomes
 
     results = on_each(numbers, work, connected.cancel)
     outcomes = [(numbers[key], result if isinstance(result, list) else [result]) for key, result in results.items()]
@@ -64,12 +69,3 @@ def _try(connected: Connected, checks: Sequence[Check], tell: Tell) -> list[Find
     read = {check.node: image_check.read(outcome[0]) for check, outcome in outcomes if check.meets}
     reports = {node: report for node, report in read.items() if isinstance(report, MeetReport)}
     return [*findings, *image_check.same_versions(reports)]
-
-
-def _outcomes(member: Member, check: Check) -> Iterator[Outcome]:
-    for command in check.commands:
-        try:
-            yield member.node.run(command).stdout
-        except SparkopsError as error:
-            yield error
-            return

@@ -46,13 +46,12 @@ class Fabric:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield f"network: {self.transport}, {len(self.links)} {'link' if len(self.links) == 1 else 'links'}"
-        yield from (f"  {line}" for line in (*self.links, *self.notes))
-        for rank in self.ranks.values():
-            yield f"  {rank.node}: " + " ".join(f"{name}={value}" for name, value in rank.env.items())
+        links = f"{len(self.links)} {'link' if len(self.links) == 1 else 'links'}"
+        envs = (
+            f"{rank.node}: {' '.join(f'{name}={value}' for name, value in rank.env.items())}"
+            for rank in self.ranks.values()
+        )
+        return "\n  ".join([f"network: {self.transport}, {links}", *map(str, self.links), *self.notes, *envs])
 
 
 @dataclass(frozen=True)

@@ -119,20 +119,17 @@ class Connector:
         return key
 
     def _socket(self, config: Route) -> socket.socket | paramiko.Channel:
+        target = (config.address, config.port or 22)
         if config.jump:
-            return self._through(config.jump, config)
-        connection = socket.create_connection((config.address, config.port or 22), timeout=self.timeout_s)
+            transport = self._client(config.jump, self.fleet.node(config.jump)).get_transport()
+            if transport is None:
+                raise ConnectionError(f"the connection to {config.jump} is closed")
+            return transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=self.timeout_s)
+        connection = socket.create_connection(target, timeout=self.timeout_s)
         for option, level, value in SOCKET_OPTIONS:
             if hasattr(socket, option):  # not every system has all of them
                 connection.setsockopt(level, getattr(socket, option), value)
         return connection
-
-    def _through(self, jump: str, config: Route) -> paramiko.Channel:
-        transport = self._client(jump, self.fleet.node(jump)).get_transport()
-        if transport is None:
-            raise ConnectionError(f"the connection to {jump} is closed")
-        target = (config.address, config.port or 22)
-        return transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=self.timeout_s)
 
     def _explain(self, name: str, config: Route, error: Exception) -> NotReachable:
         where = f"{config.user or getpass.getuser()}@{config.address}:{config.port or 22}"

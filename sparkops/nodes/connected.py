@@ -60,10 +60,7 @@ class Connected:
 def connect(
     fleet: Fleet, names: Sequence[str] = (), *, patience_s: float = 20.0, required: bool = True
 ) -> Iterator[Connected]:
-    """Connect to `names` (all nodes if empty) at once, and close everything afterwards.
-
-    With `required` a node that cannot be reached raises its error; otherwise it is listed in `unreachable`.
-    """
+    """Connect to `names` (all nodes if empty) at once. Raises the error of an unreachable node if `required`."""
     cancel = threading.Event()
     connector = Connector(fleet, patience_s=patience_s, cancel=cancel)
     for name in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,7 +59,8 @@ class Engine:
         self.node = node
         self._adapter = _ApiAdapter(node)
         self.version = self._version()
-        api = min(self.version["ApiVersion"], docker.constants.DEFAULT_DOCKER_API_VERSION, key=_numbers)
+        versions = (self.version["ApiVersion"], docker.constants.DEFAULT_DOCKER_API_VERSION)
+        api = min(versions, key=lambda version: [int(part) for part in version.split(".")])
         self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))
         self._client.trust_env = False  # else every request searches the environment for a proxy
         self._client.mount("http+docker://", self._adapter)
@@ -95,12 +96,10 @@ class Engine:
 
     def image(self, name: str) -> Facts | None:
         """Return the inspect of an image; None if there is none of that name."""
-        with self._errors():
-            try:
-                facts: Facts = self._client.inspect_image(name)  # type: ignore[no-untyped-call]
-            except ImageNotFound:
-                return None
+        with self._errors(), suppress(ImageNotFound):
+            facts: Facts = self._client.inspect_image(name)  # type: ignore[no-untyped-call]
             return facts
+        return None
 
     def trusted(self, tag: str) -> Facts | None:
         """Return the inspect of an image that sparkops gave this tag on this node; None for any other image."""
@@ -108,12 +107,10 @@ class Engine:
         return image if image and self._has_volume(trust_mark(tag, image["Id"])) else None
 
     def _has_volume(self, name: str) -> bool:
-        with self._errors():
-            try:
-                self._client.inspect_volume(name)
-            except NotFound:
-                return False
+        with self._errors(), suppress(NotFound):
+            self._client.inspect_volume(name)
             return True
+        return False
 
     def images(self, **labels: str) -> list[Facts]:
         """Return the inspect of every image with all of `labels`, with a name or without."""
@@ -168,7 +165,3 @@ class Engine:
         """Close the streams."""
         self._client.close()
         self._adapter.close()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

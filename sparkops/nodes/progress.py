@@ -12,10 +12,7 @@ PARTS = 10
 
 @dataclass(frozen=True)
 class Event:
-    """`text` is what `node` is doing now. `completed` of `total` steps have ended, where that is known.
-
-    `lasting` marks what belongs in a plain log; the others only update a live display.
-    """
+    """What `node` does now; `completed` of `total` steps, if known. Only `lasting` events belong in a plain log."""
 
     node: str
     text: str
@@ -41,10 +38,7 @@ class ByteCount:
 
 @dataclass
 class Meter:
-    """Reports how many of `total` bytes `node` has: all counts to a terminal, every tenth part to a log.
-
-    `at` is how many bytes it had at the start.
-    """
+    """Reports the bytes of `total` on `node`, from `at` on: all counts to a terminal, every tenth part to a log."""
 
     tell: Tell
     node: str

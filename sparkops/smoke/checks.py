@@ -6,7 +6,8 @@ reads no clock and opens no connection. smoke/claims.py has the checks of a reci
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
+from dataclasses import replace
 
 from sparkops.config.smoke import SmokeQuestion
 from sparkops.engine.metrics import parse
@@ -68,7 +69,7 @@ def models(run: Round) -> Steps:
 def warm_up(run: Round) -> Steps:
     """Check the status of a first request, which may take minutes."""
     request = prompts.question(run, run.smoke.questions.ask[0])
-    patient = Request(request.path, request.body, timeout_s=run.smoke.warm_up.timeout_s)
+    patient = replace(request, timeout_s=run.smoke.warm_up.timeout_s)
     reply = openai.complete((yield from one(patient)))
     return status_is(reply, 200, "the first chat request failed")
 
@@ -92,19 +93,14 @@ def questions(run: Round) -> Steps:
     if len(wrong) <= tuning.wrong:
         return CheckFinding(note=f"{len(tuning.ask) - len(wrong)} of {len(tuning.ask)} right")
     few = f"only {len(tuning.ask) - len(wrong)} of {len(tuning.ask)} answers are right"
-    return CheckFinding(few, f"at least {len(tuning.ask) - tuning.wrong}", "; ".join(_missed(run, wrong[:SHOWN_WRONG])))
+    answers = ((question, shown(run.answers[question.ask])) for question in wrong[:SHOWN_WRONG])
+    missed = (f"{question.ask!r} answered with {answer}, not {question.expect!r}" for question, answer in answers)
+    return CheckFinding(few, f"at least {len(tuning.ask) - tuning.wrong}", "; ".join(missed))
 
 
 def right(run: Round, question: SmokeQuestion) -> bool:
     """Return whether the question got the expected answer when sent alone."""
     return prompts.holds(question.expect, run.answers.get(question.ask, ""))
-
-
-def _missed(run: Round, wrong: Iterable[SmokeQuestion]) -> Iterable[str]:
-    return (
-        f"{question.ask!r} answered with {shown(run.answers[question.ask])}, not {question.expect!r}"
-        for question in wrong
-    )
 
 
 def text(run: Round) -> Steps:
@@ -147,17 +143,13 @@ def concurrent(run: Round) -> Steps:
         return CheckFinding("no question got the expected answer alone, so none is sent concurrently")
     lengths = run.smoke.concurrent.words
     batch = [known[number % len(known)] for number in range(len(lengths))]
-    replies = yield tuple(_hurried(run, *pair) for pair in zip(batch, lengths, strict=True))
+    requests = (prompts.question(run, question, words) for question, words in zip(batch, lengths, strict=True))
+    replies = yield tuple(replace(request, timeout_s=run.smoke.concurrent.timeout_s) for request in requests)
     for question, words, reply in zip(batch, lengths, replies, strict=True):
         if problem := _wrong_in_batch(question, reply):
             head = f"one of {len(lengths)} requests at once, with {words} words before the question, went wrong"
             return CheckFinding(head, repr(question.expect), problem, silent=bool(reply.problem))
     return CheckFinding(note=f"{len(replies)} right, the slowest in {max(reply.took_s for reply in replies):.1f} s")
-
-
-def _hurried(run: Round, question: SmokeQuestion, words: int) -> Request:
-    request = prompts.question(run, question, words)
-    return Request(request.path, request.body, timeout_s=run.smoke.concurrent.timeout_s)
 
 
 def _wrong_in_batch(question: SmokeQuestion, reply: Reply) -> str:
@@ -172,9 +164,7 @@ def _wrong_in_batch(question: SmokeQuestion, reply: Reply) -> str:
 def negatives(run: Round) -> Steps:
     """Check that an unknown model and a too long prompt are refused."""
     request = prompts.question(run, run.smoke.questions.ask[0])
-    unknown = Request(
-        request.path, {**(request.body or {}), "model": f"{run.recipe.service}-unknown"}, request.timeout_s
-    )
+    unknown = replace(request, body={**(request.body or {}), "model": f"{run.recipe.service}-unknown"})
     reply = openai.complete((yield from one(unknown)))
     findings = [status_is(reply, 404, "a model that does not exist is not refused")]
     if run.smoke.negatives.too_long and run.window:

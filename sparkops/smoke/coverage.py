@@ -23,15 +23,13 @@ class Planned:
 
 def planned(recipe: Recipe) -> tuple[Planned, ...]:
     """Return every check in its order."""
-    return tuple(_planned(recipe, name, default) for name, default in DEFAULTS.items())
-
-
-def _planned(recipe: Recipe, name: str, default: Default) -> Planned:
-    check: SmokeCheck = getattr(recipe.probe.smoke, name)
-    runs, why = default(recipe)
-    if check.enabled is not None and check.enabled != runs:
-        return Planned(name, check.enabled, f"probe.smoke.{name}.enabled: {str(check.enabled).lower()}")
-    return Planned(name, runs, why)
+    checks = []
+    for name, default in DEFAULTS.items():
+        (runs, why), enabled = default(recipe), getattr(recipe.probe.smoke, name).enabled
+        if enabled is not None and enabled != runs:
+            runs, why = enabled, f"probe.smoke.{name}.enabled: {str(enabled).lower()}"
+        checks.append(Planned(name, runs, why))
+    return tuple(checks)
 
 
 Default = Callable[[Recipe], tuple[bool, str]]

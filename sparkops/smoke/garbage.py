@@ -1,7 +1,4 @@
-"""Is this text, or what a broken engine says with HTTP 200? Statistics that need no second model. Pure.
-
-Good English, Turkish, Chinese, Japanese, Russian and code pass; `!!!!`, noise of any kind and loops do not.
-"""
+"""Statistics that tell text and code in any language from noise and loops, with no second model. Pure."""
 
 from __future__ import annotations
 

@@ -94,7 +94,10 @@ def chat(reply: Reply) -> ChatReply:
             finish=str(choice.get("finish_reason") or ""),
             tokens=int(usage["completion_tokens"]),
             prompt_tokens=int(usage["prompt_tokens"]),
-            calls=tuple(_call(call["function"]) for call in message.get("tool_calls") or ()),
+            calls=tuple(
+                ToolCall(str(call["function"]["name"]), str(call["function"]["arguments"]))
+                for call in message.get("tool_calls") or ()
+            ),
             logprobs=tuple(_logprobs(choice.get("logprobs"))),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
@@ -105,7 +108,8 @@ def cards(reply: Reply) -> tuple[Card, ...]:
     """Read the answer of /v1/models. Raises Unusable."""
     body = data(reply)
     try:
-        return tuple(Card(str(model["id"]), _window(model.get("max_model_len"))) for model in body["data"])
+        windows = ((str(model["id"]), model.get("max_model_len")) for model in body["data"])
+        return tuple(Card(name, None if window is None else int(window)) for name, window in windows)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _strange(reply) from None
 
@@ -154,18 +158,10 @@ def _reasoning(message: Mapping[str, Any]) -> str:
     return str(message.get("reasoning") or message.get("reasoning_content") or "")
 
 
-def _call(function: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(str(function["name"]), str(function["arguments"]))
-
-
 def _logprobs(given: Mapping[str, Any] | None) -> Iterator[float | None]:
     for token in (given or {}).get("content") or ():
         value = token.get("logprob")
         yield None if value is None else float(value)
-
-
-def _window(given: Any) -> int | None:
-    return None if given is None else int(given)
 
 
 def _piece(event: str) -> tuple[str, int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container, parse_container
@@ -31,13 +30,11 @@ class Target:
 
 def targets(member: Member, service: str) -> tuple[Target, ...]:
     """Return the running replicas of a service on a node. A rank above 0 answers no request."""
-    targets = (_target(member, inspect) for inspect in member.engine.containers(service=service))
+    targets = (
+        Target(parse_container(member.name, inspect), inspect["Config"]["Labels"].get(f"{LABEL}recipe", ""))
+        for inspect in member.engine.containers(service=service)
+    )
     return tuple(target for target in targets if target.container.running and target.container.rank == 0)
-
-
-def _target(member: Member, inspect: Mapping[str, Any]) -> Target:
-    labels = inspect["Config"]["Labels"]
-    return Target(parse_container(member.name, inspect), labels.get(f"{LABEL}recipe", ""))
 
 
 def probe(
@@ -47,10 +44,7 @@ def probe(
     passes: int | None = None,
     tell: Callable[[CheckVerdict], None] = suite.ignore,
 ) -> SmokeReport:
-    """Run the smoke suite over one replica in use through the node's connection. Raises Interrupted, StartFailed.
-
-    Without `passes` the recipe decides.
-    """
+    """Run the smoke suite over one replica in use; `passes` default to the recipe. Raises Interrupted, StartFailed."""
     before = restarts(member, container.name)
     server = Server(
         open=lambda: session(member.node, container.port),

@@ -93,21 +93,16 @@ class Round:
 
 def chat(run: Round, ask: str, max_tokens: int, **more: Any) -> Request:
     """Return a chat request of one user message, answered greedily."""
+    limit = max_tokens + run.room
     body = {
         "model": run.recipe.service,
         "messages": [{"role": "user", "content": ask}],
-        "max_tokens": _limit(run, max_tokens),
+        "max_tokens": min(limit, run.window // 2) if run.window else limit,  # the prompt needs the other half
         "temperature": 0,
         **run.silent,
         **more,
     }
     return Request(COMPLETIONS, body, timeout_s=run.smoke.timeout_s)
-
-
-def _limit(run: Round, max_tokens: int) -> int:
-    """Return the limit of an answer: at most half of the window, to leave room for the prompt."""
-    limit = max_tokens + run.room
-    return min(limit, run.window // 2) if run.window else limit
 
 
 def question(run: Round, question: SmokeQuestion, words: int = 0) -> Request:

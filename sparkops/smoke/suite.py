@@ -63,11 +63,7 @@ def ignore(_: CheckVerdict) -> None:
 
 
 def run(server: Server, tell: Callable[[CheckVerdict], None] = ignore, passes: int | None = None) -> SmokeReport:
-    """Run full passes of every check that the recipe calls for, until enough have passed or one has failed.
-
-    A pass continues after a wrong answer, so that all reasons are known; a server that does not answer ends it.
-    Raises Interrupted.
-    """
+    """Run passes of all checks of the recipe until enough passed or one failed. Raises Interrupted."""
     return _Suite(server, tell, passes or server.recipe.probe.passes).run()
 
 

@@ -1,7 +1,4 @@
-"""Bytes from a node to others: directly where they reach each other, else through this machine.
-
-Either files into a directory, or the output of one program into the input of another: see transfer/commands.py.
-"""
+"""Bytes from a node to others: directly where they reach each other, else through this machine."""
 
 from __future__ import annotations
 

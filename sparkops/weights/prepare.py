@@ -56,10 +56,7 @@ def plan_steps(member: Member, recipe: Recipe, image: str, *, replace: bool) -> 
 
 
 def take_steps(member: Member, preparation: Preparation, tell: Tell, wait_s: float = 0.0) -> None:
-    """Run the steps while no engine loads on the node; wait up to `wait_s` for one that loads.
-
-    An interrupted step resumes with its next shard when it is run again. Raises Busy, NodeError.
-    """
+    """Run or resume the steps, once no engine loads on the node, within `wait_s`. Raises Busy, NodeError."""
     if preparation.steps and preparation.problem:
         raise preparation.problem
     if preparation.steps:

@@ -65,17 +65,12 @@ def lacking(recipe: Recipe, node: str, steps: Sequence[Step], directory: ModelDi
         if source.path in reads - outputs and reasons:
             step = f"sparkops models pull {recipe.name} --node {node}"
             return NotReady(node, f"{source.path} cannot be read: {reasons}", next_step=step)
-    needed = sum(_missing(step, directory) for step in steps)
+    written = {path: checkpoint.size for path, checkpoint in directory.checkpoints.items()}
+    needed = sum(max(step.disk_gb * GB - written.get(step.output + PARTIAL, 0), 0) for step in steps)
     if short := enough_room(directory.free, needed):
         step = "Free space under the model directory: sparkops models list shows what takes it."
         return NotReady(node, short, next_step=step)
     return None
-
-
-def _missing(step: Step, directory: ModelDirectory) -> float:
-    """Return the bytes that a step needs, less what it has written. The step itself compares exact sizes."""
-    partial = directory.checkpoints.get(step.output + PARTIAL)
-    return max(step.disk_gb * GB - (partial.size if partial else 0), 0)
 
 
 def marker(model: Model, step: Step) -> Mapping[str, str]:
