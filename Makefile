@@ -1,16 +1,16 @@
-# Two commands do all on a fresh machine: `make demo` and `make test`.
+# On a fresh machine, `make demo` and `make test` need no other setup.
 
 PYTHON ?= python3
 NODES ?= 2
 FLEETS ?= 4
 BIN := .venv/bin
 READY := .venv/ready
-# Beside other fleets a test may get no time on two cores. What failed runs once more alone; both results are printed.
+# With several fleets on two cores a test may time out. Failed tests run once more alone; both results are printed.
 ALONE := $(BIN)/pytest --last-failed --last-failed-no-failures none
 FIRST := TEST_FLEET_ROOT=$(CURDIR)/.fleet/gw0
 ON_NODES := "(fleet or vllm) and not matrix"
 
-# Each call of sparkops would compile all of it again, which takes a second or two.
+# Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check lint types thorough unit gpu fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
@@ -41,45 +41,45 @@ thorough: $(READY)
 unit: $(READY)
 	@$(BIN)/pytest -m unit --numprocesses 2 --dist worksteal
 
-gpu: $(READY)  ## the whole way on this machine's NVIDIA GPUs, as root; NAME= names the report, docs/gpu.md the rest
+gpu: $(READY)  ## build to swap on this machine's NVIDIA GPUs, as root; NAME= names the report (docs/gpu.md)
 	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(WHEELS),--wheels $(WHEELS)) \
 	  $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(BASE),--base $(BASE)) $(if $(REACH),--reach $(REACH)) \
 	  $(if $(LOGS),--logs $(LOGS))
 
-fleet: $(READY)  ## NODES=2 real nodes: containers with a Docker Engine and sshd of their own
+fleet: $(READY)  ## NODES=2 real nodes: containers, each with a Docker Engine and sshd
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 
-# The largest image is built while the units run, which leave the network alone.
+# The largest image is built while the unit tests run, which do not use the network.
 images: $(READY)
 	@$(FIRST) $(BIN)/python -m tests.fleet up
 	@$(BIN)/sparkops --inventory .fleet/gw0/.fleet/inventory.yaml build recipes/tiny-qwen3-cpu.yaml --once
 
-nodes: $(READY)  ## every test on real nodes, on FLEETS=4 times two of them
+nodes: $(READY)  ## every test on real nodes, on FLEETS=4 fleets of two nodes
 	@$(BIN)/pytest -m $(ON_NODES) --numprocesses $(FLEETS) --durations 20 \
 	  || $(FIRST) $(ALONE) -m $(ON_NODES)
 
-pairs: $(READY)  ## every way of a pair with the real vLLM, on four nodes; takes an hour
+pairs: $(READY)  ## every case of two-node replicas with the real vLLM, on four nodes; takes an hour
 	@$(BIN)/python -m tests.real.pairs
 
-fleet-down: $(READY)  ## remove the nodes and all they hold
+fleet-down: $(READY)  ## remove the nodes with their data
 	@$(BIN)/python -m tests.fleet down
 
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
 
-matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 times two real nodes; takes hours
+matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fleets of two nodes; takes hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -v
 
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak
 
-simulate: $(READY)  ## the swap machine with three faults, and two on a pair; takes hours
+simulate: $(READY)  ## the swap machine with three faults, and with two for two-node replicas; takes hours
 	@$(BIN)/python -m tests.simulation.levels long
 
-bite: $(READY)  ## whether the simulation finds every broken condition of the swap machine; takes hours
+bite: $(READY)  ## break each condition of the swap machine; the simulation must find it; takes hours
 	@$(BIN)/python -m tests.simulation.bite
 
-bench: $(READY)  ## ratios measured side by side in one run
+bench: $(READY)  ## benchmarks, compared as ratios within one run
 	@$(BIN)/python -m tests.bench
 
 captures: $(READY)  ## docs/captures: a deploy, a swap under load, status and status --watch on two real nodes, as SVG
@@ -94,7 +94,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; } \
 	  || { echo "Python lacks its venv module: install python3-venv" >&2; exit 1; }
-	@echo "making .venv" >&2
+	@echo "creating .venv" >&2
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -15,7 +15,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
+# With an empty TORCH_BACKEND uv.toml chooses the index; the pin and the gate apply in both cases.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.10.0+cu130
@@ -38,7 +38,7 @@ RUN git init --quiet /opt/source \
     && git checkout --quiet FETCH_HEAD \
     && git submodule update --quiet --init --recursive --depth 1
 
-# What the build needs is what its pyproject.toml says, with torch held to the pin: the ABI is that of the runner.
+# The build requirements of pyproject.toml, with torch at the pin, so that the ABI is that of the runner.
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
@@ -74,7 +74,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
+# With an empty TORCH_BACKEND uv.toml chooses the index; the pin and the gate apply in both cases.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.10.0+cu130

@@ -15,14 +15,14 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
+# With an empty TORCH_BACKEND uv.toml chooses the index; the pin and the gate apply in both cases.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.11.0
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
 
-# uv takes the versions of the lock, and only what has one of its hashes.
+# uv installs only versions of the lock whose hash matches.
 COPY lock/requirements.txt /opt/sparkops/requirements.txt
 ENV UV_CONSTRAINT=/opt/sparkops/requirements.txt \
     UV_REQUIRE_HASHES=1
@@ -59,14 +59,14 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
+# With an empty TORCH_BACKEND uv.toml chooses the index; the pin and the gate apply in both cases.
 ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.11.0
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
 
-# uv takes the versions of the lock, and only what has one of its hashes.
+# uv installs only versions of the lock whose hash matches.
 COPY lock/requirements.txt /opt/sparkops/requirements.txt
 ENV UV_CONSTRAINT=/opt/sparkops/requirements.txt \
     UV_REQUIRE_HASHES=1

@@ -11,7 +11,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     UV_SYSTEM_PYTHON=1 \
     UV_BREAK_SYSTEM_PACKAGES=1
-# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
+# With an empty TORCH_BACKEND uv.toml chooses the index; the pin and the gate apply in both cases.
 ARG TORCH_BACKEND=
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.12.0a0

@@ -11,7 +11,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     PIP_DEFAULT_TIMEOUT=600 \
     PIP_RETRIES=10 \
     PATH=/opt/venv/bin:$PATH
-# Every package by its hash: their code sees the hub's token.
+# Every package is pinned by hash, because its code sees the hub's token.
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=bind,source=requirements.txt,target=/run/sparkops/requirements.txt \
     python3 -m venv /opt/venv \

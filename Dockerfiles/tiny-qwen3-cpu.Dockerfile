@@ -15,7 +15,7 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     UV_LINK_MODE=copy \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
-# An empty TORCH_BACKEND leaves the choice of index to uv.toml; the pin and the gate hold either way.
+# With an empty TORCH_BACKEND uv.toml chooses the index; the pin and the gate apply in both cases.
 ARG TORCH_BACKEND=cpu
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.13.0+cpu
@@ -41,7 +41,7 @@ RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops
 RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops/mods/vllm-cpu-ray-device.py
 RUN --mount=type=bind,source=mods,target=/run/sparkops/mods python /run/sparkops/mods/vllm-cpu-shm-name.py
 
-# Python compiles what a server imports, once here instead of at every start of a container.
+# Compiles the modules of the server once, instead of at every start of a container.
 RUN vllm serve --help > /dev/null
 RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
     && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache

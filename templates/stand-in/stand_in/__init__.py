@@ -17,7 +17,7 @@ fail is a knob: an environment variable, read once, strictly. Nothing but the st
 | STREAM_S             | seconds     | 4       | length of prose when the request sets no max_tokens                  |
 | ANSWERS              | a mode      | true    | true, nonsense, bangs, noise, empty, wrong_name, raw_tools,          |
 |                      |             |         | think_leak: see stand_in/answer.py                                   |
-| HEALTH_ONLY          | 0, 1        | 0       | /health says 200, and no completion ever ends                        |
+| HEALTH_ONLY          | 0, 1        | 0       | /health returns 200, and no completion ever ends                     |
 | HANG_AFTER_S         | seconds     |         | HEALTH_ONLY, so long after serving began                             |
 | ERROR_RATE           | 0 to 1      | 0       | share of the completions that are answered with 500                  |
 | DIE_AFTER_S          | seconds     |         | the engine core dies so long after serving began                     |
