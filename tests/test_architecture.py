@@ -70,7 +70,7 @@ REACHING = {
     "weights.prepare",
 }
 """Packages and modules that reach the world: they import one of IO_PACKAGES, or a module that does."""
-SHARED_CLASSES = {"Front", "Seen"}
+SHARED_CLASSES = {"Seen"}
 """Names that two classes still have."""
 MAX_FILE, MAX_FUNCTION = 240, 50
 VAGUE = {"manager", "handler", "helper", "helpers", "util", "utils", "common", "base", "cluster"}

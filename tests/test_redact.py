@@ -12,7 +12,7 @@ from sparkops.cli import terminal
 from sparkops.cli.progress import progress
 from sparkops.command import Command
 from sparkops.errors import NodeError, SparkopsError, UsageError
-from sparkops.guard.log import log
+from sparkops.guard.environment import log
 from sparkops.nodes.progress import Event
 from sparkops.redact import document, hidden, redacted, shell
 

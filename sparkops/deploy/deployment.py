@@ -5,18 +5,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from sparkops.command import Command
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.plan import SwapPlan
 from sparkops.deploy.preconditions import Observed, own
 from sparkops.engine import runtime
 from sparkops.engine.ranks import Seat
 from sparkops.errors import NotReady
+from sparkops.gateway import commands
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.memory.compilers import limit, memory_gib
 from sparkops.network.environment import PER_NODE
 from sparkops.network.topology import Fabric
 from sparkops.release import Rank, Release
+from sparkops.swap.effects import CutRequests, FrontEffect, PointSlot, SwitchTraffic
 from sparkops.swap.model import Deployment, Limits, RankSpec, Replica
 
 
@@ -97,6 +100,18 @@ def endpoints(deployed: Deployment) -> tuple[tuple[str, int], ...]:
     return tuple((spec.address, spec.rank(rank.node).port) for rank, spec in specs)
 
 
+def gateway_command(effect: FrontEffect, service: str) -> Command:
+    """Return the command that executes an effect on the gateway."""
+    match effect:
+        case PointSlot(deployment=to):
+            return commands.point(service, to.slot, to.release, endpoints(to))
+        case SwitchTraffic(deployment=to, hold=hold):
+            down = commands.hold(service, hold) if hold else commands.switch_down(service)
+            return commands.switch(service, to.slot, to.release) if to else down
+        case CutRequests(deployment=of):
+            return commands.cut(service, of.slot)
+
+
 def is_direct(deployed: Deployment) -> bool:
     """Return whether clients call its engines themselves. Raises ValueError for a spec of another version."""
     return engine_spec.of(next(deployed.heads)).direct
@@ -111,11 +126,6 @@ def release_of(deployed: Deployment) -> Release:
 def token_ranks(deployed: Deployment) -> tuple[RankSpec, ...]:
     """Return the ranks whose guards need the token of the replica's Ray cluster; none without Ray."""
     return tuple(rank for rank in deployed.ranks if engine_spec.of(rank).ray)
-
-
-def token_name(deployed: Deployment) -> str:
-    """Return the name under which a guard keeps that token."""
-    return f"ray-{deployed.release}-{deployed.slot}"
 
 
 def new_id() -> str:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from math import inf
 
 from sparkops.command import Command
-from sparkops.deploy.deployment import endpoints, is_direct
+from sparkops.deploy.deployment import gateway_command, is_direct
 from sparkops.docker.commands import start
 from sparkops.errors import Busy, PlanRefused
-from sparkops.gateway import commands
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.service_state import ServiceState, free_step
 from sparkops.swap import effects
-from sparkops.swap.effects import FollowerEffect, LeaderEffect
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.intents import Code, Deploy, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
@@ -103,8 +101,10 @@ def command(planned: PlannedEffect, service: str, *, direct: bool = False) -> Co
             return start(container)
         case effects.StopEngine():
             return _stop(planned.stops)
+        case effects.PointSlot() | effects.SwitchTraffic() | effects.CutRequests() as effect:
+            return None if direct else gateway_command(effect, service)
         case _:
-            return None if direct else _gateway_command(planned.effect, service)
+            return None
 
 
 def _stop(rank: RankSpec | None) -> Command | None:
@@ -113,20 +113,6 @@ def _stop(rank: RankSpec | None) -> Command | None:
         return engine_spec.stop(rank) if rank else None
     except ValueError:
         return None
-
-
-def _gateway_command(effect: LeaderEffect | FollowerEffect, service: str) -> Command | None:
-    match effect:
-        case effects.PointSlot(deployment=to):
-            return commands.point(service, to.slot, to.release, endpoints(to))
-        case effects.SwitchTraffic(deployment=None, hold=hold):
-            return commands.hold(service, hold) if hold else commands.switch_down(service)
-        case effects.SwitchTraffic(deployment=Deployment() as to):
-            return commands.switch(service, to.slot, to.release)
-        case effects.CutRequests(deployment=to):
-            return commands.cut(service, to.slot)
-        case _:
-            return None
 
 
 def as_json(plan: EffectPlan, service: str) -> list[dict[str, str | None]]:

@@ -10,7 +10,7 @@ from typing import Any
 from sparkops.config.inventory import LOOPBACK
 from sparkops.deploy import intents, leads, make_room, observe, pair, preview
 from sparkops.deploy.current import current
-from sparkops.deploy.deployment import deployment, new_id, release_of, token_name, token_ranks
+from sparkops.deploy.deployment import deployment, new_id, release_of, token_ranks
 from sparkops.deploy.intents import sent
 from sparkops.deploy.operation import DeployOptions, Operation
 from sparkops.deploy.placement import nodes_of
@@ -181,7 +181,7 @@ def _give_token(operation: Operation, service: str, draft: Draft) -> None:
     target = draft.intent.target
     for rank in token_ranks(target):
         with door(operation.connected.member(rank.node)) as opened:
-            opened.give_secret(service, token_name(target), draft.token)
+            opened.give_secret(service, engine_spec.token_name(target.release, target.slot), draft.token)
 
 
 def rollback(operation: Operation, leader: Leader, service: str, options: DeployOptions) -> Accepted | None:

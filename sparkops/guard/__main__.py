@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sparkops.guard import here
-from sparkops.guard.daemon import Daemon
+import os
 
-Daemon(here.state(), here.node()).run()
+from sparkops.guard.daemon import Daemon
+from sparkops.guard.state import State
+from sparkops.nodes.local import LocalNode
+
+Daemon(State(), LocalNode(os.environ.get("SPARKOPS_NODE", "here"))).run()

@@ -20,11 +20,11 @@ class Bounded:
         self.size = size
 
     def arm(self) -> None:
-        """Give the next call the time that is left. Raises TimeoutError."""
-        left_s = self.deadline_s - time.monotonic()
-        if left_s <= 0:
+        """Limit the next call to the time before the deadline. Raises TimeoutError."""
+        remaining_s = self.deadline_s - time.monotonic()
+        if remaining_s <= 0:
             raise TimeoutError("deadline passed")
-        self.connection.settimeout(left_s)
+        self.connection.settimeout(remaining_s)
 
     def makefile(self, *_: object) -> io.BufferedReader:
         """Return a reader of the connection."""

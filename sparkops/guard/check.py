@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import here
 from sparkops.guard.state import State
 
 
@@ -29,7 +28,7 @@ def problems(state: State) -> Iterator[str]:
 
 def main() -> None:
     """Print what cannot be read and exit with 1, or with 0."""
-    if unreadable := list(problems(here.state())):
+    if unreadable := list(problems(State())):
         sys.exit("\n".join(unreadable))
 
 

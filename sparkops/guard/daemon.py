@@ -12,29 +12,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
-from sparkops.guard.door import open_door
+from sparkops.guard.environment import log
 from sparkops.guard.filter import Filter
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
-from sparkops.guard.lease_requests import LeaseVerbs
 from sparkops.guard.listener import serve
-from sparkops.guard.log import log
+from sparkops.guard.membership import RebuildRequests
 from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.messages import GuardReply, Message, derive
-from sparkops.guard.peers import PeerLink
-from sparkops.guard.reach import GuardLink
-from sparkops.guard.rebuilding import RebuildVerbs
-from sparkops.guard.report_socket import serve_reports
-from sparkops.guard.sampling import Sampler
+from sparkops.guard.node_report import Sampler, serve_reports
+from sparkops.guard.operator_requests import OperatorRequests
+from sparkops.guard.operator_socket import Verbs, open_door
+from sparkops.guard.peers import GuardLink, PeerLink
 from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard.state_reply import ReadVerbs
-from sparkops.guard.succession import awaited
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.orders import Order
 from sparkops.swap.seen import Report
 
-TEND_S, RELIEF_S, SAMPLE_S, LOOK_S = 0.5, 1.0, 2.0, 15.0
+POLL_S, RELIEF_S, SAMPLE_S, LOOK_S = 0.5, 1.0, 2.0, 15.0
 CALM_S = 1.5  # between two reads of the containers while nothing changes: the end of an engine is seen within 2 s
 DOCKER_MISSES = 2  # looks at which Docker gave no answer, before the container starts anew with the present socket
 
@@ -57,7 +53,7 @@ class Daemon:
     port: int = PEER_PORT
     log: Callable[[str], None] = log
     over: threading.Event = field(default_factory=threading.Event)
-    heard_s: float | None = None
+    message_s: float | None = None
     """When the leader's last message came, in monotonic seconds."""
     follower: Follower = field(init=False)
     leading: Leading = field(init=False)
@@ -77,17 +73,17 @@ class Daemon:
             opened.enter_context(serve("", self.port, self.node.name, self._keys, self.answer))
             self.leading.start()
             opened.callback(self.leading.close)
-            rebuilding = RebuildVerbs(self.state, self.node.name, lambda: self.heard_s)
-            given = (self.leading, ReadVerbs(self.leading), LeaseVerbs(self.leading), rebuilding)
-            door = open_door({name: verb for some in given for name, verb in some.verbs().items()})
-            opened.callback(door.shutdown)
-            self._report(opened)
+            rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
+            requests = OperatorRequests(self.leading).verbs()
+            server = open_door({**self.leading.verbs(), **requests, **rebuild.verbs()})
+            opened.callback(server.shutdown)
+            self._report(opened, requests)
             self._watch_docker()
         self.log("Docker does not answer any more")
 
-    def _report(self, opened: ExitStack) -> None:
-        """Report this node to `sparkops status`, which without that asks at the door. Its failure ends no guard."""
-        sampler = Sampler(self.node, ReadVerbs(self.leading).verbs())
+    def _report(self, opened: ExitStack, requests: Verbs) -> None:
+        """Report this node to `sparkops status`, which else reads it over SSH. A failure ends no guard."""
+        sampler = Sampler(self.node, requests)
         try:
             opened.callback(serve_reports(sampler.report).shutdown)
         except OSError as error:
@@ -98,7 +94,7 @@ class Daemon:
     @contextmanager
     def _threads(self) -> Iterator[None]:
         floor = MemoryFloor(self.follower, self.node, self.log)
-        threading.Thread(target=self._tend, name="tend", daemon=True).start()
+        threading.Thread(target=self._poll, name="poll", daemon=True).start()
         threading.Thread(target=self._repeat, args=(floor.look, RELIEF_S), name="relief", daemon=True).start()
         try:
             yield
@@ -106,11 +102,11 @@ class Daemon:
             self.over.set()
             self.follower.close()
 
-    def _tend(self) -> None:
+    def _poll(self) -> None:
         while not self.over.is_set():
-            self.follower.leases.superseded = awaited(self.leading)
-            self.follower.tend()
-            self.follower.wait(CALM_S if self.follower.calm else TEND_S)
+            self.follower.leases.superseded = self.leading.awaited()
+            self.follower.poll()
+            self.follower.wait(CALM_S if self.follower.calm else POLL_S)
 
     def _repeat(self, act: Callable[[], None], pause_s: float) -> None:
         while not self.over.wait(pause_s):
@@ -151,7 +147,7 @@ class Daemon:
         membership = self.state.membership()
         leads = membership is not None and membership.leader == message.sender
         if leads:
-            self.heard_s = time.monotonic()
+            self.message_s = time.monotonic()
         reports: dict[str, Report] = {}
         progress: dict[str, Mapping[str, str]] = {}
         for service, order in message.orders.items():

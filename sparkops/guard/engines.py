@@ -1,10 +1,11 @@
-"""This node's engines: their containers as Docker shows them, and the commands that create, start and stop them."""
+"""The engines of this node: their containers as Docker shows them; how they are created, started and stopped."""
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -29,7 +30,8 @@ LOG_LINES, LOG_CHARACTERS = 20_000, 2**20  # the end of a log; the container has
 ENDED = ("exited", "dead")
 SECRET_S = 3600.0
 """A secret is saved before the intent that needs it is in a journal: a younger one is kept in any case."""
-Secret = Callable[[str, str], bytes | None]
+FRESH_S = 15.0
+"""Older than that, the state of the containers is unknown. A read takes tens of ms, on a busy node seconds."""
 
 
 def reason(error: Exception) -> str:
@@ -39,42 +41,63 @@ def reason(error: Exception) -> str:
     return f"{text}\nnext: {step}" if step else text
 
 
-def secret_name(release: str, slot: str) -> str:
-    """Return the name of the secret that holds the token of a release's Ray cluster."""
-    return f"ray-{release}-{slot}"
-
-
 def secrets(journal: Journal) -> frozenset[str]:
     """Return the names of the secrets that the releases of a journal may have."""
     returns = (journal.previous, journal.swap.previous if journal.swap else None)
     known = (*journal.deployments, *(deployment for deployment in returns if deployment))
-    return frozenset(secret_name(deployment.release, deployment.slot) for deployment in known)
+    return frozenset(engine_spec.token_name(deployment.release, deployment.slot) for deployment in known)
 
 
 @dataclass
+class ContainerReader:
+    """The containers of sparkops on one node as last read. `began_s` is the time of the read in monotonic seconds."""
+
+    node: LocalNode
+    log: Callable[[str], None]
+    containers: Mapping[str, Container] = field(default_factory=dict)
+    began_s: float = -math.inf
+    trouble: str = ""
+    _stream: Engine | None = field(default=None, init=False)
+
+    def read(self) -> bool:
+        """Read the containers; False while Docker cannot be read, which is logged once. One thread may call this."""
+        began_s, trouble = time.monotonic(), ""
+        try:
+            self._stream = self._stream or Engine(self.node)
+            parsed = [facts.parse_container(self.node.name, inspect) for inspect in self._stream.containers()]
+            self.containers, self.began_s = {container.name: container for container in parsed}, began_s
+        except SparkopsError as error:
+            self.close()
+            trouble = reason(error)
+        except (OSError, ValueError, KeyError) as error:
+            trouble = reason(error)
+        if trouble and trouble != self.trouble:
+            self.log(trouble)
+        self.trouble = trouble
+        return not trouble
+
+    def require_recent(self) -> None:
+        """Raise NotReady while the containers are unknown."""
+        age_s = time.monotonic() - self.began_s
+        if age_s > FRESH_S:
+            since = f"for {age_s:.0f} s" if age_s < math.inf else "since this guard started"
+            problem = f"containers unknown: Docker was not read {since}: {self.trouble or 'the first read is due'}"
+            raise NotReady(self.node.name, problem, next_step="Check `sparkops doctor`.")
+
+    def close(self) -> None:
+        """Close the stream to Docker; the next read opens another one."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+@dataclass(frozen=True)
 class Engines:
     """The engines of one node. `secret` reads a secret of a service by its name; None: the node has none."""
 
     node: LocalNode
-    secret: Secret
+    secret: Callable[[str, str], bytes | None]
     log: Callable[[str], None]
-    _reader: Engine | None = field(default=None, init=False)
-
-    def containers(self) -> dict[str, Container]:
-        """Return this node's containers of ours by name. One thread may call this. Raises NotReady, ConnectionLost."""
-        try:
-            self._reader = self._reader or Engine(self.node)
-            parsed = [facts.parse_container(self.node.name, inspect) for inspect in self._reader.containers()]
-        except SparkopsError:
-            self.close()
-            raise
-        return {container.name: container for container in parsed}
-
-    def close(self) -> None:
-        """Close the stream to Docker; the next read opens another one."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
     def container(self, name: str) -> Container | None:
         """Return one container as it is now; None if it does not exist. Raises NotReady, ConnectionLost."""
@@ -120,7 +143,7 @@ class Engines:
         if not spec.ray:
             return None
         release = spec.rank(rank.node).release
-        token = self.secret(release.service, secret_name(release.id, spec.slot))
+        token = self.secret(release.service, engine_spec.token_name(release.id, spec.slot))
         if token is None:
             raise NotReady(self.node.name, "no Ray token on this node: deploy again")
         if engine_spec.token_digest(token) != spec.token:

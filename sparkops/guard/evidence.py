@@ -1,7 +1,8 @@
-"""What remains of failed starts, for an operator to read: bounded for each service and in all."""
+"""Evidence of failed starts, for an operator to read: bounded for each service and in all."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import private
 from sparkops.guard.durable import locked, make_directory
 
 RELEASE = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
@@ -57,10 +57,18 @@ def _size(release: str, files: Mapping[str, str]) -> int:
 
 
 def _write(directory: Path, release: str, files: Mapping[str, str]) -> Path:
-    """Write the files; on a full disk leave nothing."""
+    """Write the files for their owner only, whatever mode they had before; on a full disk leave nothing.
+
+    Logs and transcripts hold texts of clients.
+    """
     target = directory / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{release}"
     try:
-        private.write(target, files)
+        target.mkdir(parents=True, exist_ok=True)
+        target.chmod(0o700)
+        for name, text in files.items():
+            (target / name).unlink(missing_ok=True)
+            with os.fdopen(os.open(target / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
     except OSError:
         shutil.rmtree(target, ignore_errors=True)
         raise

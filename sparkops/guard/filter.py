@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sparkops.docker import facts
 from sparkops.errors import SparkopsError
-from sparkops.guard import here
+from sparkops.guard.state import State
 from sparkops.network import firewall
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.node import Node
@@ -26,7 +26,7 @@ def close_ports(node: Node) -> None:
 def _renew(node: Node, engine: Engine) -> None:
     containers = [facts.parse_container(node.name, inspect) for inspect in engine.containers()]
     ephemeral = node.run(firewall.EPHEMERAL).stdout
-    membership = here.state().membership()
+    membership = State().membership()
     gateway = membership.gateway if membership else ()
     node.run(firewall.apply(firewall.of_containers(containers, gateway), ephemeral))
 

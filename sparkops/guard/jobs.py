@@ -6,20 +6,21 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
 from sparkops.errors import Interrupted, SparkopsError
-from sparkops.guard import proving
+from sparkops.guard import smoke_runs
 from sparkops.guard.engines import Engines, reason
 from sparkops.guard.free_memory import LACK, Measuring
 from sparkops.guard.loading import Loaded, Loading
+from sparkops.guard.local_service import LocalService
+from sparkops.guard.notes import Notes
 from sparkops.guard.state import State
 from sparkops.guard.tasks import Job, Measure, MeasuredRoom, WatchedStart
-from sparkops.guard.tended import Tended
 from sparkops.guard_client import engine_spec
 from sparkops.nodes.local import LocalNode
 from sparkops.startup import estimate
@@ -40,132 +41,147 @@ class Jobs:
     log: Callable[[str], None]
     lock: threading.RLock = field(default_factory=threading.RLock)
     wake: threading.Event = field(default_factory=threading.Event)
+    notes: Notes = field(init=False)
 
-    def begin(self, tended: Tended, job: Job) -> None:
+    def __post_init__(self) -> None:
+        self.notes = Notes(self.state, self.engines, self.lock, self.log)
+
+    def begin(self, service: LocalService, job: Job) -> None:
         """Run a task in a thread."""
-        tended.job = job
-        self._thread(f"{tended.service}: {job.task}", lambda: self._work(tended, job))
+        service.job = job
+        threading.Thread(
+            target=self._work, args=(service, job), name=f"{service.name}: {job.task}", daemon=True
+        ).start()
 
-    def watch(self, tended: Tended, container: Container) -> None:
-        """Watch a start in a thread."""
-        rank, start = tended.ranks[container.name], WatchedStart(container.started_at)
-        tended.watched[container.name] = start
-        self._thread(f"watch {container.name}", lambda: self._watch(tended, rank, container, start))
+    def watch_starts(self, service: LocalService, boot: str) -> None:
+        """Watch each engine that has not answered in a thread; end the watch over one that answered or was stopped."""
+        ranks = service.ranks
+        for name, container in service.containers.items():
+            if name not in ranks:
+                continue
+            due = container.running and not service.loaded(container) and not service.down(name, boot)
+            start = service.watched.get(name)
+            if start and (start.started_at != container.started_at or (container.running and not due)):
+                service.watched.pop(name).cancel.set()
+                start = None
+            if due and not start:
+                self._watch_start(service, ranks[name], container)
 
-    @staticmethod
-    def _thread(name: str, target: Callable[[], None]) -> None:
-        threading.Thread(target=target, name=name, daemon=True).start()
+    def _watch_start(self, service: LocalService, rank: RankSpec, container: Container) -> None:
+        start = service.watched[container.name] = WatchedStart(container.started_at)
+        args = (service, rank, container, start)
+        threading.Thread(target=self._watch, args=args, name=f"watch {container.name}", daemon=True).start()
 
-    def _work(self, tended: Tended, job: Job) -> None:
+    def _work(self, service: LocalService, job: Job) -> None:
         """Execute a task. What fails is noted as a problem, or retried later."""
         try:
-            self._execute(tended, job)
+            self._execute(service, job)
         except Interrupted:
-            self.log(f"{tended.service}: {job.task}: cancelled")
+            self.log(f"{service.name}: {job.task}: cancelled")
         except (SparkopsError, OSError, ValueError) as error:
-            self._failed(tended, job, reason(error))
+            self._failed(service, job, reason(error))
         except Exception as error:  # noqa: BLE001 - a bug with one service must not cost the others their guard
             self.log(traceback.format_exc())
-            self._failed(tended, job, f"{job.task}: {error!r}")
+            self._failed(service, job, f"{job.task}: {error!r}")
         finally:
             with self.lock:
-                tended.job, tended.changed_s = None, time.monotonic()
-                tended.started = tended.started or isinstance(job.task, effects.StartEngine)
+                service.job, service.changed_s = None, time.monotonic()
+                service.started = service.started or isinstance(job.task, effects.StartEngine)
             self.wake.set()
 
-    def _execute(self, tended: Tended, job: Job) -> None:
+    def _execute(self, service: LocalService, job: Job) -> None:
         match job.task:
             case effects.CreateEngine(rank=rank):
                 self.engines.create(rank)
             case effects.StartEngine(container=container):
                 self.engines.start(container)
             case effects.StopEngine(container=container):
-                self._unwatch(tended, container)
-                self.engines.stop(container, loading=tended.loading(container))
+                self._unwatch(service, container)
+                self.engines.stop(container, loading=service.loading(container))
             case effects.ProveEngine(container=container, key=key):
-                self._prove(tended, container, key, job.cancel)
+                self._prove(service, container, key, job.cancel)
             case Measure(container=container):
-                self._measure(tended, container, job.cancel)
+                self._measure(service, container, job.cancel)
 
-    def _failed(self, tended: Tended, job: Job, why: str) -> None:
-        self.log(f"{tended.service}: {job.task}: {why}")
+    def _failed(self, service: LocalService, job: Job, why: str) -> None:
+        self.log(f"{service.name}: {job.task}: {why}")
         with self.lock:
             match job.task:
                 case effects.CreateEngine(rank=rank):
-                    tended.problems[rank.container] = why
+                    service.problems[rank.container] = why
                 case effects.StartEngine(container=container):
-                    tended.problems[container] = why
+                    service.problems[container] = why
                 case _:
-                    tended.retry_s = time.monotonic() + RETRY_S
+                    service.retry_s = time.monotonic() + RETRY_S
 
-    def _unwatch(self, tended: Tended, container: str) -> None:
+    def _unwatch(self, service: LocalService, container: str) -> None:
         with self.lock:
-            if start := tended.watched.pop(container, None):
+            if start := service.watched.pop(container, None):
                 start.cancel.set()
 
-    def _measure(self, tended: Tended, container: str, cancel: threading.Event) -> None:
-        recipe, key = self._recipe(tended, container), tended.record.key(container)
-        drop = tended.dropped.get(container) != key
+    def _measure(self, service: LocalService, container: str, cancel: threading.Event) -> None:
+        recipe, key = self._recipe(service, container), service.record.key(container)
+        drop = service.dropped.get(container) != key
         guard = self.engines.container(CONTAINER) if drop else None
-        measuring = Measuring(self.node, container, recipe, guard, not key, self._show(tended, container), cancel)
+        measuring = Measuring(self.node, container, recipe, guard, not key, self._show(service, container), cancel)
         if drop:
             measuring.drop()
-            tended.dropped[container] = key
+            service.dropped[container] = key
         began_s = time.monotonic()
         room = MeasuredRoom(measuring.free_gib(), began_s, time.monotonic())
         with self.lock:
-            tended.rooms[container] = room
-            self._note_lack(tended, container, room, recipe.swap.memory_return_s)
+            service.rooms[container] = room
+            self._note_lack(service, container, room, recipe.swap.memory_return_s)
 
     @staticmethod
-    def _note_lack(tended: Tended, container: str, room: MeasuredRoom, patience_s: float) -> None:
+    def _note_lack(service: LocalService, container: str, room: MeasuredRoom, patience_s: float) -> None:
         """A start that finds no memory for too long has failed; the leader decides what serves instead."""
-        if room.free_gib >= tended.ranks[container].claim_gib:
-            tended.lacking.pop(container, None)
+        if room.free_gib >= service.ranks[container].claim_gib:
+            service.lacking.pop(container, None)
             return
-        since_s = tended.lacking.setdefault(container, room.began_s)
+        since_s = service.lacking.setdefault(container, room.began_s)
         if room.ended_s - since_s >= patience_s:
-            lack = tended.progress.get(container, "").removeprefix(LACK)
-            step = f"See what holds it (docker ps, nvidia-smi); a reboot of {tended.node} gives it back."
-            tended.problems[container] = f"memory not freed within {patience_s:g} s: {lack}\nnext: {step}"
+            lack = service.progress.get(container, "").removeprefix(LACK)
+            step = f"See what holds it (docker ps, nvidia-smi); a reboot of {service.node} gives it back."
+            service.problems[container] = f"memory not freed within {patience_s:g} s: {lack}\nnext: {step}"
 
-    def _prove(self, tended: Tended, container: str, key: str, cancel: threading.Event) -> None:
+    def _prove(self, service: LocalService, container: str, key: str, cancel: threading.Event) -> None:
         """Note the verdict on a rank, unless another start has taken the place of the one that was proven.
 
         The smoke suite runs on rank 0; the network that NCCL uses is read from the log of every rank.
         """
-        proven = tended.containers[container]
-        if not tended.matches(proven):
-            self._note_proof(tended, proven, key, f"{container} runs with another spec")
+        proven = service.containers[container]
+        if not service.matches(proven):
+            self._note_proof(service, proven, key, f"{container} runs with another spec")
             return
-        spec = engine_spec.of(tended.ranks[container])
+        spec = engine_spec.of(service.ranks[container])
         problem, files = "", dict[str, str]()
         if not spec.index:
-            report = proving.prove(self.node, proven, spec.parsed, self._show(tended, container), cancel)
+            report = smoke_runs.prove(self.node, proven, spec.parsed, self._show(service, container), cancel)
             problem, files = report.failure, {"probe.json": json.dumps(report.as_json(), indent=2)}
         problem = problem or self.engines.network_problem(proven, ray=spec.ray)
         now = self.engines.container(container)
         if now is None or now.started_at != proven.started_at:
             return
-        self._note_proof(tended, proven, key, problem)
+        self._note_proof(service, proven, key, problem)
         if problem:
-            self._save(tended, proven, problem, files)
+            self.notes.save_evidence(service, proven, problem, files)
 
-    def _note_proof(self, tended: Tended, container: Container, key: str, problem: str) -> None:
+    def _note_proof(self, service: LocalService, container: Container, key: str, problem: str) -> None:
         with self.lock:
-            tended.proofs[container.name] = (key, Answer.NO if problem else Answer.YES)
-            tended.progress.pop(container.name, None)
+            service.proofs[container.name] = (key, Answer.NO if problem else Answer.YES)
+            service.progress.pop(container.name, None)
             if problem:
-                tended.problems[container.name] = problem
+                service.problems[container.name] = problem
 
-    def _watch(self, tended: Tended, rank: RankSpec, container: Container, start: WatchedStart) -> None:
+    def _watch(self, service: LocalService, rank: RankSpec, container: Container, start: WatchedStart) -> None:
         try:
             recipe = engine_spec.of(rank).parsed
-            forecast, show = self._forecast(recipe, container), self._show(tended, container.name)
-            unanswered = self._note_unanswered(tended, container)
+            forecast, show = self._forecast(recipe, container), self._show(service, container.name)
+            unanswered = self._note_unanswered(service, container)
             loaded = Loading(self.node, container, recipe, forecast, show, start.cancel, unanswered).follow()
             if loaded:
-                self._loaded(tended, container, recipe, loaded)
+                self._loaded(service, container, recipe, loaded)
         except (SparkopsError, OSError, ValueError) as error:
             self.log(f"{container.name}: its start is not watched: {reason(error)}")
             start.cancel.wait(RETRY_S)
@@ -174,47 +190,35 @@ class Jobs:
             start.cancel.wait(RETRY_S)
         finally:
             with self.lock:
-                if tended.watched.get(container.name) is start:
-                    del tended.watched[container.name]
+                if service.watched.get(container.name) is start:
+                    del service.watched[container.name]
             self.wake.set()
 
-    def _note_unanswered(self, tended: Tended, container: Container) -> Callable[[], None]:
+    def _note_unanswered(self, service: LocalService, container: Container) -> Callable[[], None]:
         def note() -> None:
             with self.lock:
-                tended.unanswered[container.name] = container.started_at
+                service.unanswered[container.name] = container.started_at
 
         return note
 
-    def _loaded(self, tended: Tended, container: Container, recipe: Recipe, loaded: Loaded) -> None:
+    def _loaded(self, service: LocalService, container: Container, recipe: Recipe, loaded: Loaded) -> None:
         """Note how a start ended. Evidence comes last: nothing waits for it."""
         name = container.name
         with self.lock:
-            tended.progress.pop(name, None)
-            known = tended.problems.pop(name, "")
-            problem = loaded.problem and tended.killed.get(name, loaded.problem)
+            service.progress.pop(name, None)
+            known = service.problems.pop(name, "")
+            problem = loaded.problem and service.killed.get(name, loaded.problem)
             if problem:
-                tended.problems[name] = problem
+                service.problems[name] = problem
             else:
-                tended.answered[name] = container.started_at
+                service.answered[name] = container.started_at
         self.wake.set()
         if problem and not known:  # a start that has stalled is watched on, in case it answers after all
-            self._save(tended, container, problem, loaded.files)
+            self.notes.save_evidence(service, container, problem, loaded.files)
         elif not problem and loaded.samples > 1:  # what answered at the first sample was no start
             kind = estimate.kind(recipe, container.inputs)
             started = estimate.started(container.release, kind, loaded.watch)
-            self.state.learn(tended.service, started.model_dump(mode="json"))
-
-    def _save(self, tended: Tended, container: Container, why: str, files: Mapping[str, str]) -> None:
-        """Keep the evidence of a failure, and note it for `history`."""
-        text = f"{container.name}: {why.splitlines()[0]}"
-        event = {"kind": "evidence", "text": text, "node": self.node.name, "lasting": True}
-        try:
-            collected = {**files, **self.engines.evidence(container.name)}
-            path = self.state.keep(tended.service, container.release, collected)
-            saved = {"evidence": [f"{self.node.name}: docker cp {CONTAINER}:{path} ."]} if path else {}
-            self.state.add_event(tended.service, {**event, **saved})
-        except (SparkopsError, OSError) as error:
-            self.log(f"{container.name}: evidence not saved: {reason(error)}")
+            self.state.learn(service.name, started.model_dump(mode="json"))
 
     def _forecast(self, recipe: Recipe, container: Container) -> Forecast | None:
         expected_s = recipe.expected.cold_start_s if recipe.expected else None
@@ -222,15 +226,15 @@ class Jobs:
         return estimate.forecast(container.release, estimate.kind(recipe, container.inputs), expected_s, past)
 
     @staticmethod
-    def _recipe(tended: Tended, container: str) -> Recipe:
-        rank = tended.ranks.get(container)
+    def _recipe(service: LocalService, container: str) -> Recipe:
+        rank = service.ranks.get(container)
         if rank is None:
             raise Interrupted(f"{container} is not ordered any more")
         return engine_spec.of(rank).parsed
 
-    def _show(self, tended: Tended, container: str) -> Callable[[str], None]:
+    def _show(self, service: LocalService, container: str) -> Callable[[str], None]:
         def show(text: str) -> None:
             with self.lock:
-                tended.progress[container] = text
+                service.progress[container] = text
 
         return show

@@ -8,61 +8,56 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Protocol
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.phase_clocks import PhaseClocks
+from sparkops.guard.direct_front import DirectFront
+from sparkops.guard.gateway_front import GatewayFront
+from sparkops.guard.state import State
 from sparkops.swap import effects
-from sparkops.swap.effects import FrontEffect, LeaderEffect
+from sparkops.swap.effects import LeaderEffect
 from sparkops.swap.events import SwapEvent, narrate
 from sparkops.swap.intents import Intent, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
 from sparkops.swap.orders import Order, order, traffic
-from sparkops.swap.seen import GatewayView, Report, Seen
+from sparkops.swap.seen import Report, Seen
 
+Front = GatewayFront | DirectFront
+"""The way of clients to a service: the gateway, or its engine alone."""
 PAUSE_S, IDLE_S, FAILED_S = 0.3, 1.0, 2.0
+LONGEST_GAP_S = 5.0  # time in which this process did not run is no time in which requests were sampled
 
 
-class Ledger(Protocol):
-    """Where journals and events are kept."""
+@dataclass
+class PhaseClocks:
+    """The seconds of a phase: those in which requests were sampled, and those in which nothing has moved."""
 
-    def write_journal(self, journal: Journal) -> None:
-        """Replace a journal on disk. Raises OSError."""
-        ...
+    sampled_s: float = 0.0
+    waited_s: float = 0.0
+    phase: object = None
+    moved: object = None
+    last_s: float | None = None
 
-    def add_event(self, service: str, event: Mapping[str, Any]) -> int:
-        """Keep an event, and return its number."""
-        ...
-
-
-class Front(Protocol):
-    """What clients reach a service through: the gateway (guard/view.py), or its engine alone (guard/direct.py)."""
-
-    def look(
-        self,
-        deployments: tuple[Deployment, ...],
-        *,
-        swapping: bool,
-        baked: Deployment | None = None,
-        fresh: bool = False,
-    ) -> GatewayView | None:
-        """What is seen now, without waiting for an engine; None while it is unknown."""
-        ...
-
-    def execute(self, effect: FrontEffect) -> str:
-        """Change it, and return what it printed: how many requests were cut. Raises SparkopsError, OSError."""
-        ...
+    def tick(self, now_s: float, phase: object, moved: object, *, sampled: bool) -> None:
+        """Advance by the time since the last call."""
+        passed_s = 0.0 if self.last_s is None else min(now_s - self.last_s, LONGEST_GAP_S)
+        self.last_s = now_s
+        if phase != self.phase:
+            self.sampled_s = self.waited_s = 0.0
+        elif sampled:
+            self.sampled_s += passed_s
+        self.waited_s = 0.0 if (phase, moved) != (self.phase, self.moved) else self.waited_s + passed_s
+        self.phase, self.moved = phase, moved
 
 
 @dataclass
 class Lead:
-    """Leads one service. `reports` gives the recent reports of its guards, this node's own among them."""
+    """The lead of one service. `reports` returns the recent reports of its guards, this node's own among them."""
 
     journal: Journal
-    ledger: Ledger
-    view: Front
+    state: State
+    front: Front
     reports: Callable[[], Mapping[str, Report]]
     met: Callable[[], frozenset[str]]
     log: Callable[[str], None]
@@ -74,21 +69,22 @@ class Lead:
     clocks: PhaseClocks = field(default_factory=PhaseClocks)
     seen: Seen = field(default_factory=Seen)
     frozen: str = ""
-    """Why this service is not led on: an error in our own code."""
+    """The traceback of an error in our own code: this service is led no further."""
     times: list[tuple[str, float]] = field(default_factory=list)
+    """The phases of the intent in progress, each with its start in monotonic seconds."""
     cut: int = 0
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way, so that looks come often."""
+        """Whether something is in progress, so that looks come often."""
         return self.journal.swap is not None or self.journal.stopping
 
     def order(self, node: str, boot: str) -> Order:
-        """The order for a guard."""
+        """Return the order for a guard."""
         return order(self.journal, node, boot)
 
     def run(self, over: threading.Event) -> None:
-        """Lead until `over`. Whoever sets it sets `wake` as well."""
+        """Lead until `over` is set, and `wake` after it."""
         while not over.is_set():
             self.wake.wait(self.turn())
             self.wake.clear()
@@ -111,7 +107,7 @@ class Lead:
     def _turn(self) -> float:
         self._look()
         effect = step(self.journal, self.seen)
-        if effect and not self.busy:  # what was seen of an idle gateway may be seconds old
+        if effect and not self.busy:  # the state of an idle gateway may be seconds old
             self._look(fresh=True)
             effect = step(self.journal, self.seen)
         if effect is None:
@@ -124,7 +120,7 @@ class Lead:
         journal = self.journal
         swap = journal.swap
         baked = swap.target if swap and swap.phase is Phase.BAKE else None
-        view = self.view.look(journal.deployments, swapping=self.busy, baked=baked, fresh=fresh)
+        view = self.front.look(journal.deployments, swapping=self.busy, baked=baked, fresh=fresh)
         reports = dict(self.reports())
         serving = view.answer(traffic(journal)) if view else Answer.UNKNOWN
         sampled = view is not None and (serving is Answer.YES or traffic(journal) is None)
@@ -138,10 +134,10 @@ class Lead:
         if isinstance(effect, effects.WriteJournal):
             self._write(effect.journal)
             return
-        self._tell(effect, self.view.execute(effect))
+        self._note_effect(effect, self.front.execute(effect))
         self._look(fresh=True)
 
-    def _tell(self, effect: LeaderEffect, printed: str) -> None:
+    def _note_effect(self, effect: LeaderEffect, printed: str) -> None:
         match effect:
             case effects.SwitchTraffic(deployment=None, hold=effects.RequestHold(left_s=left_s)):
                 self.note(SwapEvent("traffic", f"requests wait, for about {left_s:.0f} s"))
@@ -156,9 +152,9 @@ class Lead:
                 pass
 
     def _write(self, journal: Journal) -> None:
-        """On disk first: orders follow from what is written."""
+        """Write a journal to disk first: orders follow from it."""
         old = self.journal
-        self.ledger.write_journal(journal)
+        self.state.write_journal(journal)
         self.journal = journal
         now_s = time.monotonic()
         if journal.swap and (old.swap is None or old.swap.intent != journal.swap.intent):
@@ -173,22 +169,22 @@ class Lead:
         self.written()
 
     def _measured(self, event: SwapEvent, now_s: float) -> SwapEvent:
-        """An end, with how long each phase took since this process leads."""
+        """Return an end with the seconds of each phase since this process leads."""
         seconds: dict[str, float] = {}
-        for (phase, begun_s), (_, later_s) in pairwise([*self.times, ("end", now_s)]):
-            seconds[phase] = round(seconds.get(phase, 0.0) + later_s - begun_s, 2)
+        for (phase, start_s), (_, end_s) in pairwise([*self.times, ("end", now_s)]):
+            seconds[phase] = round(seconds.get(phase, 0.0) + end_s - start_s, 2)
         return replace(event, more={**event.more, "seconds": seconds, "cut": self.cut})
 
     def note(self, event: SwapEvent) -> None:
-        """Keep an event. A full disk loses it, and never stops a swap."""
+        """Write an event. A full disk loses it, and never stops a swap."""
         self.log(f"{self.journal.service}: {event.text}")
         try:
-            self.ledger.add_event(self.journal.service, event.record())
+            self.state.add_event(self.journal.service, event.record())
         except OSError as error:
             self.log(f"{self.journal.service}: the event is not kept: {error}")
 
     def intend(self, intent: Intent) -> Refused | NothingToDo | None:
-        """Take an intent. None: accepted. Raises OSError where it cannot be written."""
+        """Decide on an intent; None: accepted. Raises OSError where it cannot be written."""
         with self.lock:
             self.frozen = ""
             self._look(fresh=True)
@@ -198,16 +194,16 @@ class Lead:
                 return None
             return reply
 
-    def lead(self, journal: Journal, view: Front) -> None:
+    def lead(self, journal: Journal, front: Front) -> None:
         """Lead by another journal through another front. Raises OSError."""
         with self.lock:
-            self.view = view
+            self.front = front
             if journal.revision:
                 self._write(journal)
             self.journal = journal
 
     def regroup(self, peers: tuple[str, ...]) -> None:
-        """Keep copies of the journal with these guards from now on. Raises OSError."""
+        """Replace the guards that keep copies of the journal. Raises OSError."""
         with self.lock:
             if self.journal.revision and self.journal.peers != peers:
                 self._write(self.journal.changed(peers=peers))
@@ -215,10 +211,10 @@ class Lead:
                 self.journal = replace(self.journal, peers=peers)
 
     def trouble(self) -> str:
-        """Why only an operator can continue; empty while the fleet can."""
+        """Return why only an operator can continue; empty while the fleet can."""
         return self.frozen or needs_operator(self.journal, self.seen)
 
 
 def _moving(reports: Mapping[str, Report]) -> object:
-    """All of the reports that shows progress: every phase of a start is a change of it."""
+    """Return the parts of reports that show progress: each phase of a start changes them."""
     return tuple(sorted((node, report.adopted, report.armed, report.engines) for node, report in reports.items()))

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from sparkops.deploy.deployment import is_direct
 from sparkops.errors import Busy, NotReady, PlanRefused
-from sparkops.guard.direct import DirectView
-from sparkops.guard.door import Question
+from sparkops.guard.direct_front import DirectFront
 from sparkops.guard.durable import Unreadable
 from sparkops.guard.follower import Follower
-from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Front, Lead
 from sparkops.guard.leases import Leases
-from sparkops.guard.members import Members
-from sparkops.guard.reach import GuardLink, Orders, Reach
+from sparkops.guard.membership import Members
+from sparkops.guard.operator_socket import Request
+from sparkops.guard.peers import GuardLink, Reach, ServiceOrders
 from sparkops.guard.state import DirectMap, Membership, Peer, State
-from sparkops.guard.view import ServiceView
 from sparkops.nodes.node import Node
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
@@ -34,17 +34,13 @@ from sparkops.swap.seen import Report
 
 MEET_S = 6.0  # for the first reports of the guards that an intent needs
 EVENTS_POLL_S = 0.3
-
-
-class _Asked(BaseModel):
-    """An intent as it comes in; its `kind` says which one it is."""
-
-    intent: Intent
+CONFIRM_S = 10.0  # most seconds in which a leader that was away waits for another guard before its node starts engines
+INTENT: TypeAdapter[Intent] = TypeAdapter(Intent)
 
 
 @dataclass
 class Leading:
-    """The services of one leader. `link` opens the way to a peer."""
+    """The services of one leader. `link` connects to a peer."""
 
     state: State
     node: Node
@@ -57,10 +53,10 @@ class Leading:
     agents: Leases = field(default_factory=Leases)
     """A change of gateway and guards. Meanwhile every intent is refused."""
     members: Members = field(init=False)
-    desk: GatewayDesk = field(init=False)
+    gateway: GatewayContainer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.desk = GatewayDesk(self.node)
+        self.gateway = GatewayContainer(self.node)
         self.members = Members(self.state, self.node.name, self.link, self._reach, self.lock)
 
     def start(self) -> None:
@@ -71,8 +67,8 @@ class Leading:
                     self._lead(journal, direct=self.state.direct(service) is not None)
         self.members.reach.start()  # last: an exchange that asks about one service confirms nothing for the others
 
-    def verbs(self) -> dict[str, Callable[[Question], object]]:
-        """What the door answers."""
+    def verbs(self) -> dict[str, Callable[[Request], object]]:
+        """Return the handlers of requests by name."""
         return {
             "intend": self._intend,
             "secret": lambda request: self.state.put_secret(
@@ -85,14 +81,26 @@ class Leading:
         }
 
     def followed(self, service: str, order: Order | None) -> Order | None:
-        """The order of another leader; None where this guard has deployed the service itself, in no earlier term."""
+        """Return the order of another leader; None where this guard deployed the service in no earlier term."""
         lead = self.leads.get(service)
-        leads = lead is not None and lead.journal.deployments
-        return None if leads and lead and order and order.journal.term <= lead.journal.term else order
+        leads = lead and order and lead.journal.deployments and order.journal.term <= lead.journal.term
+        return None if leads else order
 
-    def _intend(self, request: Question) -> dict[str, Any]:
+    def awaited(self) -> str:
+        """Return what the engines of this node wait for before they start; empty for nothing.
+
+        A leader that was away may have been replaced: another guard must confirm it, within CONFIRM_S.
+        """
+        reach = self.members.reach
+        for service, lead in tuple(self.leads.items()):
+            if any(report.term > lead.journal.term for report in reach.reports(service).values()):
+                return "new leader of this fleet: the next deploy lets this node join it"
+        unmet = reach.links and not reach.contacts and time.monotonic() - reach.began_s < CONFIRM_S
+        return "answer of another guard" if unmet else ""
+
+    def _intend(self, request: Request) -> dict[str, Any]:
         """Decide on an intent. The first one for a service makes its journal."""
-        intent = _Asked.model_validate({"intent": request["intent"]}).intent
+        intent: Intent = INTENT.validate_python(request["intent"])
         lead = self._leading(request["service"], intent)
         if isinstance(intent, Deploy):
             self._meet(lead, {rank.node for rank in intent.target.ranks})
@@ -109,7 +117,7 @@ class Leading:
     def _leading(self, service: str, intent: Intent) -> Lead:
         with self.lock:
             lead = self.leads.get(service)
-            if lead is None or not isinstance(lead.view, DirectView):
+            if lead is None or not isinstance(lead.front, DirectFront):
                 self.members.require_lead()
             elif isinstance(intent, Deploy) and not is_direct(intent.target):
                 raise _deployed(lead.journal)
@@ -125,7 +133,7 @@ class Leading:
             self.state,
             self._front(service, direct=direct),
             lambda: self._reports(service),
-            lambda: frozenset(self.members.reach.met),
+            lambda: frozenset(self.members.reach.contacts),
             self.log,
             lambda: self.members.reach.wake(),  # noqa: PLW0108 - new peers get another Reach
         )
@@ -135,10 +143,10 @@ class Leading:
 
     def _front(self, service: str, *, direct: bool) -> Front:
         if direct:
-            return DirectView(service, self.state, lambda: self.follower.handle(service, None), self.log)
-        return ServiceView(service, self.desk)
+            return DirectFront(service, self.state, lambda: self.follower.handle(service, None), self.log)
+        return GatewayFront(service, self.gateway)
 
-    def _take(self, request: Question) -> None:
+    def _take(self, request: Request) -> None:
         """Lead a service from now on, without a gateway if `direct`: then `peers` are the nodes of its other ranks.
 
         `copies` are journals of other leaders, of which nothing may run any more.
@@ -152,7 +160,7 @@ class Leading:
             known = [copy for copy in (lead and lead.journal, kept, *copies) if copy and copy.revision]
             newest = max(known, key=lambda copy: copy.position, default=None)
             same = newest is None or newest.leader == self.node.name
-            if lead and same and (isinstance(lead.view, DirectView), lead.journal.peers) == (direct, peers):
+            if lead and same and (isinstance(lead.front, DirectFront), lead.journal.peers) == (direct, peers):
                 return
             for journal in known:
                 if journal.deployments or journal.stopping:
@@ -169,11 +177,11 @@ class Leading:
         lead.lead(journal, self._front(service, direct=direct))
 
     def _reports(self, service: str) -> Mapping[str, Report]:
-        """Those of the other guards, and this node's own."""
+        """Return the reports of the other guards and this node's own."""
         lead = self.leads.get(service)
         peers = lead.journal.peers if lead else ()
         reports = {node: report for node, report in self.members.reach.reports(service).items() if node in peers}
-        with suppress(NotReady):  # Docker does not answer here: this node is unknown, as any other would be
+        with suppress(NotReady):  # Docker does not answer here: this node is unknown
             report = self.follower.handle(service, None)
             if lead is not None and lead.journal.revision:
                 report = self.follower.handle(service, lead.order(self.node.name, report.boot))
@@ -183,8 +191,8 @@ class Leading:
     def _meet(self, lead: Lead, nodes: set[str]) -> None:
         Waiting(EVENTS_POLL_S, MEET_S, self.over).poll(lead.reports, lambda reports: nodes <= set(reports))
 
-    def _orders(self, node: str, boots: Mapping[str, str]) -> Orders:
-        """What a guard is to do for every service: an order for the boot that it reported, or a question."""
+    def _orders(self, node: str, boots: Mapping[str, str]) -> ServiceOrders:
+        """Return the orders for a guard, each for the boot that it reported; None asks for its report alone."""
         leads = dict(self.leads)
         return {
             service: lead.order(node, boots[service]) if service in boots and lead.journal.revision else None
@@ -192,19 +200,19 @@ class Leading:
             if node in lead.journal.peers
         }
 
-    def _peers(self, request: Question) -> None:
-        """Lead the fleet, with these other guards; `add`: besides those that are led. Not while a swap needs them."""
+    def _peers(self, request: Request) -> None:
+        """Lead the fleet, with these other guards; `add`: besides the present ones. Not while a swap needs them."""
         peers = {node: Peer(peer["address"], int(peer["port"])) for node, peer in request["peers"].items()}
         with self.lock:
             known = self.members.own()
             if request.get("add"):
                 peers = {**known.peers, **peers}
             same = self.members.leads and dict(known.peers) == peers
-            if not same and (under_way := [service for service, lead in self.leads.items() if lead.busy]):
-                raise Busy(f"a swap of {under_way[0]} is under way", next_step=f"sparkops follow {under_way[0]}")
+            if not same and (busy := [service for service, lead in self.leads.items() if lead.busy]):
+                raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops follow {busy[0]}")
             if self.members.set_peers(peers):
                 for lead in self.leads.values():
-                    if not isinstance(lead.view, DirectView):
+                    if not isinstance(lead.front, DirectFront):
                         lead.regroup(tuple(sorted(peers)))
 
     def _reach(self, links: tuple[GuardLink, ...]) -> Reach:
@@ -218,14 +226,14 @@ class Leading:
             lead.wake.set()
 
     def close(self) -> None:
-        """End."""
+        """Stop leading."""
         self.over.set()
         self._wake()
         self.members.reach.close()
 
 
 def _deployed(journal: Journal) -> PlanRefused:
-    """Why another leader, or the same one in another way, cannot have a service."""
+    """Return the refusal of another leader, or of another way to lead a service."""
     problem = f"{journal.service} is deployed already, led by {journal.leader}"
     step = f"sparkops stop {journal.service}, then deploy it again"
     return PlanRefused(problem, next_step=step)

@@ -17,9 +17,8 @@ from typing import Any, Self
 from sparkops.errors import SparkopsError
 from sparkops.guard import messages
 from sparkops.guard.bounded import Bounded
-from sparkops.guard.challenges import Challenges
-from sparkops.guard.log import log
-from sparkops.guard.messages import MAX_BYTES, Envelope, GuardReply, Message, MessageRefused
+from sparkops.guard.environment import log
+from sparkops.guard.messages import MAX_BYTES, Challenges, Envelope, GuardReply, Message, MessageRefused
 from sparkops.swap import wire
 from sparkops.swap.values import WireError
 

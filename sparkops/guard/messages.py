@@ -1,4 +1,4 @@
-"""Messages between guards: signature, envelope and body. Pure. Nothing is parsed before its signature is verified.
+"""Messages between guards: signature, envelope, body and challenges. Nothing is parsed before it is verified.
 
 Every message answers the last challenge of its receiver, so none counts twice, on another node or in another order. A
 node's key is derived from the fleet key: a node can sign nothing for another one.
@@ -7,6 +7,8 @@ node's key is derived from the fleet key: a node can sign nothing for another on
 from __future__ import annotations
 
 import hmac
+import secrets
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from sparkops.swap.seen import Report
 MAX_BYTES = 4 * 2**20  # of a message
 NODE_KEY = b"sparkops node key 1\n"
 MESSAGE = b"sparkops message 1\n"
+LINKS = 64  # the oldest challenge gives way; its link gets a new one and sends again
 STALE = "the challenge is not the last one"  # a reply that brings the last one: the message is to be sent again
 
 
@@ -134,3 +137,27 @@ def read_orders(envelope: Envelope, body: bytes) -> Message:
     orders = wire.load(Orders, body)
     require(envelope, term=orders.term, revision=orders.revision)
     return Message(envelope.sender, orders.orders)
+
+
+class Challenges:
+    """The challenges that a guard has issued: one for each link, valid once, in memory only. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._by_link: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def use(self, link: str, answer: str) -> bool:
+        """Return whether `answer` is the last challenge of the link, which then is no longer valid."""
+        with self._lock:
+            valid = link in self._by_link and hmac.compare_digest(self._by_link[link].encode(), answer.encode())
+            if valid:
+                del self._by_link[link]
+            return valid
+
+    def current(self, link: str) -> str:
+        """Return the open challenge of a link; a new one without any."""
+        with self._lock:
+            challenge = self._by_link.setdefault(link, secrets.token_hex(16))
+            if len(self._by_link) > LINKS:
+                del self._by_link[next(iter(self._by_link))]
+            return challenge

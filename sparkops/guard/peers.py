@@ -1,4 +1,4 @@
-"""A leader's link to the guard of another node: orders go out, reports come back, both signed."""
+"""The links of a leader to the guards of other nodes: signed orders go out, signed reports come back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
-from sparkops.errors import ConnectionLost
+from sparkops.errors import ConnectionLost, SparkopsError
 from sparkops.guard import messages
 from sparkops.guard.bounded import Bounded
 from sparkops.guard.listener import HEAD_BYTES, PATH
@@ -23,6 +23,9 @@ from sparkops.swap.seen import Report
 from sparkops.swap.values import WireError
 
 CONNECT_S, TOTAL_S = 2.0, 5.0
+FRESH_S = 8.0  # an older report says nothing: a lost exchange takes 5 s, and the next one may succeed
+PAUSE_S, IDLE_S = 0.3, 1.0  # between two exchanges during a swap, and without one
+ServiceOrders = Mapping[str, Order | None]
 REFUSED: Mapping[int, str] = {
     HTTPStatus.FORBIDDEN: "its guard refused the signature: it has another key",
     HTTPStatus.SERVICE_UNAVAILABLE: "its guard has no key of this fleet yet",
@@ -97,6 +100,105 @@ class PeerLink:
         return body
 
     def _connected(self, deadline_s: float) -> Any:
-        left_s = deadline_s - time.monotonic()
-        connection = socket.create_connection((self.address, self.port), timeout=max(min(CONNECT_S, left_s), 0.001))
+        timeout_s = max(min(CONNECT_S, deadline_s - time.monotonic()), 0.001)
+        connection = socket.create_connection((self.address, self.port), timeout=timeout_s)
         return Bounded(connection, deadline_s - time.monotonic(), MAX_BYTES + HEAD_BYTES)
+
+
+class GuardLink(Protocol):
+    """The link to one guard."""
+
+    node: str
+
+    @property
+    def progress(self) -> Mapping[str, Mapping[str, str]]:
+        """Of the last reply: by service and container, how far an engine is."""
+        ...
+
+    def exchange(self, orders: ServiceOrders) -> Mapping[str, Report]:
+        """Send orders and return the reports, by service. Raises ConnectionLost."""
+        ...
+
+
+@dataclass
+class LastReply:
+    """The last reply of one guard, and its time in monotonic seconds."""
+
+    reports: Mapping[str, Report]
+    progress: Mapping[str, Mapping[str, str]]
+    at_s: float
+
+
+@dataclass
+class Reach:
+    """Exchanges with every guard in threads. `orders` returns the orders for a node, for the boot that it reported."""
+
+    links: tuple[GuardLink, ...]
+    orders: Callable[[str, Mapping[str, str]], ServiceOrders]
+    busy: Callable[[], bool]
+    log: Callable[[str], None]
+    last: dict[str, LastReply] = field(default_factory=dict)
+    contacts: set[str] = field(default_factory=set)
+    """Nodes whose guards have replied."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """By node: why its guard cannot be reached now."""
+    over: threading.Event = field(default_factory=threading.Event)
+    changed: Callable[[], None] = lambda: None
+    """Called when the reports of a guard have changed."""
+    began_s: float = field(default_factory=time.monotonic)
+    due: dict[str, threading.Event] = field(default_factory=dict, init=False)
+    """By node: set when its next exchange must not wait."""
+
+    def __post_init__(self) -> None:
+        self.due = {link.node: threading.Event() for link in self.links}
+
+    def start(self) -> None:
+        """Start one thread for each guard."""
+        for link in self.links:
+            threading.Thread(target=self._repeat, args=(link,), name=f"reach {link.node}", daemon=True).start()
+
+    def _repeat(self, link: GuardLink) -> None:
+        due = self.due[link.node]
+        while not self.over.is_set():
+            due.wait(PAUSE_S if self.busy() else IDLE_S)
+            due.clear()
+            if not self.over.is_set():
+                self.exchange(link)
+
+    def wake(self) -> None:
+        """Exchange with every guard now: there are new orders."""
+        for due in self.due.values():
+            due.set()
+
+    def exchange(self, link: GuardLink) -> None:
+        """Send orders to one guard and store its reply."""
+        known = self.last.get(link.node)
+        boots = {service: report.boot for service, report in known.reports.items()} if known else {}
+        try:
+            reports = link.exchange(self.orders(link.node, boots))
+        except (SparkopsError, OSError) as error:
+            if link.node not in self.lost:
+                self.log(f"{link.node}: its guard is not reached: {error}")
+            self.lost[link.node] = str(error)
+            return
+        if self.lost.pop(link.node, None):
+            self.log(f"{link.node}: its guard is reached again")
+        self.last[link.node] = LastReply(reports, link.progress, time.monotonic())
+        self.contacts.add(link.node)
+        if known is None or known.reports != reports:
+            self.changed()
+
+    def reports(self, service: str) -> dict[str, Report]:
+        """Return the recent reports on a service, by node."""
+        now_s = time.monotonic()
+        recent = {node: last.reports for node, last in tuple(self.last.items()) if now_s - last.at_s <= FRESH_S}
+        return {node: reports[service] for node, reports in recent.items() if service in reports}
+
+    def progress(self, service: str) -> dict[str, Mapping[str, str]]:
+        """Return how far the engines of a service are, by node."""
+        return {node: last.progress.get(service, {}) for node, last in tuple(self.last.items())}
+
+    def close(self) -> None:
+        """End all exchanges."""
+        self.over.set()
+        self.wake()

@@ -1,7 +1,7 @@
 """`python -m sparkops.guard.replacing IMAGE INPUTS NODE` replaces the guard of its node by one from an image.
 
 It runs in a container of its own, so that it ends whatever becomes of the client: with the new guard, which answers, or
-with the old one, which runs again. Killed anywhere, it continues from the containers that it finds.
+with the old one, which runs again. Killed at any step, it derives the next one from the containers of its node.
 """
 
 from __future__ import annotations
@@ -9,18 +9,53 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 
 from sparkops.agents.container import PATIENCE_S, answered, discard
 from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
+from sparkops.docker.commands import remove_by_force, start
 from sparkops.errors import NodeError, SparkopsError, StartFailed
-from sparkops.guard.replacement_rules import GuardContainer, back, forward
 from sparkops.guard_client import commands
 from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Node
 from sparkops.release import LABEL
+
+
+@dataclass(frozen=True)
+class GuardContainer:
+    """The container that has the guard's name."""
+
+    new: bool
+    """Whether it is of the version that replaces the other one."""
+    running: bool
+    policy: str
+    """Docker's restart policy."""
+
+
+def forward(container: GuardContainer | None, run: Command) -> Command | None:
+    """Return the next command towards the new guard, which `run` starts; None once it runs."""
+    if container is None:
+        return run
+    if container.new:
+        return None if container.running else start(commands.CONTAINER)
+    if container.policy != "no":
+        return commands.stay_stopped()
+    return commands.stop() if container.running else commands.put_aside()
+
+
+def back(container: GuardContainer | None, *, aside: bool) -> Command | None:
+    """Return the next command towards the old guard, which was put aside if `aside`; None once it runs."""
+    if aside and container is None:
+        return commands.put_back()
+    if aside and container and container.new:
+        return remove_by_force(commands.CONTAINER)
+    if container is None or (container.policy == "always" and container.running):
+        return None
+    return start(commands.CONTAINER) if container.policy == "always" else commands.keep_running()
+
 
 MOST_STEPS = 10
 
@@ -35,10 +70,13 @@ def replace(node: Node, image: str, inputs: str, patience_s: float = PATIENCE_S)
     with closing(Engine(node)) as engine:
         member = Member(node.name, NodeConfig(transport="local"), node, engine)
         try:
-            _follow(member, lambda: forward(_found(member, inputs), run))
+            _follow(member, lambda: forward(_container(member, inputs), run))
             answered(member, commands.CONTAINER, lambda: node.run(commands.READY), patience_s)
         except (SparkopsError, OSError) as error:
-            _follow(member, lambda: back(_found(member, inputs), aside=engine.container(commands.ASIDE) is not None))
+            _follow(
+                member,
+                lambda: back(_container(member, inputs), aside=engine.container(commands.ASIDE) is not None),
+            )
             return error.problem if isinstance(error, NodeError) else str(error)
         discard(member, commands.ASIDE)
     return ""
@@ -54,7 +92,7 @@ def _follow(member: Member, following: Callable[[], Command | None]) -> None:
     raise StartFailed(member.name, f"{commands.CONTAINER} is not as expected after {MOST_STEPS} commands")
 
 
-def _found(member: Member, inputs: str) -> GuardContainer | None:
+def _container(member: Member, inputs: str) -> GuardContainer | None:
     inspect = member.engine.container(commands.CONTAINER)
     if inspect is None:
         return None

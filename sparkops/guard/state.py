@@ -11,20 +11,17 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict
 
-from sparkops.docker.places import STATE
 from sparkops.errors import SparkopsError
 from sparkops.guard import records
-from sparkops.guard.clock import NodeClock, read_clock
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
+from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
-from sparkops.guard.log import log
 from sparkops.release import Slot
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.values import WireError
 
-DIRECTORY = Path(STATE) / "v2"
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT
 SLOT_BYTES = 2**20
@@ -79,7 +76,7 @@ class DirectMap:
 class State:
     """The files in a directory. Every method raises OSError, and SparkopsError for a name that is none."""
 
-    directory: Path = DIRECTORY
+    directory: Path = field(default_factory=state_directory)
     clock: Callable[[], NodeClock] = read_clock
     log: Callable[[str], None] = log
     _files: dict[Path, Durable] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -123,6 +123,11 @@ def digest(rank: RankSpec) -> str:
     return _sha256(rank.spec)
 
 
+def token_name(release: str, slot: Slot) -> str:
+    """Return the name under which a guard keeps the token of a release's Ray cluster."""
+    return f"ray-{release}-{slot}"
+
+
 def token_digest(token: bytes) -> str:
     """Return the value of `EngineSpec.token` for a token."""
     return hashlib.sha256(token).hexdigest()

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from sparkops.errors import ConnectionLost, Interrupted
 from sparkops.guard_client.ending import Ending, needs_operator, of_event, phase_seconds, settled
 from sparkops.guard_client.leader import Leader
-from sparkops.guard_client.repeats import Repeats
 from sparkops.guard_client.service_state import ServiceState, unreported, ways_out
+from sparkops.guard_client.waiting import Repeats
 from sparkops.nodes.progress import Event, Tell
 from sparkops.nodes.waiting import Waiting
 

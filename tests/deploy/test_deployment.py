@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.deploy import plan as swap
 from sparkops.deploy.current import Current
-from sparkops.deploy.deployment import deployment, limits, release_of, token_name, token_ranks
+from sparkops.deploy.deployment import deployment, limits, release_of, token_ranks
 from sparkops.deploy.placement import Wish
 from sparkops.docker import commands
 from sparkops.engine.ranks import Seat
@@ -96,7 +96,7 @@ def test_every_rank_of_a_ray_cluster_needs_the_token_and_no_other_does() -> None
     ray = pair("ray")
 
     assert [rank.node for rank in token_ranks(ray)] == ["n1", "n2"]
-    assert token_name(ray) == f"ray-{ray.release}-blue"
+    assert engine_spec.token_name(ray.release, ray.slot) == f"ray-{ray.release}-blue"
     assert token_ranks(pair("mp")) == token_ranks(deployed()) == ()
 
 

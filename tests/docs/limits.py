@@ -7,7 +7,7 @@ import re
 from sparkops.config.inventory import Gateway
 from sparkops.docker.commands import GATE_MEMORY
 from sparkops.gateway import capacity
-from sparkops.guard import daemon, door, evidence, sampling
+from sparkops.guard import daemon, evidence, node_report, operator_socket
 from sparkops.memory.compilers import NVCC_GIB
 from sparkops.memory.relief import FLOOR_GIB
 from sparkops.network import commands as network
@@ -38,7 +38,7 @@ GATEWAY_KIB = body_kib(capacity.MEMORY_MIB)
 LIMITS: dict[str, dict[str, float]] = {
     "CONTRIBUTING.md": {"12 min 30 s": soak.START_S},
     "docs/decisions.md": {"8 GiB": NVCC_GIB, "4 GiB": FLOOR_GIB},
-    "docs/guard.md": {"2 s": daemon.SAMPLE_S, "15 s": sampling.IDLE_S, "4 s": sampling.OLD_S},
+    "docs/guard.md": {"2 s": daemon.SAMPLE_S, "15 s": node_report.IDLE_S, "4 s": node_report.OLD_S},
     "docs/operations.md": {
         "32 MiB": float(capacity.LARGEST_MIB),
         "10 minutes": Limits().unknown_s / 60,
@@ -64,6 +64,6 @@ LIMITS: dict[str, dict[str, float]] = {
         "1309 connections": float(capacity.frontend_connections(2048)),
         "1819 connections": float(capacity.frontend_connections(2685)),
     },
-    "docs/swap.md": {"60 s": door.LEASE_S},
+    "docs/swap.md": {"60 s": operator_socket.LEASE_S},
 }
 """By page: a figure as it is written there, and its value in its last unit."""

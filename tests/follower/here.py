@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NotReady
-from sparkops.guard.clock import NodeClock, read_clock
+from sparkops.guard.environment import NodeClock, read_clock
 from sparkops.guard.follower import Follower
 from sparkops.guard.state import State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
@@ -150,7 +150,7 @@ class Here:
 
     def turn(self) -> None:
         """One round."""
-        self.follower.tend()
+        self.follower.poll()
         for service in self.state.services():
             self.shown += [line for line in self.follower.progress(service).values() if line not in self.shown]
         self.follower.wait(0.1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard.restarts import HOUR_S, RESTART
+from sparkops.guard.notes import HOUR_S, RESTART
 from sparkops.swap.follower import BOOT_RESTARTS
 from sparkops.swap.model import Deployment, RankSpec
 from sparkops.swap.seen import EngineState

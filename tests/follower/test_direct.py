@@ -13,7 +13,7 @@ import requests
 from sparkops.deploy.deployment import limits
 from sparkops.guard.daemon import link
 from sparkops.guard.leading import Leading
-from sparkops.guard.state_reply import ReadVerbs
+from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.release import Slot
 from sparkops.swap import wire
 from sparkops.swap.intents import Deploy, Intent, Stop
@@ -49,7 +49,7 @@ class Led:
         here.turn()
 
     def ask(self, op: str, **words: Any) -> Any:
-        verbs = {**self.leading.verbs(), **ReadVerbs(self.leading).verbs()}
+        verbs = {**self.leading.verbs(), **OperatorRequests(self.leading).verbs()}
         return verbs[op]({"op": op, "service": SERVICE, **words})
 
     @property

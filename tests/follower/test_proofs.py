@@ -10,7 +10,7 @@ import requests
 
 from sparkops.docker.facts import parse_container
 from sparkops.errors import Interrupted
-from sparkops.guard import proving
+from sparkops.guard import smoke_runs
 from sparkops.guard_client import engine_spec
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.seen import EngineState
@@ -79,7 +79,7 @@ def test_a_cancelled_suite_has_no_verdict(guard: Here) -> None:
     cancel.set()
     container = parse_container("here", inspect(rank.container))
     with pytest.raises(Interrupted):
-        proving.prove(guard.node, container, engine_spec.of(rank).parsed, print, cancel)
+        smoke_runs.prove(guard.node, container, engine_spec.of(rank).parsed, print, cancel)
 
 
 def test_a_pass_that_fails_once_is_no_verdict(guard: Here) -> None:
@@ -100,6 +100,6 @@ def test_a_pass_that_fails_once_is_no_verdict(guard: Here) -> None:
     with answering(respond) as proxy:
         seen = replace(container, port=proxy.port)
         made = engine_spec.of(rank).parsed
-        report = proving.prove(guard.node, seen, made, shown.append, threading.Event())
+        report = smoke_runs.prove(guard.node, seen, made, shown.append, threading.Event())
     assert (report.ok, report.failure) == (True, "")
     assert [line for line in shown if line.startswith("repeating a failed pass: the smoke suite failed in pass 1 of 2")]

@@ -13,7 +13,7 @@ import pytest
 from sparkops.command import Command, Completed
 from sparkops.config.recipe import Recipe
 from sparkops.engine.ranks import TOKEN, Seat
-from sparkops.guard.engines import Engines, secret_name
+from sparkops.guard.engines import Engines
 from sparkops.guard_client import engine_spec
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.model import Deployment, RankSpec
@@ -70,7 +70,7 @@ def test_a_container_of_an_earlier_deploy_is_created_anew_with_the_token_of_this
         begun = guard.begun(target)
         guard.send(replace(begun, revision=begun.revision + number))
         refused(guard, rank)
-        guard.state.put_secret("pair", secret_name(target.release, engine_spec.of(rank).slot), token)
+        guard.state.put_secret("pair", engine_spec.token_name(target.release, engine_spec.of(rank).slot), token)
         guard.restart().turn()
         guard.send(replace(begun, revision=begun.revision + number))
         guard.is_(rank, EngineState.STOPPED)
@@ -81,7 +81,7 @@ def test_the_token_lies_in_the_container_for_its_user_only(guard: Here) -> None:
     target = pair(guard)
     [rank] = target.ranks
     spec = engine_spec.of(rank)
-    guard.state.put_secret("pair", secret_name(target.release, spec.slot), b"secret token")
+    guard.state.put_secret("pair", engine_spec.token_name(target.release, spec.slot), b"secret token")
     guard.turn()
     guard.send(guard.begun(target))
     guard.is_(rank, EngineState.STOPPED)
@@ -107,7 +107,7 @@ def test_a_container_that_got_no_token_before_its_guard_ended_is_created_anew(gu
     target = pair(guard)
     [rank] = target.ranks
     spec = engine_spec.of(rank)
-    guard.state.put_secret("pair", secret_name(target.release, spec.slot), b"secret token")
+    guard.state.put_secret("pair", engine_spec.token_name(target.release, spec.slot), b"secret token")
     with pytest.raises(Ended):
         Engines(Mortal(guard.node.name), guard.state.secret, print).create(rank)
     guard.restart().turn()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from sparkops.errors import NotReady
-from sparkops.guard.clock import NodeClock
 from sparkops.guard.daemon import link
+from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
+from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.state import State
-from sparkops.guard.state_reply import ReadVerbs
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.orders import order
 from tests.guard.test_state import JOURNAL
@@ -38,6 +38,6 @@ def test_any_guard_answers_which_starts_it_remembers(tmp_path: Path) -> None:
     state.learn("chat", {"release": "q-1", "kind": "", "stages": {"serving": 70.0}})
     leading = Leading(state, node, Follower(state, node, print), link("spark-2"), print)
 
-    starts = ReadVerbs(leading).verbs()["starts"]({"service": "chat"})
+    starts = OperatorRequests(leading).verbs()["starts"]({"service": "chat"})
 
     assert starts == [{"release": "q-1", "kind": "", "stages": {"serving": 70.0}}]

@@ -11,7 +11,7 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.gateway import commands
-from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.gateway_front import GatewayContainer
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Stream
 from tests.guard.test_view import DRAINING, NEW
@@ -34,7 +34,7 @@ class GatewayNode(RecordingNode):
 
 
 def test_one_process_answers_until_it_dies() -> None:
-    desk = GatewayDesk(GatewayNode("n1"))
+    desk = GatewayContainer(GatewayNode("n1"))
     pid = int(desk.printed())
     assert int(desk.printed()) == pid
 
@@ -47,8 +47,8 @@ def test_one_process_answers_until_it_dies() -> None:
 
 
 def test_a_gateway_that_knows_no_stream_is_asked_by_a_command() -> None:
-    old = GatewayDesk(GatewayNode("n1", {str(commands.SHOW): NEW}, script="exit 1"))
-    new = GatewayDesk(GatewayNode("n1", script=f"read -r _; printf '%s\\n' '{json.dumps(json.loads(DRAINING))}'"))
+    old = GatewayContainer(GatewayNode("n1", {str(commands.SHOW): NEW}, script="exit 1"))
+    new = GatewayContainer(GatewayNode("n1", script=f"read -r _; printf '%s\\n' '{json.dumps(json.loads(DRAINING))}'"))
 
     by_command, by_stream = old.show(), new.show()
     new.stream.close()

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from sparkops.guard.follower import Follower
-from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Lead
 from sparkops.guard.leading import Leading
-from sparkops.guard.reach import IDLE_S, Orders
+from sparkops.guard.peers import IDLE_S, ServiceOrders
 from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard.view import ServiceView
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.journal import Journal
@@ -35,10 +34,10 @@ class Wire:
 
     node: str = "n2"
     boot: str = "boot"
-    orders: list[tuple[float, Orders]] = field(default_factory=list)
+    orders: list[tuple[float, ServiceOrders]] = field(default_factory=list)
     progress: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def exchange(self, orders: Orders) -> Mapping[str, Report]:
+    def exchange(self, orders: ServiceOrders) -> Mapping[str, Report]:
         self.orders.append((time.monotonic(), orders))
         revisions = {service: order.journal.revision if order else 0 for service, order in orders.items()}
         return {service: Report(self.node, self.boot, 1, revision) for service, revision in revisions.items()}
@@ -71,14 +70,14 @@ def leading(tmp_path: Path, wire: Wire) -> Iterator[Leading]:
 def test_the_end_of_a_stop_has_no_seconds_of_an_earlier_swap(tmp_path: Path) -> None:
     state = State(tmp_path)
     service = Journal("chat", "n1", revision=1)
-    lead = Lead(service, state, ServiceView("chat", GatewayDesk(RecordingNode("n1"))), dict, frozenset, print)
+    lead = Lead(service, state, GatewayFront("chat", GatewayContainer(RecordingNode("n1"))), dict, frozenset, print)
     deployed = service.begun("i1", Mode.FIRST, RELEASE, automatic=True)
     while deployed.swap:
-        lead.lead(deployed, lead.view)
+        lead.lead(deployed, lead.front)
         deployed = deployed.advanced()
     stopping = deployed.noted("i2", "accepted", stopping=True)
     for journal in (deployed, stopping, stopping.offline(), stopping.offline().confirmed_stopped(RELEASE.ranks)):
-        lead.lead(journal, lead.view)
+        lead.lead(journal, lead.front)
 
     done, stopped = (event for event in state.events("chat") if event["kind"] == "end")
 

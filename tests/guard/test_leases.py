@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from sparkops.errors import Busy
-from sparkops.guard.door import open_door
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
-from sparkops.guard.lease_requests import LeaseVerbs
 from sparkops.guard.leases import Leases
+from sparkops.guard.operator_requests import OperatorRequests
+from sparkops.guard.operator_socket import open_door
 from sparkops.guard.state import Membership, State
 from sparkops.nodes.local import LocalNode
 from sparkops.release import Slot
@@ -135,12 +135,12 @@ def intend(leading: Leading, kind: str, **more: object) -> Any:
 
 
 def test_intents_are_refused_while_agents_change_and_accepted_afterwards(leading: Leading) -> None:
-    lease = LeaseVerbs(leading).verbs()["lease"]({"kind": "agents", "holder": "change of agents by ann@laptop"})
+    lease = OperatorRequests(leading).verbs()["lease"]({"kind": "agents", "holder": "change of agents by ann@laptop"})
 
     with lease:  # type: ignore[attr-defined]
         refused = intend(leading, "hold", reason="")
         with pytest.raises(Busy, match="change of agents by ann@laptop is in progress"):
-            LeaseVerbs(leading).verbs()["lease"]({"kind": "agents", "holder": "another"})
+            OperatorRequests(leading).verbs()["lease"]({"kind": "agents", "holder": "another"})
 
     assert (refused["result"], refused["code"]) == ("refused", 4)
     assert refused["why"] == "no intent is accepted during the change of agents by ann@laptop"
@@ -151,7 +151,7 @@ def test_agents_do_not_change_while_a_service_does(leading: Leading) -> None:
     assert intend(leading, "stop")["result"] == "accepted"
 
     with pytest.raises(Busy, match="chat is being stopped") as caught:
-        LeaseVerbs(leading).verbs()["lease"]({"kind": "agents", "holder": HOLDER})
+        OperatorRequests(leading).verbs()["lease"]({"kind": "agents", "holder": HOLDER})
 
     assert caught.value.next_step == "sparkops follow chat"
     assert leading.agents.text == ""
@@ -159,4 +159,4 @@ def test_agents_do_not_change_while_a_service_does(leading: Leading) -> None:
 
 def test_an_unknown_kind_of_lease_is_no_lease(leading: Leading) -> None:
     with pytest.raises(KeyError):
-        LeaseVerbs(leading).verbs()["lease"]({"kind": "all", "holder": HOLDER})
+        OperatorRequests(leading).verbs()["lease"]({"kind": "all", "holder": HOLDER})

@@ -20,8 +20,7 @@ import pytest
 from sparkops.errors import ConnectionLost, SparkopsError
 from sparkops.guard import listener, messages
 from sparkops.guard.bounded import Bounded
-from sparkops.guard.challenges import LINKS
-from sparkops.guard.messages import Envelope, GuardReply, Message, Orders
+from sparkops.guard.messages import LINKS, Envelope, GuardReply, Message, Orders
 from sparkops.guard.peers import CONNECT_S, TOTAL_S, PeerLink
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sparkops.errors import ConnectionLost
-from sparkops.guard.reach import FRESH_S, Orders, Reach
+from sparkops.guard.peers import FRESH_S, Reach, ServiceOrders
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import order
 from sparkops.swap.seen import Report
@@ -23,10 +23,10 @@ class Wire:
 
     node: str = "n2"
     cut: bool = False
-    given: list[Orders] = field(default_factory=list)
+    given: list[ServiceOrders] = field(default_factory=list)
     progress: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def exchange(self, orders: Orders) -> Mapping[str, Report]:
+    def exchange(self, orders: ServiceOrders) -> Mapping[str, Report]:
         if self.cut:
             raise ConnectionLost(self.node, "no route to host")
         self.given.append(orders)
@@ -35,7 +35,7 @@ class Wire:
 
 
 def reach(wire: Wire, lines: list[str]) -> Reach:
-    def orders(node: str, boots: Mapping[str, str]) -> Orders:
+    def orders(node: str, boots: Mapping[str, str]) -> ServiceOrders:
         return {"chat": order(JOURNAL, node, boots["chat"]) if "chat" in boots else None}
 
     return Reach((wire,), orders, lambda: False, lines.append)
@@ -59,9 +59,9 @@ def test_a_recent_report_counts_and_an_old_one_does_not() -> None:
 
     assert set(way.reports("chat")) == {"n2"}
     assert way.progress("chat") == {"n2": {"a-r0": "loading"}}
-    way.heard["n2"].at_s -= FRESH_S + 1
+    way.last["n2"].at_s -= FRESH_S + 1
     assert way.reports("chat") == {}
-    assert way.met == {"n2"}
+    assert way.contacts == {"n2"}
 
 
 def test_a_lost_guard_is_told_once_and_so_is_its_return() -> None:

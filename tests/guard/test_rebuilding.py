@@ -16,14 +16,11 @@ from sparkops.errors import ConnectionLost, PlanRefused
 from sparkops.guard import listener
 from sparkops.guard.daemon import Daemon
 from sparkops.guard.follower import Follower
-from sparkops.guard.leading import Leading
-from sparkops.guard.members import Members
+from sparkops.guard.leading import CONFIRM_S, Leading
+from sparkops.guard.membership import Members, RebuildRequests
 from sparkops.guard.messages import derive
-from sparkops.guard.peers import PeerLink
-from sparkops.guard.reach import Reach
-from sparkops.guard.rebuilding import RebuildVerbs
+from sparkops.guard.peers import PeerLink, Reach
 from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard.succession import CONFIRM_S, awaited
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
@@ -40,11 +37,11 @@ class Guard:
     """The guard of n2, whose leader n1 is lost."""
 
     state: State
-    heard_s: float | None = None
+    message_s: float | None = None
 
     @property
-    def verbs(self) -> RebuildVerbs:
-        return RebuildVerbs(self.state, "n2", lambda: self.heard_s)
+    def verbs(self) -> RebuildRequests:
+        return RebuildRequests(self.state, "n2", lambda: self.message_s)
 
     def take(self, *journals: Journal) -> None:
         self.verbs.verbs()["take"]({"journals": [wire.plain(Journal, journal) for journal in journals]})
@@ -64,7 +61,7 @@ def guard(tmp_path: Path) -> Guard:
 
 
 def test_copies_are_what_a_rebuild_is_planned_from(guard: Guard) -> None:
-    guard.heard_s = time.monotonic() - 60
+    guard.message_s = time.monotonic() - 60
     copies = read(guard.verbs.copies())
 
     assert (copies.leader, copies.journals, copies.copies) == ("n1", (), (COPY,))
@@ -135,7 +132,7 @@ def test_joining_the_same_leader_again_writes_nothing(guard: Guard) -> None:
 def daemon(state: State, node: str) -> Iterator[tuple[Daemon, int]]:
     """The receiving end of a guard."""
     made = Daemon(state, LocalNode(node))
-    made.follower._last.began_s = time.monotonic()  # its containers were read: there are none
+    made.follower._reader.began_s = time.monotonic()  # its containers were read: there are none
     with listener.serve("127.0.0.1", 0, node, made._keys, made.answer) as port:
         yield made, port
 
@@ -149,7 +146,7 @@ def test_a_former_leader_is_told_of_the_newer_term_and_is_not_followed(guard: Gu
         reports = former.exchange({"chat": None})
 
         assert reports["chat"].term == 3
-        assert received.heard_s is None
+        assert received.message_s is None
         forged = PeerLink("n2", "127.0.0.1", port, derive(OLD_KEY, "n2"), "n2")
         with pytest.raises(ConnectionLost, match="another key"):
             forged.exchange({"chat": None})
@@ -158,7 +155,7 @@ def test_a_former_leader_is_told_of_the_newer_term_and_is_not_followed(guard: Gu
 def test_the_present_leader_is_heard(guard: Guard) -> None:
     with daemon(guard.state, "n2") as (received, port):
         PeerLink("n2", "127.0.0.1", port, derive(OLD_KEY, "n2"), "n1").exchange({"chat": None})
-        assert received.heard_s is not None
+        assert received.message_s is not None
 
 
 def test_a_leader_that_returns_after_a_rebuild_starts_no_engine(guard: Guard, tmp_path: Path) -> None:
@@ -174,14 +171,14 @@ def test_a_leader_that_returns_after_a_rebuild_starts_no_engine(guard: Guard, tm
             return PeerLink(name, peer.address, peer.port, derive(membership.key, name), "n1")
 
         leading = Leading(state, node, Follower(state, node, print), link, print)
-        assert awaited(leading) == "answer of another guard"
+        assert leading.awaited() == "answer of another guard"
         leading.start()
         end_s = time.monotonic() + 60
-        while awaited(leading) == "answer of another guard":
+        while leading.awaited() == "answer of another guard":
             assert time.monotonic() < end_s
             time.sleep(0.05)
 
-        assert awaited(leading) == "new leader of this fleet: the next deploy lets this node join it"
+        assert leading.awaited() == "new leader of this fleet: the next deploy lets this node join it"
         leading.close()
 
 
@@ -191,8 +188,8 @@ def test_a_leader_that_reaches_no_guard_starts_its_engines_after_a_while(tmp_pat
     leading = Leading(
         state, node, Follower(state, node, print), lambda *_: PeerLink("n2", "127.0.0.1", 9, b"", "n1"), print
     )
-    assert awaited(leading)
+    assert leading.awaited()
 
     leading.members.reach.began_s -= CONFIRM_S
 
-    assert awaited(leading) == ""
+    assert leading.awaited() == ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.guard.report_socket import may_read, serve_reports
+from sparkops.guard.node_report import may_read, serve_reports
 
 pytestmark = pytest.mark.local
 NOBODY, DOCKER = 65534, 54321

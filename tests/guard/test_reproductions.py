@@ -14,19 +14,18 @@ import pytest
 
 from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost, NeedsOperator, NotReady
-from sparkops.guard.clock import NodeClock
+from sparkops.guard.completion import Completion, ReleaseHealth
 from sparkops.guard.daemon import link
-from sparkops.guard.door import Held, answer
 from sparkops.guard.durable import Unreadable
+from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
-from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Lead
 from sparkops.guard.leading import Leading
 from sparkops.guard.memory_floor import MemoryFloor
-from sparkops.guard.question import Said
+from sparkops.guard.operator_requests import OperatorRequests
+from sparkops.guard.operator_socket import ConnectionLeases, answer
 from sparkops.guard.state import Membership, State
-from sparkops.guard.state_reply import ReadVerbs
-from sparkops.guard.view import Asked, ServiceView
 from sparkops.guard_client import engine_spec
 from sparkops.memory.relief import LOOKS
 from sparkops.nodes.local import LocalNode
@@ -68,9 +67,9 @@ def follower(directory: Path, journal: Journal, *running: RankSpec) -> Follower:
     made = Follower(State(directory, lambda: BOOT), LocalNode("n1"), print)
     with pytest.raises(NotReady):
         made.handle("chat", order(journal, "n1", BOOT.boot))
-    tended = made._tended["chat"]
-    tended.see({rank.container: runs(rank) for rank in running}, 1.0)
-    tended.answered = {rank.container: 1.0 for rank in running}
+    service = made._by_name["chat"]
+    service.update({rank.container: runs(rank) for rank in running}, 1.0)
+    service.answered = {rank.container: 1.0 for rank in running}
     made._note_expendable()
     return made
 
@@ -132,15 +131,17 @@ def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(t
 
     made.start()
     try:
-        shown = ReadVerbs(made).shown("broken")
+        shown = OperatorRequests(made).shown("broken")
         refused = answer(
-            made.verbs(), json.dumps({"op": "intend", "service": "broken", "intent": intent}).encode(), Held()
+            made.verbs(),
+            json.dumps({"op": "intend", "service": "broken", "intent": intent}).encode(),
+            ConnectionLeases(),
         )
     finally:
         made.close()
 
     assert set(made.leads) == {"chat"}, lines
-    assert (shown["journal"], ReadVerbs(made).shown("chat")["journal"]["revision"]) == (None, SERVING.revision)
+    assert (shown["journal"], OperatorRequests(made).shown("chat")["journal"]["revision"]) == (None, SERVING.revision)
     damage = f"{tmp_path}/services/broken/journal: unreadable: both copies are damaged"
     assert (shown["needs_operator"], refused["error"], refused["exit_code"]) == (
         damage,
@@ -169,8 +170,8 @@ def test_p12_p12b_a_full_disk_stops_no_way_back(disk: Path, phase: Phase) -> Non
     assert State(disk).record("chat").copy == reverted
 
 
-def view(service: str) -> ServiceView:
-    return ServiceView(service, GatewayDesk(RecordingNode("n1")))
+def view(service: str) -> GatewayFront:
+    return GatewayFront(service, GatewayContainer(RecordingNode("n1")))
 
 
 def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
@@ -178,7 +179,7 @@ def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
     slots = {f"be_chat_{slot}": {"release": "-", "servers": []} for slot in Slot}
     mute = RecordingNode("n1", {"docker exec sparkops-gateway": json.dumps({**shown, "slots": slots, "haproxy": None})})
 
-    seen = ServiceView("chat", GatewayDesk(mute)).look(SERVING.deployments, swapping=True)
+    seen = GatewayFront("chat", GatewayContainer(mute)).look(SERVING.deployments, swapping=True)
 
     assert seen is None
     assert drained(RELEASES[OLD], Seen(gateway=seen)) is Answer.UNKNOWN
@@ -209,9 +210,9 @@ def test_p31_a_guard_that_is_not_reached_is_named_with_its_port(tmp_path: Path) 
 
 
 def test_p19_an_engine_that_is_late_and_steps_is_busy() -> None:
-    busy, hung = Asked(), Asked()
+    busy, hung = ReleaseHealth(), ReleaseHealth()
     for step in range(20):
-        busy.learn(Said.LATE, (float(step),))
-        hung.learn(Said.LATE, (7.0,))
+        busy.learn(Completion.LATE, (float(step),))
+        hung.learn(Completion.LATE, (7.0,))
 
     assert (busy.answer, hung.answer) == (Answer.UNKNOWN, Answer.NO)

@@ -12,8 +12,7 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.engine.load import Load
-from sparkops.guard.report_socket import serve_reports
-from sparkops.guard.sampling import ASKED_S, IDLE_S, Sampler
+from sparkops.guard.node_report import ASKED_S, IDLE_S, Sampler, serve_reports
 from sparkops.nodes.local import LocalNode
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Health

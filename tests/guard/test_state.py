@@ -14,9 +14,9 @@ import pytest
 
 from sparkops.errors import SparkopsError
 from sparkops.guard import evidence, records
-from sparkops.guard.clock import read_clock
 from sparkops.guard.durable import Unreadable
 from sparkops.guard.engines import secrets
+from sparkops.guard.environment import read_clock
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.release import Slot
 from sparkops.swap import wire

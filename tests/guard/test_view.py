@@ -10,12 +10,10 @@ import pytest
 from sparkops.deploy.deployment import endpoints
 from sparkops.gateway import commands
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
-from sparkops.guard.gateway_desk import GatewayDesk
-from sparkops.guard.lead import Lead
-from sparkops.guard.phase_clocks import PhaseClocks
-from sparkops.guard.question import Said
+from sparkops.guard.completion import FAILURES, Completion, ReleaseHealth
+from sparkops.guard.gateway_front import GatewayContainer, GatewayFront, is_pointed
+from sparkops.guard.lead import Lead, PhaseClocks
 from sparkops.guard.state import State
-from sparkops.guard.view import FAILURES, Asked, ServiceView, is_pointed
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.release import Slot
 from sparkops.swap.journal import Journal
@@ -28,45 +26,45 @@ CAPTURED = Path(__file__).parent.parent / "gateway" / "captured"
 NEW, DRAINING = ((CAPTURED / f"{name}.json").read_text() for name in ("new", "draining"))
 
 
-def after(*said: Said, steps: tuple[float, ...] = ()) -> Asked:
-    asked = Asked()
+def after(*said: Completion, steps: tuple[float, ...] = ()) -> ReleaseHealth:
+    asked = ReleaseHealth()
     for each in said:
         asked.learn(each, steps)
     return asked
 
 
 def test_one_answer_is_yes_and_one_failure_is_not_no() -> None:
-    assert after(Said.RIGHT).answer is Answer.YES
-    assert after(Said.RIGHT, Said.WRONG).answer is Answer.UNKNOWN
+    assert after(Completion.RIGHT).answer is Answer.YES
+    assert after(Completion.RIGHT, Completion.WRONG).answer is Answer.UNKNOWN
 
 
 def test_only_failures_in_a_row_are_no() -> None:
-    assert after(*[Said.WRONG] * FAILURES).answer is Answer.NO
-    assert after(*[Said.WRONG] * (FAILURES - 1), Said.RIGHT, Said.WRONG).answer is Answer.UNKNOWN
+    assert after(*[Completion.WRONG] * FAILURES).answer is Answer.NO
+    assert after(*[Completion.WRONG] * (FAILURES - 1), Completion.RIGHT, Completion.WRONG).answer is Answer.UNKNOWN
 
 
 def test_an_engine_that_makes_no_step_and_answers_nothing_in_time_is_no() -> None:
-    assert after(*[Said.LATE] * (FAILURES + 1), steps=(1.0, 2.0)).answer is Answer.NO
+    assert after(*[Completion.LATE] * (FAILURES + 1), steps=(1.0, 2.0)).answer is Answer.NO
 
 
 def test_an_engine_that_is_late_and_steps_is_busy() -> None:
-    asked = after(Said.RIGHT)
+    asked = after(Completion.RIGHT)
     for step in range(1, 10):
-        asked.learn(Said.LATE, (float(step),))
+        asked.learn(Completion.LATE, (float(step),))
 
     assert asked.answer is Answer.YES
 
 
 def test_an_engine_that_hung_and_steps_again_is_unknown_until_it_answers() -> None:
-    asked = after(*[Said.LATE] * (FAILURES + 1), steps=(1.0,))
-    asked.learn(Said.LATE, (2.0,))
+    asked = after(*[Completion.LATE] * (FAILURES + 1), steps=(1.0,))
+    asked.learn(Completion.LATE, (2.0,))
 
     assert asked.answer is Answer.UNKNOWN
 
 
 def test_a_closed_gateway_says_nothing_about_a_release() -> None:
-    assert after(Said.RIGHT, *[Said.CLOSED] * 10).answer is Answer.UNKNOWN
-    assert after(*[Said.WRONG] * (FAILURES - 1), Said.CLOSED).answer is Answer.UNKNOWN
+    assert after(Completion.RIGHT, *[Completion.CLOSED] * 10).answer is Answer.UNKNOWN
+    assert after(*[Completion.WRONG] * (FAILURES - 1), Completion.CLOSED).answer is Answer.UNKNOWN
 
 
 def test_time_counts_as_sampled_only_while_requests_are_sampled() -> None:
@@ -134,10 +132,10 @@ def reads(printed: str, *answers: Answer, swapping: bool = False) -> int:
     """How often the gateway is read in 30 s, with a look every second, while its releases have these answers."""
     now_s = [0.0]
     node = RecordingNode("n1", {str(commands.SHOW): printed})
-    view = ServiceView("chat", GatewayDesk(node, clock=lambda: now_s[0]))
+    view = GatewayFront("chat", GatewayContainer(node, clock=lambda: now_s[0]))
     for second in range(30):
         now_s[0] = float(second)
-        view.asked = {str(number): Asked(answer) for number, answer in enumerate(answers)}
+        view.releases = {str(number): ReleaseHealth(answer) for number, answer in enumerate(answers)}
         view.look((), swapping=swapping)
     view.close()
     return len(node.ran)
@@ -161,7 +159,7 @@ def test_an_idle_leader_reads_the_gateway_again_before_it_changes_it(tmp_path: P
     """The journal names no release; one that had the traffic at the last look has lost it since."""
     shown = {str(commands.SHOW): DRAINING}
     node = RecordingNode("n1", shown)
-    view = ServiceView("chat", GatewayDesk(node))
+    view = GatewayFront("chat", GatewayContainer(node))
     lead = Lead(Journal("chat", "n1", revision=1), State(tmp_path), view, dict, frozenset, print)
     view.look((), swapping=False)
     shown[str(commands.SHOW)] = NEW
@@ -186,7 +184,7 @@ def test_a_change_that_was_interrupted_is_seen_as_not_done(backend: str, hold: b
     shown = json.loads(DRAINING)
     shown["holds"] = {"chat": {"mark": "1.2", "until": 1e9, "longest_s": 540.0, "most": 500}} if hold else {}
     shown["haproxy"]["map"] = f"0x1 chat {backend}\n"
-    view = ServiceView("chat", GatewayDesk(RecordingNode("n1", {str(commands.SHOW): json.dumps(shown)})))
+    view = GatewayFront("chat", GatewayContainer(RecordingNode("n1", {str(commands.SHOW): json.dumps(shown)})))
 
     known = view.look((), swapping=True)
     view.close()

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from sparkops.errors import PlanRefused, SparkopsError
-from sparkops.guard.clock import NodeClock
 from sparkops.guard.daemon import link
+from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
 from sparkops.guard.leading import Leading
+from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.state import DirectMap, Membership, State
-from sparkops.guard.state_reply import ReadVerbs
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.nodes.local import LocalNode
 from sparkops.release import Slot
@@ -87,7 +87,7 @@ def lead(leading: Leading, *copies: Journal, direct: bool = True, peers: tuple[s
 
 
 def shown(leading: Leading) -> tuple[Journal, bool]:
-    found = ReadVerbs(leading).shown("chat")
+    found = OperatorRequests(leading).shown("chat")
     return wire.load_value(Journal, found["journal"]), found["direct"]
 
 

@@ -15,8 +15,8 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
 from sparkops.errors import Busy
-from sparkops.guard.door import open_door
 from sparkops.guard.leases import Leases
+from sparkops.guard.operator_socket import open_door
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import ASK, CONTAINER
 from sparkops.nodes.connected import Member

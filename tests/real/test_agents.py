@@ -44,10 +44,10 @@ FRONT, OTHER = f"front-{os.getpid()}", f"other-{os.getpid()}"
 CHAT = Service("chat", 9300)
 WRITE_JOURNAL = """
 import sys
-from sparkops.guard import here
+from sparkops.guard.state import State
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
-here.state().write_journal(wire.load(Journal, sys.stdin.buffer.read()))
+State().write_journal(wire.load(Journal, sys.stdin.buffer.read()))
 """
 SERVICES = "/var/lib/sparkops/v2/services"
 LOST = Deployment("q-2", Slot.BLUE, (Replica((RankSpec("lost", "q-2-blue-r0"),)),))
@@ -230,7 +230,7 @@ def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
 @pytest.mark.matrix
 def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> None:
     before = pair.ids()
-    deaf = other_guard(pair, guard__door=PACKAGE["guard/door.py"] + DEAF)
+    deaf = other_guard(pair, guard__operator_socket=PACKAGE["guard/operator_socket.py"] + DEAF)
 
     with pytest.raises(StartFailed, match="the new guard does not answer; the old one runs again"):
         pair.ensure(replace(pair.wanted, guard=deaf.guard))

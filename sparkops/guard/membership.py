@@ -1,25 +1,31 @@
-"""This guard's place among the others: the leader that it follows, or the guards that it leads and the way to them."""
+"""The fleet of a guard: the leader that it follows or the guards that it leads, and the requests that change that."""
 
 from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sparkops.deploy.deployment import is_direct
 from sparkops.errors import PlanRefused, SparkopsError
-from sparkops.guard.door import Question
+from sparkops.guard.durable import Unreadable
 from sparkops.guard.messages import derive
-from sparkops.guard.reach import GuardLink, Reach
+from sparkops.guard.operator_socket import Request
+from sparkops.guard.peers import GuardLink, Reach
 from sparkops.guard.state import Membership, Peer, State
+from sparkops.swap import wire
+from sparkops.swap.journal import Journal
 
 KEY_BYTES = 32
 
 
 @dataclass
 class Members:
-    """The membership of this node. `link` opens the way to a peer, `reach` makes the exchanges over such links."""
+    """The membership of this node. `link` connects to a peer, `make` returns the exchanges over such links."""
 
     state: State
     node: str
@@ -38,7 +44,7 @@ class Members:
         return membership is not None and membership.leader == self.node
 
     def own(self) -> Membership:
-        """The membership; before there is one, that of a leader without peers."""
+        """Return the membership; without one, that of a leader without peers."""
         return self.state.membership() or self._fresh()
 
     def _fresh(self) -> Membership:
@@ -50,8 +56,8 @@ class Members:
             step = "Deploy again with an inventory whose `gateway.node` is the leader."
             raise SparkopsError(f"{self.node} does not lead this fleet", next_step=step)
 
-    def key(self, request: Question) -> str:
-        """The key of one guard. The first question makes the fleet's key. `idle`: leave a leader of nothing."""
+    def key(self, request: Request) -> str:
+        """Return the key of one guard. The first request makes the fleet's key. `idle`: leave a leader of nothing."""
         with self.lock:
             membership = self.own()
             if membership.leader != self.node:
@@ -62,7 +68,7 @@ class Members:
             self.state.write_membership(membership)
         return derive(membership.key, request["node"]).hex()
 
-    def join(self, request: Question) -> None:
+    def join(self, request: Request) -> None:
         """Follow a leader: its messages are signed with this key.
 
         Refused while another leader has a replica without a gateway on several nodes here; `idle`: or anything else.
@@ -90,7 +96,7 @@ class Members:
                 raise PlanRefused(problem, next_step=step)
 
     def set_peers(self, peers: Mapping[str, Peer]) -> bool:
-        """Lead these other guards. False where it does. Nothing must need the present ones."""
+        """Lead these other guards; False where it leads them already. Nothing may need the present ones."""
         membership = self.own()
         if self.state.membership() and self.leads and dict(membership.peers) == dict(peers):
             return False
@@ -110,10 +116,75 @@ class Members:
         return self.make(tuple(self.link(node, peer, membership) for node, peer in sorted(membership.peers.items())))
 
 
-def _following(old: Membership | None, request: Question, node: str) -> Membership:
-    """The membership of a guard that follows another one; the keys of earlier leaders are kept."""
+def _following(old: Membership | None, request: Request, node: str) -> Membership:
+    """Return the membership of a guard that follows another one, with the keys of earlier leaders."""
     leader = request["leader"]
     former = {**old.former, old.leader: old.key} if old and old.leader != node else {}
     kept = {name: key for name, key in former.items() if name != leader}
     term = max(request.get("term", 0), old.term if old else 0)
     return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request.get("gateway", ())), term)
+
+
+@dataclass(frozen=True)
+class RebuildRequests:
+    """Requests about the leader. `message_s`: when the leader's last message came, in monotonic seconds."""
+
+    state: State
+    node: str
+    message_s: Callable[[], float | None]
+
+    def verbs(self) -> dict[str, Callable[[Request], object]]:
+        """Return the handlers of requests by name."""
+        return {"copies": lambda _: self.copies(), "terms": self._terms, "take": self._take}
+
+    def _terms(self, _: Request) -> dict[str, int]:
+        """Return the term of each service that this node leads behind a gateway, as far as it knows."""
+        terms = {}
+        for service in self.state.services():
+            with suppress(Unreadable):  # `copies` reports it; it stops no other service
+                journal = self.state.journal(service)
+                if journal and journal.leader == self.node and self.state.direct(service) is None:
+                    terms[service] = journal.term
+        return terms
+
+    def copies(self) -> dict[str, Any]:
+        """Return the journals that this node leads by, its copies of its leader's, and what cannot be read."""
+        membership, message_s = self.state.membership(), self.message_s()
+        copies: dict[str, list[Any]] = {"journals": [], "copies": [], "problems": []}
+        for service in self.state.services():
+            try:
+                journal, copy = self.state.journal(service), self.state.record(service).copy
+            except Unreadable as error:
+                copies["problems"].append(str(error))
+                continue
+            if journal and journal.leader == self.node:
+                copies["journals"].append(wire.plain(Journal, journal))
+            if copy:
+                copies["copies"].append(wire.plain(Journal, copy))
+        heard_ago_s = None if message_s is None else time.monotonic() - message_s
+        leader, term = (membership.leader, membership.term) if membership else ("", 0)
+        return {**copies, "leader": leader, "term": term, "heard_ago_s": heard_ago_s}
+
+    def _take(self, request: Request) -> None:
+        """Write journals that name this node as leader, and lead the fleet from the next start on, with a new key.
+
+        Raises PlanRefused for a journal that is older than what this guard knows.
+        """
+        journals = [wire.load_value(Journal, parsed) for parsed in request["journals"]]
+        old = self.state.membership()
+        leads = old is not None and old.leader == self.node
+        joined = old.term if old and not leads else 0
+        for journal in journals:
+            known = max(self.state.record(journal.service).term, joined)
+            if journal.leader != self.node or journal.term <= known:
+                expected = f"leader {self.node}, term over {known}"
+                raise PlanRefused(
+                    f"{journal.service}: leader {journal.leader}, term {journal.term}: expected {expected}"
+                )
+        for journal in journals:
+            self.state.write_journal(journal)
+        if old is None or not leads:
+            former = {**old.former, old.leader: old.key} if old else {}
+            old = Membership(self.node, secrets.token_bytes(KEY_BYTES), {}, former)
+        term = max(old.term, joined, *(journal.term for journal in journals))
+        self.state.write_membership(replace(old, term=term))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sparkops.docker.facts import Container
-from sparkops.guard.deciding import ROOM_S, Moment, load_ahead, starting, wanted
+from sparkops.guard.local_service import SETTLE_S, LocalService
+from sparkops.guard.next_task import ROOM_S, Moment, load_ahead, next_start, next_task
 from sparkops.guard.tasks import Measure, MeasuredRoom, WatchedStart
-from sparkops.guard.tended import SETTLE_S, Tended
 from sparkops.guard_client import engine_spec
 from sparkops.release import Slot
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
@@ -33,14 +33,14 @@ def container(rank: RankSpec, state: str = "exited", **changes: object) -> Conta
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def tended(*containers: Container, phase: Phase = Phase.START, armed: RankSpec | None = None) -> Tended:
+def local_service(*containers: Container, phase: Phase = Phase.START, armed: RankSpec | None = None) -> LocalService:
     """A service whose swap to NEW is in a phase."""
     begun = Journal("chat", "n1").begun("i1", Mode.FIRST, RELEASES[NEW], automatic=True)
     assert begun.swap
     journal = replace(begun, swap=replace(begun.swap, phase=phase), active=RELEASES[armed] if armed else None)
-    made = Tended("chat", "n1", Record(copy=journal, armed=armed, term=1), frozenset(), 0.0)
+    made = LocalService("chat", "n1", Record(copy=journal, armed=armed, term=1), frozenset(), 0.0)
     made.adopt(order(journal, "n1", BOOT))
-    made.see({each.name: each for each in containers}, 1.0)
+    made.update({each.name: each for each in containers}, 1.0)
     return made
 
 
@@ -50,24 +50,24 @@ def room(free_gib: float, ended_s: float = 99.0) -> MeasuredRoom:
 
 def test_an_engine_loads_only_where_its_present_start_was_asked_and_has_not_answered() -> None:
     running = container(NEW, "running")
-    made = tended(running)
+    made = local_service(running)
     assert not made.loading("new"), "not asked yet, as after a restart of the guard"
     made.unanswered["new"] = running.started_at
     assert made.loading("new")
-    made.see({"new": replace(running, started_at=running.started_at + 1)}, 2.0)
+    made.update({"new": replace(running, started_at=running.started_at + 1)}, 2.0)
     assert not made.loading("new")
-    made.see({"new": running}, 3.0)
+    made.update({"new": running}, 3.0)
     made.answered["new"] = running.started_at
     assert not made.loading("new")
 
 
 def test_memory_is_measured_before_a_start_and_for_that_start() -> None:
-    made = tended(container(NEW))
-    assert wanted(made, NOW) == Measure("new")
+    made = local_service(container(NEW))
+    assert next_task(made, NOW) == Measure("new")
     made.rooms["new"] = room(20.0)
-    assert isinstance(wanted(made, NOW), MarkStart)
+    assert isinstance(next_task(made, NOW), MarkStart)
     made.rooms["new"] = room(19.9)
-    assert wanted(made, NOW) is None
+    assert next_task(made, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -76,40 +76,40 @@ def test_memory_is_measured_before_a_start_and_for_that_start() -> None:
     ids=["too old", "from before another start"],
 )
 def test_a_measurement_that_is_out_of_date_is_repeated(moment: Moment) -> None:
-    made = tended(container(NEW))
+    made = local_service(container(NEW))
     made.rooms["new"] = room(20.0)
-    assert wanted(made, moment) == Measure("new")
+    assert next_task(made, moment) == Measure("new")
 
 
 def test_nothing_starts_while_another_engine_of_the_node_loads() -> None:
-    made = tended(container(NEW))
+    made = local_service(container(NEW))
     made.rooms["new"] = room(20.0)
-    assert wanted(made, replace(NOW, blocked=True)) is None
+    assert next_task(made, replace(NOW, blocked=True)) is None
 
 
 def test_a_release_that_does_not_fit_keeps_no_smaller_one_of_the_boot_record_down() -> None:
-    made = tended(container(NEW), container(OLD), armed=OLD)
-    made.asked["old"] = made.containers["old"].started_at
+    made = local_service(container(NEW), container(OLD), armed=OLD)
+    made.stop_checks["old"] = made.containers["old"].started_at
     made.rooms |= {"new": room(15.0)}
-    assert wanted(made, NOW) == Measure("old")
+    assert next_task(made, NOW) == Measure("old")
     made.rooms["old"] = room(15.0)
-    assert wanted(made, NOW) == MarkRestart("old")
+    assert next_task(made, NOW) == MarkRestart("old")
 
 
 def test_who_ended_an_engine_is_known_before_it_starts_again() -> None:
-    made = tended(container(NEW, "created"), container(OLD), phase=Phase.PREPARE, armed=OLD)
+    made = local_service(container(NEW, "created"), container(OLD), phase=Phase.PREPARE, armed=OLD)
     assert made.ended(BOOT) == made.containers["old"]
-    assert wanted(made, NOW) is None
-    made.asked["old"] = made.containers["old"].started_at
-    assert wanted(made, NOW) == Measure("old")
+    assert next_task(made, NOW) is None
+    made.stop_checks["old"] = made.containers["old"].started_at
+    assert next_task(made, NOW) == Measure("old")
 
 
 def test_docker_is_asked_who_ended_an_engine_once_it_can_know() -> None:
-    made = tended(container(OLD), phase=Phase.PREPARE, armed=OLD)
+    made = local_service(container(OLD), phase=Phase.PREPARE, armed=OLD)
     [old] = made.containers.values()
     asked = []
     for seen_s in (2.0, 2.0 + SETTLE_S / 2, 2.0 + SETTLE_S):
-        made.see({"old": old}, seen_s)
+        made.update({"old": old}, seen_s)
         asked.append(made.settled(old))
     assert asked == [False, False, True]
     again = replace(old, started_at=old.started_at + 1)
@@ -117,34 +117,34 @@ def test_docker_is_asked_who_ended_an_engine_once_it_can_know() -> None:
 
 
 def test_a_start_that_is_marked_is_executed_and_seen_before_anything_else() -> None:
-    made = tended(container(NEW))
+    made = local_service(container(NEW))
     made.begin("new")
-    assert wanted(made, NOW) == StartEngine("new")
+    assert next_task(made, NOW) == StartEngine("new")
     made.started, made.changed_s = True, 2.0
-    made.see({"new": container(NEW)}, 1.5)
+    made.update({"new": container(NEW)}, 1.5)
     assert (made.fresh, made.pending) == (False, "new")
-    made.see({"new": container(NEW, "running")}, 2.5)
+    made.update({"new": container(NEW, "running")}, 2.5)
     assert (made.fresh, made.pending, made.local(BOOT).state("new")) == (True, "", EngineState.LOADING)
 
 
 def test_a_container_of_another_spec_is_absent_unless_it_runs() -> None:
-    made = tended(container(NEW, spec="other"))
+    made = local_service(container(NEW, spec="other"))
     assert made.local(BOOT).state("new") is EngineState.ABSENT
-    assert wanted(made, NOW) == CreateEngine(NEW)
-    made.see({"new": container(NEW, "running", spec="other")}, 2.0)
+    assert next_task(made, NOW) == CreateEngine(NEW)
+    made.update({"new": container(NEW, "running", spec="other")}, 2.0)
     local = made.local(BOOT)
     assert (local.state("new"), local.problems) == (EngineState.LOADING, {"new": "new runs with another spec"})
 
 
 def test_a_container_that_only_has_to_stop_is_not_compared() -> None:
-    made = tended(container(NEW, "running", spec="other"))
+    made = local_service(container(NEW, "running", spec="other"))
     assert made.order
     made.adopt(order(made.order.journal.reverted("a test"), "n1", BOOT))
     assert (made.local(BOOT).state("new"), made.local(BOOT).problems) == (EngineState.LOADING, {})
 
 
 def test_an_exit_is_reported_once_its_watch_has_explained_it() -> None:
-    made = tended(container(NEW))
+    made = local_service(container(NEW))
     made.watched["new"] = WatchedStart(made.containers["new"].started_at)
     assert made.local(BOOT).state("new") is EngineState.LOADING
     del made.watched["new"]
@@ -163,15 +163,15 @@ def test_an_exit_is_reported_once_its_watch_has_explained_it() -> None:
 def test_memory_relief_may_end_what_loads_and_what_is_not_promoted(
     phase: Phase, armed: RankSpec, answered: tuple[str, ...], expendable: list[str]
 ) -> None:
-    made = tended(container(NEW, "running"), container(OLD, "running"), phase=phase, armed=armed)
+    made = local_service(container(NEW, "running"), container(OLD, "running"), phase=phase, armed=armed)
     made.record = replace(made.record, armed=OLD)
     made.answered = {name: made.containers[name].started_at for name in answered}
     assert list(made.expendable()) == expendable
 
 
-def resting(*containers: Container, **changes: object) -> Tended:
+def resting(*containers: Container, **changes: object) -> LocalService:
     """A service whose release OLD was promoted."""
-    made = tended(*containers, armed=OLD)
+    made = local_service(*containers, armed=OLD)
     assert made.order
     journal = replace(made.order.journal, swap=None, **changes)  # type: ignore[arg-type]
     made.adopt(order(journal, "n1", BOOT))
@@ -181,7 +181,7 @@ def resting(*containers: Container, **changes: object) -> Tended:
 def test_a_service_is_calm_while_its_promoted_engine_runs_and_nothing_was_ordered() -> None:
     assert resting(container(OLD, "running")).calm(BOOT)
     assert not resting(container(OLD, "running"), stopping=True).calm(BOOT)
-    assert not tended(container(OLD, "running"), armed=OLD, phase=Phase.BAKE).calm(BOOT)
+    assert not local_service(container(OLD, "running"), armed=OLD, phase=Phase.BAKE).calm(BOOT)
 
 
 def test_a_service_is_not_calm_while_an_end_is_unexplained_or_a_start_is_watched_or_lacks_memory() -> None:
@@ -195,11 +195,11 @@ def test_a_service_is_not_calm_while_an_end_is_unexplained_or_a_start_is_watched
 
 
 def test_a_blocked_start_is_named_for_whoever_asks_what_waits() -> None:
-    made = tended(container(NEW))
+    made = local_service(container(NEW))
     blocked = replace(NOW, blocked=True)
-    assert (wanted(made, blocked), starting(made, blocked)) == (None, "new")
-    made.see({"new": container(NEW, "running")}, 2.0)
-    assert starting(made, blocked) == ""
+    assert (next_task(made, blocked), next_start(made, blocked)) == (None, "new")
+    made.update({"new": container(NEW, "running")}, 2.0)
+    assert next_start(made, blocked) == ""
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_work_waits_as_long_as_a_swap_may_start_an_engine_here(mode: Mode, phase
     began = Journal("chat", "n1", active=RELEASES[OLD]).begun("i1", mode, RELEASES[NEW], automatic=True)
     assert began.swap
     journal = replace(began, swap=replace(began.swap, phase=phase))
-    made = Tended("chat", "n1", Record(copy=journal, term=1), frozenset(), 0.0)
-    made.see({"new": container(NEW, "running"), "old": container(OLD, "running")}, 1.0)
+    made = LocalService("chat", "n1", Record(copy=journal, term=1), frozenset(), 0.0)
+    made.update({"new": container(NEW, "running"), "old": container(OLD, "running")}, 1.0)
     made.answered = {name: each.started_at for name, each in made.containers.items()}
     assert load_ahead(made, NOW) == why
     made.record = Record(copy=replace(journal, trouble="it needs an operator"), term=1)
@@ -225,13 +225,13 @@ def test_work_waits_as_long_as_a_swap_may_start_an_engine_here(mode: Mode, phase
 
 
 def test_work_waits_for_an_engine_that_loads_or_is_about_to() -> None:
-    made = tended(container(NEW))
+    made = local_service(container(NEW))
     assert load_ahead(made, NOW) == "new is about to start"
-    made.see({"new": container(NEW, "running")}, 2.0)
+    made.update({"new": container(NEW, "running")}, 2.0)
     assert load_ahead(made, NOW) == "an engine of chat loads"
 
 
 def test_a_swap_on_other_nodes_leaves_this_one_to_work() -> None:
-    made = tended()
+    made = local_service()
     made.node = "n9"
     assert load_ahead(made, NOW) == ""

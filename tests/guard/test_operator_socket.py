@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkops.errors import Busy
-from sparkops.guard.door import open_door
+from sparkops.guard.operator_socket import open_door
 
 pytestmark = pytest.mark.local
 

@@ -1,4 +1,4 @@
-"""What the guard's process knows of one service: its order, its containers on this node, and what it remembers."""
+"""One service on this node, in the memory of the guard's process: order, containers, and the results of tasks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SETTLE_S = 3.0
 
 
 @dataclass
-class Tended:
+class LocalService:
     """One service on one node. Everything here is lost with the process, `record` and `by_hand` excepted."""
 
-    service: str
+    name: str
     node: str
     record: Record
     by_hand: frozenset[str]
@@ -32,10 +32,10 @@ class Tended:
     """BOOTTIME of the last start from the boot record in seconds; 0.0 for one of an earlier boot."""
     order: Order | None = None
     containers: Mapping[str, Container] = field(default_factory=dict)
-    """Every container of ours on the node, as last seen."""
-    seen_s: float = -math.inf
+    """Every container of sparkops on the node, as last read."""
+    read_s: float = -math.inf
     changed_s: float = -math.inf
-    """When a job has ended last: what was seen before is out of date. Monotonic seconds, like `seen_s`."""
+    """The end of the last job: an earlier read is out of date. Monotonic seconds, like `read_s`."""
     retry_s: float = -math.inf
     pending: str = ""
     started: bool = False
@@ -52,17 +52,17 @@ class Tended:
     dropped: dict[str, str] = field(default_factory=dict)
     """By container: the start for which page cache was dropped."""
     progress: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, float] = field(default_factory=dict)
-    """By container that ended: the start for which Docker was asked who ended it."""
+    stop_checks: dict[str, float] = field(default_factory=dict)
+    """By container that ended: the start whose end was compared with the stops that Docker lists."""
     lacking: dict[str, float] = field(default_factory=dict)
     """By container that waits for memory: since when, in monotonic seconds."""
     exits: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By container that ended: the time of its start, and when its end was seen first (monotonic seconds)."""
+    """By container that ended: the time of its start, and of the first read after its end (monotonic seconds)."""
     killed: dict[str, str] = field(default_factory=dict)
     """By container: why this guard has killed it."""
 
     def adopt(self, order: Order) -> None:
-        """Follow an order. Results that it does not ask for and problems of another swap are forgotten."""
+        """Follow an order. Results that it does not need and problems of another swap are forgotten."""
         proving = {rank.rank.container for rank in order.ranks if rank.prove}
         self.proofs = {name: proof for name, proof in self.proofs.items() if name in proving}
         if self._key(order) != self._key(self.order):
@@ -92,18 +92,18 @@ class Tended:
         if self.job:
             self.job.cancel.set()
 
-    def see(self, containers: Mapping[str, Container], began_s: float) -> None:
-        """Take in what Docker showed, if that is newer than the last change."""
+    def update(self, containers: Mapping[str, Container], began_s: float) -> None:
+        """Replace the containers by a read that began after the last change; ignore an earlier one."""
         if began_s <= self.changed_s:
             return
-        self.containers, self.seen_s = containers, began_s
+        self.containers, self.read_s = containers, began_s
         if self.started:
             self.pending, self.started = "", False
 
     @property
     def fresh(self) -> bool:
-        """Whether the last change has been seen."""
-        return self.seen_s > self.changed_s
+        """Whether the last read began after the last change."""
+        return self.read_s > self.changed_s
 
     @property
     def running(self) -> frozenset[str]:
@@ -126,11 +126,11 @@ class Tended:
         yield from (rank.rank for rank in order.ranks) if order else ()
 
     def down(self, container: str, boot: str) -> bool:
-        """Whether the leader has ordered its stop in this boot."""
+        """Return whether the leader has ordered its stop in this boot."""
         return self.record.boot == boot and container in self.record.down
 
     def local(self, boot: str, free_gib: float = 0.0) -> Local:
-        """What the machine decides from."""
+        """Return the input of the machine's decisions."""
         others = self._mismatched()
         running = {name for name in others if self.containers[name].running}
         engines = {name: self._state(self.containers[name]) for name in self.ranks if name in self.containers}
@@ -139,7 +139,7 @@ class Tended:
             record=self.record,
             engines={name: state for name, state in engines.items() if name not in others or name in running},
             starts={name: str(self.containers[name].started_at) for name in engines},
-            by_hand=self.by_hand | self._unasked(boot),
+            by_hand=self.by_hand | self._unchecked(boot),
             free_gib=free_gib,
             pending=self.pending,
             proofs=dict(self.proofs),
@@ -147,7 +147,7 @@ class Tended:
         )
 
     def _mismatched(self) -> set[str]:
-        """Containers of a name that is to be created, started or restarted, created from another spec."""
+        """Return containers of an ordered or armed name that were created from another spec."""
         compared = {self.record.armed.container: self.record.armed} if self.record.armed else {}
         for rank in self.order.ranks if self.order else ():
             compared.pop(rank.rank.container, None)
@@ -157,11 +157,11 @@ class Tended:
         return {name for name, container in known.items() if container.spec != engine_spec.digest(compared[name])}
 
     def matches(self, container: Container) -> bool:
-        """Whether a container was created from the spec that is ordered."""
+        """Return whether a container was created from the ordered spec."""
         return container.spec == engine_spec.digest(self.ranks[container.name])
 
     def _state(self, container: Container) -> EngineState:
-        """The state of a container. An exit that its watch has not explained yet is reported with the explanation."""
+        """Return the state of a container. An exit is reported once its watch has explained it."""
         watched = self.watched.get(container.name)
         if not container.running:
             explained = watched is None or watched.started_at != container.started_at
@@ -169,7 +169,7 @@ class Tended:
         return EngineState.HEALTHY if self.loaded(container) else EngineState.LOADING
 
     def loaded(self, container: Container) -> bool:
-        """Whether a running engine has loaded: /health has answered; for a rank above 0, rank 0 is to be verified."""
+        """Return whether a running engine has loaded: /health answered; of a rank above 0, that rank 0 is verified."""
         if container.rank:
             return self.order is not None and not _loads(self.order.journal, container.name)
         return self.answered.get(container.name) == container.started_at
@@ -180,29 +180,29 @@ class Tended:
         return known is not None and self.unanswered.get(container) == known.started_at and not self.loaded(known)
 
     def ended(self, boot: str) -> Container | None:
-        """The engine of the boot record if it has ended, by no order, and Docker was not asked yet who ended it."""
+        """Return the engine of the boot record if it has ended, by no order, and its end is not checked yet."""
         armed = self.record.armed
         container = self.containers.get(armed.container) if armed else None
         if container is None or container.state not in ENDED or self.down(container.name, boot):
             return None
-        known = self.asked.get(container.name) == container.started_at or container.name in self.killed
+        known = self.stop_checks.get(container.name) == container.started_at or container.name in self.killed
         return None if known else container
 
     def settled(self, container: Container) -> bool:
-        """Whether an end was seen SETTLE_S ago, so that Docker has listed who asked for it."""
-        started_at, seen_s = self.exits.get(container.name, (0.0, 0.0))
+        """Return whether an end was read SETTLE_S ago, so that Docker has listed a stop that caused it."""
+        started_at, read_s = self.exits.get(container.name, (0.0, 0.0))
         if started_at != container.started_at:
-            self.exits[container.name] = (container.started_at, self.seen_s)
+            self.exits[container.name] = (container.started_at, self.read_s)
             return False
-        return self.seen_s - seen_s >= SETTLE_S
+        return self.read_s - read_s >= SETTLE_S
 
-    def _unasked(self, boot: str) -> frozenset[str]:
-        """Unknown is not no: until Docker has answered, it may have been stopped by hand."""
+    def _unchecked(self, boot: str) -> frozenset[str]:
+        """Unknown is not no: until it is compared with the stops of Docker, it counts as stopped by hand."""
         container = self.ended(boot)
         return frozenset({container.name} if container else ())
 
     def calm(self, boot: str) -> bool:
-        """Whether nothing of it changes or is due, so that its containers may be read less often."""
+        """Return whether nothing of it changes or is due, so that its containers may be read less often."""
         journal = self.order.journal if self.order else self.record.copy
         changing = journal is not None and (journal.swap is not None or journal.stopping)
         waiting = self.job or self.pending or self.watched or self.lacking or self.ended(boot)
@@ -215,7 +215,7 @@ class Tended:
         return bool(self.pending) or any(self._state(container) is EngineState.LOADING for container in known)
 
     def expendable(self) -> Iterator[str]:
-        """Running engines that may be killed before their node runs out of memory: those that load, then a new one."""
+        """Yield running engines that may be killed before memory runs out: those that load, then a new release."""
         alive = self.running
         running = [name for name in self.ranks if name in alive]
         new = {rank.container for rank in unpromoted(self.order.journal if self.order else self.record.copy)}

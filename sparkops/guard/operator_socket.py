@@ -1,4 +1,4 @@
-"""Where the operator's machine asks a guard: JSON lines over a socket that only this container's processes reach."""
+"""The socket for requests of operators: JSON lines. Only processes of this container reach it."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from sparkops.guard import ask
 SOCKET = Path(ask.SOCKET)
 LINE = 8 * 2**20
 """Most bytes of one question."""
-Question = Mapping[str, Any]
-Verbs = Mapping[str, Callable[[Question], object]]
+Request = Mapping[str, Any]
+Verbs = Mapping[str, Callable[[Request], object]]
 """A verb that returns a context manager takes a lease: its context lasts until the connection ends."""
 LEASE_S = 60.0
 """Seconds without a request after which a connection with a lease ends: its client may be gone."""
 
 
-class Held(ExitStack):
+class ConnectionLeases(ExitStack):
     """The leases of one connection. The same request again renews its lease."""
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: set[bytes] = set()
 
-    def take(self, request: bytes, lease: AbstractContextManager[object]) -> None:
-        """Hold a lease until the connection ends."""
+    def add(self, request: bytes, lease: AbstractContextManager[object]) -> None:
+        """Keep a lease until the connection ends."""
         self.enter_context(lease)
         self.requests.add(request)
 
 
-def answer(verbs: Verbs, line: bytes, leases: Held) -> dict[str, Any]:
+def answer(verbs: Verbs, line: bytes, leases: ConnectionLeases) -> dict[str, Any]:
     """Return the reply to one request. An error is a reply too, so that the client does not take the guard for dead."""
     try:
         if line in leases.requests:
@@ -44,7 +44,7 @@ def answer(verbs: Verbs, line: bytes, leases: Held) -> dict[str, Any]:
         request = json.loads(line)
         reply = verbs[request["op"]](request)
         if isinstance(reply, AbstractContextManager):
-            leases.take(line, reply)
+            leases.add(line, reply)
             return {"ok": None}
         return {"ok": reply}
     except SparkopsError as error:
@@ -60,7 +60,7 @@ class _Caller(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         server = self.server
         assert isinstance(server, _Door)  # noqa: S101 - only that server makes this class
-        with Held() as leases, suppress(TimeoutError):
+        with ConnectionLeases() as leases, suppress(TimeoutError):
             while line := self.rfile.readline(LINE):
                 self.wfile.write(json.dumps(answer(server.verbs, line, leases)).encode() + b"\n")
                 self.wfile.flush()

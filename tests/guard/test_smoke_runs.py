@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard.baking import PAUSE_S, Baking
+from sparkops.guard.smoke_runs import PAUSE_S, Baking
 from sparkops.release import Slot
 from sparkops.swap.model import Deployment, RankSpec, Replica
 

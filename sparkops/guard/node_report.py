@@ -1,19 +1,29 @@
-"""The report of a guard's node for `sparkops status`: engines sampled in the background, the rest read when asked."""
+"""The report of a guard on its node for `sparkops status`: engines sampled in the background, the rest read on request.
+
+The socket reads nothing: a connection gets a report. Its group cannot be that of Docker's socket, because the guard has
+no capability to change it. So any user may connect, and the guard asks the kernel for the user.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
+import socketserver
+import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 
-from sparkops.docker.places import GATEWAY, SHOW, STATE
+from sparkops.docker.places import GATEWAY, REPORT, SHOW, STATE
 from sparkops.engine.load import METRICS
-from sparkops.guard.door import Held, Verbs, answer
-from sparkops.guard.gateway_desk import GatewayDesk
+from sparkops.guard.gateway_front import GatewayContainer
+from sparkops.guard.operator_socket import ConnectionLeases, Verbs, answer
+from sparkops.guard_client.commands import SOCKET
 from sparkops.nodes.node import Node
 from sparkops.status import node_survey
 from sparkops.status.commands import EVENTS_READ, FORMAT, request
@@ -55,7 +65,7 @@ class Sampler:
 
     def __post_init__(self) -> None:
         self._request = request(at_gateway=True)
-        self._gateway = GatewayDesk(self.node)
+        self._gateway = GatewayContainer(self.node)
 
     def look(self) -> None:
         """Sample the engines if that is due. Raises OSError."""
@@ -119,9 +129,57 @@ class Sampler:
         return {"code": 0, "out": line, "err": ""} if line else node_survey.run(SHOW.argv)
 
     def _reply(self, line: str) -> str:
-        with Held() as leases:
+        with ConnectionLeases() as leases:
             return json.dumps(answer(self.verbs, line.encode(), leases)) + "\n"
 
 
 def _start(inspect: Facts) -> str:
     return f"{inspect['State']['Status']} {inspect['State']['StartedAt']}"
+
+
+SO_PEERGROUPS = getattr(socket, "SO_PEERGROUPS", 59)  # Linux 4.13; Python has no name for it
+GROUPS = 256
+"""Python asks for no more. The kernel refuses to list more, and such a user gets no report."""
+SEND_S = 10.0
+
+
+def may_read(user: int, groups: Collection[int], docker_group: int) -> bool:
+    """Return whether a user may read the report: root, and whoever may use Docker, which shows the same and more."""
+    return user == 0 or docker_group in groups
+
+
+def caller(connection: socket.socket) -> tuple[int, list[int]]:
+    """Return user and groups of the process that has connected, by the kernel. Raises OSError."""
+    _, user, group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    groups = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 4 * GROUPS)
+    return user, [group, *struct.unpack(f"{len(groups) // 4}I", groups)]
+
+
+class _Caller(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        server, connection = self.server, self.request
+        assert isinstance(server, _ReportServer)  # noqa: S101 - only that server makes this class
+        connection.settimeout(SEND_S)
+        with suppress(OSError):  # the caller has gone
+            if may_read(*caller(connection), server.docker.stat().st_gid):
+                connection.sendall(json.dumps(server.report()).encode() + b"\n")
+
+
+class _ReportServer(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 32
+
+    def __init__(self, file: Path, docker: Path, report: Callable[[], object]) -> None:
+        self.docker, self.report = docker, report
+        super().__init__(str(file), _Caller)
+
+
+def serve_reports(
+    report: Callable[[], object], file: Path = Path(REPORT), docker: Path = Path(SOCKET)
+) -> socketserver.BaseServer:
+    """Send a report to each caller in threads until `shutdown` is called. `docker`: Docker's socket. Raises OSError."""
+    file.unlink(missing_ok=True)
+    server = _ReportServer(file, docker, report)
+    file.chmod(0o666)
+    threading.Thread(target=server.serve_forever, name="reports", daemon=True).start()
+    return server

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from sparkops.guard.local_service import LocalService
 from sparkops.guard.tasks import Measure, MeasuredRoom, Task
-from sparkops.guard.tended import Tended
 from sparkops.swap.effects import MarkRestart, MarkStart
 from sparkops.swap.follower import reconcile
 from sparkops.swap.model import Phase
@@ -17,7 +17,7 @@ ROOM_S = 3.0
 
 @dataclass(frozen=True)
 class Moment:
-    """What a decision depends on besides the service itself. Times in monotonic seconds.
+    """The state of the node at a decision. Times in monotonic seconds.
 
     `blocked`: another engine of the node loads, or nothing may load now. `marked_s`: when a start was marked last on
     the node.
@@ -33,40 +33,40 @@ class Moment:
         return room is not None and room.began_s > self.marked_s and self.now_s - room.ended_s < ROOM_S
 
 
-def wanted(tended: Tended, moment: Moment) -> Task | None:
+def next_task(service: LocalService, moment: Moment) -> Task | None:
     """Return the next task; None while there is nothing to do.
 
     An engine that does not fit must not keep a smaller one of the boot record from starting.
     """
     free_gib = -math.inf if moment.blocked else math.inf
     while True:
-        effect = reconcile(tended.order, tended.local(moment.boot, free_gib))
+        effect = reconcile(service.order, service.local(moment.boot, free_gib))
         if not isinstance(effect, MarkStart | MarkRestart):
             return effect
-        room = tended.rooms.get(effect.container)
+        room = service.rooms.get(effect.container)
         if room is None or not moment.counts(room):
             return Measure(effect.container)
-        if room.free_gib >= tended.ranks[effect.container].claim_gib:
+        if room.free_gib >= service.ranks[effect.container].claim_gib:
             return effect
         free_gib = min(free_gib, room.free_gib)
 
 
-def starting(tended: Tended, moment: Moment) -> str:
+def next_start(service: LocalService, moment: Moment) -> str:
     """Return the container that would start next if nothing blocked it; empty without one."""
-    task = wanted(tended, replace(moment, blocked=False))
+    task = next_task(service, replace(moment, blocked=False))
     return task.container if isinstance(task, MarkStart | MarkRestart | Measure) else ""
 
 
-def load_ahead(tended: Tended, moment: Moment) -> str:
+def load_ahead(service: LocalService, moment: Moment) -> str:
     """Return why work that takes a node's memory must wait for this service; empty if nothing loads or soon may."""
-    if tended.loads:
-        return f"an engine of {tended.service} loads"
-    if container := starting(tended, moment):
+    if service.loads:
+        return f"an engine of {service.name} loads"
+    if container := next_start(service, moment):
         return f"{container} is about to start"
-    journal = tended.order.journal if tended.order else tended.record.copy
+    journal = service.order.journal if service.order else service.record.copy
     swap = journal.swap if journal and not journal.trouble else None
     if swap is None or swap.reached(Phase.PROMOTE if swap.stops_source else Phase.SWITCH):
         return ""
     ranks = (*swap.target.ranks, *(swap.source.ranks if swap.source else ()))
-    here = any(rank.node == tended.node for rank in ranks)
-    return f"the swap of {tended.service} to {swap.target.release} is in phase '{swap.phase}'" if here else ""
+    on_node = any(rank.node == service.node for rank in ranks)
+    return f"the swap of {service.name} to {swap.target.release} is in phase '{swap.phase}'" if on_node else ""

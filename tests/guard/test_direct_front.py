@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from sparkops.errors import NotReady
-from sparkops.guard.clock import NodeClock
-from sparkops.guard.direct import COUNTED_S, DirectView, Inquiry, inquire
-from sparkops.guard.question import Said
+from sparkops.guard.completion import FAILURES, Completion
+from sparkops.guard.direct_front import COUNTED_S, DirectFront, Inquiry, inquire
+from sparkops.guard.environment import NodeClock
 from sparkops.guard.state import DirectMap, State
-from sparkops.guard.view import FAILURES
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.release import Slot
 from sparkops.swap import effects as act
@@ -54,7 +53,7 @@ class Node:
 
     directory: Path
     states: dict[str, EngineState]
-    says: Inquiry = field(default_factory=lambda: Inquiry(Said.RIGHT, page(0)))
+    says: Inquiry = field(default_factory=lambda: Inquiry(Completion.RIGHT, page(0)))
     known: bool = True
     now_s: float = 100.0
     asked: list[str] = field(default_factory=list)
@@ -63,9 +62,9 @@ class Node:
         self.state = State(self.directory, lambda: NodeClock(0.0, "b"))
         self.view = self.leading()
 
-    def leading(self) -> DirectView:
+    def leading(self) -> DirectFront:
         """A guard's process that begins to lead."""
-        made = DirectView(
+        made = DirectFront(
             "chat",
             self.state,
             self.report,
@@ -105,7 +104,7 @@ def node(tmp_path: Path) -> Node:
 def test_the_map_holds_what_was_decided_and_outlives_the_process(node: Node) -> None:
     node.view.execute(act.SwitchTraffic(OLD))
 
-    node.view = DirectView("chat", node.state, node.report, lambda _: None)
+    node.view = DirectFront("chat", node.state, node.report, lambda _: None)
     view = node.view.look((OLD, NEW), swapping=False)
 
     assert view is not None
@@ -139,10 +138,10 @@ def test_a_release_that_is_in_no_slot_is_not_asked(node: Node) -> None:
 
 
 def test_what_an_engine_did_not_answer_while_it_loaded_counts_no_more_once_it_has(node: Node) -> None:
-    node.states["old"], node.says = LOADING, Inquiry(Said.WRONG, None)
+    node.states["old"], node.says = LOADING, Inquiry(Completion.WRONG, None)
     assert node.look(ENOUGH).answers["old"] is Answer.NO
 
-    node.states["old"], node.says = HEALTHY, Inquiry(Said.RIGHT, page(0))
+    node.states["old"], node.says = HEALTHY, Inquiry(Completion.RIGHT, page(0))
 
     assert node.look().answers["old"] is Answer.UNKNOWN
     assert node.look(2).answers["old"] is Answer.YES
@@ -151,11 +150,11 @@ def test_what_an_engine_did_not_answer_while_it_loaded_counts_no_more_once_it_ha
 @pytest.mark.parametrize(
     ("says", "found"),
     [
-        (Inquiry(Said.RIGHT, page(2, 3)), 5),
-        (Inquiry(Said.RIGHT, page(0)), 0),
-        (Inquiry(Said.RIGHT, None), None),
-        (Inquiry(Said.RIGHT, "atlas_requests 0\n"), 1),
-        (Inquiry(Said.RIGHT, ""), 1),
+        (Inquiry(Completion.RIGHT, page(2, 3)), 5),
+        (Inquiry(Completion.RIGHT, page(0)), 0),
+        (Inquiry(Completion.RIGHT, None), None),
+        (Inquiry(Completion.RIGHT, "atlas_requests 0\n"), 1),
+        (Inquiry(Completion.RIGHT, ""), 1),
     ],
     ids=["busy", "idle", "no page", "an engine that does not count", "no metrics"],
 )
@@ -175,7 +174,7 @@ def test_an_old_count_says_nothing(node: Node) -> None:
 
 def test_an_engine_that_has_stopped_or_answers_nothing_any_more_finishes_no_request(node: Node) -> None:
     assert node.look().open["new"] == 0
-    node.says = Inquiry(Said.LATE, None)
+    node.says = Inquiry(Completion.LATE, None)
 
     assert "old" not in node.look(3).open
     assert node.look(ENOUGH).open["old"] == 0
@@ -184,14 +183,14 @@ def test_an_engine_that_has_stopped_or_answers_nothing_any_more_finishes_no_requ
 def test_an_engine_that_is_late_and_steps_is_busy(node: Node) -> None:
     node.look(2)
     for tokens in range(1, 8):
-        node.says = Inquiry(Said.LATE, page(4, tokens=tokens))
+        node.says = Inquiry(Completion.LATE, page(4, tokens=tokens))
         view = node.look()
 
     assert (view.answers["old"], view.open["old"]) == (Answer.YES, 4)
 
 
 def test_requests_that_are_cut_are_waited_for_no_more_until_the_traffic_returns(node: Node) -> None:
-    node.says = Inquiry(Said.RIGHT, page(7))
+    node.says = Inquiry(Completion.RIGHT, page(7))
     node.look(2)
 
     assert node.view.execute(act.CutRequests(OLD)) == "7"
@@ -222,10 +221,10 @@ def test_an_engine_is_asked_at_the_port_of_the_service_past_any_gateway() -> Non
 
     with answering(respond) as server:
         deployment = direct_at(server.port)
-        assert inquire("chat", deployment) == Inquiry(Said.RIGHT, page(3))
+        assert inquire("chat", deployment) == Inquiry(Completion.RIGHT, page(3))
         assert [(asked.method, asked.path) for asked in server.asked] == [
             ("POST", "/v1/chat/completions"),
             ("GET", "/metrics"),
         ]
         assert server.asked[0].json["model"] == "chat"
-    assert inquire("chat", deployment) == Inquiry(Said.WRONG, None)
+    assert inquire("chat", deployment) == Inquiry(Completion.WRONG, None)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard import question
-from sparkops.guard.question import Question, Said
+from sparkops.guard import completion
+from sparkops.guard.completion import Completion, CompletionRequest
 from sparkops.nodes.http import MOST_BYTES
 from sparkops.release import Slot
 
@@ -27,7 +27,7 @@ def gateway(
 
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path == f"{path}{question.COMPLETIONS}"
+            assert self.path == f"{path}{completion.COMPLETIONS}"
             assert (self.headers["x-sparkops-preview"], self.headers["x-sparkops-slot"]) == ("t0k3n", "green")
             self.rfile.read(int(self.headers["Content-Length"]))
             if late:
@@ -53,43 +53,48 @@ def gateway(
         server.server_close()
 
 
-def ask(port: int, **more: Any) -> Said:
-    return Question("chat", port, "q-2", Slot.GREEN, "t0k3n", **more).ask()
+def ask(port: int, **more: Any) -> Completion:
+    return CompletionRequest("chat", port, "q-2", Slot.GREEN, "t0k3n", **more).send()
 
 
 @pytest.mark.parametrize(
     ("status", "release", "said"),
-    [(200, "q-2", Said.RIGHT), (200, "q-1", Said.WRONG), (503, "q-2", Said.WRONG), (500, "", Said.WRONG)],
+    [
+        (200, "q-2", Completion.RIGHT),
+        (200, "q-1", Completion.WRONG),
+        (503, "q-2", Completion.WRONG),
+        (500, "", Completion.WRONG),
+    ],
 )
-def test_only_the_right_release_counts(status: int, release: str, said: Said) -> None:
+def test_only_the_right_release_counts(status: int, release: str, said: Completion) -> None:
     with gateway(status, release) as port:
         assert ask(port) is said
 
 
 def test_at_the_one_address_the_path_names_the_service() -> None:
     with gateway(200, "q-2", path="/chat") as port:
-        assert ask(port, path="/chat") is Said.RIGHT
+        assert ask(port, path="/chat") is Completion.RIGHT
 
 
 def test_a_closed_port_says_nothing_of_a_release() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        assert ask(unused.getsockname()[1]) is Said.CLOSED
+        assert ask(unused.getsockname()[1]) is Completion.CLOSED
 
 
 def test_an_answer_that_does_not_come_is_late() -> None:
     end = threading.Event()
     with gateway(200, "q-2", end) as port:
-        assert ask(port, answer_s=0.2) is Said.LATE
+        assert ask(port, answer_s=0.2) is Completion.LATE
         end.set()
 
 
-@pytest.mark.parametrize(("size", "said"), [(MOST_BYTES, Said.RIGHT), (4 * MOST_BYTES, Said.WRONG)])
-def test_an_answer_that_is_too_long_is_wrong(size: int, said: Said) -> None:
+@pytest.mark.parametrize(("size", "said"), [(MOST_BYTES, Completion.RIGHT), (4 * MOST_BYTES, Completion.WRONG)])
+def test_an_answer_that_is_too_long_is_wrong(size: int, said: Completion) -> None:
     with gateway(200, "q-2", size=size) as port:
         assert ask(port) is said
 
 
 def test_tls_that_the_gateway_does_not_speak_is_wrong() -> None:
     with gateway(200, "q-2") as port:
-        assert ask(port, encrypted=True) is Said.WRONG
+        assert ask(port, encrypted=True) is Completion.WRONG

@@ -1,4 +1,4 @@
-"""Whether a new release that has the traffic still answers rightly: a light pass of the smoke suite, over and over."""
+"""The smoke suite of a guard: in full on an engine of its node before the switch, in light passes during the bake."""
 
 from __future__ import annotations
 
@@ -6,15 +6,47 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import closing
 from dataclasses import dataclass, field
 
+from sparkops.config.inventory import NodeConfig
+from sparkops.config.recipe import Recipe
+from sparkops.docker.facts import Container
 from sparkops.errors import SparkopsError
 from sparkops.guard_client import engine_spec
-from sparkops.nodes.http import direct
+from sparkops.nodes.connected import Member
+from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.http import direct, session
+from sparkops.nodes.local import LocalNode
 from sparkops.smoke import suite
 from sparkops.smoke.coverage import light
+from sparkops.smoke.probing import restarts
+from sparkops.smoke.results import SmokeReport
 from sparkops.smoke.suite import Server
 from sparkops.swap.model import Deployment
+
+
+def prove(
+    node: LocalNode, container: Container, recipe: Recipe, show: Callable[[str], None], cancel: threading.Event
+) -> SmokeReport:
+    """Return the report of the passes that the recipe requires. A failed pass is repeated once before the verdict.
+
+    Raises Interrupted once `cancel` is set, StartFailed if the container is gone, NotReady, ConnectionLost.
+    """
+    with closing(Engine(node)) as engine:
+        member = Member(node.name, NodeConfig(transport="local"), node, engine)
+        server = Server(
+            open=lambda: session(node, container.port),
+            recipe=recipe,
+            restarts=lambda: restarts(member, container.name) - container.restarts,
+            cancel=cancel,
+        )
+        report = suite.run(server, lambda verdict: show(str(verdict)))
+        if report.ok:
+            return report
+        show(f"repeating a failed pass: {report.failure}")
+        return suite.run(server, lambda verdict: show(str(verdict)), recipe.probe.passes - report.passes)
+
 
 PAUSE_S = 10.0
 WRONG = 2

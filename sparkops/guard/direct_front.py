@@ -1,6 +1,6 @@
-"""What the leader sees of a service without a gateway: its map, and what the engine on this node answers and counts.
+"""A service without a gateway as the leader sees it: its map, and the answers and counts of the engine on this node.
 
-Clients call the engine itself, so the map closes nothing: it holds what the machine has decided.
+Clients call the engine itself, so the map closes nothing: it has the decisions of the machine.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from sparkops.deploy.deployment import endpoints
 from sparkops.engine import metrics
 from sparkops.engine.endpoints import metrics_page
 from sparkops.errors import NotReady
-from sparkops.guard.baking import Baking
-from sparkops.guard.question import Question, Said
+from sparkops.guard.completion import Completion, CompletionRequest, ReleaseHealth
+from sparkops.guard.smoke_runs import Baking
 from sparkops.guard.state import DirectMap, State
-from sparkops.guard.view import BUSY_S, IDLE_S, Asked
 from sparkops.nodes.http import direct
 from sparkops.swap import effects
 from sparkops.swap.effects import FrontEffect
@@ -26,14 +25,14 @@ from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.seen import EngineState, GatewayView, Report
 
 COUNTED_S = 3.0
-"""An older count of requests says nothing: clients may send another one at any time."""
+"""Most age of a count of requests: clients may send another one at any time."""
 
 
 @dataclass(frozen=True)
 class Inquiry:
-    """What an engine said: to a completion, and on its page of metrics (None: no page)."""
+    """The replies of an engine: to a completion, and its page of metrics (None: no page)."""
 
-    said: Said
+    result: Completion
     page: str | None
 
     @property
@@ -52,42 +51,43 @@ class Inquiry:
 
 
 def inquire(service: str, deployment: Deployment) -> Inquiry:
-    """Ask the engine of a release on this node. It takes up to 17 s."""
+    """Send both requests to the engine of a release on this node. It takes up to 17 s."""
     address, port = endpoints(deployment)[0]
-    said = Question(service, port).ask()
+    result = CompletionRequest(service, port).send()
     with direct(address, port) as session:
         page = metrics_page(session)
-    return Inquiry(Said.WRONG if said is Said.CLOSED else said, page)  # nothing is in between that could be closed
+    # nothing is in between that could be closed
+    return Inquiry(Completion.WRONG if result is Completion.CLOSED else result, page)
 
 
 @dataclass
 class EngineView:
-    """What is known of one release."""
+    """The engine of one release."""
 
-    asked: Asked = field(default_factory=Asked)
+    health: ReleaseHealth = field(default_factory=ReleaseHealth)
     pending: Future[Inquiry] | None = None
     open: int | None = None
     counted_s: float = -inf
     healthy: bool = False
 
-    def see(self, state: EngineState, now_s: float) -> None:
-        """Take the state of its container in. What a loading engine did not answer says nothing of a loaded one."""
+    def update_state(self, state: EngineState, now_s: float) -> None:
+        """Update it from the state of its container. A failure of a loading engine is none of a loaded one."""
         healthy = state is EngineState.HEALTHY
-        if healthy and not self.healthy and self.asked.answer is Answer.NO:
-            self.asked = Asked()
+        if healthy and not self.healthy and self.health.answer is Answer.NO:
+            self.health = ReleaseHealth()
         self.healthy = healthy
         if not state.running:
             self.open, self.counted_s = 0, now_s
 
     def learn(self, inquiry: Inquiry, now_s: float) -> None:
-        """Take an answer in."""
-        late = inquiry.said is Said.LATE and inquiry.page is not None
-        self.asked.learn(inquiry.said, metrics.steps(inquiry.page or "") if late else ())
+        """Update it from the replies of its engine."""
+        late = inquiry.result is Completion.LATE and inquiry.page is not None
+        self.health.learn(inquiry.result, metrics.steps(inquiry.page or "") if late else ())
         self.open, self.counted_s = inquiry.open, now_s
 
 
 @dataclass
-class DirectView:
+class DirectFront:
     """A service without a gateway. `report` is that of this node's follower; rank 0 runs here."""
 
     service: str
@@ -96,14 +96,14 @@ class DirectView:
     log: Callable[[str], None]
     inquire: Callable[[str, Deployment], Inquiry] = inquire
     clock: Callable[[], float] = time.monotonic
-    asking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=3))
+    executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=3))
     engines: dict[str, EngineView] = field(default_factory=dict)
     map: DirectMap = field(init=False)
     baking: Baking = field(init=False)
 
     def __post_init__(self) -> None:
         self.map = self.state.direct(self.service) or DirectMap()
-        self.baking = Baking(self.asking, self.log)
+        self.baking = Baking(self.executor, self.log)
 
     def look(
         self,
@@ -113,7 +113,7 @@ class DirectView:
         baked: Deployment | None = None,
         fresh: bool = False,  # noqa: ARG002 - nothing is remembered between two looks that could be out of date
     ) -> GatewayView | None:
-        """What is seen now; None while the containers of this node are unknown."""
+        """Return the map, answers and counts now; None while the containers of this node are unknown."""
         try:
             report = self.report()
         except NotReady:
@@ -121,45 +121,42 @@ class DirectView:
         pointed = {item.release: item for item in deployments if self.map.slots.get(item.slot) == item.release}
         self.engines = {release: self.engines.get(release, EngineView()) for release in pointed}
         for release, deployment in pointed.items():
-            self._ask(self.engines[release], deployment, report, swapping=swapping)
-        answers = {release: engine.asked.answer for release, engine in self.engines.items()}
+            self._test(self.engines[release], deployment, report, swapping=swapping)
+        answers = {release: engine.health.answer for release, engine in self.engines.items()}
         if self.baking.wrong(baked) and baked:
             answers[baked.release] = Answer.NO
         return GatewayView(self.map.traffic, dict(self.map.slots), answers, self._open())
 
-    def _ask(self, engine: EngineView, deployment: Deployment, report: Report, *, swapping: bool) -> None:
-        """Learn what was answered, and ask again when it is time. Slots share a port: only the running one is asked."""
+    def _test(self, engine: EngineView, deployment: Deployment, report: Report, *, swapping: bool) -> None:
+        """Learn the last replies, and send the next requests when due. Slots share a port: only one of them runs."""
         state = report.engine(next(deployment.heads).container).state
-        engine.see(state, self.clock())
+        engine.update_state(state, self.clock())
         if engine.pending is not None and engine.pending.done():
             engine.learn(engine.pending.result(), self.clock())
             engine.pending = None
-            engine.asked.next_s = self._next_s(engine, swapping=swapping)
-        due = engine.pending is None and (self.clock() >= engine.asked.next_s or (swapping and self._stale(engine)))
+            engine.health.next_s = self.clock() + engine.health.interval_s(swapping=swapping)
+        due = engine.pending is None and (self.clock() >= engine.health.next_s or (swapping and self._stale(engine)))
         if due and state.running:
-            engine.pending = self.asking.submit(self.inquire, self.service, deployment)
+            engine.pending = self.executor.submit(self.inquire, self.service, deployment)
         elif due:
-            engine.asked.learn(Said.WRONG)
-            engine.asked.next_s = self._next_s(engine, swapping=swapping)
-
-    def _next_s(self, engine: EngineView, *, swapping: bool) -> float:
-        return self.clock() + (IDLE_S if engine.asked.answer is Answer.YES and not swapping else BUSY_S)
+            engine.health.learn(Completion.WRONG)
+            engine.health.next_s = self.clock() + engine.health.interval_s(swapping=swapping)
 
     def _stale(self, engine: EngineView) -> bool:
         return self.clock() - engine.counted_s > COUNTED_S
 
     def _open(self) -> dict[str, int]:
-        """By release; one that is cut, or has been asked in vain several times, finishes no request."""
-        found: dict[str, int] = {}
+        """Return open requests by release; one that is cut, or failed several times, finishes no request."""
+        counts: dict[str, int] = {}
         for release, engine in self.engines.items():
-            if release == self.map.cut or engine.asked.answer is Answer.NO:
-                found[release] = 0
+            if release == self.map.cut or engine.health.answer is Answer.NO:
+                counts[release] = 0
             elif engine.open is not None and not self._stale(engine):
-                found[release] = engine.open
-        return found
+                counts[release] = engine.open
+        return counts
 
     def execute(self, effect: FrontEffect) -> str:
-        """Write what was decided, and return the number of requests that end with their engine. Raises OSError."""
+        """Write a decision, and return the number of requests that end with their engine. Raises OSError."""
         match effect:
             case effects.PointSlot(deployment=to):
                 return self._write(replace(self.map, slots={**self.map.slots, to.slot: to.release}))

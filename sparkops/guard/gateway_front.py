@@ -1,0 +1,189 @@
+"""The gateway as the leader sees and changes it: its map, open requests, and the answers of releases through it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from math import inf
+
+from sparkops.deploy.deployment import endpoints, gateway_command
+from sparkops.engine import metrics
+from sparkops.engine.endpoints import metrics_page
+from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.gateway import commands
+from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
+from sparkops.guard.completion import Completion, CompletionRequest, ReleaseHealth
+from sparkops.guard.environment import log
+from sparkops.guard.smoke_runs import Baking
+from sparkops.nodes.http import direct
+from sparkops.nodes.streams import LineStream
+from sparkops.nodes.node import Node
+from sparkops.swap.effects import FrontEffect
+from sparkops.swap.model import Answer, Deployment
+from sparkops.swap.seen import GatewayView
+
+SHOWN_S = 0.9  # most age of the gateway's state during a swap
+SHOWN_IDLE_S = 9.9  # most age of the gateway's state while all releases answer
+REPLY_S = 5.0
+CERTIFICATE = "tls.pem"  # among the gateway's files where it speaks TLS
+
+
+@dataclass
+class GatewayContainer:
+    """Reads and changes the gateway's container. `read_s`: when it was read last, by `clock`."""
+
+    node: Node
+    token: str = ""
+    facts: GatewayFacts | None = None
+    read_s: float = -inf
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.stream = LineStream(self.node, commands.SHOW_EACH)
+
+    def show(self, most_s: float = 0.0) -> GatewayFacts | None:
+        """Return the gateway's state, less than `most_s` seconds old; None where it cannot be read.
+
+        One that could not be read is read again after SHOWN_S.
+        """
+        if self.clock() - self.read_s >= (most_s if self.facts else min(most_s, SHOWN_S)):
+            self.facts = self._read()
+            self.read_s = self.clock()
+        return self.facts
+
+    def _read(self) -> GatewayFacts | None:
+        """Where the stream has ended, ask by a command: the gateway may have been replaced a moment ago."""
+        try:
+            facts = parse_gateway(self.printed() or self.node.run(commands.SHOW).stdout)
+        except (CommandFailed, ConnectionLost, ValueError):
+            return None
+        return None if facts.problem else facts
+
+    def printed(self) -> str:
+        """Return the reply of one process in the gateway's container; empty where none came: the next call starts one.
+
+        A new `docker exec` takes 0.25 s of a core (two x86-64 cores, Docker 26.1), and a swap reads every second.
+        """
+        with suppress(OSError):
+            if line := self.stream.ask("", REPLY_S):
+                return line
+        self.stream.close()
+        return ""
+
+    def preview_token(self, *, fresh: bool = False) -> str:
+        """Return the token of requests to a slot without traffic. Raises CommandFailed."""
+        if fresh or not self.token:
+            self.token = self.node.run(commands.TOKEN).stdout.strip()
+        return self.token
+
+
+@dataclass
+class GatewayFront:
+    """The gateway as one service sees it. `look` never waits for an engine."""
+
+    service: str
+    gateway: GatewayContainer
+    releases: dict[str, ReleaseHealth] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+    log: Callable[[str], None] = log
+    executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=3))
+    baking: Baking = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.baking = Baking(self.executor, self.log)
+
+    def look(
+        self,
+        deployments: tuple[Deployment, ...],
+        *,
+        swapping: bool,
+        baked: Deployment | None = None,
+        fresh: bool = False,
+    ) -> GatewayView | None:
+        """Return the gateway now; None while it cannot be read or does not know the service.
+
+        `baked` is the release whose answers are judged as well: wrong ones are none.
+        """
+        facts = self.gateway.show(0.0 if fresh else SHOWN_S if swapping or not self._calm else SHOWN_IDLE_S)
+        service = facts.services.get(self.service) if facts else None
+        if service is None or not service.runtime:
+            return None
+        pointed = {item.release: item for item in deployments if is_pointed(service, item)}
+        self.releases = {release: self.releases.get(release, ReleaseHealth()) for release in pointed}
+        for release, deployment in pointed.items():
+            self._test(self.releases[release], service, deployment, swapping=swapping)
+        return GatewayView(
+            traffic=service.active.release if service.active and not service.hold else "",
+            held=service.hold.mark if service.hold and service.holds else "",
+            slots={slot: facts.release for slot, facts in service.slots.items() if facts.release in pointed},
+            answers=self._answers(baked),
+            open={release: service.slots[item.slot].sessions for release, item in pointed.items()},
+        )
+
+    @property
+    def _calm(self) -> bool:
+        return all(health.answer is Answer.YES for health in self.releases.values())
+
+    def _answers(self, baked: Deployment | None) -> dict[str, Answer]:
+        answers = {release: health.answer for release, health in self.releases.items()}
+        if self.baking.wrong(baked) and baked:
+            answers[baked.release] = Answer.NO
+        return answers
+
+    def _test(self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment, *, swapping: bool) -> None:
+        """Learn the result of the last completion, and send the next one when it is due."""
+        if health.pending is not None:
+            if not health.pending.done():
+                return
+            result, health.pending = health.pending.result(), None
+            health.learn(result, _steps(deployment) if result is Completion.LATE else ())
+            health.next_s = self.clock() + health.interval_s(swapping=swapping)
+        if self.clock() < health.next_s:
+            return
+        with suppress(CommandFailed, ConnectionLost):
+            token = self.gateway.preview_token(fresh=health.failures > 0)
+            place = (self.service, service.port, deployment.release, deployment.slot)
+            request = CompletionRequest(*place, token, encrypted=self._encrypted, path=service.path)
+            health.pending = self.executor.submit(request.send)
+
+    @property
+    def _encrypted(self) -> bool:
+        return self.gateway.facts is not None and CERTIFICATE in self.gateway.facts.files
+
+    def execute(self, effect: FrontEffect) -> str:
+        """Change the gateway, and return what it printed. Raises SparkopsError."""
+        try:
+            return self.gateway.node.run(gateway_command(effect, self.service)).stdout.strip()
+        except CommandFailed as failed:
+            raise SparkopsError(f"{effect}: {failed.completed.last_lines}") from failed
+
+    def close(self) -> None:
+        """Send no more completions."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+def is_pointed(service: ServiceFacts, deployment: Deployment) -> bool:
+    """Return whether the slot of a release has this release, at the addresses of its engines."""
+    slot, places = service.slots[deployment.slot], endpoints(deployment)
+    known = slot.release == deployment.release and len(slot.servers) == len(places)
+    return known and all(_is_at(server, *place) for server, place in zip(slot.servers, places, strict=True))
+
+
+def _is_at(server: str, address: str, port: int) -> bool:
+    """Return whether a server of the gateway is at an address. Of a name, resolved there, only the port is compared."""
+    host, _, server_port = server.rpartition(":")
+    with suppress(ValueError):
+        return (ip_address(host.strip("[]")), server_port) == (ip_address(address), str(port))
+    return server_port == str(port)
+
+
+def _steps(deployment: Deployment) -> tuple[float, ...]:
+    """Return the counters of a release's first engine; empty where they cannot be read."""
+    address, port = endpoints(deployment)[0]
+    with direct(address, port) as session:
+        page = metrics_page(session)
+    return metrics.steps(page) if page else ()

@@ -1,0 +1,107 @@
+"""The notes of a guard on disk about one service: record, restarts, stops by an operator. Acts follow from them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from sparkops.docker.facts import Container
+from sparkops.docker.places import CONTAINER
+from sparkops.errors import SparkopsError
+from sparkops.guard.engines import SECRET_S, Engines, reason, secrets
+from sparkops.guard.local_service import LocalService
+from sparkops.guard.state import State
+from sparkops.swap import effects
+from sparkops.swap.follower import Record
+
+HOUR_S = 3600.0
+RESTART = "restart"
+Note = effects.KeepCopy | effects.ArmBoot | effects.MarkStart | effects.MarkRestart | effects.MarkStop
+"""Effects that are notes on disk."""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The notes of one node."""
+
+    state: State
+    engines: Engines
+    lock: threading.RLock
+    log: Callable[[str], None]
+
+    def write(self, service: LocalService, effect: Note, boot: str) -> None:
+        """Write an effect that is a note. Raises OSError, and then nothing follows from it."""
+        if isinstance(effect, effects.MarkRestart):
+            service.restarted_s = self._note_restart(service.name, effect.container)
+        self._write_record(service, service.record.after(effect, boot))
+        if isinstance(effect, effects.KeepCopy):
+            self.state.forget_secrets(service.name, secrets(effect.journal), SECRET_S)
+        if isinstance(effect, effects.MarkStart | effects.MarkRestart):
+            service.begin(effect.container)
+            self.note_stops(service, service.by_hand - {effect.container})
+
+    def _write_record(self, service: LocalService, record: Record) -> None:
+        self.state.write_record(service.name, record)
+        service.record = record
+
+    def _note_restart(self, service: str, container: str) -> float:
+        """Add the event of a restart that is about to happen; return its BOOTTIME in seconds.
+
+        Events make the budget of an hour survive this process. A full disk stops no restart: the record counts them.
+        """
+        clock = self.state.clock()
+        text = f"{container} starts from the boot record"
+        event = {"kind": RESTART, "text": text, "lasting": True, "boot": clock.boot, "boottime_s": clock.now_s}
+        try:
+            self.state.add_event(service, event)
+        except OSError as error:
+            self.log(f"{service}: restart of {container} not written to the history: {error}")
+        return clock.now_s
+
+    def reset_restarts(self, service: LocalService) -> None:
+        """Restore the whole budget of starts from the boot record after an hour without one."""
+        if service.record.restarts and self.state.clock().now_s - service.restarted_s >= HOUR_S:
+            self._write_record(service, replace(service.record, restarts=0))
+
+    def check_stop(self, service: LocalService, container: Container) -> None:
+        """Ask Docker whether an operator stopped a container, and note it. Until it replies, nothing restarts it."""
+        by_hand = self.engines.stopped_by_hand(container)
+        with self.lock:
+            if by_hand:
+                self.note_stops(service, service.by_hand | {container.name})
+            service.stop_checks[container.name] = container.started_at
+
+    def note_stops(self, service: LocalService, containers: frozenset[str]) -> None:
+        """Note the containers that an operator stopped. This process knows them even if the disk is full."""
+        if containers == service.by_hand:
+            return
+        service.by_hand = containers
+        try:
+            self.state.note_by_hand(service.name, containers)
+        except OSError as error:
+            self.log(f"{service.name}: stop by hand not written: {error}")
+
+    def save_evidence(self, service: LocalService, container: Container, why: str, files: Mapping[str, str]) -> None:
+        """Save the evidence of a failure, and note it for `history`."""
+        node = self.engines.node.name
+        event = {"kind": "evidence", "text": f"{container.name}: {why.splitlines()[0]}", "node": node, "lasting": True}
+        try:
+            evidence = {**files, **self.engines.evidence(container.name)}
+            path = self.state.keep(service.name, container.release, evidence)
+            saved = {"evidence": [f"{node}: docker cp {CONTAINER}:{path} ."]} if path else {}
+            self.state.add_event(service.name, {**event, **saved})
+        except (SparkopsError, OSError) as error:
+            self.log(f"{container.name}: evidence not saved: {reason(error)}")
+
+
+def last_restart_s(state: State, service: str) -> float:
+    """Return the BOOTTIME of the last restart; 0.0, the boot itself, for one of an earlier boot.
+
+    Now where no event could be written. Raises SparkopsError, OSError.
+    """
+    clock = state.clock()
+    restarts = [event for event in state.events(service) if event.get("kind") == RESTART]
+    if not restarts:
+        return clock.now_s
+    return float(restarts[-1]["boottime_s"]) if restarts[-1]["boot"] == clock.boot else 0.0

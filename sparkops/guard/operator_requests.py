@@ -1,0 +1,101 @@
+"""Requests of operators about services: their state, events and starts, and leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from sparkops.errors import Busy
+from sparkops.guard.direct_front import DirectFront
+from sparkops.guard.durable import Unreadable
+from sparkops.guard.leading import EVENTS_POLL_S, Leading
+from sparkops.guard.operator_socket import Request
+from sparkops.nodes.waiting import Waiting
+from sparkops.swap import wire
+from sparkops.swap.intents import changing
+from sparkops.swap.journal import Journal
+from sparkops.swap.seen import GatewayView, Report, Seen
+
+
+def as_json(
+    journal: Journal | None, seen: Seen, progress: Mapping[str, Mapping[str, str]], lost: Mapping[str, str], last: int
+) -> dict[str, Any]:
+    """Return the reply to `state`, where nothing needs an operator and the service is behind a gateway."""
+    expected = {journal.leader, *journal.peers} if journal else set()
+    return {
+        "journal": wire.plain(Journal, journal) if journal else None,
+        "direct": False,
+        "needs_operator": "",
+        "reports": {node: wire.plain(Report, report) for node, report in seen.reports.items()},
+        "gateway": wire.plain(GatewayView, seen.gateway) if seen.gateway else None,
+        "progress": {node: dict(texts) for node, texts in progress.items() if texts},
+        "missing": sorted(expected - set(seen.reports)),
+        "why_missing": dict(lost),
+        "last": last,
+    }
+
+
+@dataclass(frozen=True)
+class OperatorRequests:
+    """The requests that change no service. `leading` has the services that this guard leads."""
+
+    leading: Leading
+
+    def verbs(self) -> dict[str, Callable[[Request], object]]:
+        """Return the handlers of requests by name."""
+        state = self.leading.state
+        return {
+            "services": lambda _: state.services(),
+            "state": lambda request: self.shown(request["service"]),
+            "events": self._events,
+            "starts": lambda request: state.starts(request["service"]),
+            "lease": self._lease,
+        }
+
+    def shown(self, service: str) -> dict[str, Any]:
+        """Return the state of a service; where another guard leads it, the copy of its journal."""
+        leading, lead = self.leading, self.leading.leads.get(service)
+        copy, trouble = self._copy(service)
+        events = leading.state.events(service) if lead or copy else []
+        last, reach = events[-1]["n"] if events else 0, leading.members.reach
+        if lead is None or (copy and copy.term > lead.journal.term):
+            return {**as_json(copy, Seen(), {}, reach.lost, last), "needs_operator": trouble}
+        progress = {**reach.progress(service), leading.node.name: leading.follower.progress(service)}
+        shown = as_json(lead.journal, lead.seen, progress, reach.lost, last)
+        return {**shown, "needs_operator": lead.trouble(), "direct": isinstance(lead.front, DirectFront)}
+
+    def _copy(self, service: str) -> tuple[Journal | None, str]:
+        """Return the copy of the journal, and why this service needs an operator."""
+        try:
+            self.leading.state.journal(service)
+            return self.leading.state.record(service).copy, ""
+        except Unreadable as error:
+            return None, str(error)
+
+    def _events(self, request: Request) -> list[dict[str, Any]]:
+        """Return the events after number `since`, as soon as one exists, or none after `wait_s` seconds."""
+        service, since = request["service"], int(request.get("since", 0))
+        waiting = Waiting(EVENTS_POLL_S, float(request.get("wait_s", 0.0)))
+        return waiting.poll(lambda: self.leading.state.events(service, since), bool)
+
+    def _lease(self, request: Request) -> AbstractContextManager[None]:
+        kinds = {"node": self.leading.follower.lease, "agents": self._of_agents}
+        return kinds[request["kind"]](request["holder"])
+
+    def _of_agents(self, holder: str) -> AbstractContextManager[None]:
+        """Refuse every intent while the returned context lasts. Raises Busy while a service changes.
+
+        The lease comes first: an intent that is accepted meanwhile is found here, or finds the lease.
+        """
+        agents = self.leading.agents
+        if other := agents.add_alone(holder):
+            raise Busy(f"{other} is in progress", next_step="`--wait SECONDS` retries.")
+        for service, lead in tuple(self.leading.leads.items()):
+            with lead.lock:
+                why = changing(lead.journal)
+            if why:
+                agents.remove(holder)
+                raise Busy(why, next_step=f"sparkops follow {service}")
+        return agents.until_end(holder)
