@@ -21,11 +21,11 @@ from pydantic import TypeAdapter
 
 from sparkops.swap import wire
 from sparkops.swap.events import narrate
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.intents import Intent, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.orders import traffic
-from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report, Seen
 
 INTENT: TypeAdapter[Intent] = TypeAdapter(Intent)
 ALONE = threading.Lock()
@@ -107,7 +107,7 @@ class Peer:
         file = self.directory / word
         return file.read_text().strip() if file.exists() else ""
 
-    def _seen(self, journal: Journal) -> Seen:
+    def _seen(self, journal: Journal) -> FleetState:
         answer = Answer.NO if (self.directory / "down").exists() else Answer.YES
         reports = {}
         for node in self.nodes:
@@ -117,7 +117,7 @@ class Peer:
         serving = traffic(journal)
         answers = {item.release: answer for item in journal.deployments}
         view = GatewayView(serving.release if serving else "", {}, answers)
-        return Seen(reports, view, frozenset(self.nodes))
+        return FleetState(reports, view, frozenset(self.nodes))
 
     def _state(self, asked: dict[str, Any]) -> dict[str, Any]:
         journal = self.journal(asked["service"])

@@ -12,12 +12,12 @@ from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.service_state import ServiceState, free_step
 from sparkops.swap import effects
+from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.intents import Code, Deploy, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec
 from sparkops.swap.plan import EffectPlan, PlannedEffect, plan
-from sparkops.swap.seen import EngineState, GatewayView, Report, Seen
 
 
 def preview(state: ServiceState, intent: Deploy) -> EffectPlan | None:
@@ -34,7 +34,7 @@ def accepted(state: ServiceState, intent: Deploy) -> Journal | None:
     nodes = (node for node, _ in _locals(state, intent.target))
     reports = {**{node: Report(node, "", 0, -1) for node in nodes}, **state.reports}
     view = state.gateway or _assumed(state.journal)
-    match accept(state.journal, intent, Seen(reports, view, frozenset(reports))):
+    match accept(state.journal, intent, FleetState(reports, view, frozenset(reports))):
         case Refused(why=why, code=Code.BUSY):
             raise Busy(why, next_step=free_step(state.journal.service))
         case Refused(why=why):

@@ -27,8 +27,8 @@ from sparkops.guard.peers import GuardLink, PeerLink
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
 from sparkops.nodes.local import LocalNode
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.orders import Order
-from sparkops.swap.seen import Report
 
 POLL_S, RELIEF_S, SAMPLE_S, LOOK_S = 0.5, 1.0, 2.0, 15.0
 CALM_S = 1.5  # between two reads of the containers while nothing changes: the end of an engine is seen within 2 s

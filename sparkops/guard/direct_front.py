@@ -21,8 +21,8 @@ from sparkops.guard.state import DirectMap, State
 from sparkops.nodes.http import direct
 from sparkops.swap import effects
 from sparkops.swap.effects import FrontEffect
+from sparkops.swap.fleet_state import EngineState, GatewayView, Report
 from sparkops.swap.model import Answer, Deployment
-from sparkops.swap.seen import EngineState, GatewayView, Report
 
 COUNTED_S = 3.0
 """Most age of a count of requests: clients may send another one at any time."""

@@ -25,10 +25,10 @@ from sparkops.guard.state import State
 from sparkops.guard.tasks import Job, Measure, Task
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import effects
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.follower import adopts, report
 from sparkops.swap.model import RankSpec
 from sparkops.swap.orders import Order
-from sparkops.swap.seen import Report
 
 CANCELLED = (Measure, effects.ProveEngine)  # every other task has a bound, and runs to its end
 

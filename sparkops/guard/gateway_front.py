@@ -23,8 +23,8 @@ from sparkops.nodes.http import direct
 from sparkops.nodes.streams import LineStream
 from sparkops.nodes.node import Node
 from sparkops.swap.effects import FrontEffect
+from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.model import Answer, Deployment
-from sparkops.swap.seen import GatewayView
 
 SHOWN_S = 0.9  # most age of the gateway's state during a swap
 SHOWN_IDLE_S = 9.9  # most age of the gateway's state while all releases answer

@@ -16,12 +16,12 @@ from sparkops.guard.state import State
 from sparkops.swap import effects
 from sparkops.swap.effects import LeaderEffect
 from sparkops.swap.events import SwapEvent, narrate
+from sparkops.swap.fleet_state import FleetState, Report
 from sparkops.swap.intents import Intent, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
 from sparkops.swap.orders import Order, order, traffic
-from sparkops.swap.seen import Report, Seen
 
 Front = GatewayFront | DirectFront
 """The way of clients to a service: the gateway, or its engine alone."""
@@ -59,7 +59,7 @@ class Lead:
     state: State
     front: Front
     reports: Callable[[], Mapping[str, Report]]
-    met: Callable[[], frozenset[str]]
+    contacts: Callable[[], frozenset[str]]
     log: Callable[[str], None]
     written: Callable[[], None] = lambda: None
     """Called when the journal has changed: there are new orders."""
@@ -67,7 +67,7 @@ class Lead:
     """Set when the next turn must not wait."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     clocks: PhaseClocks = field(default_factory=PhaseClocks)
-    seen: Seen = field(default_factory=Seen)
+    fleet: FleetState = field(default_factory=FleetState)
     frozen: str = ""
     """The traceback of an error in our own code: this service is led no further."""
     times: list[tuple[str, float]] = field(default_factory=list)
@@ -106,10 +106,10 @@ class Lead:
 
     def _turn(self) -> float:
         self._look()
-        effect = step(self.journal, self.seen)
+        effect = step(self.journal, self.fleet)
         if effect and not self.busy:  # the state of an idle gateway may be seconds old
             self._look(fresh=True)
-            effect = step(self.journal, self.seen)
+            effect = step(self.journal, self.fleet)
         if effect is None:
             return PAUSE_S if self.busy else IDLE_S
         self._execute(effect)
@@ -128,7 +128,7 @@ class Lead:
         self.clocks.tick(
             time.monotonic(), (swap and swap.key, swap and swap.phase, journal.stopping), moved, sampled=sampled
         )
-        self.seen = Seen(reports, view, self.met(), self.clocks.sampled_s, self.clocks.waited_s)
+        self.fleet = FleetState(reports, view, self.contacts(), self.clocks.sampled_s, self.clocks.waited_s)
 
     def _execute(self, effect: LeaderEffect) -> None:
         if isinstance(effect, effects.WriteJournal):
@@ -188,7 +188,7 @@ class Lead:
         with self.lock:
             self.frozen = ""
             self._look(fresh=True)
-            reply = accept(self.journal, intent, self.seen)
+            reply = accept(self.journal, intent, self.fleet)
             if isinstance(reply, Journal):
                 self._write(reply)
                 return None
@@ -212,7 +212,7 @@ class Lead:
 
     def trouble(self) -> str:
         """Return why only an operator can continue; empty while the fleet can."""
-        return self.frozen or needs_operator(self.journal, self.seen)
+        return self.frozen or needs_operator(self.journal, self.fleet)
 
 
 def _moving(reports: Mapping[str, Report]) -> object:

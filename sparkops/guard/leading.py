@@ -26,11 +26,11 @@ from sparkops.guard.state import DirectMap, Membership, Peer, State
 from sparkops.nodes.node import Node
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.intents import Code, Deploy, Intent, NothingToDo, Refused
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order
 from sparkops.swap.rebuild import taken
-from sparkops.swap.seen import Report
 
 MEET_S = 6.0  # for the first reports of the guards that an intent needs
 EVENTS_POLL_S = 0.3

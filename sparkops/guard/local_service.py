@@ -10,11 +10,11 @@ from sparkops.docker.facts import Container
 from sparkops.guard.engines import ENDED
 from sparkops.guard.tasks import Job, MeasuredRoom, WatchedStart
 from sparkops.guard_client import engine_spec
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Phase, RankSpec
 from sparkops.swap.orders import Order, Want, unpromoted
-from sparkops.swap.seen import EngineState
 
 SETTLE_S = 3.0
 """Docker lists a kill after it has sent the signal: a container that has just ended may lack it for a moment."""

@@ -16,9 +16,9 @@ from typing import Literal
 
 from sparkops.errors import SparkopsError
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.journal import SCHEMA
 from sparkops.swap.orders import Order
-from sparkops.swap.seen import Report
 
 MAX_BYTES = 4 * 2**20  # of a message
 NODE_KEY = b"sparkops node key 1\n"

@@ -14,13 +14,17 @@ from sparkops.guard.leading import EVENTS_POLL_S, Leading
 from sparkops.guard.operator_socket import Request
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.intents import changing
 from sparkops.swap.journal import Journal
-from sparkops.swap.seen import GatewayView, Report, Seen
 
 
 def as_json(
-    journal: Journal | None, seen: Seen, progress: Mapping[str, Mapping[str, str]], lost: Mapping[str, str], last: int
+    journal: Journal | None,
+    fleet: FleetState,
+    progress: Mapping[str, Mapping[str, str]],
+    lost: Mapping[str, str],
+    last: int,
 ) -> dict[str, Any]:
     """Return the reply to `state`, where nothing needs an operator and the service is behind a gateway."""
     expected = {journal.leader, *journal.peers} if journal else set()
@@ -28,10 +32,10 @@ def as_json(
         "journal": wire.plain(Journal, journal) if journal else None,
         "direct": False,
         "needs_operator": "",
-        "reports": {node: wire.plain(Report, report) for node, report in seen.reports.items()},
-        "gateway": wire.plain(GatewayView, seen.gateway) if seen.gateway else None,
+        "reports": {node: wire.plain(Report, report) for node, report in fleet.reports.items()},
+        "gateway": wire.plain(GatewayView, fleet.gateway) if fleet.gateway else None,
         "progress": {node: dict(texts) for node, texts in progress.items() if texts},
-        "missing": sorted(expected - set(seen.reports)),
+        "missing": sorted(expected - set(fleet.reports)),
         "why_missing": dict(lost),
         "last": last,
     }
@@ -61,9 +65,9 @@ class OperatorRequests:
         events = leading.state.events(service) if lead or copy else []
         last, reach = events[-1]["n"] if events else 0, leading.members.reach
         if lead is None or (copy and copy.term > lead.journal.term):
-            return {**as_json(copy, Seen(), {}, reach.lost, last), "needs_operator": trouble}
+            return {**as_json(copy, FleetState(), {}, reach.lost, last), "needs_operator": trouble}
         progress = {**reach.progress(service), leading.node.name: leading.follower.progress(service)}
-        shown = as_json(lead.journal, lead.seen, progress, reach.lost, last)
+        shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last)
         return {**shown, "needs_operator": lead.trouble(), "direct": isinstance(lead.front, DirectFront)}
 
     def _copy(self, service: str) -> tuple[Journal | None, str]:

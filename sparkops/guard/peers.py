@@ -18,8 +18,8 @@ from sparkops.guard.bounded import Bounded
 from sparkops.guard.listener import HEAD_BYTES, PATH
 from sparkops.guard.messages import MAX_BYTES, STALE, Envelope, GuardReply, Orders
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.orders import Order
-from sparkops.swap.seen import Report
 from sparkops.swap.values import WireError
 
 CONNECT_S, TOTAL_S = 2.0, 5.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.swap import values
+from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import traffic
-from sparkops.swap.seen import GatewayView, Report
 
 Progress = Mapping[str, Mapping[str, str]]
 """By node and container: how far an engine is, such as `loading weights 40 %, about 3 min left`."""

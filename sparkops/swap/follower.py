@@ -17,10 +17,10 @@ from sparkops.swap.effects import (
     StartEngine,
     StopEngine,
 )
+from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import Armed, Order, RankOrder, Want
-from sparkops.swap.seen import EngineReport, EngineState, Report
 
 BOOT_RESTARTS = 3  # starts from the boot record within an hour, so that a broken engine is not restarted forever
 
@@ -137,9 +137,9 @@ def _copy(order: Order, local: Local) -> Iterator[FollowerEffect]:
         yield KeepCopy(order.journal)
 
 
-def _boot_record(wanted: Armed | None, record: Record) -> Iterator[FollowerEffect]:
-    if wanted is not None and (wanted.rank, wanted.alone) != (record.armed, record.alone):
-        yield ArmBoot(wanted.rank, wanted.alone)
+def _boot_record(ordered: Armed | None, record: Record) -> Iterator[FollowerEffect]:
+    if ordered is not None and (ordered.rank, ordered.alone) != (record.armed, record.alone):
+        yield ArmBoot(ordered.rank, ordered.alone)
 
 
 def _stop(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
+from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
 from sparkops.swap.orders import traffic
-from sparkops.swap.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +99,21 @@ def changing(journal: Journal) -> str:
     return f"{journal.service}: a swap to {swap.target.release} is in phase '{swap.phase}'" if swap else ""
 
 
-def accept(journal: Journal, intent: Intent, seen: Seen) -> Reply:
+def accept(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
     """Return the journal that accepts an intent, or the reason why nothing changes."""
     if known := journal.outcome(intent.id):
         return NothingToDo(f"already {known.result}")
-    return _blocked(journal, intent, seen) or _decided(journal, intent, seen)
+    return _blocked(journal, intent, fleet) or _decided(journal, intent, fleet)
 
 
-def _blocked(journal: Journal, intent: Intent, seen: Seen) -> Refused | None:
+def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | None:
     """Return the refusal that applies to every kind of intent; None if there is none."""
     gives_up = isinstance(intent, Deploy) and set(journal.peers) <= journal.without | intent.without
-    if seen.deposed(journal):
+    if fleet.deposed(journal):
         return Refused(
             f"another guard has a newer journal than {journal.leader}: sparkops gateway rebuild {journal.leader}"
         )
-    if not seen.confirmed(journal) and not gives_up:
+    if not fleet.confirmed(journal) and not gives_up:
         return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
     if intent.revision != journal.revision:
         return Refused("the service has changed since this was planned: plan again", Code.BUSY)
@@ -124,10 +124,10 @@ def _blocked(journal: Journal, intent: Intent, seen: Seen) -> Refused | None:
     return None
 
 
-def _decided(journal: Journal, intent: Intent, seen: Seen) -> Reply:
+def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
     match intent:
         case Deploy():
-            return _deploy(journal, intent, seen)
+            return _deploy(journal, intent, fleet)
         case Promote():
             return _promote(journal, intent)
         case Cancel():
@@ -135,19 +135,19 @@ def _decided(journal: Journal, intent: Intent, seen: Seen) -> Reply:
         case Stop():
             return _stop(journal, intent)
         case Hold():
-            return _hold(journal, intent, seen)
+            return _hold(journal, intent, fleet)
 
 
-def _deploy(journal: Journal, intent: Deploy, seen: Seen) -> Reply:
+def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
     swap, active = journal.unfinished, journal.active
-    fails = not _serves(journal, seen)
+    fails = not _serves(journal, fleet)
     if swap and not (journal.trouble and fails):
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
     if active == intent.target and not fails:
         return NothingToDo(f"{intent.target.release} is active")
-    if problem := _unreached(journal, intent, seen) or _misfit(active, intent, fails=fails):
+    if problem := _unreached(journal, intent, fleet) or _misfit(active, intent, fails=fails):
         return Refused(problem)
-    if leased := _leased(intent, seen):
+    if leased := _leased(intent, fleet):
         return Refused(leased, Code.BUSY)
     kept = active if intent.mode is not Mode.FIRST else None
     retire = [rank for other in journal.deployments if other != kept for rank in other.ranks]
@@ -155,16 +155,16 @@ def _deploy(journal: Journal, intent: Deploy, seen: Seen) -> Reply:
     return cleared.begun(intent.id, intent.mode, intent.target, automatic=intent.automatic, retire=retire)
 
 
-def _unreached(journal: Journal, intent: Deploy, seen: Seen) -> str:
+def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
     """Return why the leader cannot reach the guards of the target; empty if it can."""
-    missing = sorted({rank.node for rank in intent.target.ranks} - set(seen.reports))
+    missing = sorted({rank.node for rank in intent.target.ranks} - set(fleet.reports))
     return f"{journal.leader} does not reach the guards of: {', '.join(missing)}" if missing else ""
 
 
-def _leased(intent: Deploy, seen: Seen) -> str:
+def _leased(intent: Deploy, fleet: FleetState) -> str:
     """Return the work on a node of the target that must end before an engine loads; empty without any."""
     for rank in intent.target.ranks:
-        report = seen.reports[rank.node]
+        report = fleet.reports[rank.node]
         if report.lease and not report.engine(rank.container).state.running:
             return f"{rank.node}: no engine loads during the {report.lease}"
     return ""
@@ -182,9 +182,9 @@ def _misfit(active: Deployment | None, intent: Deploy, *, fails: bool) -> str:
     return f"mode {intent.mode} does not fit these nodes" if bool(shared) == (intent.mode is Mode.ACROSS) else ""
 
 
-def _serves(journal: Journal, seen: Seen) -> bool:
+def _serves(journal: Journal, fleet: FleetState) -> bool:
     """Return whether clients get answers now; true while that is unknown."""
-    return seen.gateway is None or seen.gateway.answer(traffic(journal)) is not Answer.NO
+    return fleet.gateway is None or fleet.gateway.answer(traffic(journal)) is not Answer.NO
 
 
 def _promote(journal: Journal, intent: Promote) -> Reply:
@@ -207,13 +207,13 @@ def _stop(journal: Journal, intent: Stop) -> Reply:
     return journal.noted(intent.id, "accepted", stopping=True)
 
 
-def _hold(journal: Journal, intent: Hold, seen: Seen) -> Reply:
+def _hold(journal: Journal, intent: Hold, fleet: FleetState) -> Reply:
     """Set or end a hold. It reverts a swap that has not switched, so a release must serve."""
     if not intent.reason:
         return journal.noted(intent.id, "accepted", hold="")
-    if seen.gateway is None or seen.gateway.answer(traffic(journal)) is not Answer.YES:
+    if fleet.gateway is None or fleet.gateway.answer(traffic(journal)) is not Answer.YES:
         return Refused(f"{journal.service} does not serve; cancel the swap first")
     swap = journal.swap
     stops = swap is not None and not swap.reached(Phase.SWITCH)
-    held = journal.reverted("held") if stops else journal
-    return held.noted(intent.id, "accepted", hold=intent.reason)
+    changed = journal.reverted("held") if stops else journal
+    return changed.noted(intent.id, "accepted", hold=intent.reason)

@@ -45,10 +45,10 @@ class Swap:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The phases that this swap goes through."""
-        left_out = {Phase.WORKERS} if self.target.alone else set()
+        skipped = {Phase.WORKERS} if self.target.alone else set()
         if self.reverting:
-            left_out |= {Phase.BAKE}
-        return tuple(phase for phase in PHASES[self.mode] if phase not in left_out)
+            skipped |= {Phase.BAKE}
+        return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
 
     @property
     def following(self) -> Phase | None:
@@ -209,8 +209,8 @@ class Journal:
         """Retry the start of the release that a revert or restart returns to, a bounded number of times."""
         if swap.restarts + 1 >= RETRIES:
             return self.changed(trouble=why) if self.trouble != why else self
-        again = replace(swap, phase=Phase.FREE, key=self._key(), restarts=swap.restarts + 1, why=why)
-        return self.changed(swap=again, starts=self.starts + 1)
+        retry = replace(swap, phase=Phase.FREE, key=self._key(), restarts=swap.restarts + 1, why=why)
+        return self.changed(swap=retry, starts=self.starts + 1)
 
     def offline(self) -> Journal:
         """End a stop: everything that ran is stopped once the gateway sends no request to it."""
@@ -222,8 +222,8 @@ class Journal:
 
     def confirmed_stopped(self, ranks: Iterable[RankSpec]) -> Journal:
         """Forget containers whose guards reported that they do not run and will not start."""
-        gone = {rank.place for rank in ranks}
-        return self.changed(stopped=tuple(rank for rank in self.stopped if rank.place not in gone))
+        places = {rank.place for rank in ranks}
+        return self.changed(stopped=tuple(rank for rank in self.stopped if rank.place not in places))
 
 
 def present(value: Present | None) -> Present:

@@ -7,40 +7,40 @@ leader that restarts continues where it stopped.
 from __future__ import annotations
 
 from sparkops.swap.effects import LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
+from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView
 from sparkops.swap.journal import RETRIES, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
 from sparkops.swap.phases import RULES, RUNNING, drained, is_gone, move, proven
-from sparkops.swap.seen import EngineState, GatewayView, Seen
 
 
-def step(journal: Journal, seen: Seen) -> LeaderEffect | None:
+def step(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Return the next effect; None while nothing is due."""
-    if seen.deposed(journal) or not seen.confirmed(journal):
+    if fleet.deposed(journal) or not fleet.confirmed(journal):
         return None
-    if unset := _unset(journal, seen.gateway):
+    if unset := _unset(journal, fleet.gateway):
         return unset
     if journal.stopping:
-        return _stop(journal, seen)
-    return _continue(journal, journal.swap, seen) if journal.swap else _idle(journal, seen)
+        return _stop(journal, fleet)
+    return _continue(journal, journal.swap, fleet) if journal.swap else _idle(journal, fleet)
 
 
-def _continue(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
+def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
     """Revert if the target has failed; enter the next phase if this one has ended."""
-    if why := failure(journal, swap, seen):
+    if why := failure(journal, swap, fleet):
         reverted = journal.reverted(why)
         return WriteJournal(reverted) if reverted is not journal else None
-    reached = RULES[swap.phase](journal, swap, seen)
+    reached = RULES[swap.phase](journal, swap, fleet)
     if not isinstance(reached, Answer):
         return reached
     if reached is Answer.YES:
         return WriteJournal(journal.advanced())
-    return None if reached is Answer.LATER else _wait(journal, swap, seen)
+    return None if reached is Answer.LATER else _wait(journal, swap, fleet)
 
 
-def needs_operator(journal: Journal, seen: Seen) -> str:
+def needs_operator(journal: Journal, fleet: FleetState) -> str:
     """Return why only an operator can continue; empty while the fleet can."""
-    if not seen.confirmed(journal):
+    if not fleet.confirmed(journal):
         return f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without"
     return journal.trouble
 
@@ -54,81 +54,82 @@ def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None
             return PointSlot(deployment)
     serving, swap = traffic(journal), journal.swap
     if serving is None and not gateway.traffic:
-        held = hold(journal)
-        return SwitchTraffic(None, held) if gateway.held != (held.mark if held else "") else None
+        request_hold = hold(journal)
+        mark = request_hold.mark if request_hold else ""
+        return SwitchTraffic(None, request_hold) if gateway.held != mark else None
     lost = not gateway.traffic and swap and swap.phase is not Phase.SWITCH
     return SwitchTraffic(serving) if lost and gateway.answer(serving) is Answer.YES else None
 
 
-def _wait(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | None:
+def _wait(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
     """The bound of a wait ends the swap while the old release still runs; later an operator decides."""
-    if journal.trouble or seen.waited_s < swap.target.limits.unknown_s:
+    if journal.trouble or fleet.waited_s < swap.target.limits.unknown_s:
         return None
     why = f"no progress in phase '{swap.phase}'"
     quiescing = swap.phase is Phase.QUIESCE and swap.mode is Mode.IN_PLACE and not swap.reverting
     return WriteJournal(journal.reverted(why) if swap.keeps_source or quiescing else journal.changed(trouble=why))
 
 
-def _stop(journal: Journal, seen: Seen) -> LeaderEffect | None:
+def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Stop the service: traffic first, then open requests, then engines. A release in no slot has no requests."""
-    pointed = seen.gateway.slots if seen.gateway else {}
-    empty = (drained(item, seen) for item in journal.deployments if pointed.get(item.slot) == item.release)
-    for reached in (move(journal, seen, None), *empty):
+    pointed = fleet.gateway.slots if fleet.gateway else {}
+    empty = (drained(item, fleet) for item in journal.deployments if pointed.get(item.slot) == item.release)
+    for reached in (move(journal, fleet, None), *empty):
         if reached is Answer.UNKNOWN:
-            return _needs_operator(journal, "the gateway cannot be read, so the service is not stopped", seen)
+            return _needs_operator(journal, "the gateway cannot be read, so the service is not stopped", fleet)
         if reached is not Answer.YES:
             return None if isinstance(reached, Answer) else reached
     return WriteJournal(journal.offline())
 
 
-def _needs_operator(journal: Journal, why: str, seen: Seen) -> LeaderEffect | None:
+def _needs_operator(journal: Journal, why: str, fleet: FleetState) -> LeaderEffect | None:
     bound_s = max((deployment.limits.unknown_s for deployment in journal.deployments), default=Limits().unknown_s)
-    return None if journal.trouble or seen.waited_s < bound_s else WriteJournal(journal.changed(trouble=why))
+    return None if journal.trouble or fleet.waited_s < bound_s else WriteJournal(journal.changed(trouble=why))
 
 
-def _idle(journal: Journal, seen: Seen) -> LeaderEffect | None:
+def _idle(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Confirm stopped containers, and keep the promoted release in service, while no change is in progress."""
-    gone = [rank for rank in journal.stopped if is_gone(journal, seen, rank)]
+    gone = [rank for rank in journal.stopped if is_gone(journal, fleet, rank)]
     if gone:
         return WriteJournal(journal.confirmed_stopped(gone))
-    if back := {node for node in journal.without if node in seen.reports}:
+    if back := {node for node in journal.without if node in fleet.reports}:
         return WriteJournal(journal.changed(without=journal.without - back))
-    if seen.gateway is None:
+    if fleet.gateway is None:
         return None
-    return _serve(journal, seen, seen.gateway)
+    return _serve(journal, fleet, fleet.gateway)
 
 
-def _serve(journal: Journal, seen: Seen, gateway: GatewayView) -> LeaderEffect | None:
+def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderEffect | None:
     """Give the traffic to the promoted release as soon as it answers."""
     active, answer = journal.active, gateway.answer(journal.active)
     if active is None:
         return SwitchTraffic(None) if gateway.traffic else None
     if answer is Answer.NO:
-        return _repair(journal, active, seen)
+        return _repair(journal, active, fleet)
     if answer is Answer.YES and gateway.traffic != active.release:
         return SwitchTraffic(active)
     recovered = answer is Answer.YES and (journal.trouble or journal.restarts)
     return WriteJournal(journal.changed(trouble="", restarts=0)) if recovered else None
 
 
-def _repair(journal: Journal, active: Deployment, seen: Seen) -> LeaderEffect | None:
+def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
     """Restart a replica over several nodes as a whole; a lone rank is restarted by its guard."""
-    ended = seen.all(journal, active.ranks, RUNNING) is Answer.NO
+    ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO
     if ended and not active.alone and journal.restarts < RETRIES:
         return WriteJournal(journal.restarted())
-    return _needs_operator(journal, f"{active.release} does not answer", seen)
+    return _needs_operator(journal, f"{active.release} does not answer", fleet)
 
 
-def failure(journal: Journal, swap: Swap, seen: Seen) -> str:
+def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     """Return why the target has failed; empty if it has not, or while that is unknown."""
     if swap.reached(Phase.SWITCH):
-        return _failed_serving(swap, seen.gateway)
-    return _failed_starting(journal, swap, seen)
+        return _failed_serving(swap, fleet.gateway)
+    return _failed_starting(journal, swap, fleet)
 
 
-def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
+def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     for rank in swap.target.ranks:
-        report = seen.reports.get(rank.node)
+        report = fleet.reports.get(rank.node)
         if report is None:
             continue
         engine = report.engine(rank.container)
@@ -139,8 +140,8 @@ def _failed_starting(journal: Journal, swap: Swap, seen: Seen) -> str:
             return f"{rank.node}: {rank.container} ended"
         if engine.proven_key == swap.key and engine.proven is Answer.NO:
             return f"{rank.node}: {rank.container} failed its checks"
-    checked = proven(journal, swap, seen) is Answer.YES
-    if checked and seen.gateway and seen.gateway.answer(swap.target) is Answer.NO:
+    checked = proven(journal, swap, fleet) is Answer.YES
+    if checked and fleet.gateway and fleet.gateway.answer(swap.target) is Answer.NO:
         return f"{swap.target.release} does not answer through the gateway"
     return ""
 

@@ -5,133 +5,133 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic, WriteJournal
+from sparkops.swap.fleet_state import EngineState, FleetState, Report
 from sparkops.swap.journal import Journal, Swap, present
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import hold
-from sparkops.swap.seen import EngineState, Report, Seen
 
 RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
 AT_REST = (EngineState.ABSENT, EngineState.STOPPED)
 PRESENT = (EngineState.STOPPED, *RUNNING)
-Rule = Callable[[Journal, Swap, Seen], LeaderEffect | Answer]
+Rule = Callable[[Journal, Swap, FleetState], LeaderEffect | Answer]
 """YES: the phase has reached its end. LATER: its wait is bounded elsewhere. NO and UNKNOWN: within `unknown_s`."""
 
 
-def move(journal: Journal, seen: Seen, to: Deployment | None) -> LeaderEffect | Answer:
+def move(journal: Journal, fleet: FleetState, to: Deployment | None) -> LeaderEffect | Answer:
     """Switch the traffic to a release; it must answer through the gateway first."""
-    if seen.gateway is None:
+    if fleet.gateway is None:
         return Answer.UNKNOWN
-    if seen.gateway.traffic == (to.release if to else ""):
+    if fleet.gateway.traffic == (to.release if to else ""):
         return Answer.YES
-    if to is not None and seen.gateway.answer(to) is not Answer.YES:
-        return seen.gateway.answer(to)
-    held = None if to else hold(journal)
-    return SwitchTraffic(to, held) if seen.replicated(journal) else Answer.UNKNOWN
+    if to is not None and fleet.gateway.answer(to) is not Answer.YES:
+        return fleet.gateway.answer(to)
+    request_hold = None if to else hold(journal)
+    return SwitchTraffic(to, request_hold) if fleet.replicated(journal) else Answer.UNKNOWN
 
 
-def drained(source: Deployment, seen: Seen) -> LeaderEffect | Answer:
+def drained(source: Deployment, fleet: FleetState) -> LeaderEffect | Answer:
     """Return whether no request is in progress in a release; UNKNOWN if they cannot be counted."""
-    if seen.gateway is None or source.release not in seen.gateway.open:
+    if fleet.gateway is None or source.release not in fleet.gateway.open:
         return Answer.UNKNOWN
-    if not seen.gateway.open[source.release]:
+    if not fleet.gateway.open[source.release]:
         return Answer.YES
-    return CutRequests(source) if seen.sampled_s >= source.limits.drain_s else Answer.LATER
+    return CutRequests(source) if fleet.sampled_s >= source.limits.drain_s else Answer.LATER
 
 
-def _prepare(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
+def _prepare(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
     """Wait until containers of an earlier change are gone: one of them could be taken for the new start."""
     places = {rank.place for rank in swap.target.ranks}
     ending = [rank for rank in journal.stopped if rank.place in places]
-    if ending and all(is_gone(journal, seen, rank) for rank in ending):
+    if ending and all(is_gone(journal, fleet, rank) for rank in ending):
         return WriteJournal(journal.confirmed_stopped(ending))
-    return Answer.NO if ending else seen.all(journal, swap.target.ranks, PRESENT)
+    return Answer.NO if ending else fleet.all(journal, swap.target.ranks, PRESENT)
 
 
-def is_gone(journal: Journal, seen: Seen, rank: RankSpec) -> bool:
+def is_gone(journal: Journal, fleet: FleetState, rank: RankSpec) -> bool:
     """Return whether a container is stopped for good: it would not start after a boot."""
-    report = seen.reports.get(rank.node)
+    report = fleet.reports.get(rank.node)
     if report is None or not report.follows(journal):
         return False
     return not report.engine(rank.container).state.running and report.armed != rank.container
 
 
-def _quiesce(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
-    moved = move(journal, seen, None)
-    return moved if moved is not Answer.YES else _drain(journal, swap, seen)
+def _quiesce(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
+    moved = move(journal, fleet, None)
+    return moved if moved is not Answer.YES else _drain(journal, swap, fleet)
 
 
-def _free(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+def _free(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     ranks = (*swap.target.ranks, *present(swap.source).ranks)
-    return seen.all(journal, ranks, AT_REST)
+    return fleet.all(journal, ranks, AT_REST)
 
 
-def _workers(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.workers, RUNNING)
+def _workers(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
+    return fleet.all(journal, swap.target.workers, RUNNING)
 
 
-def _start(journal: Journal, swap: Swap, seen: Seen) -> Answer:
-    return seen.all(journal, swap.target.ranks, RUNNING)
+def _start(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
+    return fleet.all(journal, swap.target.ranks, RUNNING)
 
 
-def _load(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+def _load(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait for the load, which the guard on rank 0's node watches; it reports a stall."""
-    healthy = seen.all(journal, swap.target.heads, (EngineState.HEALTHY,))
-    loading = seen.all(journal, swap.target.ranks, RUNNING) is Answer.YES
+    healthy = fleet.all(journal, swap.target.heads, (EngineState.HEALTHY,))
+    loading = fleet.all(journal, swap.target.ranks, RUNNING) is Answer.YES
     return Answer.LATER if loading and healthy is not Answer.YES else healthy
 
 
-def _verify(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+def _verify(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait until every rank passed its checks for this start, and the release answers through the gateway."""
-    proof = proven(journal, swap, seen)
+    proof = proven(journal, swap, fleet)
     if proof is not Answer.YES:
         return proof
-    return seen.gateway.answer(swap.target) if seen.gateway else Answer.UNKNOWN
+    return fleet.gateway.answer(swap.target) if fleet.gateway else Answer.UNKNOWN
 
 
-def proven(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+def proven(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Whether every rank was verified for this start: the smoke suite on rank 0, the network; LATER meanwhile."""
-    proofs = [seen.engine(journal, rank) for rank in swap.target.ranks]
+    proofs = [fleet.engine(journal, rank) for rank in swap.target.ranks]
     if not all(proof and proof.state.running for proof in proofs):
         return Answer.UNKNOWN
     passed = all(proof and proof.proven_key == swap.key and proof.proven is Answer.YES for proof in proofs)
     return Answer.YES if passed else Answer.LATER
 
 
-def _switch(journal: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
-    return move(journal, seen, swap.target)
+def _switch(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
+    return move(journal, fleet, swap.target)
 
 
-def _bake(_: Journal, swap: Swap, seen: Seen) -> Answer:
+def _bake(_: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait until the bake is over; its clock stops without samples."""
-    if seen.gateway is None:
+    if fleet.gateway is None:
         return Answer.UNKNOWN
-    baked = swap.automatic and seen.sampled_s >= swap.target.limits.bake_s
-    answer = seen.gateway.answer(swap.target)
+    baked = swap.automatic and fleet.sampled_s >= swap.target.limits.bake_s
+    answer = fleet.gateway.answer(swap.target)
     return Answer.LATER if answer is Answer.YES and not baked else answer
 
 
-def _promote(journal: Journal, swap: Swap, seen: Seen) -> Answer:
+def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait until every node of the target has its boot record, and another guard a copy of this journal."""
-    armed = all(_is_armed(journal, rank, seen.reports.get(rank.node)) for rank in swap.target.ranks)
-    return Answer.YES if armed and seen.replicated(journal) else Answer.NO
+    armed = all(_is_armed(journal, rank, fleet.reports.get(rank.node)) for rank in swap.target.ranks)
+    return Answer.YES if armed and fleet.replicated(journal) else Answer.NO
 
 
 def _is_armed(journal: Journal, rank: RankSpec, report: Report | None) -> bool:
     return report is not None and report.follows(journal) and report.armed == rank.container
 
 
-def _drain(_: Journal, swap: Swap, seen: Seen) -> LeaderEffect | Answer:
-    return drained(present(swap.source), seen)
+def _drain(_: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
+    return drained(present(swap.source), fleet)
 
 
-def _retire(_: Journal, swap: Swap, seen: Seen) -> Answer:
+def _retire(_: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Keep the old release warm for a quick return, and longer while only it answers."""
     if swap.reverting:
         return Answer.YES
-    if seen.gateway is None:
+    if fleet.gateway is None:
         return Answer.UNKNOWN
-    warm = seen.sampled_s < present(swap.source).limits.keep_old_s
-    answer = seen.gateway.answer(swap.target)
+    warm = fleet.sampled_s < present(swap.source).limits.keep_old_s
+    answer = fleet.gateway.answer(swap.target)
     return Answer.LATER if answer is Answer.YES and warm else answer
 
 

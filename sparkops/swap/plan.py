@@ -22,12 +22,12 @@ from sparkops.swap.effects import (
     SwitchTraffic,
     WriteJournal,
 )
+from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView
 from sparkops.swap.follower import Local, reconcile, report
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import order
-from sparkops.swap.seen import EngineState, GatewayView, Seen
 
 MOST_EFFECTS = 1000  # a swap of eight replicas has fewer than two hundred
 
@@ -71,13 +71,13 @@ def plan(journal: Journal, locals_: Mapping[str, Local], gateway: GatewayView) -
 
     Raises ValueError if it does not end, which would be a fault of the machine.
     """
-    fleet, effects = dict(locals_), list[PlannedEffect]()
+    nodes, effects = dict(locals_), list[PlannedEffect]()
     for _ in range(MOST_EFFECTS):
         phase = journal.swap.phase.value if journal.swap else "afterwards"
-        for node, local in tuple(fleet.items()):
-            fleet[node], done = _obeyed(local, journal, node)
-            effects += _planned(phase, node, journal, done)
-        effect = step(journal, _seen(journal, fleet, gateway))
+        for node, local in tuple(nodes.items()):
+            nodes[node], executed = _obeyed(local, journal, node)
+            effects += _planned(phase, node, journal, executed)
+        effect = step(journal, _fleet_state(journal, nodes, gateway))
         if effect is None:
             return EffectPlan(tuple(effects), journal)
         if isinstance(effect, WriteJournal):
@@ -88,9 +88,9 @@ def plan(journal: Journal, locals_: Mapping[str, Local], gateway: GatewayView) -
     raise ValueError(f"the plan of {journal.service} does not end")
 
 
-def _planned(phase: str, node: str, journal: Journal, done: Iterable[FollowerEffect]) -> Iterator[PlannedEffect]:
+def _planned(phase: str, node: str, journal: Journal, executed: Iterable[FollowerEffect]) -> Iterator[PlannedEffect]:
     ordered = {rank.rank.container: rank.rank for rank in order(journal, node, "").ranks}
-    for effect in done:
+    for effect in executed:
         if not isinstance(effect, BOOKKEEPING):
             stops = ordered[effect.container] if isinstance(effect, StopEngine) else None
             yield PlannedEffect(phase, node, effect, stops)
@@ -101,12 +101,12 @@ BOOKKEEPING = (KeepCopy, MarkStart, MarkStop, MarkRestart)
 
 def _obeyed(local: Local, journal: Journal, node: str) -> tuple[Local, list[FollowerEffect]]:
     """Return a node after its guard has executed every effect of the order, and its engines have loaded."""
-    done: list[FollowerEffect] = []
+    effects: list[FollowerEffect] = []
     current = order(journal, node, local.boot)
     while effect := reconcile(current, local):
-        done.append(effect)
+        effects.append(effect)
         local = _executed(local, effect)
-    return local, done
+    return local, effects
 
 
 def _executed(local: Local, effect: FollowerEffect) -> Local:
@@ -142,14 +142,14 @@ def _after(gateway: GatewayView, effect: LeaderEffect) -> GatewayView:
             return gateway
 
 
-def _seen(journal: Journal, fleet: Mapping[str, Local], gateway: GatewayView) -> Seen:
+def _fleet_state(journal: Journal, nodes: Mapping[str, Local], gateway: GatewayView) -> FleetState:
     """Return the fleet as the leader would see it: guards report, running engines answer, waits are over."""
-    reports = {node: report(node, order(journal, node, local.boot), local) for node, local in fleet.items()}
-    answers = {item.release: _answers(fleet, item.heads) for item in journal.deployments}
+    reports = {node: report(node, order(journal, node, local.boot), local) for node, local in nodes.items()}
+    answers = {item.release: _answers(nodes, item.heads) for item in journal.deployments}
     view = replace(gateway, answers=answers, open=dict.fromkeys(answers, 0))
-    return Seen(reports=reports, gateway=view, met=frozenset(fleet), sampled_s=inf)
+    return FleetState(reports=reports, gateway=view, contacts=frozenset(nodes), sampled_s=inf)
 
 
-def _answers(fleet: Mapping[str, Local], heads: Iterator[RankSpec]) -> Answer:
-    up = all(fleet[rank.node].state(rank.container) is EngineState.HEALTHY for rank in heads)
+def _answers(nodes: Mapping[str, Local], heads: Iterator[RankSpec]) -> Answer:
+    up = all(nodes[rank.node].state(rank.container) is EngineState.HEALTHY for rank in heads)
     return Answer.YES if up else Answer.NO

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops.swap.fleet_state import EngineState, GatewayView, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
-from sparkops.swap.seen import EngineState, GatewayView, Report
 from tests.conformance.traces import Role
 
 COMPARED = ("intent", "phase", "failure", "end", "trouble")

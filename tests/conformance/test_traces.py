@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.swap.seen import EngineState
+from sparkops.swap.fleet_state import EngineState
 from tests.conformance.play import NODES, Play, releases
 from tests.conformance.projection import Observed, Recording, Snapshot, differences, names_of
 from tests.conformance.traces import MORE, TRACES, Role, Trace

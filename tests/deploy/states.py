@@ -9,10 +9,10 @@ from sparkops.deploy.deployment import deployment
 from sparkops.deploy.placement import Wish
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.release import Release, Slot
+from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Phase
-from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report
 from tests.deploy.swaps import BLUE_RUNS, NEW, OLD, on, plan
 
 ADDRESSES = {"n1": "127.0.0.1", "n2": "10.0.0.2", "n3": "10.0.0.3"}

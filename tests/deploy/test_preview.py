@@ -12,10 +12,10 @@ from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.release import Slot
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState
 from sparkops.swap.intents import Code, Deploy, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
-from sparkops.swap.seen import EngineReport, EngineState, Seen
 from tests.deploy.states import deployed, serving, swapping, target
 from tests.deploy.swaps import NEW, OLD
 
@@ -92,7 +92,7 @@ def test_a_preview_changes_neither_the_state_nor_the_intent() -> None:
 def test_a_deploy_waits_for_work_on_its_nodes_and_a_warm_release_does_not() -> None:
     state = serving()
     leased = {node: replace(report, lease="build of image x by ann@laptop") for node, report in state.reports.items()}
-    seen = Seen(leased, state.gateway, frozenset(leased))
+    seen = FleetState(leased, state.gateway, frozenset(leased))
 
     refused = accept(state.journal, target(node="n2"), seen)
 

@@ -18,10 +18,10 @@ from sparkops.guard.state import State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.nodes.local import LocalNode
 from sparkops.release import Release, Slot
+from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import Order, order
-from sparkops.swap.seen import EngineReport, EngineState, Report
 from tests.examples import INPUTS
 from tests.fleet.images import INSTALL, Image
 from tests.fleet.shell import docker

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sparkops.guard.notes import HOUR_S, RESTART
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import BOOT_RESTARTS
 from sparkops.swap.model import Deployment, RankSpec
-from sparkops.swap.seen import EngineState
 from tests.fleet.shell import docker
 from tests.follower.here import Here, inspect, recipe
 

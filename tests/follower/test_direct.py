@@ -16,10 +16,10 @@ from sparkops.guard.leading import Leading
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.release import Slot
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.intents import Deploy, Intent, Stop
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode
-from sparkops.swap.seen import EngineState
 from tests.fleet.shell import docker
 from tests.follower.here import NODE, Here, inspect, recipe
 

@@ -8,8 +8,8 @@ import pytest
 
 from sparkops.errors import NotReady
 from sparkops.guard_client import engine_spec
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Mode, Phase
-from sparkops.swap.seen import EngineState
 from tests.fleet.shell import docker
 from tests.follower.here import Here, inspect, recipe
 

@@ -12,8 +12,8 @@ from sparkops.guard.free_memory import APART_S, Measuring
 from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.memory.relief import FLOOR_GIB, LOOKS
 from sparkops.nodes import host
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Phase
-from sparkops.swap.seen import EngineState
 from tests.follower.here import Here, inspect, recipe
 from tests.follower.test_boot import crash, promoted, restarts
 

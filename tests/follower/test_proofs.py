@@ -12,8 +12,8 @@ from sparkops.docker.facts import parse_container
 from sparkops.errors import Interrupted
 from sparkops.guard import smoke_runs
 from sparkops.guard_client import engine_spec
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Answer, Phase
-from sparkops.swap.seen import EngineState
 from tests.follower.here import Here, inspect, recipe
 from tests.follower.test_starts import evidence
 from tests.http_server import Answer as Answered

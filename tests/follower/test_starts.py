@@ -9,8 +9,8 @@ import pytest
 
 from sparkops.guard_client import engine_spec
 from sparkops.startup.estimate import Started
+from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.model import Phase
-from sparkops.swap.seen import EngineReport, EngineState
 from tests.fleet.shell import docker
 from tests.follower.here import Here, inspect, recipe
 

@@ -16,8 +16,8 @@ from sparkops.engine.ranks import TOKEN, Seat
 from sparkops.guard.engines import Engines
 from sparkops.guard_client import engine_spec
 from sparkops.nodes.local import LocalNode
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Deployment, RankSpec
-from sparkops.swap.seen import EngineState
 from tests import examples
 from tests.fleet.shell import client
 from tests.follower.here import Here, inspect

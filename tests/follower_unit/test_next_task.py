@@ -13,11 +13,11 @@ from sparkops.guard.tasks import Measure, MeasuredRoom, WatchedStart
 from sparkops.guard_client import engine_spec
 from sparkops.release import Slot
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import order
-from sparkops.swap.seen import EngineState
 from tests import examples
 
 BOOT = "boot"

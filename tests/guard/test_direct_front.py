@@ -17,8 +17,8 @@ from sparkops.guard.state import DirectMap, State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.release import Slot
 from sparkops.swap import effects as act
+from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.model import Answer, Deployment, RankSpec, Replica
-from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report
 from tests import examples
 from tests.http_server import Answer as HttpAnswer
 from tests.http_server import Asked, answering

@@ -18,9 +18,9 @@ from sparkops.guard.peers import IDLE_S, ServiceOrders
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
-from sparkops.swap.seen import Report
 from tests.nodes.recording import RecordingNode
 
 RELEASE = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-r0"),)),))
@@ -106,12 +106,12 @@ def test_other_guards_receive_what_follows_from_an_intent_at_once(leading: Leadi
 def test_a_leader_acts_on_a_report_that_brings_news_at_once(leading: Leading, wire: Wire) -> None:
     until(lambda: wire.revision() == 1)
     lead = leading.leads["chat"]
-    until(lambda: "n2" in lead.seen.reports)
+    until(lambda: "n2" in lead.fleet.reports)
     before = lead.clocks.last_s
     until(lambda: lead.clocks.last_s != before)  # the next turn is due in IDLE_S
     began_s, wire.boot = time.monotonic(), "another"
     leading.members.reach.exchange(wire)
-    until(lambda: lead.seen.reports.get("n2") == Report("n2", "another", 1, 1))
+    until(lambda: lead.fleet.reports.get("n2") == Report("n2", "another", 1, 1))
 
     assert time.monotonic() - began_s < IDLE_S / 2
 

@@ -23,10 +23,10 @@ from sparkops.guard.bounded import Bounded
 from sparkops.guard.messages import LINKS, Envelope, GuardReply, Message, Orders
 from sparkops.guard.peers import CONNECT_S, TOTAL_S, PeerLink
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import Order
-from sparkops.swap.seen import EngineReport, EngineState, Report
 from tests.standin.program import free_port
 
 FLEET = b"the key of this fleet"

@@ -9,9 +9,9 @@ import pytest
 
 from sparkops.errors import ConnectionLost
 from sparkops.guard.peers import FRESH_S, Reach, ServiceOrders
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import order
-from sparkops.swap.seen import Report
 
 pytestmark = pytest.mark.unit
 JOURNAL = Journal("chat", "n1", revision=3)

@@ -30,11 +30,11 @@ from sparkops.guard_client import engine_spec
 from sparkops.memory.relief import LOOKS
 from sparkops.nodes.local import LocalNode
 from sparkops.release import Slot
+from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import order
 from sparkops.swap.phases import drained
-from sparkops.swap.seen import Seen
 from tests import examples
 from tests.guard.disk import fill, mounted
 from tests.guard.test_peers import ORDER, REPORT, Guard
@@ -182,7 +182,7 @@ def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
     seen = GatewayFront("chat", GatewayContainer(mute)).look(SERVING.deployments, swapping=True)
 
     assert seen is None
-    assert drained(RELEASES[OLD], Seen(gateway=seen)) is Answer.UNKNOWN
+    assert drained(RELEASES[OLD], FleetState(gateway=seen)) is Answer.UNKNOWN
 
 
 def test_p13_a_broken_link_is_opened_again() -> None:

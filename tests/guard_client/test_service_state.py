@@ -12,9 +12,9 @@ from sparkops.errors import Busy
 from sparkops.guard_client.service_state import ServiceState, joins, read, serves, unreported
 from sparkops.release import Slot
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Phase
-from sparkops.swap.seen import GatewayView, Report
 from sparkops.swap.values import WireError
 from tests.deploy.states import EMPTY, REPLY, deployed, reported, serving, swapping
 from tests.deploy.swaps import NEW, OLD

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase, RankSpec
-from sparkops.swap.seen import GatewayView, Report
 from tests.conformance.play import Play
 from tests.conformance.projection import Naming, Recording, Snapshot, differences, names_of
 from tests.conformance.traces import MORE, TRACES, Act, Ask, KillEngine, KillGuard, Role, StopByHand, Trace

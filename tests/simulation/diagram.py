@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sparkops.release import Slot
+from sparkops.swap.fleet_state import FleetState, GatewayView
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import failure
 from sparkops.swap.model import PHASES, Answer, Deployment, Mode, Phase
-from sparkops.swap.seen import GatewayView, Seen
 from tests.simulation.scenarios import deployment
 
 PAGE = Path(__file__).parents[2] / "docs/swap.md"
@@ -60,7 +60,7 @@ def _failed(journal: Journal) -> str:
     swap = journal.swap
     assert swap is not None
     answers = {swap.target.release: Answer.NO, **({swap.source.release: Answer.YES} if swap.source else {})}
-    if swap.reached(Phase.SWITCH) and not failure(journal, swap, Seen(gateway=GatewayView(answers=answers))):
+    if swap.reached(Phase.SWITCH) and not failure(journal, swap, FleetState(gateway=GatewayView(answers=answers))):
         return ""
     back = journal.reverted("failed")
     if back.stopping or swap.source is None:

@@ -261,7 +261,7 @@ def settled(world: World) -> list[str]:
         if within and not journal.outcome(known)
     ]
     serving = traffic(journal)
-    if bool(needs_operator(journal, world.seen(world.leader))) != _needs_operator(world):
+    if bool(needs_operator(journal, world.fleet(world.leader))) != _needs_operator(world):
         wrongs.append("8: it needs an operator and says nothing, or the reverse")
     if _needs_operator(world):
         return wrongs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkops.swap import effects as act
+from sparkops.swap.fleet_state import Report
 from sparkops.swap.follower import adopts
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order, order
-from sparkops.swap.seen import Report
 from tests.simulation.guards import follow, reconciled
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.states import one_leader, one_machine

@@ -15,7 +15,7 @@ from typing import Any
 from tests.simulation.bite_list import HANDWRITTEN
 
 MACHINE = Path(__file__).parents[2] / "sparkops" / "swap"
-MODULES = ("leader", "phases", "follower", "orders", "journal", "intents", "seen", "model", "rebuild")
+MODULES = ("leader", "phases", "follower", "orders", "journal", "intents", "fleet_state", "model", "rebuild")
 MOVABLE = (ast.If, ast.For, ast.Expr)
 Edit = tuple[str, Callable[[Any], object]]
 """A change of one node of a syntax tree: its description, and the function that edits the node."""

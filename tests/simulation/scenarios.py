@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from sparkops.release import Slot
+from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Reply, Stop, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Limits, Mode, RankSpec, Replica
 from sparkops.swap.rebuild import rebuilt
-from sparkops.swap.seen import GatewayView
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.transitions import following, written
-from tests.simulation.world import NODES, Gateway, Leader, Machine, Transition, World, seen
+from tests.simulation.world import NODES, Gateway, Leader, Machine, Transition, World, fleet
 
 LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1, start_s=1)
 
@@ -45,7 +45,7 @@ def ask(world: World, make: Callable[[str, int], Intent]) -> World | None:
     if _silent(world, leader):
         return None
     intent = make(_number(leader.journal), leader.journal.revision)
-    return _accepted(world, leader, intent, accept(leader.journal, intent, world.seen(leader)))
+    return _accepted(world, leader, intent, accept(leader.journal, intent, world.fleet(leader)))
 
 
 def _silent(world: World, leader: Leader) -> bool:
@@ -129,7 +129,7 @@ def operators(world: World) -> Iterator[Transition]:
 @by_identity
 def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, Reply]]:
     """Each intent that changes the journal, with what it becomes."""
-    journal, found = leader.journal, seen(leader, view)
+    journal, found = leader.journal, fleet(leader, view)
     requests: tuple[tuple[str, Callable[[str, int], Intent] | None], ...] = (
         ("cancel", Cancel),
         ("promote", Promote),

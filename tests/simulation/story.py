@@ -87,7 +87,7 @@ class Story:
 
     def reply(self, intent: Intent) -> object:
         """What an intent would get, without sending it."""
-        return accept(self.journal, intent, self.world.seen(self.world.leader))
+        return accept(self.journal, intent, self.world.fleet(self.world.leader))
 
     def deploy(self, mode: Mode, *nodes: str, slot: Slot = Slot.BLUE, without: frozenset[str] = frozenset()) -> bool:
         """Ask for a third release."""

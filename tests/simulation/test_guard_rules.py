@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStop
+from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Local, Record, adopts, reconcile, report
 from sparkops.swap.journal import present
 from sparkops.swap.leader import failure
 from sparkops.swap.model import Phase
 from sparkops.swap.orders import Order, Want
-from sparkops.swap.seen import EngineState
 from tests.simulation.scenarios import empty
 from tests.simulation.story import Story
 from tests.simulation.world import BOOT, EARLIER, Machine, reported
@@ -55,9 +55,9 @@ def test_a_start_that_never_begins_for_lack_of_memory_has_failed() -> None:
     assert swap is not None
     machine, _ = ordered_to_start(story)
     machine = replace(machine, problems=(("b-r0", "2 GiB of memory needed, 1 GiB free"),))
-    seen = story.world.seen(story.world.leader)
+    fleet = story.world.fleet(story.world.leader)
 
-    short = replace(seen, reports={**seen.reports, "n2": reported(machine)})
+    short = replace(fleet, reports={**fleet.reports, "n2": reported(machine)})
 
     assert machine.record.key("b-r0") != swap.key
     assert reported(replace(machine, problems=(("a-r0", "killed"),))).engine("a-r0").key != swap.key
@@ -67,10 +67,10 @@ def test_a_start_that_never_begins_for_lack_of_memory_has_failed() -> None:
 def test_a_start_that_is_ordered_and_has_not_begun_has_not_ended() -> None:
     story = Story.of("in-place").until(Phase.START)
     machine, _ = ordered_to_start(story)
-    seen, swap = story.world.seen(story.world.leader), story.journal.swap
+    fleet, swap = story.world.fleet(story.world.leader), story.journal.swap
     assert swap is not None
 
-    ordered = replace(seen, reports={**seen.reports, "n2": reported(machine)})
+    ordered = replace(fleet, reports={**fleet.reports, "n2": reported(machine)})
 
     assert ordered.reports["n2"].engine("b-r0").state is EngineState.STOPPED
     assert failure(story.journal, swap, ordered) == ""

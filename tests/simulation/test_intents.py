@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from sparkops.release import Slot
+from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.follower import BOOT_RESTARTS
 from sparkops.swap.intents import Cancel, Code, Deploy, Hold, Intent, NothingToDo, Promote, Refused, Stop, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
 from sparkops.swap.orders import traffic
-from sparkops.swap.seen import EngineReport, EngineState
 from tests.simulation.scenarios import deployment, empty, settle
 from tests.simulation.story import C, Story
 from tests.simulation.test_reproductions import active, back
@@ -22,7 +22,7 @@ from tests.simulation.world import World
 
 def answer(world: World, journal: Journal, intent: Intent, **changes: Any) -> object:
     """The reply to an intent where this is the journal; `changes`: of what the leader sees."""
-    return accept(journal, intent, replace(world.seen(world.leader), **changes))
+    return accept(journal, intent, replace(world.fleet(world.leader), **changes))
 
 
 def why(reply: object) -> str:
@@ -32,15 +32,15 @@ def why(reply: object) -> str:
 
 def test_of_several_reasons_against_any_intent_the_first_is_told() -> None:
     world = Story.of("in-place").settle().world
-    seen = world.seen(world.leader)
-    newer = {**seen.reports, "n3": replace(seen.reports["n3"], term=2)}
+    fleet = world.fleet(world.leader)
+    newer = {**fleet.reports, "n3": replace(fleet.reports["n3"], term=2)}
     deploy = Deploy("late", -1, C, Mode.ACROSS)
     journal = replace(world.leader.journal, stopping=True, hold="exam")
     planned = replace(deploy, revision=journal.revision)
 
     replies = (
-        answer(world, journal, deploy, reports=newer, met=frozenset()),
-        answer(world, journal, deploy, met=frozenset()),
+        answer(world, journal, deploy, reports=newer, contacts=frozenset()),
+        answer(world, journal, deploy, contacts=frozenset()),
         answer(world, journal, deploy),
         answer(world, journal, planned),
         answer(world, replace(journal, stopping=False), planned),
@@ -60,14 +60,14 @@ def test_a_deploy_that_gives_up_every_silent_guard_is_accepted() -> None:
     journal = world.leader.journal
     deploy = Deploy("next", journal.revision, C, Mode.ACROSS, without=frozenset({"n2", "n3"}))
 
-    assert isinstance(answer(world, journal, deploy, met=frozenset()), Journal)
-    assert isinstance(answer(world, journal, replace(deploy, without=frozenset()), met=frozenset()), Refused)
-    assert isinstance(answer(world, journal, Stop("stop", journal.revision), met=frozenset()), Refused)
+    assert isinstance(answer(world, journal, deploy, contacts=frozenset()), Journal)
+    assert isinstance(answer(world, journal, replace(deploy, without=frozenset()), contacts=frozenset()), Refused)
+    assert isinstance(answer(world, journal, Stop("stop", journal.revision), contacts=frozenset()), Refused)
 
 
 def leased(world: World, node: str, *engines: EngineReport) -> dict[str, Any]:
     """What the leader sees while a build runs on a node."""
-    reports = world.seen(world.leader).reports
+    reports = world.fleet(world.leader).reports
     return {"reports": {**reports, node: replace(reports[node], engines=engines, lease="build")}}
 
 

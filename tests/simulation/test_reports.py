@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from sparkops.swap.effects import WriteJournal
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.journal import Journal, Swap, present
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.phases import RULES, is_gone, proven
 from sparkops.swap.rebuild import rebuilt
-from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report, Seen
 from tests.simulation.messages import reporting
 from tests.simulation.story import Story
 from tests.simulation.transitions import lead
@@ -24,11 +24,11 @@ def begun(phase: Phase) -> tuple[Journal, Swap]:
     return journal, present(journal.swap)
 
 
-def reported(journal: Journal, copies: int = 0, **changes: Any) -> Seen:
+def reported(journal: Journal, copies: int = 0, **changes: Any) -> FleetState:
     """The report of n3 under the newest orders, with changes. `copies`: how many revisions its copy is behind."""
     report = Report("n3", "boot", journal.term, journal.revision - copies, journal.revision)
     gateway = GatewayView(answers={"b": Answer.YES})
-    return Seen(reports={"n3": replace(report, **changes)}, gateway=gateway)
+    return FleetState(reports={"n3": replace(report, **changes)}, gateway=gateway)
 
 
 def test_a_container_is_gone_once_it_neither_runs_nor_would_start_under_the_newest_orders() -> None:
@@ -37,7 +37,7 @@ def test_a_container_is_gone_once_it_neither_runs_nor_would_start_under_the_newe
     runs = (EngineReport("b-r0", EngineState.HEALTHY),)
 
     assert is_gone(journal, reported(journal), rank)
-    assert not is_gone(journal, Seen(), rank)
+    assert not is_gone(journal, FleetState(), rank)
     assert not is_gone(journal, reported(journal, adopted=journal.revision - 1), rank)
     assert not is_gone(journal, reported(journal, engines=runs), rank)
     assert not is_gone(journal, reported(journal, armed="b-r0"), rank)
@@ -82,12 +82,12 @@ def test_a_report_under_an_earlier_leader_counts_for_nothing_however_high_its_re
     journal, swap = begun(Phase.PROMOTE)
     rank = next(swap.target.ranks)
     ahead = {"copies": -9, "term": journal.term - 1, "adopted": journal.revision + 9}
-    seen = reported(journal, armed="b-r0", **ahead)
+    fleet = reported(journal, armed="b-r0", **ahead)
 
-    assert seen.engine(journal, rank) is None
-    assert not seen.replicated(journal)
+    assert fleet.engine(journal, rank) is None
+    assert not fleet.replicated(journal)
     assert not is_gone(journal, reported(journal, **ahead), rank)
-    assert RULES[Phase.PROMOTE](journal, swap, replace(seen, reports={**seen.reports, **copy(journal)})) is Answer.NO
+    assert RULES[Phase.PROMOTE](journal, swap, replace(fleet, reports={**fleet.reports, **copy(journal)})) is Answer.NO
 
 
 def copy(journal: Journal) -> dict[str, Report]:
@@ -103,9 +103,9 @@ def test_a_new_leader_decides_nothing_from_what_runs_under_the_orders_of_the_old
     story.world = replace(story.world, leaders=(*story.world.leaders, new), gateway=Gateway("n2"))
 
     _, story.world = next(reporting(story.world))
-    assert story.world.seen(story.world.leader).reports["n3"].adopted > new.journal.revision
+    assert story.world.fleet(story.world.leader).reports["n3"].adopted > new.journal.revision
 
-    while effect := step(new.journal, story.world.seen(story.world.leader)):
+    while effect := step(new.journal, story.world.fleet(story.world.leader)):
         assert not isinstance(effect, WriteJournal), effect
         story.world = lead(story.world, story.world.leader, effect)
 

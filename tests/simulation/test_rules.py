@@ -8,6 +8,7 @@ import pytest
 
 from sparkops.release import Slot
 from sparkops.swap.effects import CutRequests, ProveEngine, SwitchTraffic, WriteJournal
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import RETRIES, Journal, present
@@ -16,7 +17,6 @@ from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Order, RankOrder, Want, order
 from sparkops.swap.phases import drained, proven
 from sparkops.swap.rebuild import rebuilt
-from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Seen
 from tests.simulation.explore import explore
 from tests.simulation.messages import deliver
 from tests.simulation.scenarios import ask, deployment, serving
@@ -68,7 +68,7 @@ def test_a_leader_that_restarts_decides_nothing_before_a_peer_confirms_it() -> N
 
     while story.world.cut == {"n2", "n3"}:
         assert story.journal == before
-        assert "no other guard confirms" in needs_operator(before, story.world.seen(story.world.leader))
+        assert "no other guard confirms" in needs_operator(before, story.world.fleet(story.world.leader))
         assert story.step()
 
     assert story.settle().journal.swap is None
@@ -113,23 +113,23 @@ def test_a_pair_whose_rank_ends_serves_again_by_itself() -> None:
     assert story.running == ["b-r0", "b-r1"]
 
 
-def verdict(seen: Seen, journal: Journal, rank: RankSpec, proven: Answer) -> Seen:
+def verdict(fleet: FleetState, journal: Journal, rank: RankSpec, proven: Answer) -> FleetState:
     """What the leader sees once the guard of a node has verified the new rank there."""
     assert journal.swap is not None
     engine = EngineReport(rank.container, EngineState.HEALTHY, journal.swap.key, proven, journal.swap.key)
-    report = replace(seen.reports[rank.node], adopted=journal.revision, engines=(engine,))
-    return replace(seen, reports={**seen.reports, rank.node: report})
+    report = replace(fleet.reports[rank.node], adopted=journal.revision, engines=(engine,))
+    return replace(fleet, reports={**fleet.reports, rank.node: report})
 
 
 def test_a_release_waits_for_the_verdict_on_every_rank() -> None:
     story = Story.of("pair in-place").until(Phase.VERIFY)
     while not all(any(rank.prove for rank in ordered(story, node)[1].ranks) for node in ("n2", "n3")):
         assert story.step()
-    journal, seen = story.journal, story.world.seen(story.world.leader)
+    journal, fleet = story.journal, story.world.fleet(story.world.leader)
     assert journal.swap is not None
     head, worker = journal.swap.target.ranks
 
-    half = verdict(verdict(seen, journal, head, Answer.YES), journal, worker, Answer.UNKNOWN)
+    half = verdict(verdict(fleet, journal, head, Answer.YES), journal, worker, Answer.UNKNOWN)
     assert proven(journal, journal.swap, half) is Answer.LATER
     assert proven(journal, journal.swap, verdict(half, journal, worker, Answer.YES)) is Answer.YES
     refused = verdict(half, journal, worker, Answer.NO)
@@ -229,21 +229,21 @@ def test_the_traffic_moves_only_after_another_guard_has_the_journal(mode: str, p
     leader = story.world.leader
     copies = [machine.record.copy for machine in story.world.machines]
     assert leader.journal not in copies
-    seen = story.world.seen(leader)
-    own = replace(seen.reports["n1"], revision=leader.journal.revision)
+    fleet = story.world.fleet(leader)
+    own = replace(fleet.reports["n1"], revision=leader.journal.revision)
 
-    assert not isinstance(step(leader.journal, seen), SwitchTraffic)
-    assert not isinstance(step(leader.journal, replace(seen, reports={**seen.reports, "n1": own})), SwitchTraffic)
+    assert not isinstance(step(leader.journal, fleet), SwitchTraffic)
+    assert not isinstance(step(leader.journal, replace(fleet, reports={**fleet.reports, "n1": own})), SwitchTraffic)
 
 
 def test_a_load_has_no_bound_while_its_guard_watches_it() -> None:
     story = Story.of("in-place").until(Phase.LOAD)
-    while story.world.seen(story.world.leader).reports["n2"].adopted < story.journal.revision:
+    while story.world.fleet(story.world.leader).reports["n2"].adopted < story.journal.revision:
         assert story.step()
-    assert story.world.seen(story.world.leader).reports["n2"].engine("b-r0").state is EngineState.LOADING
-    seen = replace(story.world.seen(story.world.leader), waited_s=LONG)
+    assert story.world.fleet(story.world.leader).reports["n2"].engine("b-r0").state is EngineState.LOADING
+    fleet = replace(story.world.fleet(story.world.leader), waited_s=LONG)
 
-    assert step(story.journal, seen) is None
+    assert step(story.journal, fleet) is None
 
 
 @pytest.mark.local
@@ -255,7 +255,7 @@ def test_a_release_that_is_deployed_again_while_it_stops_ends_first_and_starts_a
     assert "b-r0" in story.running, "its guard has not received the order yet"
 
     assert story.ask(lambda name, revision: Deploy(name, revision, swap.target, Mode.BESIDE))
-    assert story.world.seen(story.world.leader).reports["n2"].engine("b-r0").state.running
+    assert story.world.fleet(story.world.leader).reports["n2"].engine("b-r0").state.running
     explored = explore(story.world, faults_=1, intents=0)
 
     assert explored.ends
@@ -282,43 +282,43 @@ def test_a_warm_release_that_moves_to_another_node_serves_there_and_stops_where_
 def test_a_stop_without_releases_waits_as_long_for_the_gateway() -> None:
     """So after a rebuild that has given up the node of the only release."""
     story = Story.of("in-place").settle().operator("stop").fault("HAProxy stalls")
-    seen, bare = story.world.seen(story.world.leader), story.journal.changed(active=None, previous=None)
+    fleet, bare = story.world.fleet(story.world.leader), story.journal.changed(active=None, previous=None)
 
     assert bare.deployments == ()
-    assert step(bare, seen) is None
-    assert isinstance(step(bare, replace(seen, waited_s=LONG)), WriteJournal)
+    assert step(bare, fleet) is None
+    assert isinstance(step(bare, replace(fleet, waited_s=LONG)), WriteJournal)
 
 
 def test_a_stop_ends_once_the_gateway_can_be_read_and_needs_an_operator_until_then() -> None:
     story = Story.of("in-place").settle().operator("stop").fault("HAProxy stalls")
-    seen = story.world.seen(story.world.leader)
+    fleet = story.world.fleet(story.world.leader)
 
-    effect = step(story.journal, replace(seen, waited_s=LONG))
+    effect = step(story.journal, replace(fleet, waited_s=LONG))
 
-    assert step(story.journal, seen) is None
+    assert step(story.journal, fleet) is None
     assert isinstance(effect, WriteJournal)
     assert effect.journal.trouble == "the gateway cannot be read, so the service is not stopped"
-    assert step(effect.journal, replace(seen, waited_s=LONG)) is None
+    assert step(effect.journal, replace(fleet, waited_s=LONG)) is None
     assert story.settle().running == []
 
 
 def test_the_cause_of_a_failed_start_is_named_before_its_consequences() -> None:
     story = Story.of("in-place").until(Phase.VERIFY)
-    seen, swap = story.world.seen(story.world.leader), story.journal.swap
+    fleet, swap = story.world.fleet(story.world.leader), story.journal.swap
     assert swap is not None
     stopped = EngineReport("b-r0", EngineState.STOPPED, swap.key, Answer.NO, swap.key, "out of memory")
     engines = (stopped, replace(stopped, problem=""), replace(stopped, problem="", state=EngineState.HEALTHY))
-    reports = [replace(seen.reports["n2"], engines=(engine,)) for engine in engines]
+    reports = [replace(fleet.reports["n2"], engines=(engine,)) for engine in engines]
 
-    causes = [failure(story.journal, swap, replace(seen, reports={"n2": report})) for report in reports]
+    causes = [failure(story.journal, swap, replace(fleet, reports={"n2": report})) for report in reports]
 
     assert causes == ["n2: out of memory", "n2: b-r0 ended", "n2: b-r0 failed its checks"]
 
 
 def needs(story: Story) -> str:
     """Return what the leader writes once the bound of this wait has passed."""
-    seen = replace(story.world.seen(story.world.leader), waited_s=LONG)
-    effect = step(story.journal, seen)
+    fleet = replace(story.world.fleet(story.world.leader), waited_s=LONG)
+    effect = step(story.journal, fleet)
     assert isinstance(effect, WriteJournal)
     assert effect.journal.swap == story.journal.swap
     return effect.journal.trouble
@@ -401,15 +401,15 @@ def test_a_pair_that_serves_in_between_is_restarted_every_time() -> None:
 
 def test_what_an_earlier_start_reported_does_not_fail_this_one() -> None:
     story = Story.of("in-place").until(Phase.VERIFY)
-    seen, swap = story.world.seen(story.world.leader), story.journal.swap
+    fleet, swap = story.world.fleet(story.world.leader), story.journal.swap
     assert swap is not None
     engines = (
         EngineReport("b-r0", EngineState.STOPPED, "earlier", problem="out of memory"),
         EngineReport("b-r0", EngineState.HEALTHY, swap.key, Answer.NO, "earlier"),
         EngineReport("b-r0", EngineState.HEALTHY, swap.key, Answer.YES, "earlier"),
     )
-    adopted = replace(seen.reports["n2"], adopted=story.journal.revision)
-    views = [replace(seen, reports={"n2": replace(adopted, engines=(engine,))}) for engine in engines]
+    adopted = replace(fleet.reports["n2"], adopted=story.journal.revision)
+    views = [replace(fleet, reports={"n2": replace(adopted, engines=(engine,))}) for engine in engines]
 
     assert [failure(story.journal, swap, view) for view in views] == ["", "", ""]
     assert [proven(story.journal, swap, view) for view in views[1:]] == [Answer.LATER, Answer.LATER]
@@ -421,7 +421,7 @@ def test_a_return_between_two_releases_that_run_restarts_none_of_them() -> None:
     assert swap is not None
     assert swap.reverting
 
-    assert failure(story.journal, swap, Seen(gateway=GatewayView(answers={"a": Answer.NO}))) == ""
+    assert failure(story.journal, swap, FleetState(gateway=GatewayView(answers={"a": Answer.NO}))) == ""
 
 
 def test_a_gateway_that_was_restored_sends_nothing_to_a_stopped_service() -> None:
@@ -440,16 +440,16 @@ def test_a_new_release_that_fails_is_left_only_for_an_old_one_that_answers(phase
     swap = story.journal.swap
     assert swap is not None
 
-    both, one = (Seen(gateway=GatewayView(answers={"a": answer, "b": Answer.NO})) for answer in (old, Answer.YES))
+    both, one = (FleetState(gateway=GatewayView(answers={"a": answer, "b": Answer.NO})) for answer in (old, Answer.YES))
 
     assert (failure(story.journal, swap, both), failure(story.journal, swap, one)) == ("", "b does not answer")
 
 
 def test_a_return_keeps_the_release_that_failed_no_longer_than_it_must() -> None:
     story = Story.of("beside").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.RETIRE)
-    seen = replace(story.world.seen(story.world.leader), sampled_s=0.0)
+    fleet = replace(story.world.fleet(story.world.leader), sampled_s=0.0)
 
-    effect = step(story.journal, seen)
+    effect = step(story.journal, fleet)
 
     assert isinstance(effect, WriteJournal)
     assert effect.journal.swap is None
@@ -459,9 +459,9 @@ def test_requests_are_cut_after_their_time_and_those_that_nobody_counts_never() 
     old = deployment("a", Slot.BLUE, "n2")
     counted, uncounted = GatewayView(open={"a": 1}), GatewayView()
 
-    assert drained(old, Seen(gateway=counted)) is Answer.LATER
-    assert drained(old, Seen(gateway=counted, sampled_s=LONG)) == CutRequests(old)
-    assert drained(old, Seen(gateway=uncounted, sampled_s=LONG)) is Answer.UNKNOWN
+    assert drained(old, FleetState(gateway=counted)) is Answer.LATER
+    assert drained(old, FleetState(gateway=counted, sampled_s=LONG)) == CutRequests(old)
+    assert drained(old, FleetState(gateway=uncounted, sampled_s=LONG)) is Answer.UNKNOWN
 
 
 def test_an_old_release_whose_container_was_removed_counts_as_stopped() -> None:
@@ -481,7 +481,7 @@ def test_the_slot_of_a_release_that_has_the_traffic_is_left_alone() -> None:
     story.world = replace(story.world, gateway=replace(story.world.gateway, slots=()))
 
     assert story.world.gateway.traffic == "b"
-    assert step(story.journal, story.world.seen(story.world.leader)) is None
+    assert step(story.journal, story.world.fleet(story.world.leader)) is None
 
 
 def test_a_return_starts_its_release_anew_only_until_it_gets_the_traffic() -> None:
@@ -491,7 +491,7 @@ def test_a_return_starts_its_release_anew_only_until_it_gets_the_traffic() -> No
 
     views = [GatewayView(traffic=traffic, answers={"a": Answer.NO}) for traffic in ("a", "")]
 
-    assert [failure(story.journal, swap, Seen(gateway=view)) for view in views] == ["", "a does not answer"]
+    assert [failure(story.journal, swap, FleetState(gateway=view)) for view in views] == ["", "a does not answer"]
 
 
 def test_a_deploy_after_a_failed_one_is_judged_by_what_its_own_orders_lead_to() -> None:
@@ -503,7 +503,7 @@ def test_a_deploy_after_a_failed_one_is_judged_by_what_its_own_orders_lead_to() 
     story.world = story.world.with_machine(replace(story.world.machine("n2"), full=False))
 
     assert story.ask(lambda name, revision: Deploy(name, revision, target, Mode.IN_PLACE))
-    assert story.world.seen(story.world.leader).reports["n2"].engine("b-r0").problem == "no space left on device"
+    assert story.world.fleet(story.world.leader).reports["n2"].engine("b-r0").problem == "no space left on device"
 
-    assert step(story.journal, story.world.seen(story.world.leader)) is None
+    assert step(story.journal, story.world.fleet(story.world.leader)) is None
     assert story.settle().journal.active == target

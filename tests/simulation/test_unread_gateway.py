@@ -18,7 +18,7 @@ from tests.simulation.world import LONG
 
 def written(story: Story, **changes: Any) -> Journal:
     """The journal that the leader writes now; `changes`: of what it sees."""
-    effect = step(story.journal, replace(story.world.seen(story.world.leader), **changes))
+    effect = step(story.journal, replace(story.world.fleet(story.world.leader), **changes))
     assert isinstance(effect, WriteJournal)
     return effect.journal
 
@@ -29,7 +29,7 @@ def test_a_release_whose_answers_cannot_be_seen_is_not_switched_to_and_the_old_o
         assert story.step()
     story.fault("HAProxy stalls")
 
-    assert step(story.journal, story.world.seen(story.world.leader)) is None
+    assert step(story.journal, story.world.fleet(story.world.leader)) is None
     assert (written(story, waited_s=LONG).swap, active(story.settle())) == (None, "b")
 
 
@@ -53,7 +53,7 @@ def test_a_return_ends_although_its_release_computes() -> None:
 def test_what_has_stopped_is_forgotten_although_haproxy_stalls() -> None:
     story = Story.of("beside").until(Phase.RETIRE)
     old = present(present(story.journal.swap).source)
-    while not all(is_gone(story.journal, story.world.seen(story.world.leader), rank) for rank in old.ranks):
+    while not all(is_gone(story.journal, story.world.fleet(story.world.leader), rank) for rank in old.ranks):
         assert story.step()
     assert story.journal.stopped == tuple(old.ranks)
 

@@ -43,7 +43,7 @@ def test_a_service_that_needs_an_operator_lets_nobody_wait() -> None:
     story = Story.of("in-place").until(Phase.LOAD)
     journal = story.journal.changed(trouble="neither release starts")
 
-    assert step(journal, story.world.seen(story.world.leader)) == SwitchTraffic(None)
+    assert step(journal, story.world.fleet(story.world.leader)) == SwitchTraffic(None)
 
 
 def test_the_wait_is_predicted_by_either_release_and_nobody_waits_for_an_unknown_time() -> None:

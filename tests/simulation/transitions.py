@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import LeaderEffect
+from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer
-from sparkops.swap.seen import GatewayView
 from tests.simulation import laws
 from tests.simulation.guards import guarding
 from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader
 from tests.simulation.views import Health
-from tests.simulation.world import Engine, Leader, Transition, World, seen, site_of
+from tests.simulation.world import Engine, Leader, Transition, World, fleet, site_of
 
 
 def enabled(world: World) -> Iterator[Transition]:
@@ -60,7 +60,7 @@ def _leaders(world: World) -> Iterator[Transition]:
 
 @by_identity
 def decided(leader: Leader, view: GatewayView | None) -> LeaderEffect | None:
-    return step(leader.journal, seen(leader, view))
+    return step(leader.journal, fleet(leader, view))
 
 
 def lead(world: World, leader: Leader, effect: LeaderEffect) -> World:

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sparkops.release import Slot
+from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.follower import report as report_of
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.orders import Order
-from sparkops.swap.seen import EngineState, GatewayView, Report, Seen
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.views import Exposed, Health, answering
 
@@ -230,8 +230,8 @@ class World:
             return None
         return _view(shared(gateway), self._answers()[1], leader.journal)
 
-    def seen(self, leader: Leader) -> Seen:
-        return seen(leader, self.view(leader))
+    def fleet(self, leader: Leader) -> FleetState:
+        return fleet(leader, self.view(leader))
 
 
 @by_identity
@@ -248,11 +248,11 @@ def _view(gateway: Gateway, answers: Mapping[str, Answer], journal: Journal) -> 
 
 
 @by_identity
-def seen(leader: Leader, view: GatewayView | None) -> Seen:
-    return Seen(
+def fleet(leader: Leader, view: GatewayView | None) -> FleetState:
+    return FleetState(
         reports={report.node: report for report in leader.reports},
         gateway=view,
-        met=leader.met,
+        contacts=leader.met,
         sampled_s=LONG if leader.sampled else 0.0,
         waited_s=LONG if leader.waited else 0.0,
     )

@@ -13,8 +13,8 @@ from sparkops.names import Slot, backend
 from sparkops.status import failures
 from sparkops.status.observation import RankReport, Seen
 from sparkops.status.picture import Health
+from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
-from sparkops.swap.seen import EngineReport, EngineState, Report
 from tests.examples import container, rank
 
 NAME = container(rank()).name

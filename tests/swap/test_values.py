@@ -9,9 +9,9 @@ import pytest
 
 from sparkops.names import Slot
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Mode, RankSpec
-from sparkops.swap.seen import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.values import WireError, parse
 from tests.swap.test_events import begun
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -91,12 +91,12 @@ class GatewayView:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FleetState:
     """The input of every decision. A guard without a recent report is missing; so is a stalled gateway."""
 
     reports: Mapping[str, Report] = field(default_factory=dict)
     gateway: GatewayView | None = None
-    met: frozenset[str] = frozenset()
+    contacts: frozenset[str] = frozenset()
     """Nodes whose guards have reported since the leader's process started."""
     sampled_s: float = 0.0
     """Seconds of this phase in which requests through the gateway were sampled."""
@@ -108,13 +108,13 @@ class Seen:
         report = self.reports.get(rank.node)
         return report.engine(rank.container) if report and report.follows(journal) else None
 
-    def all(self, journal: Journal, ranks: Iterable[RankSpec], wanted: Iterable[EngineState]) -> Answer:
-        """Return whether every rank is in one of the wanted states."""
-        states = [self.engine(journal, rank) for rank in ranks]
-        known, wanted = [engine.state for engine in states if engine], set(wanted)
-        if any(state not in wanted for state in known):
+    def all(self, journal: Journal, ranks: Iterable[RankSpec], states: Collection[EngineState]) -> Answer:
+        """Return whether every rank is in one of these states."""
+        engines = [self.engine(journal, rank) for rank in ranks]
+        known = [engine.state for engine in engines if engine]
+        if any(state not in states for state in known):
             return Answer.NO
-        return Answer.YES if len(known) == len(states) else Answer.UNKNOWN
+        return Answer.YES if len(known) == len(engines) else Answer.UNKNOWN
 
     def replicated(self, journal: Journal) -> bool:
         """Return whether another reachable guard has this revision on its disk, or no other guard is reachable."""
@@ -124,7 +124,7 @@ class Seen:
     def confirmed(self, journal: Journal) -> bool:
         """Return whether a leader may act: a peer has confirmed its term since it started, or it has no peer."""
         peers = set(journal.peers)
-        return peers <= journal.without or bool(peers & self.met)
+        return peers <= journal.without or bool(peers & self.contacts)
 
     def deposed(self, journal: Journal) -> bool:
         """Return whether a newer leader exists, or a guard has a newer copy of this journal than its leader."""
