@@ -26,7 +26,7 @@ LOCAL = {
     "config/test_source.py",
     "deploy/test_describe.py",
     "deploy/test_fitting.py",
-    "deploy/test_make_room.py",
+    "deploy/test_node_checks.py",
     "docs",
     "doctor/test_machine.py",
     "engine/test_endpoints.py",

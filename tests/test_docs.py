@@ -17,7 +17,7 @@ from sparkops.config.fields import Section
 from sparkops.config.inventory import Inventory
 from sparkops.config.recipe import Recipe
 from sparkops.config.reference import as_model, described, reference
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preview import lines, preview
 from sparkops.errors import SparkopsError
 from sparkops.status import picture
@@ -91,7 +91,7 @@ def test_operations_use_verbs_and_options_that_exist() -> None:
 
 def test_the_dry_run_in_operations_is_that_of_the_machine() -> None:
     """Shortened: a command that ends in ... is the beginning of the real one."""
-    made = preview(serving(), target(wish=Wish(mode=Mode.IN_PLACE, allow_downtime=True)))
+    made = preview(serving(), target(options=DeployOptions(mode=Mode.IN_PLACE, allow_downtime=True)))
     assert made is not None
     real = list(lines(made, "chat"))
     [shown] = re.findall(r"^```console\n(prepare\n.*?)```", OPERATIONS, re.MULTILINE | re.DOTALL)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from sparkops import names
-from sparkops.agents import front, replacement
+from sparkops.agents import gateway_agent, replacement
 from sparkops.agents.agent import Agent, up
 from sparkops.agents.container import answered
 from sparkops.agents.differences import AgentContainer, Change, Kind, of_container, require_consent
-from sparkops.agents.front import Front
+from sparkops.agents.gateway_agent import GatewaySpec
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed
@@ -29,17 +29,17 @@ KINDS = GUARD, GATEWAY = names.GUARD, names.GATEWAY
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AgentSpecs:
     """What must run. Without a gateway in the inventory there is none."""
 
     guard: BuildOrder
-    front: Front | None
+    gateway: GatewaySpec | None
 
 
-def load(fleet: Fleet, services: Sequence[Service] = ()) -> Wanted:
+def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     """What must run for `services`, read at the door. Raises ConfigError."""
     guard = guard_order(assets.load_templates(), assets.load_package(), fleet.build.parent(DEBIAN))
-    return Wanted(guard, front.load(fleet, fleet.gateway, services) if fleet.gateway else None)
+    return AgentSpecs(guard, gateway_agent.load(fleet, fleet.gateway, services) if fleet.gateway else None)
 
 
 def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
@@ -48,29 +48,29 @@ def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], pare
     return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.ask_image))
 
 
-def changes(connected: Connected, wanted: Wanted) -> tuple[Change, ...]:
+def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
     """Return how the agents of every connected node differ from what must run. Changes nothing. Raises NodeError."""
-    by_node = connected.all(lambda member: tuple(_changes(member, wanted)))
+    by_node = connected.all(lambda member: tuple(_changes(member, specs)))
     return tuple(change for node in by_node.values() for change in node)
 
 
-def _changes(member: Member, wanted: Wanted) -> Iterator[Change]:
+def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
     """The guard of a node, and the gateway where it is this node's."""
-    guard = _guard(member, wanted.guard)
+    guard = _guard(member, specs.guard)
     differing = tuple(of_container(member.name, GUARD, _container(member, guard), guard.labels))
     yield from differing
     if not differing and not _reaches(member):
         yield Change(member.name, GUARD, Kind.START, "it does not reach Docker any more")
-    if wanted.front is None:
+    if specs.gateway is None:
         return
-    gateway, place = front.agent(wanted.front), wanted.front.settings.node
+    gateway, place = gateway_agent.agent(specs.gateway), specs.gateway.settings.node
     container = _container(member, gateway)
     if member.name != place and container:
         yield Change(member.name, GATEWAY, Kind.REMOVE, f"gateway.node is {place}")
     elif member.name == place:
         yield from of_container(member.name, GATEWAY, container, gateway.labels)
         if container and container.running:
-            yield from front.differences(member, wanted.front)
+            yield from gateway_agent.differences(member, specs.gateway)
 
 
 def _container(member: Member, agent: Agent) -> AgentContainer | None:
@@ -90,7 +90,7 @@ def _reaches(member: Member) -> bool:
 
 
 def ensure(
-    connected: Connected, wanted: Wanted, tell: Tell, *, apply_gateway: bool = False, wait_s: float = 0.0
+    connected: Connected, specs: AgentSpecs, tell: Tell, *, apply_gateway: bool = False, wait_s: float = 0.0
 ) -> dict[str, tuple[str, ...]]:
     """Let a guard run on every connected node, and the gateway with its services on its own, if that is one of them.
 
@@ -98,8 +98,8 @@ def ensure(
     right is only looked at. Raises PlanRefused for changes of the running gateway without `apply_gateway`, Busy where
     an agent would change while a service does (after `wait_s`), and the errors of a build.
     """
-    leader = wanted.front.settings.node if wanted.front else ""
-    differing = changes(connected, wanted)
+    leader = specs.gateway.settings.node if specs.gateway else ""
+    differing = changes(connected, specs)
     if differing and leader in connected.members:  # where nothing differs, the gateway is where the inventory has it
         membership.require_leader(connected, leader)
     require_consent(differing, given=apply_gateway)
@@ -110,24 +110,24 @@ def ensure(
         for change in differing
         if change.node in leaders and (change.agent, change.kind) == (GUARD, Kind.REPLACE)
     }
-    done: dict[str, bool] = {}
+    results: dict[str, bool] = {}
     with ExitStack() as leased:
         if changing:
-            _build(connected, wanted, differing, tell)
+            _build(connected, specs, differing, tell)
         for name in sorted(leaders):
             lease = leases.of_agents(connected.member(name), "change of gateway and guards", tell, wait_s)
             leased.enter_context(lease)
         for batch in (set(differing) - late, late):  # a lease of a leader ends with its guard
-            jobs = _jobs(connected, wanted, batch, tell, apply_gateway=apply_gateway)
-            done |= all_or_raise(on_each(jobs, lambda name, jobs=jobs: jobs[name](), connected.cancel))  # type: ignore[misc]
+            jobs = _jobs(connected, specs, batch, tell, apply_gateway=apply_gateway)
+            results |= all_or_raise(on_each(jobs, lambda name, jobs=jobs: jobs[name](), connected.cancel))  # type: ignore[misc]
     if leader in connected.members:
         membership.introduce(connected, leader)
-    return {name: tuple(kind for kind in KINDS if done.get(f"{name} {kind}")) for name in connected.members}
+    return {name: tuple(kind for kind in KINDS if results.get(f"{name} {kind}")) for name in connected.members}
 
 
-def _build(connected: Connected, wanted: Wanted, differing: Iterable[Change], tell: Tell) -> None:
+def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], tell: Tell) -> None:
     """Build what replaces an agent before the lease: no intent waits for a build."""
-    orders = {GUARD: wanted.guard, **({GATEWAY: wanted.front.order} if wanted.front else {})}
+    orders = {GUARD: specs.guard, **({GATEWAY: specs.gateway.order} if specs.gateway else {})}
     due = {str(change): change for change in differing if change.kind is Kind.REPLACE}
 
     def build(text: str) -> Built:
@@ -137,18 +137,18 @@ def _build(connected: Connected, wanted: Wanted, differing: Iterable[Change], te
 
 
 def _jobs(
-    connected: Connected, wanted: Wanted, differing: Iterable[Change], tell: Tell, *, apply_gateway: bool
+    connected: Connected, specs: AgentSpecs, differing: Iterable[Change], tell: Tell, *, apply_gateway: bool
 ) -> dict[str, Callable[[], bool]]:
     """What is to be done on the nodes, all at once. Each returns whether it changed anything."""
     jobs: dict[str, Callable[[], bool]] = {}
     for node, agent in {(change.node, change.agent) for change in differing}:
         member = connected.member(node)
         if agent == GUARD:
-            jobs[f"{node} {GUARD}"] = partial(ensure_guard, member, wanted.guard, tell)
-        elif wanted.front and node != wanted.front.settings.node:
-            jobs[f"{node} {GATEWAY}"] = partial(front.remove, member, tell)
-        elif wanted.front:
-            give = partial(front.ensure, member, wanted.front, tell, apply_gateway=apply_gateway)
+            jobs[f"{node} {GUARD}"] = partial(ensure_guard, member, specs.guard, tell)
+        elif specs.gateway and node != specs.gateway.settings.node:
+            jobs[f"{node} {GATEWAY}"] = partial(gateway_agent.remove, member, tell)
+        elif specs.gateway:
+            give = partial(gateway_agent.ensure, member, specs.gateway, tell, apply_gateway=apply_gateway)
             jobs[f"{node} {GATEWAY}"] = give
     return jobs
 

@@ -64,7 +64,7 @@ class AgentContainer:
 
 
 @dataclass(frozen=True)
-class GatewayWanted:
+class GatewayContents:
     """What the gateway must have. `keys`: by the name of its file, the SHA-256 of each key, as the gateway has it."""
 
     services: Mapping[str, Service]
@@ -89,48 +89,48 @@ def of_container(
         yield Change(node, agent, Kind.START, "its container does not run")
 
 
-def of_gateway(node: str, facts: GatewayFacts, wanted: GatewayWanted) -> Iterator[Change]:
+def of_gateway(node: str, facts: GatewayFacts, contents: GatewayContents) -> Iterator[Change]:
     """Yield how the files of a gateway that runs differ."""
     if not facts.files:
         yield Change(node, "gateway", Kind.INSTALL, "its first configuration")
         return
-    for name in sorted({*facts.files, *wanted.files}):
-        text = wanted.files.get(name)
+    for name in sorted({*facts.files, *contents.files}):
+        text = contents.files.get(name)
         if facts.files.get(name) != (None if text is None else hashlib.sha256(text.encode()).hexdigest()):
-            yield _of_file(node, name, facts, wanted)
+            yield _of_file(node, name, facts, contents)
     if facts.problem or not facts.loaded:
         yield Change(node, "gateway", Kind.START, facts.problem or "HAProxy does not run with its files")
 
 
-def _of_file(node: str, name: str, facts: GatewayFacts, wanted: GatewayWanted) -> Change:
+def _of_file(node: str, name: str, facts: GatewayFacts, contents: GatewayContents) -> Change:
     service = SERVICE_FILE.fullmatch(name)
     if service and name not in facts.files:
-        return Change(node, "gateway", Kind.SERVICE, f"{service[1]} on port {wanted.services[service[1]].port}")
+        return Change(node, "gateway", Kind.SERVICE, f"{service[1]} on port {contents.services[service[1]].port}")
     if service:
-        text = _of_service(service[1], facts, wanted)
+        text = _of_service(service[1], facts, contents)
     elif name == "keys":
-        text = _of_keys(facts.keys, wanted.keys)
+        text = _of_keys(facts.keys, contents.keys)
     elif name == "tls.pem":
-        expected = fingerprint(wanted.files.get(name) or "")
+        expected = fingerprint(contents.files.get(name) or "")
         text = f"certificate {facts.certificate or 'none'}, expected {expected or 'none'}"
     else:
-        text = f"{name} differs: expected {wanted.limits}"
+        text = f"{name} differs: expected {contents.limits}"
     return Change(node, "gateway", Kind.CONFIGURE, text)
 
 
-def _of_service(service: str, facts: GatewayFacts, wanted: GatewayWanted) -> str:
-    running, expected = facts.services[service], wanted.services[service]
+def _of_service(service: str, facts: GatewayFacts, contents: GatewayContents) -> str:
+    running, expected = facts.services[service], contents.services[service]
     if running.port != expected.port:
         return f"{service} on port {running.port}, expected {expected.port}"
     if running.aliases != expected.aliases:
         names = (", ".join(aliases) or "none" for aliases in (running.aliases, expected.aliases))
         return f"aliases of {service}: {', expected '.join(names)}"
-    return f"access to {service} differs: expected {wanted.limits}"
+    return f"access to {service} differs: expected {contents.limits}"
 
 
-def _of_keys(running: Iterable[str], wanted: Mapping[str, str]) -> str:
-    added = sorted(name for name, key in wanted.items() if key not in running)
-    unnamed = len(set(running) - set(wanted.values()))
+def _of_keys(running: Iterable[str], expected: Mapping[str, str]) -> str:
+    added = sorted(name for name, key in expected.items() if key not in running)
+    unnamed = len(set(running) - set(expected.values()))
     parts = [f"{name} is added" for name in added]
     parts += [f"{unnamed} that the inventory does not name" if unnamed > 1 else "one that the inventory does not name"]
     return f"API keys: {', '.join(parts if unnamed else parts[:-1])}"

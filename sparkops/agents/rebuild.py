@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparkops.agents import agents, front, rebuild_plan
-from sparkops.agents.agents import Wanted
+from sparkops.agents import agents, gateway_agent, rebuild_plan
+from sparkops.agents.agents import AgentSpecs
 from sparkops.agents.container import answered
 from sparkops.agents.rebuild_plan import GuardCopies, Rebuild
 from sparkops.errors import Interrupted
@@ -31,13 +31,13 @@ def read_copies(connected: Connected) -> dict[str, GuardCopies]:
     return {node: copies for node, copies in connected.all(ask).items() if copies is not None}
 
 
-def rebuild_on(connected: Connected, plan: Rebuild, wanted: Wanted, tell: Tell) -> Mapping[str, str]:
+def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, tell: Tell) -> Mapping[str, str]:
     """Let the planned node lead with these journals, and run the gateway there. Every step may be repeated.
 
     Returns by service why it does not serve, within SERVE_S; empty for one that does. Raises NodeError.
     """
     member = connected.member(plan.node)
-    agents.ensure_guard(member, wanted.guard, tell)
+    agents.ensure_guard(member, specs.guard, tell)
     tell(
         Event(
             plan.node, f"taking the lead of {', '.join(journal.service for journal in plan.journals) or 'no service'}"
@@ -47,8 +47,8 @@ def rebuild_on(connected: Connected, plan: Rebuild, wanted: Wanted, tell: Tell) 
         opened.take(plan.journals)
     member.node.run(commands.restart())
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
-    if wanted.front:
-        front.ensure(member, wanted.front, tell, apply_gateway=True)
+    if specs.gateway:
+        gateway_agent.ensure(member, specs.gateway, tell, apply_gateway=True)
     guarded = {name: other for name, other in connected.members.items() if leases.guarded(other)}
     membership.introduce(replace(connected, members=guarded), plan.node)
     with leading(member) as leader:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sparkops.agents import agents
-from sparkops.agents.agents import Wanted
+from sparkops.agents.agents import AgentSpecs
 from sparkops.agents.differences import Change
 from sparkops.cli.fit import section
 from sparkops.cli.intents import Options, at_once, followed_on, following_of, led
@@ -17,7 +17,8 @@ from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.deploy import leads, preview, sending
 from sparkops.deploy.leads import Place
-from sparkops.deploy.operation import DeployOptions, Operation
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.rollout import Rollout
 from sparkops.deploy.sending import Draft
 from sparkops.errors import Interrupted, SparkopsError
@@ -98,7 +99,7 @@ def direct(settings: Settings, fleet: Fleet, release: Release, options: Options)
             head: _Direct(
                 Operation(connected.only(nodes), tell, options.wait_s, head),
                 release,
-                replace(choices, wish=replace(choices.wish, nodes=nodes)),
+                replace(choices, nodes=nodes),
                 nodes,
             )
             for head, nodes in places.items()
@@ -142,7 +143,7 @@ class _Direct:
         with leading(self.operation.connected.member(self.nodes[0])) as leader:
             return sending.dry_run(self.operation, leader, self.release, self.choices)
 
-    def deploy(self, wanted: Wanted, options: Options, *, verbose: bool) -> Ending | Accepted | None:
+    def deploy(self, wanted: AgentSpecs, options: Options, *, verbose: bool) -> Ending | Accepted | None:
         """Plan, start the guards, send the intent and follow it; None where the release already serves."""
         connected, service = self.operation.connected, self.release.service
         with leading(connected.member(self.nodes[0])) as leader:

@@ -12,8 +12,8 @@ from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.deploy import intents, leads
-from sparkops.deploy.operation import DeployOptions, Operation
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.placement import DeployOptions
 from sparkops.errors import Interrupted, PlanRefused, SparkopsError, UsageError
 from sparkops.guard_client.ending import Ending
 from sparkops.guard_client.following import Accepted, Following, interrupted
@@ -47,8 +47,8 @@ class Options:
             raise UsageError(f"--mode: unknown mode {self.mode}", next_step=f"One of: {', '.join(modes)}")
         for name in (*self.nodes, *self.without):
             fleet.node(name)
-        wish = Wish(self.nodes, Mode(self.mode) if self.mode else None, self.allow_downtime)
-        return DeployOptions(wish, self.promote, frozenset(self.without))
+        mode = Mode(self.mode) if self.mode else None
+        return DeployOptions(self.nodes, mode, self.allow_downtime, self.promote, frozenset(self.without))
 
 
 @contextmanager

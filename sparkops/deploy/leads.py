@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparkops.deploy import observe, plan
 from sparkops.deploy.current import Current
-from sparkops.deploy.placement import Wish, nodes_of
+from sparkops.deploy.placement import DeployOptions, nodes_of
 from sparkops.deploy.preconditions import differing, place
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.guard_client import membership
@@ -95,7 +95,7 @@ def places(connected: Connected, release: Release, nodes: Sequence[str], tell: T
     for state in direct(connected, release.service, tell).values():
         if state.journal.active:
             return (_place_of(connected, state.journal.active),)
-    swap_plan = plan.plan(release, observed, Current(direct=True), Wish(tuple(nodes)), connected.fleet.fabric)
+    swap_plan = plan.plan(release, observed, Current(direct=True), DeployOptions(tuple(nodes)), connected.fleet.fabric)
     return (tuple(rank.node for rank in swap_plan.ranks),)
 
 

@@ -17,14 +17,14 @@ from sparkops.weights import models
 
 
 def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]:
-    """Everything that a deploy of `release` wants to know of each connected node."""
+    """Return the state of each connected node before a deploy of `release`."""
     return connected.all(lambda member: _observe(member, release))
 
 
 def _observe(member: Member, release: Release) -> Observed:
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     image = member.engine.trusted(release.image)
-    seen = Observed(
+    observed = Observed(
         config=member.config,
         host=facts,
         containers=containers(member),
@@ -32,26 +32,26 @@ def _observe(member: Member, release: Release) -> Observed:
         installed=installed(image["Config"].get("Labels") or {}) if image else "",
     )
     if release.recipe.serve.tensor_parallel > 1:
-        seen = _with_fabric(member, seen)
+        observed = _with_fabric(member, observed)
     if not ENGINES[release.recipe.engine].weights:
-        return seen
+        return observed
     path = release.recipe.model.path
     try:
-        return replace(seen, weights=models.look(member, [path]).checkpoints.get(path))
-    except NodeError as error:  # it may be that this node is not even meant
-        return replace(seen, unseen=error)
+        return replace(observed, weights=models.look(member, [path]).checkpoints.get(path))
+    except NodeError as error:  # the plan may not need this node
+        return replace(observed, weights_error=error)
 
 
-def _with_fabric(member: Member, seen: Observed) -> Observed:
+def _with_fabric(member: Member, observed: Observed) -> Observed:
     """Add the node's network, or why it is unknown: the plan may not need this node."""
     try:
-        return replace(seen, fabric=preflight.facts_of(member))
+        return replace(observed, fabric=preflight.facts_of(member))
     except NodeError as error:
-        return replace(seen, fabric_unknown=error.problem.replace(f"`{fabric_query()}`", "the query"))
+        return replace(observed, fabric_unknown=error.problem.replace(f"`{fabric_query()}`", "the query"))
     except ValueError as error:
-        return replace(seen, fabric_unknown=f"its answer cannot be read: {error}")
+        return replace(observed, fabric_unknown=f"its answer cannot be read: {error}")
 
 
 def containers(member: Member, **labels: str) -> tuple[Container, ...]:
-    """The containers of ours on a node that carry `labels`."""
+    """Return the containers of sparkops on a node that have these labels."""
     return tuple(parse_container(member.name, inspect) for inspect in member.engine.containers(**labels))

@@ -1,12 +1,11 @@
-"""One run of a verb that changes a service, and the operator's choices for it."""
+"""One run of a verb that changes a service."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
-from sparkops.deploy.placement import Wish
 from sparkops.errors import UsageError
 from sparkops.guard_client.waiting import until_free
 from sparkops.nodes.connected import Connected
@@ -40,12 +39,3 @@ class Operation:
     def until_free(self, attempt: Callable[[], R]) -> R:
         """Try again while another change is in progress, for `wait_s`. Raises Busy after that, or Interrupted."""
         return until_free(attempt, self.wait_s, self.node, self.tell, self.connected.cancel)
-
-
-@dataclass(frozen=True)
-class DeployOptions:
-    """The operator's choices for a deploy. `without`: nodes that are given up."""
-
-    wish: Wish = field(default_factory=Wish)
-    promote: bool = True
-    without: frozenset[str] = frozenset()

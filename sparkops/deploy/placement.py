@@ -19,12 +19,15 @@ from sparkops.swap.model import Deployment, Mode
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the operator asked for. `nodes` empty: any node; `mode` None: the safest that fits."""
+class DeployOptions:
+    """The operator's options of a deploy. `nodes` empty: any node; `mode` None: the safest that fits."""
 
     nodes: tuple[str, ...] = ()
     mode: Mode | None = None
     allow_downtime: bool = False
+    promote: bool = True
+    without: frozenset[str] = frozenset()
+    """Nodes that are given up."""
 
 
 def nodes_of(deployment: Deployment) -> tuple[str, ...]:
@@ -132,7 +135,7 @@ class Option:
     ranks: tuple[Rank, ...]
     nodes: tuple[Observed, ...]
     current: Current
-    wish: Wish
+    options: DeployOptions
     rules: FabricRules = field(default_factory=FabricRules)
 
     @property
@@ -179,7 +182,7 @@ class Option:
             network(self.ranks, self.nodes, self.rules)
         except (PlanRefused, NodesFailed) as error:
             yield self.where, error
-        allowed = self.wish.allow_downtime or self.ranks[0].release.recipe.swap.allow_downtime
+        allowed = self.options.allow_downtime or self.ranks[0].release.recipe.swap.allow_downtime
         if self.mode is Mode.IN_PLACE and not allowed:
             other = "" if self.current.direct else ", or give green another node with --node"
             step = f"Accept the gap with --allow-downtime{other}."

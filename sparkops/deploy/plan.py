@@ -9,7 +9,7 @@ from itertools import combinations
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
 from sparkops.deploy.current import Current
-from sparkops.deploy.placement import Option, Wish, network, nodes_of
+from sparkops.deploy.placement import DeployOptions, Option, network, nodes_of
 from sparkops.deploy.preconditions import Observed
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.memory.pools import pools
@@ -70,18 +70,22 @@ class SwapPlan:
 
 
 def plan(
-    release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish, rules: FabricRules | None = None
+    release: Release,
+    observed: Mapping[str, Observed],
+    current: Current,
+    options: DeployOptions,
+    rules: FabricRules,
 ) -> SwapPlan:
     """Return the safest mode that fits. Raises PlanRefused with what stands against each.
 
     Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
     """
     busy: Busy | None = None
-    nodes = wish.nodes or tuple(release.recipe.nodes) or tuple(observed)
+    nodes = options.nodes or tuple(release.recipe.nodes) or tuple(observed)
     missing = [name for name in nodes if name not in observed]
     refused = [f"  {name} cannot be reached" for name in missing]
     steps = [f"Check {name} with `sparkops doctor`, or deploy to other nodes with --node." for name in missing]
-    for option in _options(release, observed, current, replace(wish, nodes=nodes), rules or FabricRules()):
+    for option in _options(release, observed, current, replace(options, nodes=nodes), rules):
         if busy and option.mode is Mode.IN_PLACE:
             break
         problems = [*option.problems()]
@@ -96,7 +100,7 @@ def plan(
         steps += [problem.next_step for _, problem in problems if problem.next_step]
     if busy:
         raise busy
-    reasons = "\n".join(refused) or f"  {_no_way(release, nodes, current, wish)}"
+    reasons = "\n".join(refused) or f"  {_no_way(release, nodes, current, options)}"
     raise PlanRefused(f"no safe way to {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
 
 
@@ -106,27 +110,27 @@ def _wait(problems: list[SparkopsError]) -> Busy | None:
     return busy[0] if len(busy) == len(problems) else None
 
 
-def _no_way(release: Release, nodes: tuple[str, ...], current: Current, wish: Wish) -> str:
+def _no_way(release: Release, nodes: tuple[str, ...], current: Current, options: DeployOptions) -> str:
     size = release.recipe.serve.tensor_parallel
     if current.direct and current.blue:
         where = " and ".join(nodes_of(current.blue))
         return f"without a gateway only mode in-place on {where}, where {current.blue.release} runs"
     if len(nodes) < size:
         return f"it needs {size} nodes, and there is only {', '.join(nodes) or 'none'}"
-    return f"no node for mode {wish.mode}"
+    return f"no node for mode {options.mode}"
 
 
 def _options(
-    release: Release, observed: Mapping[str, Observed], current: Current, wish: Wish, rules: FabricRules
+    release: Release, observed: Mapping[str, Observed], current: Current, options: DeployOptions, rules: FabricRules
 ) -> Iterator[Option]:
     """The ways that risk least come first: blue's nodes are left alone where others will do."""
-    nodes = [name for name in wish.nodes if name in observed]
+    nodes = [name for name in options.nodes if name in observed]
     slot = current.slot.other if current.slot else Slot.BLUE
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
     for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current):
-        if current.blue is None or wish.mode in (None, mode):
+        if current.blue is None or options.mode in (None, mode):
             ranks = tuple(Rank(release, slot, name, index, direct=current.direct) for index, name in enumerate(names))
-            yield Option(mode, ranks, tuple(observed[name] for name in names), current, wish, rules)
+            yield Option(mode, ranks, tuple(observed[name] for name in names), current, options, rules)
 
 
 def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:

@@ -24,8 +24,8 @@ from sparkops.weights.steps import engine_reads, remedy
 class Observed:
     """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
 
-    `weights` is what lies in the model's directory; `unseen` is why it is unknown. `fabric` is its network, read for a
-    replica on several nodes; `fabric_unknown` is why not. `installed`: torch and packages as the gate noted them.
+    `weights`: the checkpoint in the model's directory; `weights_error`: why it is unknown. `fabric`: its network, read
+    for a replica on several nodes; `fabric_unknown`: why not. `installed`: torch and packages as the gate noted them.
     """
 
     config: NodeConfig
@@ -33,7 +33,7 @@ class Observed:
     containers: tuple[Container, ...] = ()
     image: str | None = None
     weights: Checkpoint | None = None
-    unseen: NodeError | None = None
+    weights_error: NodeError | None = None
     fabric: NodeFabric | None = None
     fabric_unknown: str = ""
     installed: str = ""
@@ -99,8 +99,8 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
 def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
     """Weights that are not there, not whole, or not those of the recipe: found out before anything is stopped."""
     recipe, name, root = rank.release.recipe, rank.node, commands.model_dir(node.config)
-    if node.unseen:
-        yield node.unseen
+    if node.weights_error:
+        yield node.weights_error
     elif reasons := in_words(refused(engine_reads(recipe), node.weights)):
         yield NotReady(name, f"the weights in {root}/{recipe.model.path}: {reasons}", next_step=remedy(recipe, name))
     yield from unreadable(name, root, node.weights)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sparkops.agents import agents
-from sparkops.agents.agents import Wanted
+from sparkops.agents.agents import AgentSpecs
 from sparkops.deploy import leads, sending
 from sparkops.deploy.leads import Place
-from sparkops.deploy.operation import DeployOptions, Operation
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.sending import Draft
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader
@@ -23,7 +24,7 @@ class Rollout:
     leader: Leader
     release: Release
     options: DeployOptions
-    wanted: Wanted
+    specs: AgentSpecs
     place: Place = ()
 
     def plan(self) -> Draft | None:
@@ -37,7 +38,7 @@ class Rollout:
         """
         operation, connected = self.operation, self.operation.connected
         changed = agents.ensure(
-            connected, self.wanted, operation.tell, apply_gateway=apply_gateway, wait_s=operation.wait_s
+            connected, self.specs, operation.tell, apply_gateway=apply_gateway, wait_s=operation.wait_s
         )
         if planned and any(changed.values()):
             planned = replace(planned, stale=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkops.config.inventory import LOOPBACK
-from sparkops.deploy import intents, leads, make_room, observe, pair, preview
+from sparkops.deploy import intents, leads, node_checks, observe, preview
 from sparkops.deploy.current import current
 from sparkops.deploy.deployment import deployment, new_id, release_of, token_ranks
 from sparkops.deploy.intents import sent
-from sparkops.deploy.operation import DeployOptions, Operation
-from sparkops.deploy.placement import nodes_of
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.placement import DeployOptions, nodes_of
 from sparkops.deploy.plan import SwapPlan, plan
 from sparkops.deploy.preconditions import Observed
 from sparkops.errors import SparkopsError, UsageError
@@ -62,7 +62,7 @@ def draft(operation: Operation, release: Release, options: DeployOptions, state:
     observed = observe.before_deploy(connected, release)
     if replaced.blue:  # in another mode too: a later rollback may start this release in place
         replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
-    swap_plan = _closed(operation, plan(release, observed, replaced, options.wish, connected.fleet.fabric))
+    swap_plan = _closed(operation, plan(release, observed, replaced, options, connected.fleet.fabric))
     addresses = {
         rank.node: LOOPBACK if direct else connected.fleet.engine_address(rank.node) for rank in swap_plan.ranks
     }
@@ -127,19 +127,20 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
         state = _known(operation, leader, release.service)
         if service_state.joins(state, release.id) or service_state.serves(state, release.id):
             return None
-        made = draft(operation, release, options, state)
-        preview.accepted(state, made.intent)
-        _check(operation, made)
-        return made
+        planned = draft(operation, release, options, state)
+        preview.accepted(state, planned.intent)
+        _check(operation, planned)
+        return planned
 
     return operation.until_free(attempt)
 
 
 def _check(operation: Operation, draft: Draft) -> None:
     """Try what only the nodes can show: the network of a pair, and the memory of an in-place swap."""
-    pair.try_network(operation.connected, draft.plan, draft.observed, operation.tell)
+    node_checks.require_network(operation.connected, draft.plan, draft.observed, operation.tell)
     if draft.plan.mode is Mode.IN_PLACE:
-        _require_memory(operation, draft.intent.target, draft.state.journal.active)
+        active = draft.state.journal.active
+        node_checks.require_memory(operation.connected, draft.intent.target, active, operation.tell)
 
 
 def deploy(
@@ -161,19 +162,11 @@ def _deploy(
         return Accepted(state.swap.intent, state.last)
     if service_state.serves(state, release.id):
         return None
-    made = planned if planned and planned.holds(state) else draft(operation, release, options, state)
-    if planned is None or made.intent.target != planned.intent.target:
-        _check(operation, made)
-    _give_token(operation, release.service, made)
-    return sent(leader, state, made.intent)
-
-
-def _require_memory(operation: Operation, target: Deployment, active: Deployment | None) -> None:
-    """Raise NotReady where page cache would keep an in-place swap from starting, before anything is stopped."""
-    old = {rank.node: engine_spec.of(rank) for rank in active.ranks} if active else {}
-    for rank in target.ranks:
-        member = operation.connected.member(rank.node)
-        make_room.require_without(member, engine_spec.of(rank), old.get(rank.node), operation.tell)
+    current_draft = planned if planned and planned.holds(state) else draft(operation, release, options, state)
+    if planned is None or current_draft.intent.target != planned.intent.target:
+        _check(operation, current_draft)
+    _give_token(operation, release.service, current_draft)
+    return sent(leader, state, current_draft.intent)
 
 
 def _give_token(operation: Operation, service: str, draft: Draft) -> None:
@@ -198,9 +191,8 @@ def _rollback(operation: Operation, leader: Leader, service: str, options: Deplo
         return sent(leader, state, _return_to_warm(journal, journal.swap.source, options))
     if journal.previous is None:
         raise UsageError(f"{service}: no previous release", next_step=f"sparkops history {service}")
-    nodes = options.wish.nodes or tuple(node for node in nodes_of(journal.previous) if node not in options.without)
-    again = replace(options, wish=replace(options.wish, nodes=nodes))
-    return _deploy(operation, leader, release_of(journal.previous), again)
+    nodes = options.nodes or tuple(node for node in nodes_of(journal.previous) if node not in options.without)
+    return _deploy(operation, leader, release_of(journal.previous), replace(options, nodes=nodes))
 
 
 def _return_to_warm(journal: Journal, warm: Deployment, options: DeployOptions) -> Deploy:

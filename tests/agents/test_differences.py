@@ -13,7 +13,7 @@ import pytest
 from sparkops.agents.differences import (
     INPUTS,
     AgentContainer,
-    GatewayWanted,
+    GatewayContents,
     Kind,
     fingerprint,
     of_container,
@@ -43,17 +43,19 @@ def wanted(
     keys: Mapping[str, str] | None = None,
     pem: str = "",
     aliases: tuple[str, ...] = (),
-) -> GatewayWanted:
+) -> GatewayContents:
     services = {name: Service(name, port, aliases) for name, port in ports.items()}
     files = {
         **render.config(services.values(), settings, TEMPLATES),
         "keys": render.hashed((keys or {}).values()) or None,
         "tls.pem": pem or None,
     }
-    return GatewayWanted(services, files, {name: key(text) for name, text in (keys or {}).items()}, "metrics_port 8405")
+    return GatewayContents(
+        services, files, {name: key(text) for name, text in (keys or {}).items()}, "metrics_port 8405"
+    )
 
 
-def running(of: GatewayWanted, certificate: str = "") -> GatewayFacts:
+def running(of: GatewayContents, certificate: str = "") -> GatewayFacts:
     """A gateway that runs with these files."""
     files = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in of.files.items() if text is not None}
     services = {
@@ -65,7 +67,7 @@ def running(of: GatewayWanted, certificate: str = "") -> GatewayFacts:
 CHAT = wanted({"chat": 9100})
 
 
-def changes(facts: GatewayFacts, of: GatewayWanted) -> list[tuple[Kind, str, bool]]:
+def changes(facts: GatewayFacts, of: GatewayContents) -> list[tuple[Kind, str, bool]]:
     return [(change.kind, change.text, change.needs_consent) for change in of_gateway("n1", facts, of)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.deploy import plan as swap
 from sparkops.deploy.current import Current
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.plan import SwapPlan
 from sparkops.deploy.preconditions import Observed
 from sparkops.docker.facts import Container
@@ -56,7 +56,7 @@ SERVING = Current(at(OLD, Slot.BLUE, "n1", "n2"), Slot.BLUE)
 def plan(
     free: dict[str, float],
     current: Current = SERVING,
-    wish: Wish | None = None,
+    options: DeployOptions | None = None,
     of: Release = NEW,
     *,
     rules: Rules = TCP,
@@ -71,4 +71,4 @@ def plan(
         here = [runs(replace(own[places[name]], node=name))] if name in places else []
         made = joined(int(name[1:]), gib, *here)
         nodes[name] = replace(made, fabric=None, fabric_unknown=UNREAD) if name in without else made
-    return swap.plan(of, nodes, current, wish or Wish(), rules)
+    return swap.plan(of, nodes, current, options or DeployOptions(), rules)

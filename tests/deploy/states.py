@@ -6,7 +6,7 @@ from typing import Any
 
 from sparkops.deploy.current import Current
 from sparkops.deploy.deployment import deployment
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.release import Release, Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
@@ -32,15 +32,15 @@ REPLY: dict[str, object] = {
 
 def deployed(of: Release = OLD, node: str = "n1") -> Deployment:
     """The first release of a service, on a node."""
-    made = plan(Current(), Wish(nodes=(node,)), of, **{node: on(90)})
+    made = plan(Current(), DeployOptions(nodes=(node,)), of, **{node: on(90)})
     return deployment(made, {node: on(90)}, ADDRESSES)
 
 
-def target(of: Release = NEW, node: str = "n1", wish: Wish | None = None) -> Deploy:
+def target(of: Release = NEW, node: str = "n1", options: DeployOptions | None = None) -> Deploy:
     """The intent that replaces `deployed` by the next release, on the same node or another one."""
     current = Current(deployed(), Slot.BLUE)
     nodes = {"n1": on(90, BLUE_RUNS), node: on(90, BLUE_RUNS) if node == "n1" else on(90)}
-    made = plan(current, wish or Wish(nodes=(node,)), of, **nodes)
+    made = plan(current, options or DeployOptions(nodes=(node,)), of, **nodes)
     return Deploy("i1", 7, deployment(made, nodes, ADDRESSES), made.mode)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from sparkops.config.fabric import FabricRules
 from sparkops.deploy import plan as swap
 from sparkops.deploy.current import Current
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.plan import SwapPlan
 from sparkops.deploy.preconditions import Observed
 from sparkops.docker.facts import Container
@@ -46,13 +47,17 @@ BLUE_RUNS = runs(OLD, Slot.BLUE)
 SERVING = Current(BLUE, Slot.BLUE)
 
 
-def plan(current: Current = SERVING, wish: Wish | None = None, of: Release = NEW, **nodes: Observed) -> SwapPlan:
-    return swap.plan(of, nodes, current, wish or Wish())
+def plan(
+    current: Current = SERVING, options: DeployOptions | None = None, of: Release = NEW, **nodes: Observed
+) -> SwapPlan:
+    return swap.plan(of, nodes, current, options or DeployOptions(), FabricRules())
 
 
-def refusal(current: Current = SERVING, wish: Wish | None = None, of: Release = NEW, **nodes: Observed) -> PlanRefused:
+def refusal(
+    current: Current = SERVING, options: DeployOptions | None = None, of: Release = NEW, **nodes: Observed
+) -> PlanRefused:
     with pytest.raises(PlanRefused) as caught:
-        plan(current, wish, of, **nodes)
+        plan(current, options, of, **nodes)
     assert caught.value.exit_code == 5
     return caught.value
 

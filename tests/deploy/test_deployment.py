@@ -9,7 +9,7 @@ import pytest
 from sparkops.deploy import plan as swap
 from sparkops.deploy.current import Current
 from sparkops.deploy.deployment import deployment, limits, release_of, token_ranks
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.docker import commands
 from sparkops.engine.ranks import Seat
 from sparkops.errors import NotReady
@@ -79,7 +79,7 @@ def pair(executor: str) -> Deployment:
         PAIR.recipe.model_copy(update={"serve": PAIR.recipe.serve.model_copy(update={"executor": executor})}), "i"
     )
     nodes = {"n1": joined(1, 90), "n2": joined(2, 90)}
-    return deployment(swap.plan(of, nodes, Current(), Wish(), TCP), nodes, ADDRESSES)
+    return deployment(swap.plan(of, nodes, Current(), DeployOptions(), TCP), nodes, ADDRESSES)
 
 
 def test_each_rank_of_a_pair_has_its_seat_in_the_network() -> None:

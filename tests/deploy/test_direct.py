@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sparkops.deploy.current import Current
 from sparkops.deploy.deployment import deployment, endpoints, is_direct
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.release import Rank, Slot
 from sparkops.swap.model import Mode, Phase
 from tests.deploy.swaps import BLUE, BLUE_RUNS, DOWNTIME, NEW, OLD, at, on, plan, reasons, refusal
@@ -14,7 +14,7 @@ from tests.examples import container
 
 FREE = Current(direct=True)
 SERVING = Current(BLUE, Slot.BLUE, direct=True)
-ACCEPTED = Wish(allow_downtime=True)
+ACCEPTED = DeployOptions(allow_downtime=True)
 
 
 def test_the_first_release_has_the_port_of_the_service() -> None:
@@ -60,8 +60,8 @@ def test_memory_counts_with_what_the_old_release_gives_back() -> None:
 def test_another_mode_or_another_node_is_refused_with_the_one_that_there_is() -> None:
     only = [f"  without a gateway only mode in-place on n1, where {OLD.id} runs"]
 
-    assert reasons(refusal(SERVING, Wish(mode=Mode.BESIDE), n1=on(90, BLUE_RUNS))) == only
-    assert reasons(refusal(SERVING, Wish(nodes=("n2",)), n1=on(90, BLUE_RUNS), n2=on(90))) == only
+    assert reasons(refusal(SERVING, DeployOptions(mode=Mode.BESIDE), n1=on(90, BLUE_RUNS))) == only
+    assert reasons(refusal(SERVING, DeployOptions(nodes=("n2",)), n1=on(90, BLUE_RUNS), n2=on(90))) == only
 
 
 def test_a_single_rank_does_not_take_the_place_of_a_pair() -> None:

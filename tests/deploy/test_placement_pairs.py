@@ -9,7 +9,7 @@ import pytest
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.deploy import plan as swap
 from sparkops.deploy.current import Current
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.errors import PlanRefused
 from sparkops.network.topology import Transport
 from sparkops.release import Rank, Slot
@@ -17,16 +17,16 @@ from sparkops.swap.model import Mode
 from tests.deploy.pairs import ALONE, BLUE, NEW, OLD, SERVING, TCP, UNREAD, joined, net, plan, ranks, runs
 from tests.deploy.swaps import ACCEPT, DOWNTIME, at
 
-DOWN = Wish(allow_downtime=True)
+DOWN = DeployOptions(allow_downtime=True)
 
 
 def where(made: swap.SwapPlan) -> tuple[Mode, tuple[str, ...], Slot]:
     return made.mode, tuple(rank.node for rank in made.ranks), made.rank.slot
 
 
-def refusal(free: dict[str, float], wish: Wish | None = None, **more: object) -> PlanRefused:
+def refusal(free: dict[str, float], options: DeployOptions | None = None, **more: object) -> PlanRefused:
     with pytest.raises(PlanRefused) as caught:
-        plan(free, wish=wish, **more)  # type: ignore[arg-type]
+        plan(free, options=options, **more)  # type: ignore[arg-type]
     return caught.value
 
 
@@ -46,14 +46,14 @@ def test_where_nothing_serves_the_pair_whose_worse_node_has_most_memory_is_taken
 
 
 def test_ranks_follow_the_order_that_was_asked_for() -> None:
-    made = plan({"n1": 90, "n2": 90}, Current(), Wish(nodes=("n2", "n1")))
+    made = plan({"n1": 90, "n2": 90}, Current(), DeployOptions(nodes=("n2", "n1")))
 
     assert [(rank.index, rank.node) for rank in made.ranks] == [(0, "n2"), (1, "n1")]
     assert made.rank.node == "n2"
 
 
 def test_the_network_of_the_ranks_is_in_the_plan_in_their_order() -> None:
-    made = plan({"n1": 90, "n2": 90}, Current(), Wish(nodes=("n2", "n1")))
+    made = plan({"n1": 90, "n2": 90}, Current(), DeployOptions(nodes=("n2", "n1")))
 
     assert made.network is not None
     assert made.network.transport is Transport.TCP
@@ -72,7 +72,7 @@ def test_two_other_nodes_go_before_blue_s_own() -> None:
 
 
 def test_one_other_node_is_not_enough_for_across() -> None:
-    made = plan({"n1": 50, "n2": 50, "n3": 99}, wish=DOWN)
+    made = plan({"n1": 50, "n2": 50, "n3": 99}, options=DOWN)
 
     assert where(made) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
 
@@ -98,7 +98,7 @@ def test_one_node_that_is_short_refuses_beside_and_its_own_sum_says_so() -> None
 
 
 def test_in_place_each_node_counts_what_blue_s_rank_gives_back_there() -> None:
-    made = plan({"n1": 5, "n2": 8}, wish=DOWN)
+    made = plan({"n1": 5, "n2": 8}, options=DOWN)
 
     assert where(made) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
     assert made.notes == (
@@ -108,18 +108,19 @@ def test_in_place_each_node_counts_what_blue_s_rank_gives_back_there() -> None:
 
 
 def test_in_place_over_half_of_blue_s_nodes_counts_only_what_stops_there() -> None:
-    made = plan({"n1": 5, "n2": 8, "n3": 41}, wish=Wish(nodes=("n2", "n3"), allow_downtime=True))
+    made = plan({"n1": 5, "n2": 8, "n3": 41}, options=DeployOptions(nodes=("n2", "n3"), allow_downtime=True))
 
     assert where(made) == (Mode.IN_PLACE, ("n2", "n3"), Slot.GREEN)
     assert made.notes[1] == "n3: 41.0 GiB available - 40 claimed: 1.0 GiB left"
 
 
 def test_who_names_one_node_for_a_pair_is_told_how_many_it_needs() -> None:
-    assert reasons(refusal({"n1": 90, "n2": 90}, Wish(nodes=("n1",)))) == ["  it needs 2 nodes, and there is only n1"]
+    on_one = DeployOptions(nodes=("n1",))
+    assert reasons(refusal({"n1": 90, "n2": 90}, on_one)) == ["  it needs 2 nodes, and there is only n1"]
 
 
 def test_a_rank_s_node_that_cannot_be_reached_is_named() -> None:
-    error = refusal({"n1": 90}, Wish(nodes=("n1", "n2")))
+    error = refusal({"n1": 90}, DeployOptions(nodes=("n1", "n2")))
 
     assert reasons(error) == ["  n2 cannot be reached"]
     assert error.next_step == "Check n2 with `sparkops doctor`, or deploy to other nodes with --node."
@@ -137,9 +138,9 @@ def test_nodes_that_share_no_network_are_refused_and_those_that_do_are_taken() -
     nodes = {name: joined(int(name[1:]), 90) for name in ("n1", "n2", "n3")}
     nodes["n2"] = replace(nodes["n2"], fabric=net("10.9.9.2/24"))
 
-    made = swap.plan(NEW, nodes, Current(), Wish(), TCP)
+    made = swap.plan(NEW, nodes, Current(), DeployOptions(), TCP)
     with pytest.raises(PlanRefused) as caught:
-        swap.plan(NEW, nodes, Current(), Wish(nodes=("n1", "n2")), TCP)
+        swap.plan(NEW, nodes, Current(), DeployOptions(nodes=("n1", "n2")), TCP)
 
     assert [rank.node for rank in made.ranks] == ["n1", "n3"]
     assert reasons(caught.value) == ["  first on n1 and n2: no network joins n1 and n2"]
@@ -164,7 +165,7 @@ def test_a_node_whose_network_could_not_be_read_is_passed_over_for_others() -> N
 def test_a_single_node_needs_no_network() -> None:
     unread = replace(joined(1, 90), fabric=None, fabric_unknown=UNREAD)
 
-    assert swap.plan(ALONE, {"n1": unread}, Current(), Wish(), TCP).network is None
+    assert swap.plan(ALONE, {"n1": unread}, Current(), DeployOptions(), TCP).network is None
 
 
 def test_only_rank_0_needs_its_port() -> None:
@@ -173,8 +174,8 @@ def test_only_rank_0_needs_its_port() -> None:
     worker = {"n1": joined(1, 90, runs(BLUE[0])), "n2": joined(2, 90, runs(BLUE[1]), listening=taken)}
 
     with pytest.raises(PlanRefused, match="port 8002 is taken by a program"):
-        swap.plan(NEW, head, SERVING, Wish(), TCP)
-    assert where(swap.plan(NEW, worker, SERVING, Wish(), TCP)) == (Mode.BESIDE, ("n1", "n2"), Slot.GREEN)
+        swap.plan(NEW, head, SERVING, DeployOptions(), TCP)
+    assert where(swap.plan(NEW, worker, SERVING, DeployOptions(), TCP)) == (Mode.BESIDE, ("n1", "n2"), Slot.GREEN)
 
 
 def test_a_pair_after_a_single_node_leaves_it_alone_where_two_others_are() -> None:
@@ -195,7 +196,7 @@ def test_in_place_from_a_single_node_to_a_pair_only_its_node_gives_back() -> Non
 
 def test_a_single_node_after_a_pair_is_across_elsewhere_and_in_place_on_either_of_its_nodes() -> None:
     assert where(plan({"n1": 5, "n2": 5, "n3": 60}, of=ALONE)) == (Mode.ACROSS, ("n3",), Slot.GREEN)
-    made = plan({"n1": 5, "n2": 5}, wish=Wish(nodes=("n2",), allow_downtime=True), of=ALONE)
+    made = plan({"n1": 5, "n2": 5}, options=DeployOptions(nodes=("n2",), allow_downtime=True), of=ALONE)
 
     assert where(made) == (Mode.IN_PLACE, ("n2",), Slot.GREEN)
     assert made.network is None
@@ -211,7 +212,7 @@ def test_every_warm_rank_stops_first_and_gives_back_on_its_own_node() -> None:
         "n3": joined(3, 5, runs(Rank(ALONE, Slot.BLUE, "n3"))),
     }
 
-    made = swap.plan(NEW, nodes, current, Wish(), TCP)
+    made = swap.plan(NEW, nodes, current, DeployOptions(), TCP)
 
     assert [rank.container for rank in made.ranks] == [rank.container for rank in ranks(NEW, Slot.GREEN, "n1", "n2")]
     assert made.leaves == (warm,)
@@ -229,6 +230,6 @@ def test_a_pair_that_is_loading_is_adopted_whatever_memory_is_left() -> None:
         for number, name in enumerate(("n1", "n2"), 1)
     }
 
-    made = swap.plan(NEW, nodes, SERVING, Wish(), TCP)
+    made = swap.plan(NEW, nodes, SERVING, DeployOptions(), TCP)
 
     assert made.notes == tuple(f"{name}: the release is there, its memory is taken already" for name in ("n1", "n2"))

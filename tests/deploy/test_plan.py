@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkops.deploy.current import Current
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.release import Slot
 from sparkops.startup.estimate import Forecast
 from sparkops.swap.model import Mode
@@ -80,7 +80,7 @@ def test_an_engine_of_another_service_is_not_put_at_risk_either() -> None:
 def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
     nodes: dict[str, Any] = {"n1": on(54.9, BLUE_RUNS)}
     learnt = replace(SERVING, gap=Forecast(719.6, "learnt from 3 starts on n1"))
-    made = plan(learnt, Wish(allow_downtime=True), **nodes)
+    made = plan(learnt, DeployOptions(allow_downtime=True), **nodes)
 
     assert chosen(made) == (Mode.IN_PLACE, "n1", Slot.GREEN)
     assert str(made) == (
@@ -92,24 +92,24 @@ def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
         "  the service is down while green starts: about 12 min, learnt from 3 starts on n1; "
         "if green fails, for a start of blue as well"
     )
-    assert "down while green starts;" in str(plan(wish=Wish(allow_downtime=True), **nodes))
+    assert "down while green starts;" in str(plan(options=DeployOptions(allow_downtime=True), **nodes))
     down = f"  in-place on n1: {DOWNTIME}: about 12 min, learnt from 3 starts on n1"
     assert down in reasons(refusal(learnt, **nodes))
 
 
 @pytest.mark.parametrize(
-    ("wish", "swap_"),
-    [(Wish(allow_downtime=True), {}), (Wish(), {"allow_downtime": True})],
+    ("options", "swap_"),
+    [(DeployOptions(allow_downtime=True), {}), (DeployOptions(), {"allow_downtime": True})],
     ids=["the operator", "the recipe"],
 )
-def test_downtime_is_allowed_by(wish: Wish, swap_: dict[str, Any]) -> None:
+def test_downtime_is_allowed_by(options: DeployOptions, swap_: dict[str, Any]) -> None:
     wanted = release(memory={"claim_gib": 40.0}, swap=swap_)
 
-    assert plan(wish=wish, of=wanted, n1=on(20, BLUE_RUNS)).mode is Mode.IN_PLACE
+    assert plan(options=options, of=wanted, n1=on(20, BLUE_RUNS)).mode is Mode.IN_PLACE
 
 
 def test_consent_is_not_a_wish_the_safer_mode_still_goes_first() -> None:
-    assert plan(wish=Wish(allow_downtime=True), n1=on(90, BLUE_RUNS)).mode is Mode.BESIDE
+    assert plan(options=DeployOptions(allow_downtime=True), n1=on(90, BLUE_RUNS)).mode is Mode.BESIDE
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_reserve_is_the_recipe_s(gib: float, reserve: float, mode: Mode) -> 
 def test_a_forced_mode_is_taken_or_nothing(mode: Mode) -> None:
     nodes: dict[str, Any] = {"n1": on(90, BLUE_RUNS), "n2": on(90)}
 
-    assert plan(wish=Wish(mode=mode, allow_downtime=True), **nodes).mode is mode
+    assert plan(options=DeployOptions(mode=mode, allow_downtime=True), **nodes).mode is mode
 
 
 @pytest.mark.parametrize(
@@ -138,11 +138,16 @@ def test_green_goes_where_it_is_told(asked: tuple[str, ...], of_the_recipe: list
     wanted = release(memory={"claim_gib": 40.0}, nodes=of_the_recipe)
     nodes: dict[str, Any] = {"n1": on(90, BLUE_RUNS), "n2": on(60), "n3": on(50), "n4": on(80)}
 
-    assert plan(wish=Wish(nodes=asked), of=wanted, **nodes).rank.node == node_
+    assert plan(options=DeployOptions(nodes=asked), of=wanted, **nodes).rank.node == node_
 
 
 def test_who_asks_for_blue_s_node_gets_no_other_one() -> None:
-    assert chosen(plan(wish=Wish(nodes=("n1",)), n1=on(90, BLUE_RUNS), n2=on(99))) == (Mode.BESIDE, "n1", Slot.GREEN)
+    on_one = DeployOptions(nodes=("n1",))
+    assert chosen(plan(options=on_one, n1=on(90, BLUE_RUNS), n2=on(99))) == (
+        Mode.BESIDE,
+        "n1",
+        Slot.GREEN,
+    )
 
 
 @pytest.mark.parametrize(("slot", "next_"), [(Slot.BLUE, Slot.GREEN), (Slot.GREEN, Slot.BLUE)])
@@ -182,7 +187,9 @@ def test_a_warm_release_on_another_node_gives_back_nothing_here() -> None:
 
     assert (made.mode, made.rank.node) == (Mode.ACROSS, "n2")
     assert "".join(made.notes) == "n2: 30.0 GiB available + 40 given back - 40 claimed: 30.0 GiB left"
-    assert "  beside on n1: 20.0 GiB available - 15 kept back" in str(refusal(current, Wish(nodes=("n1",)), **nodes))
+    assert "  beside on n1: 20.0 GiB available - 15 kept back" in str(
+        refusal(current, DeployOptions(nodes=("n1",)), **nodes)
+    )
 
 
 def test_a_warm_release_that_is_wanted_again_is_adopted_and_not_stopped() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.errors import Busy
 from sparkops.release import Rank, Slot
 from sparkops.swap.model import Mode
@@ -40,27 +40,28 @@ def test_without_consent_nothing_is_stopped_and_all_reasons_come_with_their_sums
 
 
 def test_in_place_too_must_fit() -> None:
-    error = refusal(wish=Wish(allow_downtime=True), n1=on(5, runs(OLD, Slot.BLUE, gib=30)))
+    error = refusal(options=DeployOptions(allow_downtime=True), n1=on(5, runs(OLD, Slot.BLUE, gib=30)))
 
     assert reasons(error)[-1] == "  in-place on n1: 5.0 GiB available + 30 given back - 40 claimed: 5.0 GiB short"
 
 
 def test_a_forced_mode_that_does_not_fit_is_refused_with_its_own_reason_only() -> None:
-    error = refusal(wish=Wish(mode=Mode.BESIDE, allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(90))
+    error = refusal(options=DeployOptions(mode=Mode.BESIDE, allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(90))
 
     assert reasons(error) == ["  beside on n1: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short"]
 
 
 def test_a_forced_mode_without_a_node_for_it_says_so() -> None:
-    assert reasons(refusal(wish=Wish(mode=Mode.ACROSS), n1=on(90, BLUE_RUNS))) == ["  no node for mode across"]
+    across = DeployOptions(mode=Mode.ACROSS)
+    assert reasons(refusal(options=across, n1=on(90, BLUE_RUNS))) == ["  no node for mode across"]
 
 
 def test_a_candidate_that_cannot_be_reached_is_left_out_where_another_one_will_do() -> None:
-    assert plan(wish=Wish(nodes=("n9", "n2")), n1=on(90, BLUE_RUNS), n2=on(90)).rank.node == "n2"
+    assert plan(options=DeployOptions(nodes=("n9", "n2")), n1=on(90, BLUE_RUNS), n2=on(90)).rank.node == "n2"
 
 
 def test_a_candidate_that_cannot_be_reached_is_named_in_the_refusal() -> None:
-    assert reasons(refusal(wish=Wish(nodes=("n9",)), n1=on(90, BLUE_RUNS))) == ["  n9 cannot be reached"]
+    assert reasons(refusal(options=DeployOptions(nodes=("n9",)), n1=on(90, BLUE_RUNS))) == ["  n9 cannot be reached"]
     assert reasons(refusal(of=release(memory={"claim_gib": 40.0}, nodes=["n9", "n2"]), n2=on(1))) == [
         "  n9 cannot be reached",
         "  across on n2: 1.0 GiB available - 40 claimed: 39.0 GiB short",
@@ -95,9 +96,9 @@ def test_a_free_node_is_taken_at_once_and_downtime_is_not_where_another_way_open
 
     assert chosen(plan(stopping, n1=on(90, BLUE_RUNS), n2=on(50, failed)))[:2] == (Mode.BESIDE, "n1")
     with pytest.raises(Busy):
-        plan(stopping, Wish(allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(5, failed))
+        plan(stopping, DeployOptions(allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(5, failed))
     no_image = on(5, failed, image=None)
-    assert plan(stopping, Wish(allow_downtime=True), n1=on(50, BLUE_RUNS), n2=no_image).mode is Mode.IN_PLACE
+    assert plan(stopping, DeployOptions(allow_downtime=True), n1=on(50, BLUE_RUNS), n2=no_image).mode is Mode.IN_PLACE
 
 
 def test_the_same_release_again_is_planned_while_it_stops() -> None:
@@ -118,7 +119,7 @@ def test_a_port_that_another_service_has_is_refused_before_anything_is_stopped()
     other = container(Rank(release(service="other", serve={"port": 8001}), Slot.BLUE, "n1"))
     taken = on(90, BLUE_RUNS, other, listening=frozenset({8001, 8002}))
 
-    error = refusal(wish=Wish(allow_downtime=True), n1=taken)
+    error = refusal(options=DeployOptions(allow_downtime=True), n1=taken)
 
     assert reasons(error) == [f"  {mode} on n1: port 8002 is taken by {other.name}" for mode in ("beside", "in-place")]
     assert error.next_step == "Stop it, or change serve.port of q."
@@ -126,7 +127,9 @@ def test_a_port_that_another_service_has_is_refused_before_anything_is_stopped()
 
 def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
     error = refusal(
-        wish=Wish(nodes=("n2",)), n1=on(90, BLUE_RUNS), n2=replace(on(1, image=None), weights=HALF_A_CHECKPOINT)
+        options=DeployOptions(nodes=("n2",)),
+        n1=on(90, BLUE_RUNS),
+        n2=replace(on(1, image=None), weights=HALF_A_CHECKPOINT),
     )
 
     assert reasons(error) == [

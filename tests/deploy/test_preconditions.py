@@ -117,10 +117,10 @@ def test_only_a_running_container_of_that_port_can_be_its_owner(beside: Containe
 
 
 def test_weights_that_could_not_be_read_are_refused_with_the_reason() -> None:
-    unseen = ConnectionLost("n1", "no answer within 10 s")
+    error = ConnectionLost("n1", "no answer within 10 s")
 
-    assert problem(replace(observed(), unseen=unseen)) is unseen
-    assert problem(replace(without_model(), unseen=unseen)) is unseen
+    assert problem(replace(observed(), weights_error=error)) is error
+    assert problem(replace(without_model(), weights_error=error)) is error
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preview import as_json, lines, preview
 from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
@@ -19,7 +19,7 @@ from sparkops.swap.model import Mode, Phase
 from tests.deploy.states import deployed, serving, swapping, target
 from tests.deploy.swaps import NEW, OLD
 
-IN_PLACE = Wish(mode=Mode.IN_PLACE, allow_downtime=True)
+IN_PLACE = DeployOptions(mode=Mode.IN_PLACE, allow_downtime=True)
 
 
 def test_the_first_deploy_of_a_fleet_is_shown_before_any_guard_runs() -> None:
@@ -42,7 +42,7 @@ def test_the_first_deploy_of_a_fleet_is_shown_before_any_guard_runs() -> None:
 
 
 def test_in_place_the_old_release_stops_before_the_new_one_starts() -> None:
-    made = preview(serving(), target(wish=IN_PLACE))
+    made = preview(serving(), target(options=IN_PLACE))
 
     assert made is not None
     old, new = next(deployed().ranks).container, next(target().target.ranks).container

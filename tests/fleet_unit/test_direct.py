@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from sparkops.deploy import intents, leads, preview, sending
-from sparkops.deploy.operation import DeployOptions, Operation
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.placement import DeployOptions
 from sparkops.errors import PlanRefused
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.ending import Ending
@@ -48,7 +48,7 @@ def peer(world: World, node: str) -> Peer:
 def serve(world: World, release: Release, *nodes: str, downtime: bool = False) -> Ending:
     """Deploy a release there, let its engines run, and follow it to its end."""
     with led(world, *nodes) as found:
-        options = DeployOptions(Wish(nodes=nodes, allow_downtime=downtime))
+        options = DeployOptions(nodes=nodes, allow_downtime=downtime)
         accepted = sending.deploy(*found, release, options)
         journal = peer(world, nodes[0]).journal("chat")
         assert journal is not None
@@ -106,7 +106,7 @@ def test_the_same_deploy_again_sends_no_intent(make: Make) -> None:
     serve(world, world.release("1"), "n1")
 
     with led(world, "n1") as found:
-        assert sending.deploy(*found, world.release("1"), DeployOptions(Wish(("n1",)))) is None
+        assert sending.deploy(*found, world.release("1"), DeployOptions(("n1",))) is None
     assert len(peer(world, "n1").asked("intend")) == 1
 
 
@@ -116,7 +116,7 @@ def test_rollback_deploys_the_previous_release_in_its_place(make: Make) -> None:
         serve(world, world.release(version, **SMALL), "n1", downtime=True)
 
     with led(world, "n1") as found:
-        sending.rollback(*found, "chat", DeployOptions(Wish(allow_downtime=True)))
+        sending.rollback(*found, "chat", DeployOptions(allow_downtime=True))
 
     journal = peer(world, "n1").journal("chat")
     assert journal is not None
@@ -168,7 +168,7 @@ def test_what_the_other_rank_s_guard_knows_goes_to_the_new_leader(make: Make) ->
 def test_a_dry_run_asks_for_nothing_and_prints_no_command_for_a_gateway(make: Make) -> None:
     world = make(1)
     with world.order(direct="n1") as operation, leading(operation.connected.members["n1"]) as leader:
-        draft = sending.dry_run(operation, leader, world.release("1"), DeployOptions(Wish(("n1",))))
+        draft = sending.dry_run(operation, leader, world.release("1"), DeployOptions(("n1",)))
 
     assert draft is not None
     assert draft.effects is not None

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from sparkops.deploy import intents, sending
-from sparkops.deploy.operation import DeployOptions, Operation
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.placement import DeployOptions
 from sparkops.errors import Busy, Interrupted, PlanRefused, UsageError
 from sparkops.gateway.commands import CONTAINER as GATEWAY
 from sparkops.guard_client import engine_spec, following, membership
@@ -26,7 +26,7 @@ from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.world import World
 from tests.guard_peer import Peer
 
-ON_N1 = DeployOptions(Wish(nodes=("n1",)))
+ON_N1 = DeployOptions(nodes=("n1",))
 SMALL = {"claim_gib": 20.0}
 
 
@@ -117,7 +117,7 @@ def test_a_dry_run_sends_nothing_and_lists_what_would_run(make: Make) -> None:
 
 
 def test_an_in_place_plan_names_the_starts_that_the_guard_of_the_node_remembers(make: Make) -> None:
-    world, options = make(2), DeployOptions(Wish(nodes=("n2",), mode=Mode.IN_PLACE, allow_downtime=True))
+    world, options = make(2), DeployOptions(nodes=("n2",), mode=Mode.IN_PLACE, allow_downtime=True)
     serve(world, world.release("1"), options)
     starts = [{"release": world.release("2").id, "kind": "", "stages": {"serving": took_s}} for took_s in (9, 70, 80)]
 
@@ -155,7 +155,7 @@ def without_n2(world: World) -> Iterator[tuple[Operation, Leader]]:
 
 def test_p14_a_node_that_has_left_the_inventory_is_no_traceback(make: Make) -> None:
     world = make(2)
-    serve(world, world.release("1", **SMALL), DeployOptions(Wish(nodes=("n2",))))
+    serve(world, world.release("1", **SMALL), DeployOptions(nodes=("n2",)))
     with without_n2(world) as found:
         draft = sending.dry_run(*found, world.release("2", **SMALL), ON_N1)
     serve(world, world.release("2", **SMALL), ON_N1)
@@ -313,8 +313,8 @@ def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> N
 
 def test_rollback_deploys_the_previous_release_where_it_ran(make: Make) -> None:
     world = make(2)
-    serve(world, world.release("1", **SMALL), DeployOptions(Wish(nodes=("n2",))))
-    serve(world, world.release("2", **SMALL), DeployOptions(Wish(nodes=("n1",))))
+    serve(world, world.release("1", **SMALL), DeployOptions(nodes=("n2",)))
+    serve(world, world.release("2", **SMALL), DeployOptions(nodes=("n1",)))
 
     with led(world) as found:
         sending.rollback(*found, "chat", DeployOptions())
@@ -368,7 +368,7 @@ def test_each_rank_of_a_ray_pair_gets_one_token_before_the_intent(make: Make) ->
     world = make(2)
     pair = world.release("1", pair=True, serve={"executor": "ray"})
     with led(world) as found:
-        sending.deploy(*found, pair, DeployOptions(Wish(nodes=("n1", "n2"))))
+        sending.deploy(*found, pair, DeployOptions(nodes=("n1", "n2")))
 
     (first,), (second,) = (peer(world, node).asked("secret") for node in ("n1", "n2"))
     assert first == second
@@ -384,7 +384,7 @@ def test_a_ray_pair_that_is_deployed_again_keeps_no_rank_with_an_earlier_token(m
     pair = world.release("1", pair=True, serve={"executor": "ray"})
     for _ in range(2):
         with led(world) as found:
-            sending.deploy(*found, pair, DeployOptions(Wish(nodes=("n1", "n2"))))
+            sending.deploy(*found, pair, DeployOptions(nodes=("n1", "n2")))
             targets += [swap.target for swap in (journal(world).swap,) if swap]
             intents.cancel(found[1], "chat")
 

@@ -6,8 +6,7 @@ import pytest
 
 from sparkops.agents import agents
 from sparkops.deploy import sending
-from sparkops.deploy.operation import DeployOptions
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.rollout import Rollout
 from sparkops.deploy.sending import Draft
 from sparkops.errors import Busy, PlanRefused, SparkopsError
@@ -17,7 +16,7 @@ from sparkops.swap.journal import Journal
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.world import World
 
-OPTIONS = DeployOptions(Wish(nodes=("n1",)))
+OPTIONS = DeployOptions(nodes=("n1",))
 
 
 def refused(world: World, release: Release, *, direct: str = "") -> SparkopsError:

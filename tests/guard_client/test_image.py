@@ -141,6 +141,6 @@ def test_what_runs_on_nodes_is_built_on_the_inventory_s_base() -> None:
     fleet = Fleet(file=Path("i"), nodes=nodes, build=Build(parent_images=given), gateway=at, known_hosts=known)
     wanted = agents.load(fleet)
 
-    assert wanted.front
+    assert wanted.gateway
     assert b"FROM mine:1\n" in dict(wanted.guard.context.files)["Dockerfile"]  # type: ignore[operator]
-    assert b"FROM mine:2\n" in dict(wanted.front.order.context.files)["Dockerfile"]  # type: ignore[operator]
+    assert b"FROM mine:2\n" in dict(wanted.gateway.order.context.files)["Dockerfile"]  # type: ignore[operator]

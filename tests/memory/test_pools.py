@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkops.deploy.current import Current
-from sparkops.deploy.placement import Wish
+from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preconditions import Observed
 from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
@@ -85,7 +85,7 @@ def test_a_discrete_gpu_that_cannot_be_asked_leaves_the_host_side_to_compare() -
     ids=["both fit", "the GPU does not hold both", "the node's memory would run out"],
 )
 def test_beside_is_chosen_by_the_memory_of_the_gpu(gpu_gib: float, free: float, mode: Mode, note: str) -> None:
-    made = plan(SERVING, Wish(allow_downtime=True), NEW, n1=on(free, BLUE_RUNS, gpus=(gpu_gib,)))
+    made = plan(SERVING, DeployOptions(allow_downtime=True), NEW, n1=on(free, BLUE_RUNS, gpus=(gpu_gib,)))
 
     assert (made.mode, made.notes) == (mode, (note,))
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparkops.agents import agents
-from sparkops.agents.agents import Wanted
+from sparkops.agents.agents import AgentSpecs
 from sparkops.command import Command, Completed
 from sparkops.config import assets, inventory
 from sparkops.config.inventory import Fleet
@@ -63,10 +63,10 @@ class Pair:
 
     fleet: Fleet
     machines: dict[str, FleetNode]
-    wanted: Wanted
+    wanted: AgentSpecs
     told: list[Event] = field(default_factory=list)
 
-    def ensure(self, wanted: Wanted | None = None, *, apply_gateway: bool = False) -> dict[str, tuple[str, ...]]:
+    def ensure(self, wanted: AgentSpecs | None = None, *, apply_gateway: bool = False) -> dict[str, tuple[str, ...]]:
         with connect(self.fleet) as connected:
             return agents.ensure(connected, wanted or self.wanted, self.told.append, apply_gateway=apply_gateway)
 
@@ -99,17 +99,17 @@ class Pair:
             return answer.status
 
 
-def other_guard(pair: Pair, **files: bytes) -> Wanted:
+def other_guard(pair: Pair, **files: bytes) -> AgentSpecs:
     """The guard from another source."""
     changed = {path.replace("__", "/") + ".py": content for path, content in files.items()}
     parent = pair.fleet.build.parent(guard_render.DEBIAN)
     return replace(pair.wanted, guard=agents.guard_order(TEMPLATES, {**PACKAGE, **changed}, parent))
 
 
-def with_front(wanted: Wanted, **changes: Any) -> Wanted:
+def with_front(wanted: AgentSpecs, **changes: Any) -> AgentSpecs:
     """The gateway wanted otherwise."""
-    assert wanted.front
-    return replace(wanted, front=replace(wanted.front, **changes))
+    assert wanted.gateway
+    return replace(wanted, gateway=replace(wanted.gateway, **changes))
 
 
 @pytest.fixture(scope="module")
@@ -277,9 +277,9 @@ def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair
     made = gateway_render.gateway_context(
         gateway_door.load_templates(), program, pair.fleet.build.parent(gateway_render.IMAGE)
     )
-    assert pair.wanted.front
+    assert pair.wanted.gateway
 
-    other = with_front(pair.wanted, order=replace(pair.wanted.front.order, context=made), services=())
+    other = with_front(pair.wanted, order=replace(pair.wanted.gateway.order, context=made), services=())
 
     with pytest.raises(PlanRefused, match=f"{FRONT}: replace gateway: image "):
         pair.ensure(other)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sparkops.agents.agent import Agent, up
 from sparkops.agents.container import answered, discard
-from sparkops.agents.differences import Change, GatewayWanted, Kind, of_gateway, require_consent, require_own_names
+from sparkops.agents.differences import Change, GatewayContents, Kind, of_gateway, require_consent, require_own_names
 from sparkops.config.inventory import Fleet, Gateway
 from sparkops.errors import NodeError
 from sparkops.gateway import commands
@@ -26,7 +26,7 @@ def _limits(settings: Gateway) -> str:
 
 
 @dataclass(frozen=True)
-class Front:
+class GatewaySpec:
     """The gateway and the services that it must know; others that it knows already stay."""
 
     order: BuildOrder
@@ -35,35 +35,35 @@ class Front:
     secrets: Secrets
     templates: Mapping[str, str]
 
-    def wanted(self, facts: GatewayFacts) -> GatewayWanted:
+    def contents(self, facts: GatewayFacts) -> GatewayContents:
         """Return what a gateway must have that has its present services too. Raises PlanRefused for a shared name."""
         known = {name: Service(name, known.port, known.aliases) for name, known in facts.services.items()}
         services = {**known, **{service.name: service for service in self.services}}
         require_own_names(services.values())
         hashes = [hashed([key]).strip() for key in self.secrets.api_keys]
         keys = dict(zip(self.settings.api_keys, hashes, strict=True))
-        given = files(services.values(), self.settings, self.secrets, self.templates)
-        return GatewayWanted(services, given, keys, _limits(self.settings))
+        configuration = files(services.values(), self.settings, self.secrets, self.templates)
+        return GatewayContents(services, configuration, keys, _limits(self.settings))
 
 
-def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Front:
+def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> GatewaySpec:
     templates, secrets = load_templates(), load_secrets(fleet)
     parent = fleet.build.parent(IMAGE)
     context = gateway_context(templates, load_program(), parent)
     tried = files(services, settings, secrets, templates)
     gate = Gate(lambda image: commands.ask_image(image, tried))
     order = BuildOrder(NAME, context, DISK_GIB, gate)
-    return Front(order, tuple(services), settings, secrets, templates)
+    return GatewaySpec(order, tuple(services), settings, secrets, templates)
 
 
-def ensure(member: Member, front: Front, tell: Tell, *, apply_gateway: bool) -> bool:
+def ensure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: bool) -> bool:
     """Let the gateway of a node run as wanted. False if it did. Raises PlanRefused without consent."""
-    replaced = up(member, agent(front), tell)
-    return _configure(member, front, tell, apply_gateway=apply_gateway) or replaced
+    replaced = up(member, agent(spec), tell)
+    return _configure(member, spec, tell, apply_gateway=apply_gateway) or replaced
 
 
-def agent(front: Front) -> Agent:
-    order, memory_mib = front.order, front.settings.memory_mib
+def agent(spec: GatewaySpec) -> Agent:
+    order, memory_mib = spec.order, spec.settings.memory_mib
     inputs = order.context.digest
     return Agent(
         container=commands.CONTAINER,
@@ -98,26 +98,28 @@ def remove(member: Member, tell: Tell) -> bool:
     return True
 
 
-def _configure(member: Member, front: Front, tell: Tell, *, apply_gateway: bool) -> bool:
+def _configure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: bool) -> bool:
     """Let the gateway have the files that belong to its services. False if it had them, and runs with them."""
     facts = answered(member, commands.CONTAINER, lambda: _facts(member))
-    wanted = front.wanted(facts)
-    differing = tuple(of_gateway(member.name, facts, wanted))
+    contents = spec.contents(facts)
+    differing = tuple(of_gateway(member.name, facts, contents))
     require_consent(differing, given=apply_gateway)
     if not differing:
         return False
     if any(change.kind is not Kind.START for change in differing):
         tell(
-            Event(member.name, f"the gateway is given its services: {', '.join(sorted(wanted.services)) or 'none yet'}")
+            Event(
+                member.name, f"the gateway is given its services: {', '.join(sorted(contents.services)) or 'none yet'}"
+            )
         )
-    member.node.run(commands.configure(wanted.files))
+    member.node.run(commands.configure(contents.files))
     answered(member, commands.CONTAINER, lambda: _running(member))
     return True
 
 
-def differences(member: Member, front: Front) -> Iterator[Change]:
+def differences(member: Member, spec: GatewaySpec) -> Iterator[Change]:
     facts = answered(member, commands.CONTAINER, lambda: _facts(member))
-    return of_gateway(member.name, facts, front.wanted(facts))
+    return of_gateway(member.name, facts, spec.contents(facts))
 
 
 def _facts(member: Member) -> GatewayFacts:

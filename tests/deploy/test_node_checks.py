@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from sparkops.deploy import make_room
+from sparkops.deploy import node_checks
 from sparkops.errors import NotReady
 from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.nodes.connected import Member
@@ -68,7 +68,7 @@ class Bench:
 def test_both_figures_must_hold_the_claim(available: int, free: int, back: float, problem: str, step: str) -> None:
     bench, said, next_step = Bench(meminfo(available, free)), "", ""
     try:
-        make_room.require(bench.member, SPARK.recipe, back)
+        node_checks.require_free(bench.member, SPARK.recipe, back)
     except NotReady as error:
         said, next_step = str(error), error.next_step
 
@@ -81,7 +81,7 @@ def test_page_cache_refuses_an_in_place_swap_before_anything_is_stopped(free: in
     bench = Bench(meminfo(available=50, free=free))
     new, old = (spec(SPARK, {}), spec(SPARK, {"memory": {"claim_gib": 60.0, "why": "a test"}}))
     try:
-        make_room.require_without(bench.member, new, old, bench.tell)
+        node_checks.require_without(bench.member, new, old, bench.tell)
         problem = ""
     except NotReady as error:
         problem = str(error)
@@ -98,13 +98,13 @@ def spec(of: Release, changes: Mapping[str, Any]) -> EngineSpec:
 
 
 def test_mem_free_is_not_asked_where_the_gpu_has_its_own_memory() -> None:
-    make_room.require(Bench(meminfo(110, 1, gpu="81559, 81079")).member, release(image={"torch": CUDA}).recipe)
+    node_checks.require_free(Bench(meminfo(110, 1, gpu="81559, 81079")).member, release(image={"torch": CUDA}).recipe)
 
 
 def test_a_drop_that_fails_is_told_and_fails_nothing() -> None:
     bench = Bench(meminfo(110, 105), python3=127)
 
-    make_room.require_without(bench.member, spec(SPARK, {}), None, bench.tell)
+    node_checks.require_without(bench.member, spec(SPARK, {}), None, bench.tell)
 
     assert len(bench.told) == 1
     assert bench.told[0].startswith("page cache not dropped: `python3 -c")

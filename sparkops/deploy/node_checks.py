@@ -1,0 +1,87 @@
+"""Checks on the nodes before a swap stops anything: the network of a pair, and memory without page cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sparkops.command import Command
+from sparkops.config.recipe import Recipe
+from sparkops.deploy.plan import SwapPlan
+from sparkops.deploy.preconditions import Observed, own
+from sparkops.errors import CommandFailed, ConnectionLost, NotReady
+from sparkops.guard_client import engine_spec
+from sparkops.guard_client.engine_spec import EngineSpec
+from sparkops.memory import pages
+from sparkops.memory.pools import counts_page_cache, pools
+from sparkops.network import preflight
+from sparkops.network.checks import Ranks
+from sparkops.network.finding import require
+from sparkops.nodes import host
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.host import HostFacts
+from sparkops.nodes.progress import Event, Tell
+from sparkops.swap.model import Deployment
+
+DROP_ALL = "sudo sh -c 'sync; echo 3 >/proc/sys/vm/drop_caches' on {node} drops the page cache of all files."
+
+
+def require_network(connected: Connected, plan: SwapPlan, observed: Mapping[str, Observed], tell: Tell) -> None:
+    """Try the network that a pair will load over, and the image on it, unless the pair runs already.
+
+    Raises PlanRefused or NodesFailed.
+    """
+    facts = {rank.node: fabric for rank in plan.ranks if (fabric := observed[rank.node].fabric)}
+    if plan.network and not _runs(plan, observed):
+        ray = plan.release.recipe.serve.executor == "ray"
+        ranks = Ranks(plan.release.image, plan.rank.meeting_port, ray=ray)
+        require(preflight.run(connected, plan.network, facts, ranks, tell))
+
+
+def _runs(plan: SwapPlan, observed: Mapping[str, Observed]) -> bool:
+    """Return whether every rank ran when the nodes were read, and all are of one attempt."""
+    running = [container for rank in plan.ranks if (container := own(rank, observed[rank.node]))]
+    return len(running) == len(plan.ranks) and len({container.generation for container in running}) == 1
+
+
+def require_memory(connected: Connected, target: Deployment, active: Deployment | None, tell: Tell) -> None:
+    """Raise NotReady where page cache would keep an in-place swap from starting, before anything is stopped."""
+    old = {rank.node: engine_spec.of(rank) for rank in active.ranks} if active else {}
+    for rank in target.ranks:
+        require_without(connected.member(rank.node), engine_spec.of(rank), old.get(rank.node), tell)
+
+
+def require_without(member: Member, new: EngineSpec, old: EngineSpec | None, tell: Tell) -> None:
+    """Raise NotReady where a release would lack memory, for page cache alone, once the old one has stopped."""
+    recipe = new.parsed
+    if not counts_page_cache(recipe, _facts(member)):
+        return
+    for spec in (old, new):
+        if spec is not None:
+            _drop(member, pages.drop(spec.parsed, spec.config), tell)
+    require_free(member, recipe, old.parsed.memory.claim_gib if old else 0.0)
+
+
+def _drop(member: Member, command: Command, tell: Tell) -> None:
+    """Drop page cache, and report the result: a start never fails for this alone."""
+    try:
+        result = member.node.run(command).stdout.strip()
+    except (CommandFailed, ConnectionLost, NotReady) as error:
+        result = f"page cache not dropped: {error.problem}"
+    tell(Event(member.name, result))
+
+
+def require_free(member: Member, recipe: Recipe, freed_gib: float = 0.0) -> None:
+    """Raise NotReady unless the claim fits once engines have freed `freed_gib`."""
+    name, facts = member.name, _facts(member)
+    for pool in pools(recipe, facts, dropped=True):
+        given = replace(pool, available_gib=pool.available_gib + freed_gib)
+        if given.lack:
+            after = f", with {freed_gib:g} GiB that the old release gives back" if freed_gib else ""
+            cached = pool.available_gib < facts.memory_available_gib
+            step = DROP_ALL.format(node=name) if cached else "Stop what uses the memory: sparkops status"
+            raise NotReady(name, f"{given.lack}{after}", next_step=step)
+
+
+def _facts(member: Member) -> HostFacts:
+    return host.parse(member.node.run(host.FREE).stdout)
