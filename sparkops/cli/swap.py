@@ -13,7 +13,7 @@ from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.deploy import intents, sending
 from sparkops.errors import UsageError
-from sparkops.guard_client.history import lines
+from sparkops.guard_client.replies import lines
 
 
 def promote(

@@ -10,8 +10,8 @@ from sparkops.errors import Busy, NeedsOperator
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.ending import swap_line
 from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.history import Record, merge
 from sparkops.guard_client.leader import Leader, door
+from sparkops.guard_client.replies import Record, merge
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, Tell

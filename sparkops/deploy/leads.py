@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkops.deploy import observe, plan
-from sparkops.deploy.current import Current
 from sparkops.deploy.placement import DeployOptions, nodes_of
-from sparkops.deploy.preconditions import differing, place
+from sparkops.deploy.preconditions import Current, differing, place
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.guard_client import membership
 from sparkops.guard_client.commands import CONTAINER

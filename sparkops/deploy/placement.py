@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sparkops.config.fabric import FabricRules
-from sparkops.deploy.current import Current
-from sparkops.deploy.preconditions import Observed, obstacles, own
+from sparkops.deploy.preconditions import Current, Observed, obstacles, own
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
 from sparkops.memory.bound import HOST_GIB
 from sparkops.memory.pools import Pool, pools
@@ -62,7 +61,7 @@ class Site:
     """Node and container of engines that an earlier change stops."""
 
     @property
-    def there(self) -> bool:
+    def running(self) -> bool:
         """Whether this very rank runs already."""
         return own(self.rank, self.node) is not None
 
@@ -84,19 +83,19 @@ class Site:
         """What is kept back for others: nothing of a discrete GPU, where a full memory is an error, no wedged node."""
         return 0.0 if pool.of else self.reserve_gib
 
-    def left_gib(self, pool: Pool) -> float:
+    def remaining_gib(self, pool: Pool) -> float:
         """What is left of a pool once the rank runs."""
         return pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - pool.need_gib
 
     def arithmetic(self, pool: Pool) -> str:
         """The sum as it is shown."""
-        if self.there:
-            return "the release is there, its memory is taken already"
-        back_gib, kept_gib, left_gib = self.back_gib(pool), self.kept_gib(pool), self.left_gib(pool)
+        if self.running:
+            return "the release runs, its memory is taken already"
+        back_gib, kept_gib, remaining_gib = self.back_gib(pool), self.kept_gib(pool), self.remaining_gib(pool)
         parts = [f"{pool.available_gib:.1f} GiB{pool.of} available"]
         parts += [f"+ {back_gib:g} given back"] if back_gib else []
         parts += [f"- {kept_gib:g} kept back"] if kept_gib else []
-        how = f"{left_gib:.1f} GiB left" if left_gib >= 0 else f"{-left_gib:.1f} GiB short"
+        how = f"{remaining_gib:.1f} GiB left" if remaining_gib >= 0 else f"{-remaining_gib:.1f} GiB short"
         return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
 
     def problems(self) -> Iterator[SparkopsError]:
@@ -107,7 +106,7 @@ class Site:
             return  # what they still take of the memory is unknown
         yield from self._strangers()
         for pool in self.pools:
-            if self.left_gib(pool) < 0 and not self.there:
+            if self.remaining_gib(pool) < 0 and not self.running:
                 yield PlanRefused(self.arithmetic(pool))
 
     def _ending(self) -> Busy | None:
@@ -155,7 +154,7 @@ class Option:
     def sites(self) -> tuple[Site, ...]:
         """Each rank with what is known of its node."""
         blue = self.current.blue if self.mode is Mode.IN_PLACE else None
-        stops = frozenset(rank.container for gone in (blue, *self.leaves) if gone for rank in gone.ranks)
+        stops = frozenset(rank.container for item in (blue, *self.leaves) if item for rank in item.ranks)
         return tuple(
             Site(rank, node, stops, self._reserve_gib(rank, node, stops), self.current.ending)
             for rank, node in zip(self.ranks, self.nodes, strict=True)

@@ -8,9 +8,8 @@ from itertools import combinations
 
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
-from sparkops.deploy.current import Current
 from sparkops.deploy.placement import DeployOptions, Option, network, nodes_of
-from sparkops.deploy.preconditions import Observed
+from sparkops.deploy.preconditions import Current, Observed
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.memory.pools import pools
 from sparkops.network.topology import Fabric
@@ -45,8 +44,8 @@ class SwapPlan:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The phases in order."""
-        left_out = {Phase.WORKERS} if len(self.ranks) == 1 else set[Phase]()
-        return tuple(phase for phase in PHASES[self.mode] if phase not in left_out)
+        skipped = {Phase.WORKERS} if len(self.ranks) == 1 else set[Phase]()
+        return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

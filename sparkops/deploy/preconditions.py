@@ -1,4 +1,4 @@
-"""What a deploy needs of its nodes: where it goes, and what stands against it there. Pure."""
+"""The state before a deploy, of nodes and of the service, and the nodes that it goes to or refuses. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.docker.facts import Container
-from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
+from sparkops.errors import Busy, NodeError, NotReady, PlanRefused, SparkopsError
+from sparkops.guard_client.service_state import ServiceState, ways_out
 from sparkops.memory.pools import pools, too_large
+from sparkops.names import Slot
 from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release
+from sparkops.startup.estimate import Forecast
+from sparkops.swap.model import Deployment
 from sparkops.weights.checkpoint import Checkpoint
 from sparkops.weights.plan import in_words, refused, unreadable
 from sparkops.weights.steps import engine_reads, remedy
@@ -37,6 +41,41 @@ class Observed:
     fabric: NodeFabric | None = None
     fabric_unknown: str = ""
     installed: str = ""
+
+
+@dataclass(frozen=True)
+class Current:
+    """The state before a swap: the release that serves, and the slot of the one that serves or served last."""
+
+    blue: Deployment | None = None
+    slot: Slot | None = None
+    idle: tuple[Deployment, ...] = ()
+    """Releases without traffic whose engines may run: warm for a rollback, or failed. They make room."""
+    ending: frozenset[tuple[str, str]] = frozenset()
+    """Node and container of engines that the leader stops. Until a guard has confirmed it, they may hold memory."""
+    direct: bool = False
+    """Whether clients call the engine itself: without a gateway no second release can have its port."""
+    gap: Forecast | None = None
+    """How long the new release takes to start on the node of the one that serves; None: unknown."""
+
+    @property
+    def down_for(self) -> str:
+        """How long a service is down in place, in words."""
+        return "while green starts" + (f": {self.gap}" if self.gap else "")
+
+
+def current(state: ServiceState) -> Current:
+    """Return what a new release would replace. Raises Busy while a swap is in progress or the service is stopped."""
+    journal, swap = state.journal, state.swap
+    if journal.stopping:
+        raise Busy(f"{journal.service} is being stopped", next_step=f"sparkops follow {journal.service}")
+    if swap and not (journal.trouble and state.fails):
+        problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
+        raise Busy(problem, next_step="\n".join(ways_out(journal.service)))
+    serving = None if state.fails else journal.active
+    slot = journal.active.slot if journal.active else None
+    idle = tuple(item for item in journal.deployments if item != serving)
+    return Current(serving, slot, idle, frozenset(rank.place for rank in journal.stopped))
 
 
 def place(recipe: Recipe, nodes: Sequence[str], observed: Mapping[str, Observed]) -> tuple[str, ...]:

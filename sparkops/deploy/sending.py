@@ -9,13 +9,12 @@ from typing import Any
 
 from sparkops.config.inventory import LOOPBACK
 from sparkops.deploy import intents, leads, node_checks, observe, preview
-from sparkops.deploy.current import current
 from sparkops.deploy.deployment import deployment, new_id, release_of, token_ranks
 from sparkops.deploy.intents import sent
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.placement import DeployOptions, nodes_of
 from sparkops.deploy.plan import SwapPlan, plan
-from sparkops.deploy.preconditions import Observed
+from sparkops.deploy.preconditions import Observed, current
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.guard_client import engine_spec, service_state
 from sparkops.guard_client.following import Accepted

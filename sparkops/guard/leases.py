@@ -14,14 +14,14 @@ class Leases:
 
     superseded: str = ""
     """What engines wait for where another guard may lead by now (`Leading.awaited`); empty for nothing."""
-    _held: list[str] = field(default_factory=list)
+    _holders: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def text(self) -> str:
         """The holders, such as `build of image X by user@host`; empty without a lease."""
         with self._lock:
-            return "; ".join(dict.fromkeys(self._held))
+            return "; ".join(dict.fromkeys(self._holders))
 
     @property
     def awaited(self) -> str:
@@ -31,20 +31,20 @@ class Leases:
     def add(self, holder: str) -> None:
         """Add a lease beside others."""
         with self._lock:
-            self._held.append(holder)
+            self._holders.append(holder)
 
     def remove(self, holder: str) -> None:
         """Remove a lease of this holder."""
         with self._lock:
-            self._held.remove(holder)
+            self._holders.remove(holder)
 
     def add_alone(self, holder: str) -> str:
         """Add a lease unless there is one. Returns the holder of that one; empty where it was added."""
         with self._lock:
-            if not self._held:
-                self._held.append(holder)
+            if not self._holders:
+                self._holders.append(holder)
                 return ""
-            return self._held[0]
+            return self._holders[0]
 
     @contextmanager
     def until_end(self, holder: str) -> Iterator[None]:

@@ -65,7 +65,7 @@ class Loading:
     """Called after each sample in which /health did not answer."""
     watch: Watch = field(init=False)
     memory: list[MemorySample] = field(default_factory=list)
-    seen_s: float = 0.0
+    sampled_s: float = 0.0
     """Age of the container at the last sample."""
     last: str = ""
     """Timestamp of the last line of the log that was read."""
@@ -93,7 +93,7 @@ class Loading:
             cursor = LogCursor(member, self.container, self.last)
             born_s = time.monotonic() - (time.time() - self.container.started_at)
             eyes = StartMonitor(member, self.container, asking, cursor, born_s, memory=self.memory)
-            self.watch = resumed(self.watch, max(0.0, time.monotonic() - born_s - self.seen_s))
+            self.watch = resumed(self.watch, max(0.0, time.monotonic() - born_s - self.sampled_s))
             while not self.cancel.is_set():
                 over = self._advance(eyes.sample())
                 self.last = cursor.last
@@ -104,11 +104,11 @@ class Loading:
 
     def _advance(self, sample: Sample) -> bool:
         """Take one sample in. What still runs after a failure is sampled once more: its last lines tell the cause."""
-        before, self.watch, self.seen_s = self.watch, advance(self.watch, sample), sample.at_s
+        before, self.watch, self.sampled_s = self.watch, advance(self.watch, sample), sample.at_s
         if not self.watch.healthy:
             self.unanswered()
-        left = f", {self.forecast.left(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
-        self.show(f"{self.watch.text}{left or f', {sample.at_s:.0f} s'}")
+        remaining = f", {self.forecast.left(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
+        self.show(f"{self.watch.text}{remaining or f', {sample.at_s:.0f} s'}")
         ended = bool(self.watch.failure) and not sample.running
         return self.watch.healthy or bool(before.failure) or ended
 

@@ -38,19 +38,19 @@ class MemoryFloor:
 
     def look(self) -> None:
         """Look once, a second after the last time, and kill at most one engine."""
-        left_gib = self.available_gib()
-        expendable = self.follower.expendable() if left_gib < FLOOR_GIB else []
-        due = [(service, rank) for service, rank in expendable if left_gib < _floor_gib(rank)]
+        free_gib = self.available_gib()
+        expendable = self.follower.expendable() if free_gib < FLOOR_GIB else []
+        due = [(service, rank) for service, rank in expendable if free_gib < _floor_gib(rank)]
         self.low = Counter({rank.container: self.low[rank.container] + 1 for _, rank in due})
         for service, rank in due:
             if self.low[rank.container] >= LOOKS:
-                self._kill(service, rank, left_gib)
+                self._kill(service, rank, free_gib)
                 return
 
-    def _kill(self, service: str, rank: RankSpec, left_gib: float) -> None:
+    def _kill(self, service: str, rank: RankSpec, free_gib: float) -> None:
         floor = _floor_gib(rank)
         doing = self.follower.progress(service).get(rank.container, "not promoted")
-        why = f"{left_gib:.1f} GiB of memory left, floor {floor:g} GiB: {rank.container} killed ({doing})"
+        why = f"{free_gib:.1f} GiB of memory left, floor {floor:g} GiB: {rank.container} killed ({doing})"
         self.log(f"{service}: {why}")
         self.follower.killed(service, rank.container, why)
         self.low.clear()

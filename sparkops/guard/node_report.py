@@ -29,7 +29,7 @@ from sparkops.status import node_survey
 from sparkops.status.commands import EVENTS_READ, FORMAT, request
 from sparkops.status.node_survey import Facts
 
-ASKED_S, IDLE_S = 60.0, 15.0
+REQUESTED_S, IDLE_S = 60.0, 15.0
 """Seconds after a report during which every look samples, and seconds between two samples afterwards."""
 OLD_S = 4.0
 """An older sample is renewed before it is reported. Twice the pause between two looks."""
@@ -59,7 +59,7 @@ class Sampler:
     clock: Callable[[], float] = time.monotonic
     _samples: dict[str, Sampled] = field(default_factory=dict)
     """By ID of the container."""
-    _asked_s: float = -inf
+    _requested_s: float = -inf
     _sampled_s: float = -inf
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,7 +70,7 @@ class Sampler:
     def look(self) -> None:
         """Sample the engines if that is due. Raises OSError."""
         now_s = self.clock()
-        if now_s - self._asked_s > ASKED_S:
+        if now_s - self._requested_s > REQUESTED_S:
             with self._mutex:  # a process in the gateway's container, for reports only
                 self._gateway.stream.close()
             if now_s - self._sampled_s < IDLE_S:
@@ -80,7 +80,7 @@ class Sampler:
 
     def report(self) -> Facts:
         """Return what node_survey.survey returns, with the age of each engine's sample in seconds."""
-        self._asked_s = self.clock()
+        self._requested_s = self.clock()
         inspects, docker, names = node_survey.containers(str(self._request["label"]))
         samples = self._renew(inspects, OLD_S)
         with self._mutex:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import ConfigDict
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import records
+from sparkops.guard import durable
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
@@ -120,19 +120,19 @@ class State:
 
     def add_event(self, service: str, event: Mapping[str, object]) -> int:
         """Append an event and return its number, from 1. It is on the disk on return."""
-        return records.add_event(self._service(service), event)
+        return durable.add_event(self._service(service), event)
 
     def events(self, service: str, since: int = 0) -> list[dict[str, Any]]:
         """Return the events after number `since`, oldest first, with their number `n` and time `at` (UTC)."""
-        return list(records.events(self._service(service), since))
+        return list(durable.events(self._service(service), since))
 
     def learn(self, service: str, started: Mapping[str, object]) -> None:
-        """Add a start that ended well; the oldest of more than `records.STARTS` is dropped."""
-        records.add_start(self._service(service), started)
+        """Add a start that ended well; the oldest of more than `durable.STARTS` is dropped."""
+        durable.add_start(self._service(service), started)
 
     def starts(self, service: str) -> list[dict[str, Any]]:
         """Return the starts that ended well, oldest first."""
-        return list(records.starts(self._service(service)))
+        return list(durable.starts(self._service(service)))
 
     def keep(self, service: str, release: str, files: Mapping[str, str]) -> Path | None:
         """Save evidence and return its directory; None where it does not fit, with the reason in the log.

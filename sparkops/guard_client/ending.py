@@ -105,8 +105,8 @@ def phase_seconds(events: Iterable[Record]) -> dict[str, float]:
     """Return the seconds of each phase that ended, from the times of the events; a repeated phase is summed."""
     entered = [(event["phase"], datetime.fromisoformat(event["at"])) for event in events if event["kind"] == "phase"]
     seconds: dict[str, float] = {}
-    for (phase, begun), (_, later) in pairwise(entered):
-        seconds[phase] = round(seconds.get(phase, 0.0) + (later - begun).total_seconds(), 2)
+    for (phase, start), (_, later) in pairwise(entered):
+        seconds[phase] = round(seconds.get(phase, 0.0) + (later - start).total_seconds(), 2)
     return seconds
 
 

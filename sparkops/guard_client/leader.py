@@ -12,7 +12,7 @@ from typing import Any
 from sparkops.errors import Busy, ConnectionLost, PlanRefused
 from sparkops.guard_client import service_state
 from sparkops.guard_client.commands import ASK, CONTAINER
-from sparkops.guard_client.reply import refusal, unfit
+from sparkops.guard_client.replies import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Member
 from sparkops.nodes.node import Node

@@ -14,8 +14,8 @@ from sparkops.engine import load
 from sparkops.engine.load import UNKNOWN, Load, Rates
 from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
-from sparkops.guard_client import history, service_state
-from sparkops.guard_client.reply import refusal, unfit
+from sparkops.guard_client import replies, service_state
+from sparkops.guard_client.replies import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.status.commands import EVENTS
@@ -123,7 +123,7 @@ def _states(node: str, guard: Facts) -> Iterator[ServiceState]:
 def _events(node: str, service: str, guard: Facts) -> list[str]:
     """Return the last lasting events of a service in a line each."""
     records = _reply(node, "events", guard["events"][service], guard["errors"])
-    return [next(history.lines(record)) for record in history.merge(records, ())][-EVENTS:]
+    return [next(replies.lines(record)) for record in replies.merge(records, ())][-EVENTS:]
 
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:

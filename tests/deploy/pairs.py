@@ -8,10 +8,9 @@ from typing import Any
 
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.deploy import plan as swap
-from sparkops.deploy.current import Current
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.plan import SwapPlan
-from sparkops.deploy.preconditions import Observed
+from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
 from sparkops.network.facts import Interface, NodeFabric
 from sparkops.release import Rank, Release, Slot

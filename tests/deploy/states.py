@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkops.deploy.current import Current
 from sparkops.deploy.deployment import deployment
 from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.preconditions import Current
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.release import Release, Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report

@@ -9,10 +9,9 @@ import pytest
 
 from sparkops.config.fabric import FabricRules
 from sparkops.deploy import plan as swap
-from sparkops.deploy.current import Current
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.plan import SwapPlan
-from sparkops.deploy.preconditions import Observed
+from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
 from sparkops.release import Rank, Release, Slot

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sparkops.deploy import plan as swap
-from sparkops.deploy.current import Current
 from sparkops.deploy.deployment import deployment, limits, release_of, token_ranks
 from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.preconditions import Current
 from sparkops.docker import commands
 from sparkops.engine.ranks import Seat
 from sparkops.errors import NotReady

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkops.deploy.current import Current
 from sparkops.deploy.deployment import deployment, endpoints, is_direct
 from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.preconditions import Current
 from sparkops.release import Rank, Slot
 from sparkops.swap.model import Mode, Phase
 from tests.deploy.swaps import BLUE, BLUE_RUNS, DOWNTIME, NEW, OLD, at, on, plan, reasons, refusal

@@ -8,8 +8,8 @@ import pytest
 
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.deploy import plan as swap
-from sparkops.deploy.current import Current
 from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.preconditions import Current
 from sparkops.errors import PlanRefused
 from sparkops.network.topology import Transport
 from sparkops.release import Rank, Slot
@@ -232,4 +232,4 @@ def test_a_pair_that_is_loading_is_adopted_whatever_memory_is_left() -> None:
 
     made = swap.plan(NEW, nodes, SERVING, DeployOptions(), TCP)
 
-    assert made.notes == tuple(f"{name}: the release is there, its memory is taken already" for name in ("n1", "n2"))
+    assert made.notes == tuple(f"{name}: the release runs, its memory is taken already" for name in ("n1", "n2"))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy.current import Current
 from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.preconditions import Current
 from sparkops.release import Slot
 from sparkops.startup.estimate import Forecast
 from sparkops.swap.model import Mode
@@ -162,7 +162,7 @@ def test_the_slot_alternates_even_if_what_had_the_traffic_is_gone(slot: Slot, ne
 def test_a_start_that_is_under_way_is_adopted_whatever_memory_is_left() -> None:
     made = plan(n1=on(0.5, BLUE_RUNS, runs(NEW, Slot.GREEN, restart_policy="no"), listening=frozenset({8001, 8002})))
 
-    assert "".join(made.notes) == "n1: the release is there, its memory is taken already"
+    assert "".join(made.notes) == "n1: the release runs, its memory is taken already"
 
 
 WARM = at(OLDEST, Slot.GREEN)
@@ -198,4 +198,4 @@ def test_a_warm_release_that_is_wanted_again_is_adopted_and_not_stopped() -> Non
     made = plan(current, n1=on(5, BLUE_RUNS, runs(NEW, Slot.GREEN)))
 
     assert (made.mode, made.leaves) == (Mode.BESIDE, ())
-    assert "".join(made.notes) == "n1: the release is there, its memory is taken already"
+    assert "".join(made.notes) == "n1: the release runs, its memory is taken already"

@@ -12,7 +12,7 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.engine.load import Load
-from sparkops.guard.node_report import ASKED_S, IDLE_S, Sampler, serve_reports
+from sparkops.guard.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
 from sparkops.nodes.local import LocalNode
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Health
@@ -104,7 +104,7 @@ def test_nodes_that_nobody_looks_at_are_sampled_seldom(node: Node) -> None:
         node.sampler.look()
 
     assert seldom == len(range(0, 60, int(IDLE_S) + 1))
-    assert node.pages.count("/health") - seldom >= ASKED_S / 2 - 1
+    assert node.pages.count("/health") - seldom >= REQUESTED_S / 2 - 1
 
 
 def test_an_engine_that_was_started_again_is_not_taken_for_the_sampled_one(node: Node) -> None:

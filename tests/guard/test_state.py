@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import evidence, records
+from sparkops.guard import durable, evidence
 from sparkops.guard.durable import Unreadable
 from sparkops.guard.engines import secrets
 from sparkops.guard.environment import read_clock
@@ -188,7 +188,7 @@ def test_threads_get_different_numbers(state: State) -> None:
 
 
 def test_old_events_give_way_and_numbers_continue(state: State) -> None:
-    long = "x" * (records.EVENT_BYTES // 3)
+    long = "x" * (durable.EVENT_BYTES // 3)
 
     numbers = [state.add_event("chat", {"event": long}) for _ in range(11)]
 
@@ -311,13 +311,13 @@ def test_evidence_stays_inside_its_directory(state: State, release: str, file: s
 
 
 def test_the_newest_starts_of_a_service_last(state: State) -> None:
-    for number in range(records.STARTS + 2):
+    for number in range(durable.STARTS + 2):
         state.learn("chat", {"number": number})
     state.learn("embed", {"number": 0})
     with (state.directory / "services" / "chat" / "starts.jsonl").open("a") as file:
         file.write('{"number": 2')
 
-    assert [start["number"] for start in state.starts("chat")] == list(range(2, records.STARTS + 2))
+    assert [start["number"] for start in state.starts("chat")] == list(range(2, durable.STARTS + 2))
     assert state.services() == [], "a start is no journal"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkops.guard_client.history import Record, lines, merge
+from sparkops.guard_client.replies import Record, lines, merge
 
 
 def test_an_event_is_a_line_with_its_node_and_what_follows_is_indented() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy.current import Current, current
+from sparkops.deploy.preconditions import Current, current
 from sparkops.errors import Busy
 from sparkops.guard_client.service_state import ServiceState, joins, read, serves, unreported
 from sparkops.release import Slot

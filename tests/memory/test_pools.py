@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy.current import Current
 from sparkops.deploy.placement import DeployOptions
-from sparkops.deploy.preconditions import Observed
+from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
 from sparkops.memory.pools import free_gib, pools

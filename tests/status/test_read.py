@@ -19,7 +19,7 @@ import pytest
 from sparkops.config import inventory, programs
 from sparkops.engine.load import Load, Rates
 from sparkops.errors import ConnectionLost, NotReady
-from sparkops.guard_client import history
+from sparkops.guard_client import replies
 from sparkops.names import Slot
 from sparkops.nodes.host import GpuState
 from sparkops.nodes.local import LocalNode
@@ -275,7 +275,7 @@ def test_a_guard_reports_every_service_that_it_leads(docker: Docker, *, at_gatew
     report = docker.report(at_gateway=at_gateway)
 
     assert [state.journal for state in report.states] == journals
-    assert report.events["chat"] == [next(history.lines(event)) for event in peer.events("chat")]
+    assert report.events["chat"] == [next(replies.lines(event)) for event in peer.events("chat")]
     assert [asked["service"] for asked in peer.asked("state")] == ["chat", "code", "search"]
 
 
