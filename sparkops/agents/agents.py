@@ -37,13 +37,13 @@ class AgentSpecs:
 
 
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
-    """What must run for `services`, read at the door. Raises ConfigError."""
+    """Return the agents that `services` need, with files read here. Raises ConfigError."""
     guard = guard_order(assets.load_templates(), assets.load_package(), fleet.build.parent(DEBIAN))
     return AgentSpecs(guard, gateway_agent.load(fleet, fleet.gateway, services) if fleet.gateway else None)
 
 
 def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
-    """The guard's image from our own source."""
+    """Return the build order of the guard's image, from this package's source."""
     context = guard_context(templates, package, parent)
     return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.ask_image))
 
@@ -55,7 +55,7 @@ def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
 
 
 def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
-    """The guard of a node, and the gateway where it is this node's."""
+    """Yield the differences of a node's guard, and of the gateway where it is this node's."""
     guard = _guard(member, specs.guard)
     differing = tuple(of_container(member.name, GUARD, _container(member, guard), guard.labels))
     yield from differing
@@ -139,7 +139,7 @@ def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change],
 def _jobs(
     connected: Connected, specs: AgentSpecs, differing: Iterable[Change], tell: Tell, *, apply_gateway: bool
 ) -> dict[str, Callable[[], bool]]:
-    """What is to be done on the nodes, all at once. Each returns whether it changed anything."""
+    """Return the changes on the nodes as functions that run at once and return whether they changed anything."""
     jobs: dict[str, Callable[[], bool]] = {}
     for node, agent in {(change.node, change.agent) for change in differing}:
         member = connected.member(node)

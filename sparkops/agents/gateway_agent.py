@@ -20,7 +20,7 @@ from sparkops.nodes.progress import Event, Tell
 
 
 def _limits(settings: Gateway) -> str:
-    """The limits of the gateway's section, for people."""
+    """Return the limits of the gateway's section as text."""
     keys = ("port", "memory_mib", "metrics_port", "max_body_mib", "client_connections", "client_requests")
     return ", ".join(f"{key} {getattr(settings, key)}" for key in keys)
 

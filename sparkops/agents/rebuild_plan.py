@@ -115,7 +115,7 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
 
 
 def _require_lost_leader(node: str, copies_by_node: Mapping[str, GuardCopies], newest: Mapping[str, Journal]) -> None:
-    """Unknown is not no: a leader that any guard still hears is not lost, whether this client reaches it or not."""
+    """Raise PlanRefused while a guard gets messages of the leader: it is not lost, even if this client loses it."""
     leaders = {journal.leader for journal in newest.values()} - {node}
     for name, copies in copies_by_node.items():
         if name in leaders and copies.leader == name:
@@ -131,7 +131,7 @@ def _require_lost_leader(node: str, copies_by_node: Mapping[str, GuardCopies], n
 def _require_all(
     node: str, copies_by_node: Mapping[str, GuardCopies], newest: Mapping[str, Journal], without: frozenset[str]
 ) -> None:
-    """Every guard that may hold a newer journal must be asked or given up."""
+    """Raise PlanRefused unless every guard that may have a newer journal answers or is given up."""
     if not newest:
         step = "sparkops deploy RECIPE --blue-green starts a gateway for the first time."
         raise PlanRefused("no reachable guard keeps a journal: nothing to rebuild from", next_step=step)
@@ -145,6 +145,6 @@ def _require_all(
 
 
 def _serve(journal: Journal) -> Serve | None:
-    """The port and the names of a service on the gateway; None where the journal knows no release of it."""
+    """Return port and names of a service on the gateway; None where the journal has no release of it."""
     known = (*journal.deployments, *((journal.previous,) if journal.previous else ()))
     return next((engine_spec.of(rank).parsed.serve for item in known for rank in item.heads), None)

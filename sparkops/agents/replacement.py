@@ -96,7 +96,7 @@ def _outcome(member: Member) -> str | None:
 
 
 def _has_ended(container: Mapping[str, Any] | None) -> bool:
-    """Whether a replacement is gone, or has ended and told Docker to start it no more."""
+    """Return whether a replacement is removed, or has ended and Docker will not restart it."""
     if container is None:
         return True
     return not container["State"]["Running"] and container["HostConfig"]["RestartPolicy"]["Name"] == "no"

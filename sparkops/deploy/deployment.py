@@ -77,7 +77,7 @@ def _spec(rank: Rank, node: Observed, network: Fabric | None, address: str) -> E
 
 
 def _image(rank: Rank, node: Observed) -> str:
-    """The ID of the image that passed its gates; of a rank that runs already, the image that it runs."""
+    """Return the ID of the image that passed its gates; of a rank that runs already, that of its container."""
     running = own(rank, node)
     image = node.image or (running.image if running else None)
     if image is None:

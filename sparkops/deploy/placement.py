@@ -35,7 +35,7 @@ def nodes_of(deployment: Deployment) -> tuple[str, ...]:
 
 
 def network(ranks: Sequence[Rank], nodes: Sequence[Observed], rules: FabricRules) -> Fabric | None:
-    """The network between the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
+    """Return the network between the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
     if len(ranks) == 1:
         return None
     by_name = {rank.node: node for rank, node in zip(ranks, nodes, strict=True)}
@@ -71,7 +71,7 @@ class Site:
         return pools(self.rank.release.recipe, self.node.host)
 
     def back_gib(self, pool: Pool) -> float:
-        """GiB that return to a pool when the containers of `stops` end."""
+        """Return the GiB that a pool regains when the containers of `stops` end."""
         stopped = [
             container.claim_gib
             for container in self.node.containers
@@ -80,15 +80,15 @@ class Site:
         return sum(claim_gib if pool.claimed else min(claim_gib, HOST_GIB) for claim_gib in stopped)
 
     def kept_gib(self, pool: Pool) -> float:
-        """What is kept back for others: nothing of a discrete GPU, where a full memory is an error, no wedged node."""
+        """Return the reserve in GiB: none on a discrete GPU, where a full memory is an error and wedges no node."""
         return 0.0 if pool.of else self.reserve_gib
 
     def remaining_gib(self, pool: Pool) -> float:
-        """What is left of a pool once the rank runs."""
+        """Return the GiB that remain of a pool once the rank runs."""
         return pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - pool.need_gib
 
     def arithmetic(self, pool: Pool) -> str:
-        """The sum as it is shown."""
+        """Return the sum as text."""
         if self.running:
             return "the release runs, its memory is taken already"
         back_gib, kept_gib, remaining_gib = self.back_gib(pool), self.kept_gib(pool), self.remaining_gib(pool)
@@ -99,7 +99,7 @@ class Site:
         return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
 
     def problems(self) -> Iterator[SparkopsError]:
-        """What stands against this rank on this node."""
+        """Yield why this rank cannot start on this node."""
         yield from obstacles(self.rank, self.node)
         if ending := self._ending():
             yield ending
@@ -110,7 +110,7 @@ class Site:
                 yield PlanRefused(self.arithmetic(pool))
 
     def _ending(self) -> Busy | None:
-        """Why the node's memory is unknown yet. The rank's own container is left to the guard, which starts it anew."""
+        """Return why the node's memory is unknown. The rank's own container does not count: the guard restarts it."""
         running = {container.name for container in self.node.containers if container.running} - {self.rank.container}
         names = sorted(name for node, name in self.ending if node == self.rank.node and name in running)
         problem = f"{self.rank.node}: {' and '.join(names)} is being stopped"
@@ -170,11 +170,11 @@ class Option:
         return rank.release.recipe.swap.reserve_gib if others else 0.0
 
     def arithmetic(self) -> tuple[str, ...]:
-        """The sum of each node."""
+        """Return the sum of each node as text."""
         return tuple(f"{site.rank.node}: {site.arithmetic(site.pools[0])}" for site in self.sites)
 
     def problems(self) -> Iterator[tuple[str, SparkopsError]]:
-        """Everything that stands against it, and where."""
+        """Yield the reasons against it, each with its place."""
         for site in self.sites:
             yield from ((site.rank.node, problem) for problem in site.problems())
         try:

@@ -122,7 +122,7 @@ def _no_way(release: Release, nodes: tuple[str, ...], current: Current, options:
 def _options(
     release: Release, observed: Mapping[str, Observed], current: Current, options: DeployOptions, rules: FabricRules
 ) -> Iterator[Option]:
-    """The ways that risk least come first: blue's nodes are left alone where others will do."""
+    """Yield the options, those with the least risk first: the old release's nodes last."""
     nodes = [name for name in options.nodes if name in observed]
     slot = current.slot.other if current.slot else Slot.BLUE
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
@@ -133,7 +133,7 @@ def _options(
 
 
 def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:
-    """Modes and groups of nodes: those with the most memory first, and blue's own ones in the order that was asked.
+    """Yield modes and groups of nodes: those with the most memory first, those of the old release as ordered.
 
     Without a gateway a release takes the place of the old one, on the same nodes.
     """

@@ -79,7 +79,7 @@ def current(state: ServiceState) -> Current:
 
 
 def place(recipe: Recipe, nodes: Sequence[str], observed: Mapping[str, Observed]) -> tuple[str, ...]:
-    """The nodes that a deploy goes to: asked for, else the recipe's, else where the service is, else the freest."""
+    """Return the nodes of a deploy: as named, else the recipe's, else those of the service, else the freest."""
     if nodes or recipe.nodes:
         return tuple(nodes or recipe.nodes)
     serving = tuple(name for name, node in observed.items() if _running(node, recipe.service))
@@ -106,12 +106,12 @@ def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[Pl
 
 
 def own(rank: Rank, node: Observed) -> Container | None:
-    """The container of this very rank, if it runs."""
+    """Return the container of this very rank, if it runs."""
     return next((other for other in node.containers if other.name == rank.container and other.running), None)
 
 
 def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
-    """What a node lacks for a replica, whatever else runs there. Nothing, where the replica runs already."""
+    """Yield what a node lacks for a replica, whatever else runs there; nothing where the replica runs already."""
     recipe = rank.release.recipe
     if own(rank, node):
         return
@@ -136,7 +136,7 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
 
 
 def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
-    """Weights that are not there, not whole, or not those of the recipe: found out before anything is stopped."""
+    """Yield missing, incomplete or wrong weights, before anything is stopped."""
     recipe, name, root = rank.release.recipe, rank.node, commands.model_dir(node.config)
     if node.weights_error:
         yield node.weights_error

@@ -46,7 +46,7 @@ def accepted(state: ServiceState, intent: Deploy) -> Journal | None:
 
 
 def _assumed(journal: Journal) -> GatewayView:
-    """The gateway as the journal wants it, where it cannot be read."""
+    """Return the gateway as the journal states it, where it cannot be read."""
     active = journal.active
     return GatewayView(active.release, {active.slot: active.release}) if active else GatewayView()
 
@@ -79,12 +79,12 @@ def lines(plan: EffectPlan, service: str) -> Iterator[str]:
 
 
 def _is_direct(plan: EffectPlan) -> bool:
-    """Whether the release that serves at the end has no gateway."""
+    """Return whether the release that serves at the end has no gateway."""
     return plan.journal.active is not None and is_direct(plan.journal.active)
 
 
 def _text(planned: PlannedEffect, plan: EffectPlan) -> str:
-    """An effect in words. Without a gateway the map is a note of the guard."""
+    """Return an effect in words. Without a gateway the map is a note of the guard."""
     words = str(planned.effect)
     return words.replace("gateway ", "note ", 1) if _is_direct(plan) and words.startswith("gateway ") else words
 
@@ -108,7 +108,7 @@ def command(planned: PlannedEffect, service: str, *, direct: bool = False) -> Co
 
 
 def _stop(rank: RankSpec | None) -> Command | None:
-    """The command that stops a rank. One of another version stops with the grace period of its container."""
+    """Return the command that stops a rank; None for one of another version, whose container has the grace period."""
     try:
         return engine_spec.stop(rank) if rank else None
     except ValueError:

@@ -73,14 +73,14 @@ def draft(operation: Operation, release: Release, options: DeployOptions, state:
 
 
 def _gap(operation: Operation, release: Release, node: str) -> estimate.Forecast | None:
-    """How long a start takes on a node, by the starts that its guard remembers or the recipe's own figure."""
+    """Return the predicted start on a node, from past starts there or the recipe's own figure."""
     expected = release.recipe.expected.cold_start_s if release.recipe.expected else None
     past = estimate.remembered(_past_starts(operation, release.service, node))
     return estimate.forecast(release.id, estimate.kind(release.recipe, release.inputs), expected, past, node)
 
 
 def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str, Any]]:
-    """What a node's guard remembers of a service; nothing where it cannot be read: then no request waits."""
+    """Return the past starts of a service on a node; none where they cannot be read: then no request waits."""
     if node not in operation.connected.members:
         return []
     try:
@@ -92,7 +92,7 @@ def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str
 
 
 def _closed(operation: Operation, plan: SwapPlan) -> SwapPlan:
-    """The plan with the HTTP port of the new release open to the gateway only, where there is one."""
+    """Return the plan with the HTTP port of the new release open to the gateway only, if there is one."""
     if operation.direct:
         return plan
     callers: tuple[str, ...] = ()
@@ -195,7 +195,7 @@ def _rollback(operation: Operation, leader: Leader, service: str, options: Deplo
 
 
 def _return_to_warm(journal: Journal, warm: Deployment, options: DeployOptions) -> Deploy:
-    """The old release runs: the machine finds its engines created and healthy, checks them and switches."""
+    """Return the intent of a return to a warm release, whose healthy engines are only checked before the switch."""
     serving = nodes_of(journal.active) if journal.active else ()
     mode = Mode.BESIDE if {*serving} & {*nodes_of(warm)} else Mode.ACROSS
     return Deploy(new_id(), journal.revision, warm, mode, without=options.without)

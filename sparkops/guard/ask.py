@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _connected() -> socket.socket:
-    """A connection to the door. A guard that has just started opens it after a second or two."""
+    """Connect to the guard's socket, which a guard that has just started opens within seconds."""
     end_s = time.monotonic() + OPEN_S
     while True:
         door = socket.socket(socket.AF_UNIX)

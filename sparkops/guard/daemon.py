@@ -36,7 +36,7 @@ DOCKER_MISSES = 2  # looks at which Docker gave no answer, before the container 
 
 
 def link(leader: str) -> Callable[[str, Peer, Membership], GuardLink]:
-    """How a leader reaches another guard: its messages are signed with that node's key."""
+    """Return the function that links a leader to another guard, with messages signed by that node's key."""
 
     def to(node: str, peer: Peer, membership: Membership) -> GuardLink:
         return PeerLink(node, peer.address, peer.port, derive(membership.key, node), leader)
@@ -63,7 +63,7 @@ class Daemon:
         self.leading = Leading(self.state, self.node, self.follower, link(self.node.name), self.log)
 
     def run(self) -> None:
-        """Work for as long as Docker answers. Then Docker starts the container again, with the socket of now.
+        """Run while Docker answers. Docker then restarts the container, which mounts the present socket.
 
         Raises OSError where the port for other guards is taken.
         """
@@ -132,7 +132,7 @@ class Daemon:
         return True
 
     def _keys(self) -> dict[str, bytes]:
-        """By leader: the key of its messages, of former leaders too. None before the node belongs to a fleet."""
+        """Return the keys of messages by leader, former ones too; none before the node belongs to a fleet."""
         membership = self.state.membership()
         if membership is None:
             return {}

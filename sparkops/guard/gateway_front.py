@@ -56,7 +56,7 @@ class GatewayContainer:
         return self.facts
 
     def _read(self) -> GatewayFacts | None:
-        """Where the stream has ended, ask by a command: the gateway may have been replaced a moment ago."""
+        """Read by the stream, or by a command where it has ended: the gateway may have been replaced."""
         try:
             facts = parse_gateway(self.printed() or self.node.run(commands.SHOW).stdout)
         except (CommandFailed, ConnectionLost, ValueError):

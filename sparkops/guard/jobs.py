@@ -135,7 +135,7 @@ class Jobs:
 
     @staticmethod
     def _note_lack(service: LocalService, container: str, room: MeasuredRoom, patience_s: float) -> None:
-        """A start that finds no memory for too long has failed; the leader decides what serves instead."""
+        """Report a start as failed that lacks memory for too long; the leader decides which release serves."""
         if room.free_gib >= service.ranks[container].claim_gib:
             service.lacking.pop(container, None)
             return

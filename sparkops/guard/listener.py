@@ -64,7 +64,7 @@ class Receiver:
             return HTTPStatus.INTERNAL_SERVER_ERROR, GuardReply(problem=str(error))
 
     def _returned(self, envelope: Envelope) -> Envelope:
-        """The envelope of the reply, with the challenge for the link's next message."""
+        """Return the envelope of the reply, with the challenge for the link's next message."""
         return replace(
             envelope,
             direction="report",

@@ -197,7 +197,7 @@ class LocalService:
         return self.read_s - read_s >= SETTLE_S
 
     def _unchecked(self, boot: str) -> frozenset[str]:
-        """Unknown is not no: until it is compared with the stops of Docker, it counts as stopped by hand."""
+        """Return the ended engine while its end is not checked: unknown is not no, so it counts as stopped by hand."""
         container = self.ended(boot)
         return frozenset({container.name} if container else ())
 

@@ -21,7 +21,7 @@ from sparkops.swap.model import RankSpec
 
 
 def read_available_gib() -> float:
-    """Memory that a new program could take on this machine now, in GiB. Raises OSError, ValueError."""
+    """Return the memory that a new program could take on this machine now, in GiB. Raises OSError, ValueError."""
     return host.available_gib(Path("/proc/meminfo").read_text())
 
 

@@ -29,7 +29,7 @@ class Moment:
     now_s: float
 
     def counts(self, room: MeasuredRoom | None) -> bool:
-        """Whether a measurement is recent, and no start has begun since."""
+        """Return whether a measurement is recent, and no start has begun since."""
         return room is not None and room.began_s > self.marked_s and self.now_s - room.ended_s < ROOM_S
 
 

@@ -77,7 +77,7 @@ class _Door(socketserver.ThreadingUnixStreamServer):
 
 
 def open_door(verbs: Verbs, file: Path = SOCKET, lease_s: float = LEASE_S) -> socketserver.BaseServer:
-    """Answer on the socket in threads until `shutdown` is called. Raises OSError."""
+    """Serve requests on the socket in threads until `shutdown` is called. Raises OSError."""
     file.unlink(missing_ok=True)
     door = _Door(file, verbs, lease_s)
     file.chmod(0o600)

@@ -67,7 +67,7 @@ class Baking:
     pending: Future[str] | None = None
 
     def wrong(self, deployment: Deployment | None) -> bool:
-        """Whether a release has failed its last passes. Begins the next pass if one is due; None ends them."""
+        """Return whether a release failed its last passes. Starts the next pass if one is due; None ends them."""
         if (deployment.release if deployment else "") != self.release:
             self.release, self.failures, self.pending = deployment.release if deployment else "", 0, None
             self.next_s = self.clock() + PAUSE_S

@@ -111,7 +111,7 @@ def put_back() -> Command:
 
 
 def stop() -> Command:
-    """SIGTERM, and SIGKILL after STOP_S seconds: what the guard does may be cut off anywhere."""
+    """Stop the guard by SIGTERM, and by SIGKILL after STOP_S seconds: its work may end at any point."""
     return docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
 
 

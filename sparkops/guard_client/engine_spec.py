@@ -75,7 +75,7 @@ class EngineSpec(BaseModel):
         return NodeConfig.model_validate(self.node)
 
     def rank(self, node: str) -> Rank:
-        """The rank on a node of this name."""
+        """Return the rank on a node of this name."""
         release = Release(self.parsed, self.inputs)
         return Rank(release, self.slot, node, self.index, callers=self.callers, direct=self.direct)
 
@@ -138,6 +138,6 @@ def _sha256(text: str) -> str:
 
 
 def rank_spec(spec: EngineSpec, node: str) -> RankSpec:
-    """The rank that a swap orders from a guard."""
+    """Return the rank that a swap orders from a guard."""
     rank = spec.rank(node)
     return RankSpec(node, rank.container, rank.release.recipe.memory.claim_gib, spec.model_dump_json())

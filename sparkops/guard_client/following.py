@@ -65,7 +65,7 @@ class Following:
         raise interrupted(self.service)
 
     def _stuck(self, state: ServiceState) -> Ending | None:
-        """The end of following where the leader cannot continue. One that has just restarted may within seconds."""
+        """Return the end where the leader cannot continue. One that has just restarted can within seconds."""
         now_s = time.monotonic()
         known = state.needs_operator == state.journal.trouble
         why = unreported(state) if known else state.needs_operator

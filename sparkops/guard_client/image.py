@@ -29,12 +29,12 @@ NOT_SENT = ("cli/", "__main__.py")
 
 
 def guard_dockerfile(templates: Mapping[str, str], image: str = DEBIAN) -> str:
-    """The Dockerfile of the guard's image."""
+    """Return the Dockerfile of the guard's image."""
     return fill("guard/Dockerfile.j2", templates, image=image, packages=PACKAGES)
 
 
 def guard_context(templates: Mapping[str, str], package: Mapping[str, bytes], image: str = DEBIAN) -> Context:
-    """Everything that the build of the guard's image sees. `package` is our own source by path, `image` the base."""
+    """Return the build context of the guard's image. `package`: this package's source by path; `image`: the base."""
     sent = {f"files/sparkops/{path}": content for path, content in package.items() if not path.startswith(NOT_SENT)}
     files: dict[str, Content] = {"Dockerfile": guard_dockerfile(templates, image).encode(), **directories(sent), **sent}
     ordered = tuple(sorted(files.items()))

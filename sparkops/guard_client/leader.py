@@ -190,19 +190,19 @@ class Leader(GuardDoor):
 
 
 def _flag(**flags: bool) -> dict[str, bool]:
-    """The flags that are set."""
+    """Return the flags that are set."""
     return {name: value for name, value in flags.items() if value}
 
 
 @contextmanager
 def leading(member: Member) -> Iterator[Leader]:
-    """Requests to the guard of this node, which leads."""
+    """Open requests to the guard of this node, which leads."""
     with closing(Leader(member.node)) as leader:
         yield leader
 
 
 @contextmanager
 def door(member: Member) -> Iterator[GuardDoor]:
-    """Requests to the guard of any node."""
+    """Open requests to the guard of any node."""
     with closing(GuardDoor(member.node)) as opened:
         yield opened

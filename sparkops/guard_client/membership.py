@@ -56,7 +56,7 @@ def require_leader(connected: Connected, gateway: str) -> None:
 
 
 def _terms(member: Member) -> Mapping[str, int]:
-    """The services that a node leads. A guard of an earlier version does not say, and is replaced."""
+    """Return the services that a node leads; none for a guard of an earlier version, which is replaced."""
     if not leases.guarded(member):
         return {}
     try:

@@ -58,7 +58,7 @@ def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:
 
 
 def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:
-    """A service is stopped when its guards have reported that every container has ended."""
+    """Yield the end of a stop, once guards have reported that every container has ended."""
     if new.deployments or new.stopping or not (old.stopping or old.halting):
         return
     if not new.halting:

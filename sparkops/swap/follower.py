@@ -212,7 +212,7 @@ def report(node: str, order: Order | None, local: Local, lease: str = "") -> Rep
 
 
 def _engine(container: str, order: Order | None, local: Local) -> EngineReport:
-    """A start that is marked counts as running, so that the leader does not take the container for stopped.
+    """Return the report on a container. A marked start counts as running, so that it is not taken for stopped.
 
     A problem is about the start that is ordered: one that never began, for lack of memory, has failed as well.
     """

@@ -62,7 +62,7 @@ def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None
 
 
 def _wait(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
-    """The bound of a wait ends the swap while the old release still runs; later an operator decides."""
+    """Return the effect at the bound of a wait: a revert while the old release runs; later an operator decides."""
     if journal.trouble or fleet.waited_s < swap.target.limits.unknown_s:
         return None
     why = f"no progress in phase '{swap.phase}'"
@@ -147,7 +147,7 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
 
 
 def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
-    """What clients get decides: the traffic leaves a release only if it fails and the other one answers.
+    """Return why the active release has failed: traffic leaves it only if it fails clients and the other one answers.
 
     An in-place swap has stopped the other one, so until its promotion it returns without that answer; a first deploy
     has none. A return or restart in place counts as failed only until it gets the traffic.

@@ -89,7 +89,7 @@ def _verify(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
 
 
 def proven(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    """Whether every rank was verified for this start: the smoke suite on rank 0, the network; LATER meanwhile."""
+    """Return whether every rank was verified for this start: smoke suite on rank 0, network; LATER meanwhile."""
     proofs = [fleet.engine(journal, rank) for rank in swap.target.ranks]
     if not all(proof and proof.state.running for proof in proofs):
         return Answer.UNKNOWN
