@@ -128,12 +128,12 @@ def ensure(
 def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], tell: Tell) -> None:
     """Build what replaces an agent before the lease: no intent waits for a build."""
     orders = {GUARD: specs.guard, **({GATEWAY: specs.gateway.order} if specs.gateway else {})}
-    due = {str(change): change for change in differing if change.kind is Kind.REPLACE}
+    changes_by_text = {str(change): change for change in differing if change.kind is Kind.REPLACE}
 
     def build(text: str) -> Built:
-        return build_on(connected.member(due[text].node), orders[due[text].agent], tell)
+        return build_on(connected.member(changes_by_text[text].node), orders[changes_by_text[text].agent], tell)
 
-    all_or_raise(on_each(due, build, connected.cancel))
+    all_or_raise(on_each(changes_by_text, build, connected.cancel))
 
 
 def _jobs(

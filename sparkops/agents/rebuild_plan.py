@@ -52,8 +52,8 @@ class Rebuild:
     @property
     def services(self) -> tuple[Service, ...]:
         """The services of the gateway, with their ports and names."""
-        known = ((journal.service, _serve(journal)) for journal in (*self.journals, *self.kept))
-        return tuple(Service(name, serve.port, tuple(serve.aliases)) for name, serve in known if serve)
+        serves = ((journal.service, _serve(journal)) for journal in (*self.journals, *self.kept))
+        return tuple(Service(name, serve.port, tuple(serve.aliases)) for name, serve in serves if serve)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -92,8 +92,8 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
         raise UsageError(f"--without {answering[0]}: its guard answers", next_step="Leave it out.")
     newest: dict[str, Journal] = {}
     for journal in (journal for copies in copies_by_node.values() for journal in copies.known):
-        known = newest.get(journal.service)
-        if known is None or journal.position > known.position:
+        present = newest.get(journal.service)
+        if present is None or journal.position > present.position:
             newest[journal.service] = journal
     _require_lost_leader(node, copies_by_node, newest)
     _require_all(node, copies_by_node, newest, without)
@@ -146,5 +146,5 @@ def _require_all(
 
 def _serve(journal: Journal) -> Serve | None:
     """Return port and names of a service on the gateway; None where the journal has no release of it."""
-    known = (*journal.deployments, *((journal.previous,) if journal.previous else ()))
-    return next((engine_spec.of(rank).parsed.serve for item in known for rank in item.heads), None)
+    releases = (*journal.deployments, *((journal.previous,) if journal.previous else ()))
+    return next((engine_spec.of(rank).parsed.serve for item in releases for rank in item.heads), None)

@@ -75,12 +75,12 @@ def require_free(member: Member, recipe: Recipe, freed_gib: float = 0.0) -> None
     """Raise NotReady unless the claim fits once engines have freed `freed_gib`."""
     name, facts = member.name, _facts(member)
     for pool in pools(recipe, facts, dropped=True):
-        given = replace(pool, available_gib=pool.available_gib + freed_gib)
-        if given.lack:
+        freed = replace(pool, available_gib=pool.available_gib + freed_gib)
+        if freed.lack:
             after = f", with {freed_gib:g} GiB that the old release gives back" if freed_gib else ""
             cached = pool.available_gib < facts.memory_available_gib
             step = DROP_ALL.format(node=name) if cached else "Stop what uses the memory: sparkops status"
-            raise NotReady(name, f"{given.lack}{after}", next_step=step)
+            raise NotReady(name, f"{freed.lack}{after}", next_step=step)
 
 
 def _facts(member: Member) -> HostFacts:

@@ -82,7 +82,11 @@ def place(recipe: Recipe, nodes: Sequence[str], observed: Mapping[str, Observed]
     """Return the nodes of a deploy: as named, else the recipe's, else those of the service, else the freest."""
     if nodes or recipe.nodes:
         return tuple(nodes or recipe.nodes)
-    serving = tuple(name for name, node in observed.items() if _running(node, recipe.service))
+    serving = tuple(
+        name
+        for name, node in observed.items()
+        if any(container.service == recipe.service and container.running for container in node.containers)
+    )
     return serving or (max(observed, key=lambda name: _suits(recipe, observed[name])),)
 
 
@@ -90,10 +94,6 @@ def _suits(recipe: Recipe, node: Observed) -> tuple[bool, bool, float]:
     gpu = recipe.backend == "cpu" or node.config.gpu not in (None, "none")
     weights = not any(refused(engine_reads(recipe), node.weights))
     return gpu, weights, pools(recipe, node.host)[0].available_gib
-
-
-def _running(node: Observed, service: str) -> list[Container]:
-    return [container for container in node.containers if container.service == service and container.running]
 
 
 def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from math import inf
 
 from sparkops.command import Command
@@ -58,8 +59,8 @@ def _locals(state: ServiceState, target: Deployment) -> Iterator[tuple[str, Loca
     for node in dict.fromkeys([*state.reports, *(rank.node for rank in known)]):
         report = state.reports.get(node)
         if report is None:  # what serves is taken to run
-            here = [rank.container for rank in known if rank.node == node and rank in active]
-            yield node, Local("", engines=dict.fromkeys(here, EngineState.HEALTHY), free_gib=inf)
+            containers = [rank.container for rank in known if rank.node == node and rank in active]
+            yield node, Local("", engines=dict.fromkeys(containers, EngineState.HEALTHY), free_gib=inf)
             continue
         armed = next((rank for rank in known if rank.node == node and rank.container == report.armed), None)
         record = Record(term=report.term, armed=armed, alone=journal.active.alone if journal.active else True)
@@ -69,13 +70,10 @@ def _locals(state: ServiceState, target: Deployment) -> Iterator[tuple[str, Loca
 
 def lines(plan: EffectPlan, service: str) -> Iterator[str]:
     """Yield the phases, each with its effects and the commands that run on the nodes."""
-    phase = ""
-    for planned in plan.effects:
-        if planned.phase != phase:
-            phase = planned.phase
-            yield phase
-        ran = command(planned, service, direct=_is_direct(plan))
-        yield f"  {planned.node}: {ran if ran else _text(planned, plan)}"
+    for phase, group in groupby(plan.effects, lambda planned: planned.phase):
+        yield phase
+        for planned in group:
+            yield f"  {planned.node}: {command(planned, service, direct=_is_direct(plan)) or _text(planned, plan)}"
 
 
 def _is_direct(plan: EffectPlan) -> bool:

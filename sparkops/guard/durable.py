@@ -175,7 +175,7 @@ def add_event(directory: Path, event: Mapping[str, object]) -> int:
     """Append an event with its number and time (UTC), on the disk on return. Returns the number. Raises OSError."""
     make_directory(directory)
     with locked(directory):
-        number = max((known["n"] for known in events(directory)), default=0) + 1
+        number = max((stored["n"] for stored in events(directory)), default=0) + 1
         stamped = {**event, "n": number, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         file = directory / "events.jsonl"
         if file.exists() and file.stat().st_size >= EVENT_BYTES:

@@ -43,9 +43,9 @@ def reason(error: Exception) -> str:
 
 def secrets(journal: Journal) -> frozenset[str]:
     """Return the names of the secrets that the releases of a journal may have."""
-    returns = (journal.previous, journal.swap.previous if journal.swap else None)
-    known = (*journal.deployments, *(deployment for deployment in returns if deployment))
-    return frozenset(engine_spec.token_name(deployment.release, deployment.slot) for deployment in known)
+    previous = (journal.previous, journal.swap.previous if journal.swap else None)
+    deployments = (*journal.deployments, *(deployment for deployment in previous if deployment))
+    return frozenset(engine_spec.token_name(deployment.release, deployment.slot) for deployment in deployments)
 
 
 @dataclass

@@ -49,13 +49,10 @@ class Filter:
             _renew(self.node, self._reader)
             trouble = ""
         except (SparkopsError, OSError, ValueError) as error:
-            self._close()
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
             trouble = f"ports of engines and ranks are not closed to others: {error}"
         if trouble and trouble != self.trouble:
             self.log(trouble)
         self.trouble = trouble
-
-    def _close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None

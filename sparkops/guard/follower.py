@@ -147,12 +147,12 @@ class Follower:
 
     def _services(self) -> list[str]:
         with self.jobs.lock:
-            known = set(self._by_name)
+            names = set(self._by_name)
         try:
-            known |= set(self.state.services())
+            names |= set(self.state.services())
         except OSError as error:
             self.log(f"services of this node: {error}")
-        return sorted(known)
+        return sorted(names)
 
     def _service(self, name: str) -> LocalService:
         if name not in self._by_name:

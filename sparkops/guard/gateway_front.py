@@ -108,7 +108,8 @@ class GatewayFront:
 
         `baked` is the release whose answers are judged as well: wrong ones are none.
         """
-        facts = self.gateway.show(0.0 if fresh else SHOWN_S if swapping or not self._calm else SHOWN_IDLE_S)
+        calm = not swapping and all(health.answer is Answer.YES for health in self.releases.values())
+        facts = self.gateway.show(0.0 if fresh else SHOWN_IDLE_S if calm else SHOWN_S)
         service = facts.services.get(self.service) if facts else None
         if service is None or not service.runtime:
             return None
@@ -123,10 +124,6 @@ class GatewayFront:
             answers=self._answers(baked),
             open={release: service.slots[item.slot].sessions for release, item in pointed.items()},
         )
-
-    @property
-    def _calm(self) -> bool:
-        return all(health.answer is Answer.YES for health in self.releases.values())
 
     def _answers(self, baked: Deployment | None) -> dict[str, Answer]:
         answers = {release: health.answer for release, health in self.releases.items()}
@@ -146,13 +143,10 @@ class GatewayFront:
             return
         with suppress(CommandFailed, ConnectionLost):
             token = self.gateway.preview_token(fresh=health.failures > 0)
+            encrypted = self.gateway.facts is not None and CERTIFICATE in self.gateway.facts.files
             place = (self.service, service.port, deployment.release, deployment.slot)
-            request = CompletionRequest(*place, token, encrypted=self._encrypted, path=service.path)
+            request = CompletionRequest(*place, token, encrypted=encrypted, path=service.path)
             health.pending = self.executor.submit(request.send)
-
-    @property
-    def _encrypted(self) -> bool:
-        return self.gateway.facts is not None and CERTIFICATE in self.gateway.facts.files
 
     def execute(self, effect: FrontEffect) -> str:
         """Change the gateway, and return what it printed. Raises SparkopsError."""
@@ -169,8 +163,8 @@ class GatewayFront:
 def is_pointed(service: ServiceFacts, deployment: Deployment) -> bool:
     """Return whether the slot of a release has this release, at the addresses of its engines."""
     slot, places = service.slots[deployment.slot], endpoints(deployment)
-    known = slot.release == deployment.release and len(slot.servers) == len(places)
-    return known and all(_is_at(server, *place) for server, place in zip(slot.servers, places, strict=True))
+    same = slot.release == deployment.release and len(slot.servers) == len(places)
+    return same and all(_is_at(server, *place) for server, place in zip(slot.servers, places, strict=True))
 
 
 def _is_at(server: str, address: str, port: int) -> bool:

@@ -206,14 +206,14 @@ class Jobs:
         name = container.name
         with self.lock:
             service.progress.pop(name, None)
-            known = service.problems.pop(name, "")
+            reported = service.problems.pop(name, "")
             problem = loaded.problem and service.killed.get(name, loaded.problem)
             if problem:
                 service.problems[name] = problem
             else:
                 service.answered[name] = container.started_at
         self.wake.set()
-        if problem and not known:  # a start that has stalled is watched on, in case it answers after all
+        if problem and not reported:  # a start that has stalled is watched on, in case it answers after all
             self.notes.save_evidence(service, container, problem, loaded.files)
         elif not problem and loaded.samples > 1:  # what answered at the first sample was no start
             kind = estimate.kind(recipe, container.inputs)

@@ -103,7 +103,8 @@ class Leading:
         intent: Intent = INTENT.validate_python(request["intent"])
         lead = self._leading(request["service"], intent)
         if isinstance(intent, Deploy):
-            self._meet(lead, {rank.node for rank in intent.target.ranks})
+            nodes = {rank.node for rank in intent.target.ranks}
+            Waiting(EVENTS_POLL_S, MEET_S, self.over).poll(lead.reports, lambda reports: nodes <= set(reports))
         with lead.lock:
             holder = self.agents.text
             reply = Refused(f"no intent is accepted during the {holder}", Code.BUSY) if holder else lead.intend(intent)
@@ -157,19 +158,19 @@ class Leading:
             peers = tuple(sorted(request["peers"] if direct else self.members.own().peers))
             lead = self.leads.get(service)
             kept = self.state.record(service).copy if service in self.state.services() else None
-            known = [copy for copy in (lead and lead.journal, kept, *copies) if copy and copy.revision]
-            newest = max(known, key=lambda copy: copy.position, default=None)
+            journals = [copy for copy in (lead and lead.journal, kept, *copies) if copy and copy.revision]
+            newest = max(journals, key=lambda copy: copy.position, default=None)
             same = newest is None or newest.leader == self.node.name
             if lead and same and (isinstance(lead.front, DirectFront), lead.journal.peers) == (direct, peers):
                 return
-            for journal in known:
+            for journal in journals:
                 if journal.deployments or journal.stopping:
                     raise _deployed(journal)
-            self._begin(service, peers, known, direct=direct)
+            self._begin(service, peers, journals, direct=direct)
 
-    def _begin(self, service: str, peers: tuple[str, ...], known: list[Journal], *, direct: bool) -> None:
+    def _begin(self, service: str, peers: tuple[str, ...], journals: list[Journal], *, direct: bool) -> None:
         """Lead a service without a leader, one term after the last known one."""
-        journal = taken(service, known, self.node.name, peers)
+        journal = taken(service, journals, self.node.name, peers)
         self.state.write_direct(service, DirectMap() if direct else None)
         lead = self.leads.get(service)
         if lead is None:
@@ -188,9 +189,6 @@ class Leading:
             reports[self.node.name] = report
         return reports
 
-    def _meet(self, lead: Lead, nodes: set[str]) -> None:
-        Waiting(EVENTS_POLL_S, MEET_S, self.over).poll(lead.reports, lambda reports: nodes <= set(reports))
-
     def _orders(self, node: str, boots: Mapping[str, str]) -> ServiceOrders:
         """Return the orders for a guard, each for the boot that it reported; None asks for its report alone."""
         leads = dict(self.leads)
@@ -204,10 +202,10 @@ class Leading:
         """Lead the fleet, with these other guards; `add`: besides the present ones. Not while a swap needs them."""
         peers = {node: Peer(peer["address"], int(peer["port"])) for node, peer in request["peers"].items()}
         with self.lock:
-            known = self.members.own()
+            membership = self.members.own()
             if request.get("add"):
-                peers = {**known.peers, **peers}
-            same = self.members.leads and dict(known.peers) == peers
+                peers = {**membership.peers, **peers}
+            same = self.members.leads and dict(membership.peers) == peers
             if not same and (busy := [service for service, lead in self.leads.items() if lead.busy]):
                 raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops follow {busy[0]}")
             if self.members.set_peers(peers):

@@ -153,8 +153,8 @@ class LocalService:
             compared.pop(rank.rank.container, None)
             if rank.want in (Want.CREATED, Want.RUNNING):
                 compared[rank.rank.container] = rank.rank
-        known = {name: self.containers[name] for name in compared if name in self.containers}
-        return {name for name, container in known.items() if container.spec != engine_spec.digest(compared[name])}
+        existing = {name: self.containers[name] for name in compared if name in self.containers}
+        return {name for name, container in existing.items() if container.spec != engine_spec.digest(compared[name])}
 
     def matches(self, container: Container) -> bool:
         """Return whether a container was created from the ordered spec."""
@@ -176,8 +176,10 @@ class LocalService:
 
     def loading(self, container: str) -> bool:
         """Return whether an engine is known not to have loaded yet; False where that is unknown."""
-        known = self.containers.get(container)
-        return known is not None and self.unanswered.get(container) == known.started_at and not self.loaded(known)
+        existing = self.containers.get(container)
+        return (
+            existing is not None and self.unanswered.get(container) == existing.started_at and not self.loaded(existing)
+        )
 
     def ended(self, boot: str) -> Container | None:
         """Return the engine of the boot record if it has ended, by no order, and its end is not checked yet."""
@@ -185,8 +187,8 @@ class LocalService:
         container = self.containers.get(armed.container) if armed else None
         if container is None or container.state not in ENDED or self.down(container.name, boot):
             return None
-        known = self.stop_checks.get(container.name) == container.started_at or container.name in self.killed
-        return None if known else container
+        explained = self.stop_checks.get(container.name) == container.started_at or container.name in self.killed
+        return None if explained else container
 
     def settled(self, container: Container) -> bool:
         """Return whether an end was read SETTLE_S ago, so that Docker has listed a stop that caused it."""
@@ -211,8 +213,8 @@ class LocalService:
     @property
     def loads(self) -> bool:
         """Whether an engine of this service loads or is about to start."""
-        known = [self.containers[name] for name in self.ranks if name in self.containers]
-        return bool(self.pending) or any(self._state(container) is EngineState.LOADING for container in known)
+        existing = [self.containers[name] for name in self.ranks if name in self.containers]
+        return bool(self.pending) or any(self._state(container) is EngineState.LOADING for container in existing)
 
     def expendable(self) -> Iterator[str]:
         """Yield running engines that may be killed before memory runs out: those that load, then a new release."""

@@ -175,9 +175,9 @@ class RebuildRequests:
         leads = old is not None and old.leader == self.node
         joined = old.term if old and not leads else 0
         for journal in journals:
-            known = max(self.state.record(journal.service).term, joined)
-            if journal.leader != self.node or journal.term <= known:
-                expected = f"leader {self.node}, term over {known}"
+            highest = max(self.state.record(journal.service).term, joined)
+            if journal.leader != self.node or journal.term <= highest:
+                expected = f"leader {self.node}, term over {highest}"
                 raise PlanRefused(
                     f"{journal.service}: leader {journal.leader}, term {journal.term}: expected {expected}"
                 )

@@ -98,11 +98,11 @@ class Sampler:
 
     def _renew(self, inspects: list[Facts], old_s: float) -> list[Sampled]:
         """Sample the engines whose last sample is `old_s` seconds old or more, or of another start. Return all."""
-        known, now_s = self._samples, self.clock()
-        due = [item for item in inspects if self._old(item, known.get(item["Id"]), now_s - old_s)]
+        samples_by_id, now_s = self._samples, self.clock()
+        due = [item for item in inspects if self._old(item, samples_by_id.get(item["Id"]), now_s - old_s)]
         with ThreadPoolExecutor(8) as pool:
             fresh = dict(zip((item["Id"] for item in due), pool.map(self._sample, due), strict=True))
-        self._samples = samples = {item["Id"]: fresh.get(item["Id"]) or known[item["Id"]] for item in inspects}
+        self._samples = samples = {item["Id"]: fresh.get(item["Id"]) or samples_by_id[item["Id"]] for item in inspects}
         return list(samples.values())
 
     @staticmethod
@@ -111,8 +111,8 @@ class Sampler:
         return sample is None or sample.start != _start(inspect) or not sample.healthy or sample.at_s <= before_s
 
     def _sample(self, inspect: Facts) -> Sampled:
-        known = self._samples.get(inspect["Id"])
-        last = known if known and known.start == _start(inspect) and known.healthy else None
+        newest = self._samples.get(inspect["Id"])
+        last = newest if newest and newest.start == _start(inspect) and newest.healthy else None
         engine = node_survey.engine(inspect, self._request, lambda port: self._figures(port, last))
         return Sampled(_start(inspect), self.clock(), engine)
 

@@ -83,8 +83,8 @@ class State:
 
     def services(self) -> list[str]:
         """Return the names of the services with a journal or a record, readable or not."""
-        known = {file.parent.name for kind in ("journal", "record") for file in self._services.glob(f"*/{kind}")}
-        return sorted(name for name in known if NAME.fullmatch(name))
+        names = {file.parent.name for kind in ("journal", "record") for file in self._services.glob(f"*/{kind}")}
+        return sorted(name for name in names if NAME.fullmatch(name))
 
     def journal(self, service: str) -> Journal | None:
         """Return the leader's journal; None if none was written. Raises Unreadable."""

@@ -59,24 +59,21 @@ class Following:
             ending = settled(state.journal, accepted.intent, accepted.trouble) or self._stuck(state)
             if ending is not None:
                 self._report_events(last, 0.0)  # what the leader kept between the two requests
-            stated = next((event_ending for event in self.events if (event_ending := of_event(event))), None)
-            if stated or ending:
-                return self._measured(stated or ending)  # type: ignore[arg-type]
+            ending = next((stated for event in self.events if (stated := of_event(event))), ending)
+            if ending:
+                return ending if ending.seconds else replace(ending, seconds=phase_seconds(self.events))
         raise interrupted(self.service)
 
     def _stuck(self, state: ServiceState) -> Ending | None:
         """Return the end where the leader cannot continue. One that has just restarted can within seconds."""
         now_s = time.monotonic()
-        known = state.needs_operator == state.journal.trouble
-        why = unreported(state) if known else state.needs_operator
+        same = state.needs_operator == state.journal.trouble
+        why = unreported(state) if same else state.needs_operator
         if not why:
             self.stuck_since_s = None
             return None
         self.stuck_since_s = self.stuck_since_s or now_s
         return needs_operator(state.journal, why) if now_s - self.stuck_since_s >= STUCK_S else None
-
-    def _measured(self, ending: Ending) -> Ending:
-        return ending if ending.seconds else replace(ending, seconds=phase_seconds(self.events))
 
     def _report_events(self, since: int, wait_s: float) -> int:
         """Report the events after `since`. Returns the number of the last one."""

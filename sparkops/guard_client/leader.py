@@ -177,16 +177,16 @@ class Leader(GuardDoor):
 
     def set_peers(self, peers: Mapping[str, tuple[str, int]], *, add: bool = False) -> None:
         """Let the leader reach the guards of other nodes at these addresses and ports; `add`: besides those it does."""
-        known = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
-        self.request("peers", peers=known, **_flag(add=add))
+        addresses = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
+        self.request("peers", peers=addresses, **_flag(add=add))
 
     def lead(self, service: str, copies: Iterable[Journal], peers: Sequence[str], *, direct: bool) -> None:
         """Let this guard lead a service, without a gateway if `direct`: then `peers` hold its other ranks.
 
         `copies` are what others know of the service. Raises PlanRefused while it is deployed in another way.
         """
-        known = [json.loads(wire.dump(Journal, copy)) for copy in copies]
-        self.request("lead", service=service, copies=known, peers=list(peers), direct=direct)
+        journals = [json.loads(wire.dump(Journal, copy)) for copy in copies]
+        self.request("lead", service=service, copies=journals, peers=list(peers), direct=direct)
 
 
 def _flag(**flags: bool) -> dict[str, bool]:

@@ -26,8 +26,8 @@ def introduce(connected: Connected, gateway: str) -> None:
     addresses = host.parse_addresses(connected.member(gateway).node.run(host.ADDRESSES).stdout)
     with leading(connected.member(gateway)) as leader:
         all_or_raise(on_each(others, lambda name: _join(leader, connected.member(name), addresses), connected.cancel))
-        known = {name: (fleet.engine_address(name), PEER_PORT) for name in fleet.nodes if name != gateway}
-        leader.set_peers(known)
+        addresses_by_node = {name: (fleet.engine_address(name), PEER_PORT) for name in fleet.nodes if name != gateway}
+        leader.set_peers(addresses_by_node)
 
 
 def introduce_ranks(connected: Connected, head: str, others: Sequence[str]) -> None:

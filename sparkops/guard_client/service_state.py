@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.swap import values
 from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import Journal, Swap
-from sparkops.swap.model import Answer, RankSpec
+from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
 
 Progress = Mapping[str, Mapping[str, str]]
@@ -79,12 +79,11 @@ def unreported(state: ServiceState) -> str:
     nodes = sorted({rank.node for rank in halting})
     if not set(nodes) <= set(state.missing) or state.journal.stopping:
         return ""
-    stops = (f"its guard stops {_containers(halting, node)} once the leader reaches it" for node in nodes)
-    return "; ".join(f"{node} does not report: {text}" for node, text in zip(nodes, stops, strict=True))
-
-
-def _containers(ranks: Iterable[RankSpec], node: str) -> str:
-    return " and ".join(rank.container for rank in ranks if rank.node == node)
+    containers = {node: " and ".join(rank.container for rank in halting if rank.node == node) for node in nodes}
+    return "; ".join(
+        f"{node} does not report: its guard stops {names} once the leader reaches it"
+        for node, names in containers.items()
+    )
 
 
 def joins(state: ServiceState, release: str) -> bool:

@@ -30,8 +30,8 @@ class SwapEvent:
 
 def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     """Yield the events between two journals, in order."""
-    known = {(outcome.intent, outcome.result) for outcome in old.outcomes}
-    fresh = [outcome for outcome in new.outcomes if (outcome.intent, outcome.result) not in known]
+    recorded = {(outcome.intent, outcome.result) for outcome in old.outcomes}
+    fresh = [outcome for outcome in new.outcomes if (outcome.intent, outcome.result) not in recorded]
     for outcome in fresh:
         if outcome.result == "accepted":
             yield SwapEvent("intent", f"intent {outcome.intent} accepted", more={"intent": outcome.intent})

@@ -106,8 +106,8 @@ class Local:
 
 def adopts(order: Order, adopted: Order | None, local: Local) -> bool:
     """Return whether to follow an order: one of this boot, and not older than what this guard keeps and follows."""
-    known = (local.record.copy, adopted and adopted.journal)
-    newest = max((journal.position for journal in known if journal), default=(0, 0))
+    journals = (local.record.copy, adopted and adopted.journal)
+    newest = max((journal.position for journal in journals if journal), default=(0, 0))
     return order.boot == local.boot and order.journal.position >= newest
 
 

@@ -117,8 +117,8 @@ class Journal:
     def deployments(self) -> tuple[Deployment, ...]:
         """The releases whose engines may run."""
         swap = self.swap
-        known = (self.active, swap.target if swap else None, swap.source if swap else None)
-        return tuple(dict.fromkeys(deployment for deployment in known if deployment))
+        releases = (self.active, swap.target if swap else None, swap.source if swap else None)
+        return tuple(dict.fromkeys(deployment for deployment in releases if deployment))
 
     @property
     def halting(self) -> tuple[RankSpec, ...]:
@@ -145,8 +145,8 @@ class Journal:
         return f"{self.term}.{self.starts + 1}"
 
     def _stopped(self, ranks: Iterable[RankSpec]) -> tuple[RankSpec, ...]:
-        known = {rank.place for rank in self.stopped}
-        return (*self.stopped, *(rank for rank in ranks if rank.place not in known))
+        places = {rank.place for rank in self.stopped}
+        return (*self.stopped, *(rank for rank in ranks if rank.place not in places))
 
     def begun(
         self, intent: str, mode: Mode, target: Deployment, *, automatic: bool, retire: Iterable[RankSpec] = ()

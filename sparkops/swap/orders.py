@@ -61,14 +61,11 @@ def _ranks(journal: Journal, node: str) -> Iterator[RankOrder]:
         for rank in swap.target.on(node):
             yield _target(swap, rank)
         for rank in swap.source.on(node) if swap.source and swap.mode is not Mode.RESTART else ():
-            yield RankOrder(rank, Want.STOPPED if _frees(swap) else Want.AS_IS)
+            frees = swap.stops_source and swap.reached(Phase.FREE)
+            yield RankOrder(rank, Want.STOPPED if frees else Want.AS_IS)
     for rank in journal.stopped:
         if rank.node == node:
             yield RankOrder(rank, Want.STOPPED)
-
-
-def _frees(swap: Swap) -> bool:
-    return swap.stops_source and swap.reached(Phase.FREE)
 
 
 def _target(swap: Swap, rank: RankSpec) -> RankOrder:
@@ -96,8 +93,8 @@ def _armed(journal: Journal, node: str) -> Armed | None:
 def slots(journal: Journal) -> Iterator[Deployment]:
     """Return the releases that the gateway's slots must point at."""
     swap = journal.swap
-    known = (swap.source, swap.target if swap.reached(Phase.VERIFY) else None) if swap else (journal.active,)
-    return (deployment for deployment in known if deployment)
+    releases = (swap.source, swap.target if swap.reached(Phase.VERIFY) else None) if swap else (journal.active,)
+    return (deployment for deployment in releases if deployment)
 
 
 def traffic(journal: Journal) -> Deployment | None:

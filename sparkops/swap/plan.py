@@ -42,9 +42,6 @@ class PlannedEffect:
     stops: RankSpec | None = None
     """The rank that the effect stops."""
 
-    def __str__(self) -> str:
-        return f"{self.node}: {self.effect}"
-
 
 @dataclass(frozen=True, slots=True)
 class EffectPlan:
@@ -53,17 +50,6 @@ class EffectPlan:
     effects: tuple[PlannedEffect, ...]
     journal: Journal
     """The journal at the end."""
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        phase = ""
-        for planned in self.effects:
-            if planned.phase != phase:
-                phase = planned.phase
-                yield phase
-            yield f"  {planned}"
 
 
 def plan(journal: Journal, locals_: Mapping[str, Local], gateway: GatewayView) -> EffectPlan:

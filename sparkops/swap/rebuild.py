@@ -19,8 +19,8 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
     dead = [item for item in newest.deployments if any(rank.node in lost for rank in item.ranks)]
     if swap and swap.target in dead:
         active, swap = swap.source, None
-    known = {rank.place for rank in newest.stopped}
-    given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.place not in known)
+    places = {rank.place for rank in newest.stopped}
+    given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.place not in places)
     return newest.changed(
         term=max(newest.term, above) + 1,
         leader=node,

@@ -42,15 +42,15 @@ def _built(kind: Any, value: Any) -> Any:
     """Return a value of JSON as `kind`: a dataclass, an enum, text, a number, one of them or None, or several."""
     origin, inner = get_origin(kind), get_args(kind)
     if NONE in inner:
-        return None if value is None else _built(next(one for one in inner if one is not NONE), value)
+        return None if value is None else _built(next(argument for argument in inner if argument is not NONE), value)
     if origin in (tuple, frozenset):
         return origin(_built(inner[0], item) for item in _checked(list, value))
     if origin is Mapping:
         return {_built(inner[0], key): _built(inner[1], item) for key, item in _checked(dict, value).items()}
     if is_dataclass(kind):
-        given = _checked(dict, value)
+        fields = _checked(dict, value)
         return cast("Any", kind)(
-            **{name: _built(hint, given[name]) for name, hint in get_type_hints(kind).items() if name in given}
+            **{name: _built(hint, fields[name]) for name, hint in get_type_hints(kind).items() if name in fields}
         )
     if issubclass(kind, Enum):
         return kind(value)

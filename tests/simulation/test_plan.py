@@ -12,9 +12,16 @@ from tests.simulation.world import World
 
 
 def planned(world: World) -> str:
+    """The phases, each with its effects."""
     view = world.view(world.leader)
     assert view is not None
-    return str(plan(world.leader.journal, {machine.name: machine.local() for machine in world.machines}, view))
+    effects = plan(world.leader.journal, {machine.name: machine.local() for machine in world.machines}, view).effects
+    phases = dict.fromkeys(effect.phase for effect in effects)
+    return "\n".join(
+        line
+        for phase in phases
+        for line in (phase, *(f"  {item.node}: {item.effect}" for item in effects if item.phase == phase))
+    )
 
 
 def test_an_in_place_swap_in_full() -> None:

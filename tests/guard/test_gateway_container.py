@@ -14,7 +14,7 @@ from sparkops.gateway import commands
 from sparkops.guard.gateway_front import GatewayContainer
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Stream
-from tests.guard.test_view import DRAINING, NEW
+from tests.guard.test_gateway_front import DRAINING, NEW
 from tests.nodes.recording import RecordingNode
 
 pytestmark = pytest.mark.unit
