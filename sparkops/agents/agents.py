@@ -159,7 +159,7 @@ def ensure_guard(member: Member, order: BuildOrder, tell: Tell) -> bool:
         if _reaches(member):
             return False
         tell(Event(member.name, "restarting the guard: it does not reach Docker any more"))
-        member.node.run(commands.restart())
+        member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     return True
 

@@ -45,7 +45,7 @@ def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, tell: Tel
     )
     with door(member) as opened:
         opened.take(plan.journals)
-    member.node.run(commands.restart())
+    member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     if specs.gateway:
         gateway_agent.ensure(member, specs.gateway, tell, apply_gateway=True)

@@ -42,19 +42,19 @@ def forward(container: GuardContainer | None, run: Command) -> Command | None:
     if container.new:
         return None if container.running else start(commands.CONTAINER)
     if container.policy != "no":
-        return commands.stay_stopped()
-    return commands.stop() if container.running else commands.put_aside()
+        return commands.STAY_STOPPED
+    return commands.STOP if container.running else commands.PUT_ASIDE
 
 
 def back(container: GuardContainer | None, *, aside: bool) -> Command | None:
     """Return the next command towards the old guard, which was put aside if `aside`; None once it runs."""
     if aside and container is None:
-        return commands.put_back()
+        return commands.PUT_BACK
     if aside and container and container.new:
         return remove_by_force(commands.CONTAINER)
     if container is None or (container.policy == "always" and container.running):
         return None
-    return start(commands.CONTAINER) if container.policy == "always" else commands.keep_running()
+    return start(commands.CONTAINER) if container.policy == "always" else commands.KEEP_RUNNING
 
 
 MOST_STEPS = 10
@@ -106,7 +106,7 @@ def main() -> None:
     image, inputs, name = sys.argv[1:]
     node = LocalNode(name)
     problem = replace(node, image, inputs)
-    node.run(commands.replaced())
+    node.run(commands.REPLACED)
     sys.exit(problem or 0)
 
 

@@ -35,6 +35,24 @@ READY = Command(
 
 Not --interactive: an end of stdin that comes while the container is just starting can get lost in Docker.
 """
+REPLACED = docker("update", "--restart=no", REPLACEMENT)
+"""Lets the program that replaces a guard stay ended."""
+PUT_ASIDE = docker("rename", CONTAINER, ASIDE)
+"""Renames the stopped container, so that a new one can take its place."""
+PUT_BACK = docker("rename", ASIDE, CONTAINER)
+"""Restores the name of the container that was put aside."""
+STOP = docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
+"""Stops the guard by SIGTERM, and by SIGKILL after STOP_S seconds: its work may end at any point."""
+RESTART = docker("restart", CONTAINER, timeout_s=STOP_S + 60.0)
+"""Restarts the guard with new mounts."""
+KEEP_RUNNING = docker("update", "--restart=always", CONTAINER)
+"""Lets Docker start the guard again after a crash or reboot.
+
+Not `unless-stopped`: when dockerd is killed, the next one stops the containers that lived on, and such a container
+would stay down.
+"""
+STAY_STOPPED = docker("update", "--restart=no", CONTAINER)
+"""Lets the guard stay stopped, also after a restart of Docker: two must not start at the next boot."""
 
 # Root in the container owns the socket, so it needs no capability to use it. The socket alone is as good as root
 # on the node, which is what whoever may use Docker there has anyway. NET_ADMIN is for nftables.
@@ -93,42 +111,3 @@ def replace(image: str, inputs: str, node: str) -> Command:
     program = ("python3", "-m", "sparkops.guard.replacing", image, inputs, node)
     options = (f"--name={REPLACEMENT}", "--network=none", "--restart=always", *RIGHTS, *BOUNDED_LOG)
     return docker("run", "--detach", *options, image, *program, timeout_s=120.0)
-
-
-def replaced() -> Command:
-    """Let the program that replaces a guard stay ended."""
-    return docker("update", "--restart=no", REPLACEMENT)
-
-
-def put_aside() -> Command:
-    """Give the stopped container another name, so that a new one can take its place."""
-    return docker("rename", CONTAINER, ASIDE)
-
-
-def put_back() -> Command:
-    """Give the container that was put aside its name again."""
-    return docker("rename", ASIDE, CONTAINER)
-
-
-def stop() -> Command:
-    """Stop the guard by SIGTERM, and by SIGKILL after STOP_S seconds: its work may end at any point."""
-    return docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
-
-
-def restart() -> Command:
-    """Stop and start: its mounts are made anew."""
-    return docker("restart", CONTAINER, timeout_s=STOP_S + 60.0)
-
-
-def keep_running() -> Command:
-    """Let Docker start the guard again after a crash or reboot.
-
-    Not `unless-stopped`: when dockerd is killed, the next one stops the containers that lived on, and such a
-    container would stay down.
-    """
-    return docker("update", "--restart=always", CONTAINER)
-
-
-def stay_stopped() -> Command:
-    """Let the guard stay stopped once it is, whatever happens to Docker: two must not start at the next boot."""
-    return docker("update", "--restart=no", CONTAINER)

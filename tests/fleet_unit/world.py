@@ -111,7 +111,7 @@ def _replace_guard(node: MachineNode, arguments: list[str]) -> int:
     """Run the program that replaces a guard, as its container does. Returns its exit code."""
     image, inputs, _ = arguments
     problem = replacing.replace(node, image, inputs, patience_s=0.0)
-    node.run(commands.replaced())
+    node.run(commands.REPLACED)
     node.machine.logs[""] = problem
     return int(bool(problem))
 

@@ -59,12 +59,12 @@ def test_the_program_that_replaces_a_guard_is_started_again_until_it_says_that_i
         f" --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5 {IMAGE_ID}"
         f" python3 -m sparkops.guard.replacing {IMAGE_ID} {INPUTS} spark-1"
     )
-    assert str(guard.replaced()) == "docker update --restart=no sparkops-guard-replacement"
-    assert str(guard.stay_stopped()) == "docker update --restart=no sparkops-guard"
+    assert str(guard.REPLACED) == "docker update --restart=no sparkops-guard-replacement"
+    assert str(guard.STAY_STOPPED) == "docker update --restart=no sparkops-guard"
 
 
 def test_stop_and_restart_leave_the_volume() -> None:
-    commands = [guard.stop(), guard.restart()]
+    commands = [guard.STOP, guard.RESTART]
 
     assert [str(command) for command in commands] == [
         "docker stop sparkops-guard",
