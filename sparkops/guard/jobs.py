@@ -33,7 +33,7 @@ RETRY_S = 5.0
 
 @dataclass
 class Jobs:
-    """Runs one task at a time for each service. `lock` guards every LocalService; `wake` is set when one has changed."""
+    """Runs one task at a time for each service. `lock` guards every service; `wake` is set when one has changed."""
 
     state: State
     node: LocalNode
