@@ -112,9 +112,9 @@ def test_a_name_that_another_service_has_is_refused(service: Service, name: str,
 
 
 def test_limits_are_named_with_what_is_expected() -> None:
-    found = changes(running(CHAT), wanted({"chat": 9100}, SETTINGS.model_copy(update={"client_requests": 20})))
+    texts = changes(running(CHAT), wanted({"chat": 9100}, SETTINGS.model_copy(update={"client_requests": 20})))
 
-    assert found == [(Kind.CONFIGURE, "access to chat differs: expected metrics_port 8405", True)]
+    assert texts == [(Kind.CONFIGURE, "access to chat differs: expected metrics_port 8405", True)]
 
 
 def test_keys_are_compared_by_the_name_of_their_file_and_never_shown() -> None:
@@ -132,9 +132,9 @@ def test_keys_are_compared_by_the_name_of_their_file_and_never_shown() -> None:
 
 def test_a_certificate_is_compared_by_its_fingerprint(tmp_path: Path) -> None:
     file = tmp_path / "tls.pem"
-    made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway"]
+    request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway"]
     files = ("-keyout", str(tmp_path / "key"), "-out", str(file))
-    subprocess.run(["openssl", *made, *files], check=True, capture_output=True)
+    subprocess.run(["openssl", *request, *files], check=True, capture_output=True)
     printed = subprocess.run(
         ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", str(file)], check=True, capture_output=True
     )
@@ -142,9 +142,9 @@ def test_a_certificate_is_compared_by_its_fingerprint(tmp_path: Path) -> None:
     expected = printed.stdout.decode().strip().partition("=")[2]
     assert fingerprint(pem + (tmp_path / "key").read_text()) == expected
 
-    found = changes(running(CHAT, certificate="AB:CD"), wanted({"chat": 9100}, pem=pem))
+    texts = changes(running(CHAT, certificate="AB:CD"), wanted({"chat": 9100}, pem=pem))
 
-    assert found == [(Kind.CONFIGURE, f"certificate AB:CD, expected {expected}", True)]
+    assert texts == [(Kind.CONFIGURE, f"certificate AB:CD, expected {expected}", True)]
 
 
 def test_a_gateway_that_has_no_files_yet_or_lost_its_program_needs_no_consent() -> None:

@@ -29,29 +29,29 @@ def on_n1() -> Deployment:
 
 
 def test_the_newest_copy_becomes_the_journal_of_the_next_term() -> None:
-    found = {"n2": follower(replace(JOURNAL, revision=8)), "n3": follower(JOURNAL)}
+    copies = {"n2": follower(replace(JOURNAL, revision=8)), "n3": follower(JOURNAL)}
 
-    made = plan("n2", found, LOST)
+    swap_plan = plan("n2", copies, LOST)
 
-    (journal,) = made.journals
+    (journal,) = swap_plan.journals
     assert (journal.leader, journal.term, journal.revision) == ("n2", 3, 10)
     assert (journal.active, journal.without, set(journal.peers)) == (ACTIVE, LOST, {"n1", "n3"})
-    (port,) = {service.port for service in made.services}
-    assert made.services == (Service("chat", port),)
+    (port,) = {service.port for service in swap_plan.services}
+    assert swap_plan.services == (Service("chat", port),)
     assert port > 0
-    assert str(made).splitlines() == [
+    assert str(swap_plan).splitlines() == [
         "gateway and leader on n2, without n1",
         f"  chat: {ACTIVE.release} serves; journal term 3, revision 10",
     ]
 
 
 def test_what_ran_on_a_lost_node_is_given_up_and_named() -> None:
-    made = plan("n2", {"n2": follower(replace(JOURNAL, active=on_n1())), "n3": follower()}, LOST)
+    swap_plan = plan("n2", {"n2": follower(replace(JOURNAL, active=on_n1())), "n3": follower()}, LOST)
 
-    (journal,) = made.journals
+    (journal,) = swap_plan.journals
     (rank,) = on_n1().ranks
     assert (journal.active, journal.stopped) == (None, (rank,))
-    assert f"    given up: {rank.container}" in str(made)
+    assert f"    given up: {rank.container}" in str(swap_plan)
 
 
 def test_a_leader_that_answers_is_not_lost() -> None:
@@ -66,24 +66,24 @@ def test_a_leader_that_answers_is_not_lost() -> None:
 @pytest.mark.parametrize(("ago_s", "lost"), [(None, True), (SILENT_S, True), (SILENT_S - 1, False)])
 def test_a_leader_that_another_guard_hears_is_not_lost(ago_s: float | None, lost: bool) -> None:
     """This machine may have lost its own way to it."""
-    found = {"n2": follower(JOURNAL), "n3": follower(JOURNAL, heard_ago_s=ago_s)}
+    copies = {"n2": follower(JOURNAL), "n3": follower(JOURNAL, heard_ago_s=ago_s)}
     if lost:
-        assert plan("n2", found, LOST).journals
+        assert plan("n2", copies, LOST).journals
         return
     with pytest.raises(PlanRefused, match="n3: the leader n1 sent a message 9 s ago: it is not lost"):
-        plan("n2", found, LOST)
+        plan("n2", copies, LOST)
 
 
 def test_a_guard_that_may_know_more_is_asked_or_given_up() -> None:
-    found = {"n2": follower(JOURNAL)}
+    copies = {"n2": follower(JOURNAL)}
 
     with pytest.raises(PlanRefused, match="do not answer: n1, n3") as refused:
-        plan("n2", found, frozenset())
+        plan("n2", copies, frozenset())
     assert refused.value.next_step.endswith("sparkops gateway rebuild n2 --without n1 --without n3")
     with pytest.raises(PlanRefused, match="do not answer: n3"):
-        plan("n2", found, LOST)
+        plan("n2", copies, LOST)
 
-    assert plan("n2", found, frozenset({"n1", "n3"})).journals
+    assert plan("n2", copies, frozenset({"n1", "n3"})).journals
     before = replace(JOURNAL, without=frozenset({"n3"}))
     assert plan("n2", {"n2": follower(before)}, LOST).journals, "n3 was given up before"
 
@@ -102,24 +102,24 @@ def test_a_rebuild_that_was_interrupted_is_continued_and_takes_nothing_twice() -
     first = plan("n2", {"n2": follower(JOURNAL), "n3": follower()}, LOST)
     taken = GuardCopies("n2", journals=first.journals, copies=(JOURNAL,))
 
-    again = plan("n2", {"n2": taken, "n3": follower(JOURNAL)}, LOST)
+    second = plan("n2", {"n2": taken, "n3": follower(JOURNAL)}, LOST)
 
-    assert (again.journals, again.kept, again.services) == ((), first.journals, first.services)
+    assert (second.journals, second.kept, second.services) == ((), first.journals, first.services)
 
 
 def test_an_old_leader_that_returns_after_a_rebuild_stands_against_nothing() -> None:
     first = plan("n2", {"n2": follower(JOURNAL), "n3": follower()}, LOST)
     returned = GuardCopies("n1", journals=(JOURNAL,))
 
-    again = plan("n2", {"n1": returned, "n2": GuardCopies("n2", journals=first.journals)}, frozenset({"n3"}))
+    second = plan("n2", {"n1": returned, "n2": GuardCopies("n2", journals=first.journals)}, frozenset({"n3"}))
 
-    assert again.kept == first.journals
+    assert second.kept == first.journals
 
 
 def test_a_leader_that_lost_its_disk_is_rebuilt_in_place() -> None:
-    made = plan("n1", {"n1": GuardCopies(""), "n2": follower(JOURNAL), "n3": follower(JOURNAL)}, frozenset())
+    swap_plan = plan("n1", {"n1": GuardCopies(""), "n2": follower(JOURNAL), "n3": follower(JOURNAL)}, frozenset())
 
-    (journal,) = made.journals
+    (journal,) = swap_plan.journals
     assert (journal.leader, journal.term, journal.active) == ("n1", 3, ACTIVE)
 
 

@@ -68,6 +68,6 @@ def plan(
     nodes: dict[str, Observed] = {}
     for name, gib in free.items():
         here = [runs(replace(own[places[name]], node=name))] if name in places else []
-        made = joined(int(name[1:]), gib, *here)
-        nodes[name] = replace(made, fabric=None, fabric_unknown=UNREAD) if name in without else made
+        observed = joined(int(name[1:]), gib, *here)
+        nodes[name] = replace(observed, fabric=None, fabric_unknown=UNREAD) if name in without else observed
     return swap.plan(of, nodes, current, options or DeployOptions(), rules)

@@ -32,16 +32,16 @@ REPLY: dict[str, object] = {
 
 def deployed(of: Release = OLD, node: str = "n1") -> Deployment:
     """The first release of a service, on a node."""
-    made = plan(Current(), DeployOptions(nodes=(node,)), of, **{node: on(90)})
-    return deployment(made, {node: on(90)}, ADDRESSES)
+    swap_plan = plan(Current(), DeployOptions(nodes=(node,)), of, **{node: on(90)})
+    return deployment(swap_plan, {node: on(90)}, ADDRESSES)
 
 
 def target(of: Release = NEW, node: str = "n1", options: DeployOptions | None = None) -> Deploy:
     """The intent that replaces `deployed` by the next release, on the same node or another one."""
     current = Current(deployed(), Slot.BLUE)
     nodes = {"n1": on(90, BLUE_RUNS), node: on(90, BLUE_RUNS) if node == "n1" else on(90)}
-    made = plan(current, options or DeployOptions(nodes=(node,)), of, **nodes)
-    return Deploy("i1", 7, deployment(made, nodes, ADDRESSES), made.mode)
+    swap_plan = plan(current, options or DeployOptions(nodes=(node,)), of, **nodes)
+    return Deploy("i1", 7, deployment(swap_plan, nodes, ADDRESSES), swap_plan.mode)
 
 
 def serving(of: Release = OLD, **changes: Any) -> ServiceState:

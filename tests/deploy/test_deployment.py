@@ -27,8 +27,8 @@ from tests.examples import IMAGE_ID, container, node, recipe
 
 def test_a_guard_creates_from_the_spec_what_the_plan_shows() -> None:
     observed = on(90)
-    made = plan(Current(), n2=observed)
-    closed = replace(made, ranks=(replace(made.rank, callers=("10.0.0.1",)),))
+    swap_plan = plan(Current(), n2=observed)
+    closed = replace(swap_plan, ranks=(replace(swap_plan.rank, callers=("10.0.0.1",)),))
 
     (rank,) = deployment(closed, {"n2": observed}, ADDRESSES).ranks
 
@@ -60,17 +60,17 @@ def test_the_times_of_a_swap_are_the_recipe_s() -> None:
 
 
 def test_the_release_of_a_deployment_is_the_one_that_was_deployed() -> None:
-    again = wire.load(Deployment, wire.dump(Deployment, deployed(OLD)))
+    loaded = wire.load(Deployment, wire.dump(Deployment, deployed(OLD)))
 
-    assert again == deployed(OLD)
-    assert release_of(again).id == OLD.id
+    assert loaded == deployed(OLD)
+    assert release_of(loaded).id == OLD.id
 
 
 def test_a_node_without_the_image_is_refused_before_an_intent_is_made() -> None:
-    made = plan(Current(), n1=on(90))
+    swap_plan = plan(Current(), n1=on(90))
 
     with pytest.raises(NotReady, match=f"n1: image not found: {NEW.image}") as caught:
-        deployment(made, {"n1": on(90, image=None)}, ADDRESSES)
+        deployment(swap_plan, {"n1": on(90, image=None)}, ADDRESSES)
     assert caught.value.next_step == "sparkops build q --node n1"
 
 
@@ -101,9 +101,9 @@ def test_every_rank_of_a_ray_cluster_needs_the_token_and_no_other_does() -> None
 
 
 def test_a_rank_that_runs_keeps_its_image_where_the_tag_has_gone() -> None:
-    made = plan(Current(), n1=on(90))
+    swap_plan = plan(Current(), n1=on(90))
     running = replace(on(90, image=None), containers=())
-    there = replace(running, containers=(replace(container(Rank(NEW, Slot.BLUE, "n1")), image="sha256:run"),))
+    observed = replace(running, containers=(replace(container(Rank(NEW, Slot.BLUE, "n1")), image="sha256:run"),))
 
-    (rank,) = deployment(made, {"n1": there}, ADDRESSES).ranks
+    (rank,) = deployment(swap_plan, {"n1": observed}, ADDRESSES).ranks
     assert engine_spec.of(rank).image == "sha256:run"

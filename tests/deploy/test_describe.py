@@ -41,35 +41,35 @@ def look(root: Path) -> Description | None:
 
 def test_tensors_are_summed_by_name_without_the_numbers(tmp_path: Path) -> None:
     directory = checkpoint(tmp_path)
-    found = look(tmp_path)
+    description = look(tmp_path)
 
-    assert found is not None
-    assert found.tensors == {
+    assert description is not None
+    assert description.tensors == {
         "model.layers.*.mlp.experts.*.up_proj.weight": 4 * 8 * 2 + 4 * 8,
         "model.layers.+.mlp.experts.*.up_proj.weight": 4,
         "lm_head.weight": 32,
         "mtp.layers.*.norm": 4,
     }
-    assert found.config == CONFIG
-    assert found.largest_bytes == (directory / "model-1.safetensors").stat().st_size
-    assert found.origin == f"n1: {tmp_path}/q"
+    assert description.config == CONFIG
+    assert description.largest_bytes == (directory / "model-1.safetensors").stat().st_size
+    assert description.origin == f"n1: {tmp_path}/q"
 
 
 def test_a_file_that_the_index_does_not_name_is_not_read(tmp_path: Path) -> None:
     safetensors.shard(checkpoint(tmp_path) / "consolidated.safetensors", {"x": tensor("BF16", [64, 64])})
-    found = look(tmp_path)
+    description = look(tmp_path)
 
-    assert found is not None
-    assert "x" not in found.tensors
+    assert description is not None
+    assert "x" not in description.tensors
 
 
 def test_quantization_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     inner = {"quantization": {"kv_cache_quant_algo": "FP8"}}
     (checkpoint(tmp_path) / "hf_quant_config.json").write_text(json.dumps(inner))
-    found = look(tmp_path)
+    description = look(tmp_path)
 
-    assert found is not None
-    assert found.config["quantization_config"] == {"quant_method": "modelopt", **inner}
+    assert description is not None
+    assert description.config["quantization_config"] == {"quant_method": "modelopt", **inner}
 
 
 def test_no_checkpoint_is_no_description(tmp_path: Path) -> None:
@@ -104,25 +104,25 @@ def test_a_directory_without_safetensors_is_an_error(tmp_path: Path) -> None:
 
 def test_a_lock_keeps_it_in_short(tmp_path: Path) -> None:
     checkpoint(tmp_path, {**CONFIG, "vision_config": {"depth": 27}, "quantization_config": {"ignore": ["x"] * 999}})
-    found = look(tmp_path)
-    assert found is not None
+    description = look(tmp_path)
+    assert description is not None
 
-    locked = keep(found, "org/q", "c0ffee")
-    again = kept(locked, "org/q", None, "q.lock")
+    locked = keep(description, "org/q", "c0ffee")
+    shortened = kept(locked, "org/q", None, "q.lock")
 
     assert locked.config == {
         "text_config": {"num_hidden_layers": 2, "layer_types": ["a", "b"]},
         "vision_config": {},
         "quantization_config": {},
     }
-    assert again == Description(locked.config, found.tensors, found.largest_bytes, "q.lock")
+    assert shortened == Description(locked.config, description.tensors, description.largest_bytes, "q.lock")
 
 
 def test_what_a_quantization_says_about_the_cache_is_kept() -> None:
-    said = {"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8", "exclude_modules": ["x"]}}
+    config = {"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8", "exclude_modules": ["x"]}}
 
     kept_part = {"quantization": {"kv_cache_quant_algo": "FP8"}}
-    assert short({"quantization_config": said}) == {"quantization_config": kept_part}
+    assert short({"quantization_config": config}) == {"quantization_config": kept_part}
 
 
 @pytest.mark.parametrize(

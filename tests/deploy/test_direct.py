@@ -18,10 +18,10 @@ ACCEPTED = DeployOptions(allow_downtime=True)
 
 
 def test_the_first_release_has_the_port_of_the_service() -> None:
-    made = plan(FREE, n1=on(90))
+    swap_plan = plan(FREE, n1=on(90))
 
-    assert (made.mode, made.rank.slot, made.rank.port) == (Mode.FIRST, Slot.BLUE, NEW.recipe.serve.port)
-    target = deployment(made, {"n1": on(90)}, {"n1": "127.0.0.1"})
+    assert (swap_plan.mode, swap_plan.rank.slot, swap_plan.rank.port) == (Mode.FIRST, Slot.BLUE, NEW.recipe.serve.port)
+    target = deployment(swap_plan, {"n1": on(90)}, {"n1": "127.0.0.1"})
     assert is_direct(target)
     assert endpoints(target) == (("127.0.0.1", NEW.recipe.serve.port),)
 
@@ -45,10 +45,10 @@ def test_the_next_release_waits_for_consent_to_the_gap() -> None:
 def test_with_consent_it_takes_the_old_one_s_place_whatever_else_is_free() -> None:
     taken = on(90, replace(BLUE_RUNS, port=8000), listening=frozenset({8000}))
 
-    made = plan(SERVING, ACCEPTED, n1=taken, n2=on(99))
+    swap_plan = plan(SERVING, ACCEPTED, n1=taken, n2=on(99))
 
-    assert (made.mode, made.rank.node, made.rank.slot) == (Mode.IN_PLACE, "n1", Slot.GREEN)
-    assert Phase.BAKE in made.phases
+    assert (swap_plan.mode, swap_plan.rank.node, swap_plan.rank.slot) == (Mode.IN_PLACE, "n1", Slot.GREEN)
+    assert Phase.BAKE in swap_plan.phases
 
 
 def test_memory_counts_with_what_the_old_release_gives_back() -> None:
@@ -74,9 +74,9 @@ def test_a_single_rank_does_not_take_the_place_of_a_pair() -> None:
 
 def test_a_release_that_does_not_answer_makes_room_for_the_next() -> None:
     failed = Current(None, Slot.BLUE, (BLUE,), direct=True)
-    made = plan(failed, n1=on(90, replace(BLUE_RUNS, port=8000), listening=frozenset({8000})))
+    swap_plan = plan(failed, n1=on(90, replace(BLUE_RUNS, port=8000), listening=frozenset({8000})))
 
-    assert (made.mode, made.rank.slot, made.leaves) == (Mode.FIRST, Slot.GREEN, (BLUE,))
+    assert (swap_plan.mode, swap_plan.rank.slot, swap_plan.leaves) == (Mode.FIRST, Slot.GREEN, (BLUE,))
 
 
 def test_a_port_of_somebody_else_is_refused() -> None:

@@ -44,8 +44,8 @@ def give_model(root: Path, config: dict[str, Any] = TINY) -> None:
 
 
 def outcome(root: Path, wanted: Recipe = WANTED) -> Fit | SparkopsError:
-    [made] = fits(on(root), wanted).values()
-    return made
+    [fit] = fits(on(root), wanted).values()
+    return fit
 
 
 def locked() -> Recipe:
@@ -58,27 +58,27 @@ def locked() -> Recipe:
 
 def test_the_checkpoint_on_the_node_is_compared_with_its_memory(tmp_path: Path) -> None:
     give_model(tmp_path)
-    made = outcome(tmp_path)
+    fit = outcome(tmp_path)
 
-    assert isinstance(made, Fit)
-    assert (made.origin, made.weights_gib) == (f"n1: {tmp_path}/q", 2**20 / 2**30)
-    assert (made.requests, made.problems) == (2048.0, ())
-    assert made.room.total_gib > 1
+    assert isinstance(fit, Fit)
+    assert (fit.origin, fit.weights_gib) == (f"n1: {tmp_path}/q", 2**20 / 2**30)
+    assert (fit.requests, fit.problems) == (2048.0, ())
+    assert fit.room.total_gib > 1
 
 
 def test_a_lock_stands_in_for_a_model_that_is_not_there(tmp_path: Path) -> None:
-    made = outcome(tmp_path, locked())
+    fit = outcome(tmp_path, locked())
 
-    assert isinstance(made, Fit)
-    assert (made.origin, made.weights_gib) == ("q.lock", 1.0)
+    assert isinstance(fit, Fit)
+    assert (fit.origin, fit.weights_gib) == ("q.lock", 1.0)
 
 
 def test_the_node_counts_more_than_the_lock(tmp_path: Path) -> None:
     give_model(tmp_path)
-    made = outcome(tmp_path, locked())
+    fit = outcome(tmp_path, locked())
 
-    assert isinstance(made, Fit)
-    assert made.weights_gib < 1.0
+    assert isinstance(fit, Fit)
+    assert fit.weights_gib < 1.0
 
 
 def test_with_neither_it_is_refused_with_both_ways_out(tmp_path: Path) -> None:
@@ -107,17 +107,17 @@ def test_an_engine_without_rules_is_refused(tmp_path: Path) -> None:
 
 def test_a_plan_prints_the_same(tmp_path: Path) -> None:
     give_model(tmp_path)
-    told = section(on(tmp_path), WANTED, ["n1"]).splitlines()
+    lines = section(on(tmp_path), WANTED, ["n1"]).splitlines()
 
-    assert told[:3] == ["", "memory, predicted:", "  n1: fits"]
-    assert "    weights       0.0 GiB per rank" in told
+    assert lines[:3] == ["", "memory, predicted:", "  n1: fits"]
+    assert "    weights       0.0 GiB per rank" in lines
 
 
 def test_a_plan_is_not_refused_where_the_memory_is_unknown(tmp_path: Path) -> None:
-    told = section(on(tmp_path), WANTED, ["n1"]).splitlines()
+    lines = section(on(tmp_path), WANTED, ["n1"]).splitlines()
 
-    assert told[2].startswith("  n1: memory unknown: no config.json in ")
-    assert told[3].startswith("    next: sparkops models pull q --node n1")
+    assert lines[2].startswith("  n1: memory unknown: no config.json in ")
+    assert lines[3].startswith("    next: sparkops models pull q --node n1")
 
 
 def test_a_plan_of_an_engine_without_a_model_has_no_such_section(tmp_path: Path) -> None:

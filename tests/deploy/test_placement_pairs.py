@@ -35,53 +35,53 @@ def reasons(error: PlanRefused) -> list[str]:
 
 
 def test_where_nothing_serves_the_pair_whose_worse_node_has_most_memory_is_taken() -> None:
-    made = plan({"n1": 41, "n2": 90, "n3": 60}, Current())
+    swap_plan = plan({"n1": 41, "n2": 90, "n3": 60}, Current())
 
-    assert where(made) == (Mode.FIRST, ("n2", "n3"), Slot.BLUE)
-    assert made.notes == (
+    assert where(swap_plan) == (Mode.FIRST, ("n2", "n3"), Slot.BLUE)
+    assert swap_plan.notes == (
         "n2: 90.0 GiB available - 40 claimed: 50.0 GiB left",
         "n3: 60.0 GiB available - 40 claimed: 20.0 GiB left",
     )
-    assert "  from nothing to blue on n2 and n3, port 8001" in str(made).splitlines()
+    assert "  from nothing to blue on n2 and n3, port 8001" in str(swap_plan).splitlines()
 
 
 def test_ranks_follow_the_order_that_was_asked_for() -> None:
-    made = plan({"n1": 90, "n2": 90}, Current(), DeployOptions(nodes=("n2", "n1")))
+    swap_plan = plan({"n1": 90, "n2": 90}, Current(), DeployOptions(nodes=("n2", "n1")))
 
-    assert [(rank.index, rank.node) for rank in made.ranks] == [(0, "n2"), (1, "n1")]
-    assert made.rank.node == "n2"
+    assert [(rank.index, rank.node) for rank in swap_plan.ranks] == [(0, "n2"), (1, "n1")]
+    assert swap_plan.rank.node == "n2"
 
 
 def test_the_network_of_the_ranks_is_in_the_plan_in_their_order() -> None:
-    made = plan({"n1": 90, "n2": 90}, Current(), DeployOptions(nodes=("n2", "n1")))
+    swap_plan = plan({"n1": 90, "n2": 90}, Current(), DeployOptions(nodes=("n2", "n1")))
 
-    assert made.network is not None
-    assert made.network.transport is Transport.TCP
-    assert [(name, rank.address) for name, rank in made.network.ranks.items()] == [
+    assert swap_plan.network is not None
+    assert swap_plan.network.transport is Transport.TCP
+    assert [(name, rank.address) for name, rank in swap_plan.network.ranks.items()] == [
         ("n2", "10.0.0.2"),
         ("n1", "10.0.0.1"),
     ]
-    assert "  network: TCP, 1 link" in str(made).splitlines()
+    assert "  network: TCP, 1 link" in str(swap_plan).splitlines()
 
 
 def test_two_other_nodes_go_before_blue_s_own() -> None:
-    made = plan({"n1": 50, "n2": 50, "n3": 60, "n4": 60})
+    swap_plan = plan({"n1": 50, "n2": 50, "n3": 60, "n4": 60})
 
-    assert where(made) == (Mode.ACROSS, ("n3", "n4"), Slot.GREEN)
-    assert f"  from {OLD.id} (blue) on n1 and n2 to green on n3 and n4, port 8002" in str(made).splitlines()
+    assert where(swap_plan) == (Mode.ACROSS, ("n3", "n4"), Slot.GREEN)
+    assert f"  from {OLD.id} (blue) on n1 and n2 to green on n3 and n4, port 8002" in str(swap_plan).splitlines()
 
 
 def test_one_other_node_is_not_enough_for_across() -> None:
-    made = plan({"n1": 50, "n2": 50, "n3": 99}, options=DOWN)
+    swap_plan = plan({"n1": 50, "n2": 50, "n3": 99}, options=DOWN)
 
-    assert where(made) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
+    assert where(swap_plan) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
 
 
 def test_beside_blue_both_nodes_must_have_room_and_the_sum_of_each_is_shown() -> None:
-    made = plan({"n1": 55, "n2": 70})
+    swap_plan = plan({"n1": 55, "n2": 70})
 
-    assert where(made) == (Mode.BESIDE, ("n1", "n2"), Slot.GREEN)
-    assert made.notes == (
+    assert where(swap_plan) == (Mode.BESIDE, ("n1", "n2"), Slot.GREEN)
+    assert swap_plan.notes == (
         "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left",
         "n2: 70.0 GiB available - 15 kept back - 40 claimed: 15.0 GiB left",
     )
@@ -98,20 +98,20 @@ def test_one_node_that_is_short_refuses_beside_and_its_own_sum_says_so() -> None
 
 
 def test_in_place_each_node_counts_what_blue_s_rank_gives_back_there() -> None:
-    made = plan({"n1": 5, "n2": 8}, options=DOWN)
+    swap_plan = plan({"n1": 5, "n2": 8}, options=DOWN)
 
-    assert where(made) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
-    assert made.notes == (
+    assert where(swap_plan) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
+    assert swap_plan.notes == (
         "n1: 5.0 GiB available + 40 given back - 40 claimed: 5.0 GiB left",
         "n2: 8.0 GiB available + 40 given back - 40 claimed: 8.0 GiB left",
     )
 
 
 def test_in_place_over_half_of_blue_s_nodes_counts_only_what_stops_there() -> None:
-    made = plan({"n1": 5, "n2": 8, "n3": 41}, options=DeployOptions(nodes=("n2", "n3"), allow_downtime=True))
+    swap_plan = plan({"n1": 5, "n2": 8, "n3": 41}, options=DeployOptions(nodes=("n2", "n3"), allow_downtime=True))
 
-    assert where(made) == (Mode.IN_PLACE, ("n2", "n3"), Slot.GREEN)
-    assert made.notes[1] == "n3: 41.0 GiB available - 40 claimed: 1.0 GiB left"
+    assert where(swap_plan) == (Mode.IN_PLACE, ("n2", "n3"), Slot.GREEN)
+    assert swap_plan.notes[1] == "n3: 41.0 GiB available - 40 claimed: 1.0 GiB left"
 
 
 def test_who_names_one_node_for_a_pair_is_told_how_many_it_needs() -> None:
@@ -138,11 +138,11 @@ def test_nodes_that_share_no_network_are_refused_and_those_that_do_are_taken() -
     nodes = {name: joined(int(name[1:]), 90) for name in ("n1", "n2", "n3")}
     nodes["n2"] = replace(nodes["n2"], fabric=net("10.9.9.2/24"))
 
-    made = swap.plan(NEW, nodes, Current(), DeployOptions(), TCP)
+    swap_plan = swap.plan(NEW, nodes, Current(), DeployOptions(), TCP)
     with pytest.raises(PlanRefused) as caught:
         swap.plan(NEW, nodes, Current(), DeployOptions(nodes=("n1", "n2")), TCP)
 
-    assert [rank.node for rank in made.ranks] == ["n1", "n3"]
+    assert [rank.node for rank in swap_plan.ranks] == ["n1", "n3"]
     assert reasons(caught.value) == ["  first on n1 and n2: no network joins n1 and n2"]
 
 
@@ -157,9 +157,9 @@ def test_a_pair_whose_network_could_not_be_read_is_refused_with_the_reason() -> 
 
 
 def test_a_node_whose_network_could_not_be_read_is_passed_over_for_others() -> None:
-    made = plan({"n1": 99, "n2": 90, "n3": 60}, Current(), without=frozenset({"n1"}))
+    swap_plan = plan({"n1": 99, "n2": 90, "n3": 60}, Current(), without=frozenset({"n1"}))
 
-    assert where(made) == (Mode.FIRST, ("n2", "n3"), Slot.BLUE)
+    assert where(swap_plan) == (Mode.FIRST, ("n2", "n3"), Slot.BLUE)
 
 
 def test_a_single_node_needs_no_network() -> None:
@@ -186,9 +186,9 @@ def test_a_pair_after_a_single_node_leaves_it_alone_where_two_others_are() -> No
 
 
 def test_in_place_from_a_single_node_to_a_pair_only_its_node_gives_back() -> None:
-    made = plan({"n1": 5, "n2": 60}, Current(at(ALONE, Slot.BLUE, "n1"), Slot.BLUE), DOWN)
+    swap_plan = plan({"n1": 5, "n2": 60}, Current(at(ALONE, Slot.BLUE, "n1"), Slot.BLUE), DOWN)
 
-    assert made.notes == (
+    assert swap_plan.notes == (
         "n1: 5.0 GiB available + 40 given back - 40 claimed: 5.0 GiB left",
         "n2: 60.0 GiB available - 40 claimed: 20.0 GiB left",
     )
@@ -196,10 +196,10 @@ def test_in_place_from_a_single_node_to_a_pair_only_its_node_gives_back() -> Non
 
 def test_a_single_node_after_a_pair_is_across_elsewhere_and_in_place_on_either_of_its_nodes() -> None:
     assert where(plan({"n1": 5, "n2": 5, "n3": 60}, of=ALONE)) == (Mode.ACROSS, ("n3",), Slot.GREEN)
-    made = plan({"n1": 5, "n2": 5}, options=DeployOptions(nodes=("n2",), allow_downtime=True), of=ALONE)
+    swap_plan = plan({"n1": 5, "n2": 5}, options=DeployOptions(nodes=("n2",), allow_downtime=True), of=ALONE)
 
-    assert where(made) == (Mode.IN_PLACE, ("n2",), Slot.GREEN)
-    assert made.network is None
+    assert where(swap_plan) == (Mode.IN_PLACE, ("n2",), Slot.GREEN)
+    assert swap_plan.network is None
 
 
 def test_every_warm_rank_stops_first_and_gives_back_on_its_own_node() -> None:
@@ -212,15 +212,17 @@ def test_every_warm_rank_stops_first_and_gives_back_on_its_own_node() -> None:
         "n3": joined(3, 5, runs(Rank(ALONE, Slot.BLUE, "n3"))),
     }
 
-    made = swap.plan(NEW, nodes, current, DeployOptions(), TCP)
+    swap_plan = swap.plan(NEW, nodes, current, DeployOptions(), TCP)
 
-    assert [rank.container for rank in made.ranks] == [rank.container for rank in ranks(NEW, Slot.GREEN, "n1", "n2")]
-    assert made.leaves == (warm,)
-    assert made.notes == (
+    assert [rank.container for rank in swap_plan.ranks] == [
+        rank.container for rank in ranks(NEW, Slot.GREEN, "n1", "n2")
+    ]
+    assert swap_plan.leaves == (warm,)
+    assert swap_plan.notes == (
         "n1: 5.0 GiB available + 40 given back - 40 claimed: 5.0 GiB left",
         "n2: 6.0 GiB available + 40 given back - 40 claimed: 6.0 GiB left",
     )
-    assert f"  {OLD.id} (green on n1 and n2) stops first: it has no traffic" in str(made).splitlines()
+    assert f"  {OLD.id} (green on n1 and n2) stops first: it has no traffic" in str(swap_plan).splitlines()
 
 
 def test_a_pair_that_is_loading_is_adopted_whatever_memory_is_left() -> None:
@@ -230,6 +232,6 @@ def test_a_pair_that_is_loading_is_adopted_whatever_memory_is_left() -> None:
         for number, name in enumerate(("n1", "n2"), 1)
     }
 
-    made = swap.plan(NEW, nodes, SERVING, DeployOptions(), TCP)
+    swap_plan = swap.plan(NEW, nodes, SERVING, DeployOptions(), TCP)
 
-    assert made.notes == tuple(f"{name}: the release runs, its memory is taken already" for name in ("n1", "n2"))
+    assert swap_plan.notes == tuple(f"{name}: the release runs, its memory is taken already" for name in ("n1", "n2"))

@@ -31,10 +31,10 @@ from tests.examples import release
 
 
 def test_where_nothing_serves_green_goes_to_the_freest_node_at_once() -> None:
-    made = plan(Current(), n1=on(50), n2=on(70), n3=on(60))
+    swap_plan = plan(Current(), n1=on(50), n2=on(70), n3=on(60))
 
-    assert chosen(made) == (Mode.FIRST, "n2", Slot.BLUE)
-    assert str(made) == (
+    assert chosen(swap_plan) == (Mode.FIRST, "n2", Slot.BLUE)
+    assert str(swap_plan) == (
         f"service chat, release {NEW.id}, mode first\n"
         "  from nothing to blue on n2, port 8001\n"
         "  n2: 70.0 GiB available - 40 claimed: 30.0 GiB left\n"
@@ -43,16 +43,18 @@ def test_where_nothing_serves_green_goes_to_the_freest_node_at_once() -> None:
 
 
 def test_the_plan_of_a_swap_names_what_runs_code() -> None:
-    made = plan(of=release(serve={"args": {"middleware": ["a.B"]}, "allow": ["middleware"]}), n1=on(100), n2=on(100))
+    swap_plan = plan(
+        of=release(serve={"args": {"middleware": ["a.B"]}, "allow": ["middleware"]}), n1=on(100), n2=on(100)
+    )
 
-    assert str(made).splitlines()[1] == "  allowed: middleware (imports Python code that its value names)"
+    assert str(swap_plan).splitlines()[1] == "  allowed: middleware (imports Python code that its value names)"
 
 
 def test_another_node_goes_before_blue_s_own_because_blue_is_left_alone() -> None:
-    made = plan(n1=on(100, BLUE_RUNS), n2=on(41), n3=on(45))
+    swap_plan = plan(n1=on(100, BLUE_RUNS), n2=on(41), n3=on(45))
 
-    assert chosen(made) == (Mode.ACROSS, "n3", Slot.GREEN)
-    assert str(made) == (
+    assert chosen(swap_plan) == (Mode.ACROSS, "n3", Slot.GREEN)
+    assert str(swap_plan) == (
         f"service chat, release {NEW.id}, mode across\n"
         f"  from {OLD.id} (blue) on n1 to green on n3, port 8002\n"
         "  n3: 45.0 GiB available - 40 claimed: 5.0 GiB left\n"
@@ -61,29 +63,29 @@ def test_another_node_goes_before_blue_s_own_because_blue_is_left_alone() -> Non
 
 
 def test_beside_blue_a_reserve_is_kept_back() -> None:
-    made = plan(n1=on(55, BLUE_RUNS), n2=on(39.9))
+    swap_plan = plan(n1=on(55, BLUE_RUNS), n2=on(39.9))
 
-    assert chosen(made) == (Mode.BESIDE, "n1", Slot.GREEN)
-    assert "".join(made.notes) == "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left"
+    assert chosen(swap_plan) == (Mode.BESIDE, "n1", Slot.GREEN)
+    assert "".join(swap_plan.notes) == "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left"
 
 
 def test_an_engine_of_another_service_is_not_put_at_risk_either() -> None:
     embeds = runs(release(service="embed"), Slot.BLUE, "n2", gib=20.0)
 
     refused = refusal(n1=on(0, BLUE_RUNS), n2=on(50, embeds))
-    made = plan(n1=on(0, BLUE_RUNS), n2=on(56, embeds))
+    swap_plan = plan(n1=on(0, BLUE_RUNS), n2=on(56, embeds))
 
     assert "  across on n2: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short" in reasons(refused)
-    assert chosen(made) == (Mode.ACROSS, "n2", Slot.GREEN)
+    assert chosen(swap_plan) == (Mode.ACROSS, "n2", Slot.GREEN)
 
 
 def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
     nodes: dict[str, Any] = {"n1": on(54.9, BLUE_RUNS)}
     learnt = replace(SERVING, gap=Forecast(719.6, "learnt from 3 starts on n1"))
-    made = plan(learnt, DeployOptions(allow_downtime=True), **nodes)
+    swap_plan = plan(learnt, DeployOptions(allow_downtime=True), **nodes)
 
-    assert chosen(made) == (Mode.IN_PLACE, "n1", Slot.GREEN)
-    assert str(made) == (
+    assert chosen(swap_plan) == (Mode.IN_PLACE, "n1", Slot.GREEN)
+    assert str(swap_plan) == (
         f"service chat, release {NEW.id}, mode in-place\n"
         f"  from {OLD.id} (blue) on n1 to green on n1, port 8002\n"
         "  n1: 54.9 GiB available + 40 given back - 40 claimed: 54.9 GiB left\n"
@@ -103,9 +105,9 @@ def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
     ids=["the operator", "the recipe"],
 )
 def test_downtime_is_allowed_by(options: DeployOptions, swap_: dict[str, Any]) -> None:
-    wanted = release(memory={"claim_gib": 40.0}, swap=swap_)
+    candidate = release(memory={"claim_gib": 40.0}, swap=swap_)
 
-    assert plan(options=options, of=wanted, n1=on(20, BLUE_RUNS)).mode is Mode.IN_PLACE
+    assert plan(options=options, of=candidate, n1=on(20, BLUE_RUNS)).mode is Mode.IN_PLACE
 
 
 def test_consent_is_not_a_wish_the_safer_mode_still_goes_first() -> None:
@@ -117,9 +119,9 @@ def test_consent_is_not_a_wish_the_safer_mode_still_goes_first() -> None:
     [(40.0, 0.0, Mode.BESIDE), (39.9, 0.0, Mode.IN_PLACE), (70.0, 30.0, Mode.BESIDE), (69.9, 30.0, Mode.IN_PLACE)],
 )
 def test_the_reserve_is_the_recipe_s(gib: float, reserve: float, mode: Mode) -> None:
-    wanted = release(memory={"claim_gib": 40.0}, swap={"reserve_gib": reserve, "allow_downtime": True})
+    candidate = release(memory={"claim_gib": 40.0}, swap={"reserve_gib": reserve, "allow_downtime": True})
 
-    assert plan(of=wanted, n1=on(gib, BLUE_RUNS)).mode is mode
+    assert plan(of=candidate, n1=on(gib, BLUE_RUNS)).mode is mode
 
 
 @pytest.mark.parametrize("mode", [Mode.ACROSS, Mode.BESIDE, Mode.IN_PLACE])
@@ -135,10 +137,10 @@ def test_a_forced_mode_is_taken_or_nothing(mode: Mode) -> None:
     ids=["asked for", "the recipe's", "the freest"],
 )
 def test_green_goes_where_it_is_told(asked: tuple[str, ...], of_the_recipe: list[str], node_: str) -> None:
-    wanted = release(memory={"claim_gib": 40.0}, nodes=of_the_recipe)
+    candidate = release(memory={"claim_gib": 40.0}, nodes=of_the_recipe)
     nodes: dict[str, Any] = {"n1": on(90, BLUE_RUNS), "n2": on(60), "n3": on(50), "n4": on(80)}
 
-    assert plan(options=DeployOptions(nodes=asked), of=wanted, **nodes).rank.node == node_
+    assert plan(options=DeployOptions(nodes=asked), of=candidate, **nodes).rank.node == node_
 
 
 def test_who_asks_for_blue_s_node_gets_no_other_one() -> None:
@@ -160,9 +162,11 @@ def test_the_slot_alternates_even_if_what_had_the_traffic_is_gone(slot: Slot, ne
 
 
 def test_a_start_that_is_under_way_is_adopted_whatever_memory_is_left() -> None:
-    made = plan(n1=on(0.5, BLUE_RUNS, runs(NEW, Slot.GREEN, restart_policy="no"), listening=frozenset({8001, 8002})))
+    swap_plan = plan(
+        n1=on(0.5, BLUE_RUNS, runs(NEW, Slot.GREEN, restart_policy="no"), listening=frozenset({8001, 8002}))
+    )
 
-    assert "".join(made.notes) == "n1: the release runs, its memory is taken already"
+    assert "".join(swap_plan.notes) == "n1: the release runs, its memory is taken already"
 
 
 WARM = at(OLDEST, Slot.GREEN)
@@ -170,10 +174,10 @@ WITH_WARM = replace(SERVING, idle=(WARM,))
 
 
 def test_a_warm_release_makes_room_and_the_plan_says_so() -> None:
-    made = plan(WITH_WARM, n1=on(20, BLUE_RUNS, runs(OLDEST, Slot.GREEN), listening=frozenset({8001, 8002})))
+    swap_plan = plan(WITH_WARM, n1=on(20, BLUE_RUNS, runs(OLDEST, Slot.GREEN), listening=frozenset({8001, 8002})))
 
-    assert (made.mode, made.leaves) == (Mode.BESIDE, (WARM,))
-    assert str(made).splitlines()[2:4] == [
+    assert (swap_plan.mode, swap_plan.leaves) == (Mode.BESIDE, (WARM,))
+    assert str(swap_plan).splitlines()[2:4] == [
         "  n1: 20.0 GiB available + 40 given back - 15 kept back - 40 claimed: 5.0 GiB left",
         f"  {OLDEST.id} (green on n1) stops first: it has no traffic",
     ]
@@ -183,10 +187,10 @@ def test_a_warm_release_on_another_node_gives_back_nothing_here() -> None:
     current = replace(SERVING, idle=(at(OLDEST, Slot.GREEN, "n2"),))
     nodes: dict[str, Any] = {"n1": on(20, BLUE_RUNS), "n2": on(30, runs(OLDEST, Slot.GREEN, "n2", gib=40))}
 
-    made = plan(current, **nodes)
+    swap_plan = plan(current, **nodes)
 
-    assert (made.mode, made.rank.node) == (Mode.ACROSS, "n2")
-    assert "".join(made.notes) == "n2: 30.0 GiB available + 40 given back - 40 claimed: 30.0 GiB left"
+    assert (swap_plan.mode, swap_plan.rank.node) == (Mode.ACROSS, "n2")
+    assert "".join(swap_plan.notes) == "n2: 30.0 GiB available + 40 given back - 40 claimed: 30.0 GiB left"
     assert "  beside on n1: 20.0 GiB available - 15 kept back" in str(
         refusal(current, DeployOptions(nodes=("n1",)), **nodes)
     )
@@ -195,7 +199,7 @@ def test_a_warm_release_on_another_node_gives_back_nothing_here() -> None:
 def test_a_warm_release_that_is_wanted_again_is_adopted_and_not_stopped() -> None:
     current = replace(SERVING, idle=(at(NEW, Slot.GREEN),))
 
-    made = plan(current, n1=on(5, BLUE_RUNS, runs(NEW, Slot.GREEN)))
+    swap_plan = plan(current, n1=on(5, BLUE_RUNS, runs(NEW, Slot.GREEN)))
 
-    assert (made.mode, made.leaves) == (Mode.BESIDE, ())
-    assert "".join(made.notes) == "n1: the release runs, its memory is taken already"
+    assert (swap_plan.mode, swap_plan.leaves) == (Mode.BESIDE, ())
+    assert "".join(swap_plan.notes) == "n1: the release runs, its memory is taken already"

@@ -192,7 +192,7 @@ def test_a_node_with_a_gpu_and_then_one_with_the_model_goes_before_a_freer_one()
 
 def test_nodes_whose_images_hold_different_packages_are_refused() -> None:
     """Both are builds of the same inputs, and one found newer versions of what nobody had pinned."""
-    one, other = (replace(observed(), installed=f"torch 2.13.0+cpu, packages {each * 12}") for each in "ab")
+    one, other = (replace(observed(), installed=f"torch 2.13.0+cpu, packages {name * 12}") for name in "ab")
 
     assert [*planning.differing(release(), {"n1": one, "n2": one})] == []
     assert [*planning.differing(release(), {"n1": one, "n2": observed()})] == []  # an older sparkops noted nothing

@@ -25,13 +25,13 @@ IN_PLACE = DeployOptions(mode=Mode.IN_PLACE, allow_downtime=True)
 def test_the_first_deploy_of_a_fleet_is_shown_before_any_guard_runs() -> None:
     intent = Deploy("i1", 0, deployed(NEW), Mode.FIRST)
 
-    made = preview(ServiceState(Journal("chat", "n1")), intent)
+    effect_plan = preview(ServiceState(Journal("chat", "n1")), intent)
 
-    assert made is not None
+    assert effect_plan is not None
     (rank,) = intent.target.ranks
     create = engine_spec.of(rank).create("n1")
     assert "--label=sparkops.release=" in str(create)
-    shown = list(lines(made, "chat"))
+    shown = list(lines(effect_plan, "chat"))
     assert shown[:4] == ["prepare", f"  n1: {create}", "start", f"  n1: docker start {rank.container}"]
     assert shown[4:6] == ["verify", f"  n1: verify {rank.container}"]
     point, *rest = shown[6:]
@@ -42,11 +42,11 @@ def test_the_first_deploy_of_a_fleet_is_shown_before_any_guard_runs() -> None:
 
 
 def test_in_place_the_old_release_stops_before_the_new_one_starts() -> None:
-    made = preview(serving(), target(options=IN_PLACE))
+    effect_plan = preview(serving(), target(options=IN_PLACE))
 
-    assert made is not None
+    assert effect_plan is not None
     old, new = next(deployed().ranks).container, next(target().target.ranks).container
-    shown = list(lines(made, "chat"))
+    shown = list(lines(effect_plan, "chat"))
     stop, start = shown.index(f"  n1: docker stop --time=60 {old}"), shown.index(f"  n1: docker start {new}")
     assert shown[stop - 1] == "stop old release"
     assert stop < start
@@ -54,10 +54,10 @@ def test_in_place_the_old_release_stops_before_the_new_one_starts() -> None:
 
 
 def test_the_json_names_phase_node_effect_and_command() -> None:
-    made = preview(serving(), target())
+    effect_plan = preview(serving(), target())
 
-    assert made is not None
-    first, *_, last = as_json(made, "chat")
+    assert effect_plan is not None
+    first, *_, last = as_json(effect_plan, "chat")
     assert (first["phase"], first["node"]) == ("prepare", "n1")
     assert str(first["command"]).startswith("docker create --label=sparkops.spec=")
     [old] = deployed().ranks
@@ -92,11 +92,11 @@ def test_a_preview_changes_neither_the_state_nor_the_intent() -> None:
 def test_a_deploy_waits_for_work_on_its_nodes_and_a_warm_release_does_not() -> None:
     state = serving()
     leased = {node: replace(report, lease="build of image x by ann@laptop") for node, report in state.reports.items()}
-    seen = FleetState(leased, state.gateway, frozenset(leased))
+    fleet = FleetState(leased, state.gateway, frozenset(leased))
 
-    refused = accept(state.journal, target(node="n2"), seen)
+    refused = accept(state.journal, target(node="n2"), fleet)
 
     assert refused == Refused("n2: no engine loads during the build of image x by ann@laptop", Code.BUSY)
     (rank,) = target(node="n2").target.ranks
     warm = replace(leased["n2"], engines=(EngineReport(rank.container, EngineState.HEALTHY),))
-    assert isinstance(accept(state.journal, target(node="n2"), replace(seen, reports={**leased, "n2": warm})), Journal)
+    assert isinstance(accept(state.journal, target(node="n2"), replace(fleet, reports={**leased, "n2": warm})), Journal)

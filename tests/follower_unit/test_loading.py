@@ -12,13 +12,13 @@ LIMITS = Startup(stall_s=10, compile_stall_s=10, ceiling_s=100)
 
 def test_a_guard_that_was_away_for_hours_ends_no_start() -> None:
     age_s = 7200.0
-    found = advance(resumed(Watch(LIMITS), age_s), Sample(age_s + 1))
-    assert found.failure == ""
-    assert advance(found, Sample(age_s + 12)).failure == "nothing has moved for 10 s while starting"
+    watch = advance(resumed(Watch(LIMITS), age_s), Sample(age_s + 1))
+    assert watch.failure == ""
+    assert advance(watch, Sample(age_s + 12)).failure == "nothing has moved for 10 s while starting"
     assert advance(Watch(LIMITS), Sample(age_s)).failure != ""
 
 
 def test_a_rank_above_0_is_silent_and_not_hung() -> None:
-    made = examples.recipe()
-    assert advance(Watch(limits(made, 1)), Sample(1e6)).failure == ""
-    assert limits(made, 0) == made.probe.startup
+    recipe = examples.recipe()
+    assert advance(Watch(limits(recipe, 1)), Sample(1e6)).failure == ""
+    assert limits(recipe, 0) == recipe.probe.startup

@@ -29,18 +29,18 @@ RELEASES = {
 
 
 def container(rank: RankSpec, state: str = "exited", **changes: object) -> Container:
-    made = examples.container(examples.rank(), name=rank.container, spec=engine_spec.digest(rank), state=state)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    created = examples.container(examples.rank(), name=rank.container, spec=engine_spec.digest(rank), state=state)
+    return replace(created, **changes)  # type: ignore[arg-type]
 
 
 def local_service(*containers: Container, phase: Phase = Phase.START, armed: RankSpec | None = None) -> LocalService:
     """A service whose swap to NEW is in a phase."""
-    begun = Journal("chat", "n1").begun("i1", Mode.FIRST, RELEASES[NEW], automatic=True)
-    assert begun.swap
-    journal = replace(begun, swap=replace(begun.swap, phase=phase), active=RELEASES[armed] if armed else None)
+    swapping = Journal("chat", "n1").begun("i1", Mode.FIRST, RELEASES[NEW], automatic=True)
+    assert swapping.swap
+    journal = replace(swapping, swap=replace(swapping.swap, phase=phase), active=RELEASES[armed] if armed else None)
     made = LocalService("chat", "n1", Record(copy=journal, armed=armed, term=1), frozenset(), 0.0)
     made.adopt(order(journal, "n1", BOOT))
-    made.update({each.name: each for each in containers}, 1.0)
+    made.update({item.name: item for item in containers}, 1.0)
     return made
 
 
@@ -50,24 +50,24 @@ def room(free_gib: float, ended_s: float = 99.0) -> MeasuredRoom:
 
 def test_an_engine_loads_only_where_its_present_start_was_asked_and_has_not_answered() -> None:
     running = container(NEW, "running")
-    made = local_service(running)
-    assert not made.loading("new"), "not asked yet, as after a restart of the guard"
-    made.unanswered["new"] = running.started_at
-    assert made.loading("new")
-    made.update({"new": replace(running, started_at=running.started_at + 1)}, 2.0)
-    assert not made.loading("new")
-    made.update({"new": running}, 3.0)
-    made.answered["new"] = running.started_at
-    assert not made.loading("new")
+    service = local_service(running)
+    assert not service.loading("new"), "not asked yet, as after a restart of the guard"
+    service.unanswered["new"] = running.started_at
+    assert service.loading("new")
+    service.update({"new": replace(running, started_at=running.started_at + 1)}, 2.0)
+    assert not service.loading("new")
+    service.update({"new": running}, 3.0)
+    service.answered["new"] = running.started_at
+    assert not service.loading("new")
 
 
 def test_memory_is_measured_before_a_start_and_for_that_start() -> None:
-    made = local_service(container(NEW))
-    assert next_task(made, NOW) == Measure("new")
-    made.rooms["new"] = room(20.0)
-    assert isinstance(next_task(made, NOW), MarkStart)
-    made.rooms["new"] = room(19.9)
-    assert next_task(made, NOW) is None
+    service = local_service(container(NEW))
+    assert next_task(service, NOW) == Measure("new")
+    service.rooms["new"] = room(20.0)
+    assert isinstance(next_task(service, NOW), MarkStart)
+    service.rooms["new"] = room(19.9)
+    assert next_task(service, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -76,79 +76,79 @@ def test_memory_is_measured_before_a_start_and_for_that_start() -> None:
     ids=["too old", "from before another start"],
 )
 def test_a_measurement_that_is_out_of_date_is_repeated(moment: Moment) -> None:
-    made = local_service(container(NEW))
-    made.rooms["new"] = room(20.0)
-    assert next_task(made, moment) == Measure("new")
+    service = local_service(container(NEW))
+    service.rooms["new"] = room(20.0)
+    assert next_task(service, moment) == Measure("new")
 
 
 def test_nothing_starts_while_another_engine_of_the_node_loads() -> None:
-    made = local_service(container(NEW))
-    made.rooms["new"] = room(20.0)
-    assert next_task(made, replace(NOW, blocked=True)) is None
+    service = local_service(container(NEW))
+    service.rooms["new"] = room(20.0)
+    assert next_task(service, replace(NOW, blocked=True)) is None
 
 
 def test_a_release_that_does_not_fit_keeps_no_smaller_one_of_the_boot_record_down() -> None:
-    made = local_service(container(NEW), container(OLD), armed=OLD)
-    made.stop_checks["old"] = made.containers["old"].started_at
-    made.rooms |= {"new": room(15.0)}
-    assert next_task(made, NOW) == Measure("old")
-    made.rooms["old"] = room(15.0)
-    assert next_task(made, NOW) == MarkRestart("old")
+    service = local_service(container(NEW), container(OLD), armed=OLD)
+    service.stop_checks["old"] = service.containers["old"].started_at
+    service.rooms |= {"new": room(15.0)}
+    assert next_task(service, NOW) == Measure("old")
+    service.rooms["old"] = room(15.0)
+    assert next_task(service, NOW) == MarkRestart("old")
 
 
 def test_who_ended_an_engine_is_known_before_it_starts_again() -> None:
-    made = local_service(container(NEW, "created"), container(OLD), phase=Phase.PREPARE, armed=OLD)
-    assert made.ended(BOOT) == made.containers["old"]
-    assert next_task(made, NOW) is None
-    made.stop_checks["old"] = made.containers["old"].started_at
-    assert next_task(made, NOW) == Measure("old")
+    service = local_service(container(NEW, "created"), container(OLD), phase=Phase.PREPARE, armed=OLD)
+    assert service.ended(BOOT) == service.containers["old"]
+    assert next_task(service, NOW) is None
+    service.stop_checks["old"] = service.containers["old"].started_at
+    assert next_task(service, NOW) == Measure("old")
 
 
 def test_docker_is_asked_who_ended_an_engine_once_it_can_know() -> None:
-    made = local_service(container(OLD), phase=Phase.PREPARE, armed=OLD)
-    [old] = made.containers.values()
-    asked = []
+    service = local_service(container(OLD), phase=Phase.PREPARE, armed=OLD)
+    [old] = service.containers.values()
+    checks = []
     for seen_s in (2.0, 2.0 + SETTLE_S / 2, 2.0 + SETTLE_S):
-        made.update({"old": old}, seen_s)
-        asked.append(made.settled(old))
-    assert asked == [False, False, True]
-    again = replace(old, started_at=old.started_at + 1)
-    assert not made.settled(again)
+        service.update({"old": old}, seen_s)
+        checks.append(service.settled(old))
+    assert checks == [False, False, True]
+    restarted = replace(old, started_at=old.started_at + 1)
+    assert not service.settled(restarted)
 
 
 def test_a_start_that_is_marked_is_executed_and_seen_before_anything_else() -> None:
-    made = local_service(container(NEW))
-    made.begin("new")
-    assert next_task(made, NOW) == StartEngine("new")
-    made.started, made.changed_s = True, 2.0
-    made.update({"new": container(NEW)}, 1.5)
-    assert (made.fresh, made.pending) == (False, "new")
-    made.update({"new": container(NEW, "running")}, 2.5)
-    assert (made.fresh, made.pending, made.local(BOOT).state("new")) == (True, "", EngineState.LOADING)
+    service = local_service(container(NEW))
+    service.begin("new")
+    assert next_task(service, NOW) == StartEngine("new")
+    service.started, service.changed_s = True, 2.0
+    service.update({"new": container(NEW)}, 1.5)
+    assert (service.fresh, service.pending) == (False, "new")
+    service.update({"new": container(NEW, "running")}, 2.5)
+    assert (service.fresh, service.pending, service.local(BOOT).state("new")) == (True, "", EngineState.LOADING)
 
 
 def test_a_container_of_another_spec_is_absent_unless_it_runs() -> None:
-    made = local_service(container(NEW, spec="other"))
-    assert made.local(BOOT).state("new") is EngineState.ABSENT
-    assert next_task(made, NOW) == CreateEngine(NEW)
-    made.update({"new": container(NEW, "running", spec="other")}, 2.0)
-    local = made.local(BOOT)
+    service = local_service(container(NEW, spec="other"))
+    assert service.local(BOOT).state("new") is EngineState.ABSENT
+    assert next_task(service, NOW) == CreateEngine(NEW)
+    service.update({"new": container(NEW, "running", spec="other")}, 2.0)
+    local = service.local(BOOT)
     assert (local.state("new"), local.problems) == (EngineState.LOADING, {"new": "new runs with another spec"})
 
 
 def test_a_container_that_only_has_to_stop_is_not_compared() -> None:
-    made = local_service(container(NEW, "running", spec="other"))
-    assert made.order
-    made.adopt(order(made.order.journal.reverted("a test"), "n1", BOOT))
-    assert (made.local(BOOT).state("new"), made.local(BOOT).problems) == (EngineState.LOADING, {})
+    service = local_service(container(NEW, "running", spec="other"))
+    assert service.order
+    service.adopt(order(service.order.journal.reverted("a test"), "n1", BOOT))
+    assert (service.local(BOOT).state("new"), service.local(BOOT).problems) == (EngineState.LOADING, {})
 
 
 def test_an_exit_is_reported_once_its_watch_has_explained_it() -> None:
-    made = local_service(container(NEW))
-    made.watched["new"] = WatchedStart(made.containers["new"].started_at)
-    assert made.local(BOOT).state("new") is EngineState.LOADING
-    del made.watched["new"]
-    assert made.local(BOOT).state("new") is EngineState.STOPPED
+    service = local_service(container(NEW))
+    service.watched["new"] = WatchedStart(service.containers["new"].started_at)
+    assert service.local(BOOT).state("new") is EngineState.LOADING
+    del service.watched["new"]
+    assert service.local(BOOT).state("new") is EngineState.STOPPED
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_an_exit_is_reported_once_its_watch_has_explained_it() -> None:
 def test_memory_relief_may_end_what_loads_and_what_is_not_promoted(
     phase: Phase, armed: RankSpec, answered: tuple[str, ...], expendable: list[str]
 ) -> None:
-    made = local_service(container(NEW, "running"), container(OLD, "running"), phase=phase, armed=armed)
-    made.record = replace(made.record, armed=OLD)
-    made.answered = {name: made.containers[name].started_at for name in answered}
-    assert list(made.expendable()) == expendable
+    service = local_service(container(NEW, "running"), container(OLD, "running"), phase=phase, armed=armed)
+    service.record = replace(service.record, armed=OLD)
+    service.answered = {name: service.containers[name].started_at for name in answered}
+    assert list(service.expendable()) == expendable
 
 
 def resting(*containers: Container, **changes: object) -> LocalService:
@@ -195,11 +195,11 @@ def test_a_service_is_not_calm_while_an_end_is_unexplained_or_a_start_is_watched
 
 
 def test_a_blocked_start_is_named_for_whoever_asks_what_waits() -> None:
-    made = local_service(container(NEW))
+    service = local_service(container(NEW))
     blocked = replace(NOW, blocked=True)
-    assert (next_task(made, blocked), next_start(made, blocked)) == (None, "new")
-    made.update({"new": container(NEW, "running")}, 2.0)
-    assert next_start(made, blocked) == ""
+    assert (next_task(service, blocked), next_start(service, blocked)) == (None, "new")
+    service.update({"new": container(NEW, "running")}, 2.0)
+    assert next_start(service, blocked) == ""
 
 
 @pytest.mark.parametrize(
@@ -216,22 +216,22 @@ def test_work_waits_as_long_as_a_swap_may_start_an_engine_here(mode: Mode, phase
     began = Journal("chat", "n1", active=RELEASES[OLD]).begun("i1", mode, RELEASES[NEW], automatic=True)
     assert began.swap
     journal = replace(began, swap=replace(began.swap, phase=phase))
-    made = LocalService("chat", "n1", Record(copy=journal, term=1), frozenset(), 0.0)
-    made.update({"new": container(NEW, "running"), "old": container(OLD, "running")}, 1.0)
-    made.answered = {name: each.started_at for name, each in made.containers.items()}
-    assert load_ahead(made, NOW) == why
-    made.record = Record(copy=replace(journal, trouble="it needs an operator"), term=1)
-    assert load_ahead(made, NOW) == "", "an operator must be able to build what ends the trouble"
+    service = LocalService("chat", "n1", Record(copy=journal, term=1), frozenset(), 0.0)
+    service.update({"new": container(NEW, "running"), "old": container(OLD, "running")}, 1.0)
+    service.answered = {name: each.started_at for name, each in service.containers.items()}
+    assert load_ahead(service, NOW) == why
+    service.record = Record(copy=replace(journal, trouble="it needs an operator"), term=1)
+    assert load_ahead(service, NOW) == "", "an operator must be able to build what ends the trouble"
 
 
 def test_work_waits_for_an_engine_that_loads_or_is_about_to() -> None:
-    made = local_service(container(NEW))
-    assert load_ahead(made, NOW) == "new is about to start"
-    made.update({"new": container(NEW, "running")}, 2.0)
-    assert load_ahead(made, NOW) == "an engine of chat loads"
+    service = local_service(container(NEW))
+    assert load_ahead(service, NOW) == "new is about to start"
+    service.update({"new": container(NEW, "running")}, 2.0)
+    assert load_ahead(service, NOW) == "an engine of chat loads"
 
 
 def test_a_swap_on_other_nodes_leaves_this_one_to_work() -> None:
-    made = local_service()
-    made.node = "n9"
-    assert load_ahead(made, NOW) == ""
+    service = local_service()
+    service.node = "n9"
+    assert load_ahead(service, NOW) == ""

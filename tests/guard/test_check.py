@@ -25,12 +25,12 @@ def check(directory: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    made = State(tmp_path / "v2")
-    made.write_membership(Membership("n1", b"k"))
-    made.write_journal(Journal("chat", "n1"))
-    made.write_record("chat", Record(copy=Journal("chat", "n1")))
-    made.note_by_hand("chat", frozenset({"q-1"}))
-    return made
+    kept_state = State(tmp_path / "v2")
+    kept_state.write_membership(Membership("n1", b"k"))
+    kept_state.write_journal(Journal("chat", "n1"))
+    kept_state.write_record("chat", Record(copy=Journal("chat", "n1")))
+    kept_state.note_by_hand("chat", frozenset({"q-1"}))
+    return kept_state
 
 
 def test_what_can_be_read_passes_and_nothing_is_written(state: State) -> None:

@@ -42,9 +42,9 @@ class AtOnce(Executor):
     """Executes where it is submitted."""
 
     def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(fn(*args, **more))
-        return done
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **more))
+        return future
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Node:
 
     def leading(self) -> DirectFront:
         """A guard's process that begins to lead."""
-        made = DirectFront(
+        front = DirectFront(
             "chat",
             self.state,
             self.report,
@@ -74,8 +74,8 @@ class Node:
             AtOnce(),  # type: ignore[arg-type]
         )
         for item in (OLD, NEW):
-            made.execute(act.PointSlot(item))
-        return made
+            front.execute(act.PointSlot(item))
+        return front
 
     def report(self) -> Report:
         if not self.known:
@@ -90,10 +90,10 @@ class Node:
 
     def look(self, seconds: int = 1) -> GatewayView:
         for _ in range(seconds):
-            found = self.view.look((OLD, NEW), swapping=True)
+            view = self.view.look((OLD, NEW), swapping=True)
             self.now_s += 1.0
-        assert found is not None
-        return found
+        assert view is not None
+        return view
 
 
 @pytest.fixture
@@ -216,13 +216,13 @@ def direct_at(port: int) -> Deployment:
 
 
 def test_an_engine_is_asked_at_the_port_of_the_service_past_any_gateway() -> None:
-    def respond(asked: Asked) -> HttpAnswer:
-        return HttpAnswer(200, page(3).encode() if asked.path == "/metrics" else b'{"choices": []}')
+    def respond(request: Asked) -> HttpAnswer:
+        return HttpAnswer(200, page(3).encode() if request.path == "/metrics" else b'{"choices": []}')
 
     with answering(respond) as server:
         deployment = direct_at(server.port)
         assert inquire("chat", deployment) == Inquiry(Completion.RIGHT, page(3))
-        assert [(asked.method, asked.path) for asked in server.asked] == [
+        assert [(request.method, request.path) for request in server.asked] == [
             ("POST", "/v1/chat/completions"),
             ("GET", "/metrics"),
         ]

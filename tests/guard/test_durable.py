@@ -79,19 +79,19 @@ def torn(small: Durable) -> tuple[bytes, bytes]:
 def test_a_write_torn_at_any_byte_leaves_the_old_data_or_the_new_and_the_next_write_succeeds(small: Durable) -> None:
     before, after = torn(small)
     changed = [at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-    seen = []
+    contents = []
     for cut in range(changed[0], changed[-1] + 2):
         for content in (after[:cut] + before[cut:], before[:cut] + after[cut:]):  # either end first
             small.file.write_bytes(content)
             restarted = Durable(small.file, 40)
             data = restarted.read()
-            seen.append(data)
+            contents.append(data)
             assert data in (OLD, NEW)
 
             restarted.write(b"next")
 
             assert Durable(small.file, 40).read() == b"next"
-    assert (seen.count(NEW) >= 2, seen.count(OLD) > 60) == (True, True), "torn in the header and in the data"
+    assert (contents.count(NEW) >= 2, contents.count(OLD) > 60) == (True, True), "torn in the header and in the data"
 
 
 @given(lost=st.binary(min_size=1, max_size=60), at=st.integers(0, 100))

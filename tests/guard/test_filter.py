@@ -50,10 +50,10 @@ class NftNode(MachineNode):
 
 @pytest.fixture
 def node(tmp_path: Path) -> NftNode:
-    made = NftNode(Machine("n2", "127.0.0.3"), tmp_path)
+    nft_node = NftNode(Machine("n2", "127.0.0.3"), tmp_path)
     rank = Rank(Release(examples.recipe(), examples.INPUTS), Slot.BLUE, "n2", callers=CALLERS)
-    made.run(commands.create(rank, NodeConfig(transport="local"), examples.IMAGE_ID, 1))
-    return made
+    nft_node.run(commands.create(rank, NodeConfig(transport="local"), examples.IMAGE_ID, 1))
+    return nft_node
 
 
 def test_the_rules_follow_the_containers(node: NftNode) -> None:

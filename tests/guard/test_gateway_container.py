@@ -41,8 +41,8 @@ def test_one_process_answers_until_it_dies() -> None:
     os.kill(pid, signal.SIGKILL)
 
     assert desk.printed() == ""
-    again = int(desk.printed())
-    assert again != pid
+    later = int(desk.printed())
+    assert later != pid
     desk.stream.close()
 
 

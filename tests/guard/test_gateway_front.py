@@ -27,10 +27,10 @@ NEW, DRAINING = ((CAPTURED / f"{name}.json").read_text() for name in ("new", "dr
 
 
 def after(*said: Completion, steps: tuple[float, ...] = ()) -> ReleaseHealth:
-    asked = ReleaseHealth()
-    for each in said:
-        asked.learn(each, steps)
-    return asked
+    health = ReleaseHealth()
+    for result in said:
+        health.learn(result, steps)
+    return health
 
 
 def test_one_answer_is_yes_and_one_failure_is_not_no() -> None:
@@ -48,18 +48,18 @@ def test_an_engine_that_makes_no_step_and_answers_nothing_in_time_is_no() -> Non
 
 
 def test_an_engine_that_is_late_and_steps_is_busy() -> None:
-    asked = after(Completion.RIGHT)
+    health = after(Completion.RIGHT)
     for step in range(1, 10):
-        asked.learn(Completion.LATE, (float(step),))
+        health.learn(Completion.LATE, (float(step),))
 
-    assert asked.answer is Answer.YES
+    assert health.answer is Answer.YES
 
 
 def test_an_engine_that_hung_and_steps_again_is_unknown_until_it_answers() -> None:
-    asked = after(*[Completion.LATE] * (FAILURES + 1), steps=(1.0,))
-    asked.learn(Completion.LATE, (2.0,))
+    health = after(*[Completion.LATE] * (FAILURES + 1), steps=(1.0,))
+    health.learn(Completion.LATE, (2.0,))
 
-    assert asked.answer is Answer.UNKNOWN
+    assert health.answer is Answer.UNKNOWN
 
 
 def test_a_closed_gateway_says_nothing_about_a_release() -> None:

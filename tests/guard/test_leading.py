@@ -60,10 +60,10 @@ def leading(tmp_path: Path, wire: Wire) -> Iterator[Leading]:
     for service in ("chat", "other"):
         state.write_journal(Journal(service, "n1", peers=("n2",), revision=1))
     follower = Follower(state, LocalNode("n1"), print)
-    made = Leading(state, RecordingNode("n1"), follower, lambda *_: wire, print)
-    made.start()
-    yield made
-    made.close()
+    leader = Leading(state, RecordingNode("n1"), follower, lambda *_: wire, print)
+    leader.start()
+    yield leader
+    leader.close()
     follower.close()
 
 

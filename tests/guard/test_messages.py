@@ -41,10 +41,10 @@ def test_a_message_is_three_lines_and_signs_two_of_them() -> None:
 
 
 def test_a_change_of_any_byte_is_refused() -> None:
-    whole = packed()
+    message = packed()
 
-    for at in range(len(whole)):
-        changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+    for at in range(len(message)):
+        changed = message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :]
         with pytest.raises(MessageRefused, match="its signature does not match the key of this node"):
             messages.verify(KEY, changed)
 

@@ -61,10 +61,10 @@ OPS = ("services", "state", "events")
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     with docker_socket(tmp_path / "docker.sock") as docker:
-        made = Node(docker, tmp_path)
-        with answering(made.respond) as server:
-            made.has_engine(server.port)
-            yield made
+        sampled_node = Node(docker, tmp_path)
+        with answering(sampled_node.respond) as server:
+            sampled_node.has_engine(server.port)
+            yield sampled_node
 
 
 def test_two_samples_of_the_background_give_the_speed_without_a_wait(node: Node) -> None:
@@ -72,14 +72,14 @@ def test_two_samples_of_the_background_give_the_speed_without_a_wait(node: Node)
     node.sampler.look()
     node.running, node.generated, node.now_s = 2, 400, 15.0
     node.sampler.look()
-    asked = len(node.pages)
+    before = len(node.pages)
     node.now_s = 16.0
 
     [rank] = node.report().ranks
 
     assert (rank.health, rank.load, rank.rates.tok_s) == (Health.OK, Load(2, 0, 400), 20.0)
     assert rank.sampled_s == 1.0
-    assert len(node.pages) == asked
+    assert len(node.pages) == before
 
 
 def test_an_old_sample_is_renewed_before_it_is_reported(node: Node) -> None:

@@ -37,7 +37,7 @@ def door(tmp_path: Path) -> Iterator[Path]:
 
 def ask(door: Path, *questions: object) -> list[dict[str, Any]]:
     text = "".join(f"{json.dumps(question)}\n" for question in questions)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "sparkops.guard.ask"],
         input=text,
         capture_output=True,
@@ -45,7 +45,7 @@ def ask(door: Path, *questions: object) -> list[dict[str, Any]]:
         check=True,
         env={**os.environ, "SPARKOPS_DOOR": str(door)},
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 def test_every_question_gets_its_answer_in_order(door: Path) -> None:
@@ -61,17 +61,17 @@ def test_what_is_refused_comes_with_its_exit_code_and_next_step(door: Path) -> N
 
 
 def test_an_error_of_the_disk_is_an_answer(door: Path) -> None:
-    (said,) = ask(door, {"op": "fail"})
+    (reply,) = ask(door, {"op": "fail"})
 
-    assert "No space left on device" in said["error"]
+    assert "No space left on device" in reply["error"]
 
 
 @pytest.mark.parametrize("question", [{"op": "unknown"}, {}, [1], {"op": "echo"}])
 def test_what_it_does_not_understand_is_an_answer_and_the_next_question_too(door: Path, question: object) -> None:
-    broken, whole = ask(door, question, {"op": "echo", "word": "still here"})
+    broken, complete = ask(door, question, {"op": "echo", "word": "still here"})
 
     assert "does not understand" in broken["error"]
-    assert whole == {"ok": "still here"}
+    assert complete == {"ok": "still here"}
 
 
 def test_only_its_owner_may_use_it(door: Path) -> None:

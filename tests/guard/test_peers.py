@@ -156,8 +156,8 @@ def test_an_address_that_comes_later_is_listened_on_then(capfd: pytest.CaptureFi
         with added(address):
             until_reports(guard.link())
 
-    said = capfd.readouterr().err.splitlines()
-    assert [line.partition(address)[0].rpartition("Z ")[2] for line in said] == ["not listening on ", "listening on "]
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.partition(address)[0].rpartition("Z ")[2] for line in lines] == ["not listening on ", "listening on "]
 
 
 def test_only_the_first_message_of_a_link_is_sent_twice(guard: Guard) -> None:
@@ -191,14 +191,14 @@ def test_a_replayed_message_is_refused(guard: Guard) -> None:
 def test_a_message_that_was_overtaken_is_refused(guard: Guard) -> None:
     """One is held back; its link sends another one, with the same challenge or with the next."""
     first = challenge(guard)
-    held = order_of(first, revision=17)
+    overtaken = order_of(first, revision=17)
     status, packed = post(guard.port, order_of(first))
     second = reply_in(packed)[0].challenge
 
     assert status == 200
-    assert post(guard.port, held)[0] == 409
+    assert post(guard.port, overtaken)[0] == 409
     assert post(guard.port, order_of(second))[0] == 200
-    assert post(guard.port, held)[0] == 409
+    assert post(guard.port, overtaken)[0] == 409
     assert len(guard.received) == 2
 
 

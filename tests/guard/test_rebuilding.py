@@ -131,10 +131,10 @@ def test_joining_the_same_leader_again_writes_nothing(guard: Guard) -> None:
 @contextmanager
 def daemon(state: State, node: str) -> Iterator[tuple[Daemon, int]]:
     """The receiving end of a guard."""
-    made = Daemon(state, LocalNode(node))
-    made.follower._reader.began_s = time.monotonic()  # its containers were read: there are none
-    with listener.serve("127.0.0.1", 0, node, made._keys, made.answer) as port:
-        yield made, port
+    process = Daemon(state, LocalNode(node))
+    process.follower._reader.began_s = time.monotonic()  # its containers were read: there are none
+    with listener.serve("127.0.0.1", 0, node, process._keys, process.answer) as port:
+        yield process, port
 
 
 def test_a_former_leader_is_told_of_the_newer_term_and_is_not_followed(guard: Guard) -> None:

@@ -58,20 +58,20 @@ def begun(phase: Phase, mode: Mode = Mode.IN_PLACE) -> Journal:
 
 def runs(rank: RankSpec) -> Container:
     """The container of a rank, which answers."""
-    made = examples.container(examples.rank(), name=rank.container, spec=engine_spec.digest(rank), state="running")
-    return replace(made, started_at=1.0)
+    created = examples.container(examples.rank(), name=rank.container, spec=engine_spec.digest(rank), state="running")
+    return replace(created, started_at=1.0)
 
 
 def follower(directory: Path, journal: Journal, *running: RankSpec) -> Follower:
     """A follower whose node has these engines running, all of them loaded."""
-    made = Follower(State(directory, lambda: BOOT), LocalNode("n1"), print)
+    made_follower = Follower(State(directory, lambda: BOOT), LocalNode("n1"), print)
     with pytest.raises(NotReady):
-        made.handle("chat", order(journal, "n1", BOOT.boot))
-    service = made._by_name["chat"]
+        made_follower.handle("chat", order(journal, "n1", BOOT.boot))
+    service = made_follower._by_name["chat"]
     service.update({rank.container: runs(rank) for rank in running}, 1.0)
     service.answered = {rank.container: 1.0 for rank in running}
-    made._note_expendable()
-    return made
+    made_follower._note_expendable()
+    return made_follower
 
 
 def leading(directory: Path, lines: list[str]) -> Leading:
@@ -90,8 +90,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_p9_a_release_of_another_version_ends_before_its_node_runs_out_of_memory(tmp_path: Path) -> None:
     node = RecordingNode("n1")
-    made = follower(tmp_path, begun(Phase.LOAD), NEW)
-    floor = MemoryFloor(made, node, print, lambda: 1.0)
+    guard_follower = follower(tmp_path, begun(Phase.LOAD), NEW)
+    floor = MemoryFloor(guard_follower, node, print, lambda: 1.0)
 
     for _ in range(LOOKS):
         floor.look()
@@ -126,22 +126,22 @@ def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(t
         state.write_journal(replace(SERVING, service=service))
     (tmp_path / "services/broken/journal").write_bytes(bytes(2**21))
     lines: list[str] = []
-    made = leading(tmp_path, lines)
+    leader = leading(tmp_path, lines)
     intent = {"id": "i", "revision": 0, "kind": "stop"}
 
-    made.start()
+    leader.start()
     try:
-        shown = OperatorRequests(made).shown("broken")
+        shown = OperatorRequests(leader).shown("broken")
         refused = answer(
-            made.verbs(),
+            leader.verbs(),
             json.dumps({"op": "intend", "service": "broken", "intent": intent}).encode(),
             ConnectionLeases(),
         )
     finally:
-        made.close()
+        leader.close()
 
-    assert set(made.leads) == {"chat"}, lines
-    assert (shown["journal"], OperatorRequests(made).shown("chat")["journal"]["revision"]) == (None, SERVING.revision)
+    assert set(leader.leads) == {"chat"}, lines
+    assert (shown["journal"], OperatorRequests(leader).shown("chat")["journal"]["revision"]) == (None, SERVING.revision)
     damage = f"{tmp_path}/services/broken/journal: unreadable: both copies are damaged"
     assert (shown["needs_operator"], refused["error"], refused["exit_code"]) == (
         damage,
@@ -155,13 +155,13 @@ def test_p12_p12b_a_full_disk_stops_no_way_back(disk: Path, phase: Phase) -> Non
     swapping, lines = begun(phase), list[str]()
     state = State(disk, lambda: BOOT)
     state.write_journal(swapping)
-    made = follower(disk, swapping, NEW)
+    guard_follower = follower(disk, swapping, NEW)
     lead = Lead(swapping, state, view("chat"), dict, frozenset, lines.append)
     fill(disk)
 
     lead._write(swapping.reverted("new-r0 ended"))
     with pytest.raises(NotReady):
-        made.handle("chat", lead.order("n1", BOOT.boot))
+        guard_follower.handle("chat", lead.order("n1", BOOT.boot))
 
     reverted = State(disk).journal("chat")
     assert reverted is not None
@@ -179,10 +179,10 @@ def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
     slots = {f"be_chat_{slot}": {"release": "-", "servers": []} for slot in Slot}
     mute = RecordingNode("n1", {"docker exec sparkops-gateway": json.dumps({**shown, "slots": slots, "haproxy": None})})
 
-    seen = GatewayFront("chat", GatewayContainer(mute)).look(SERVING.deployments, swapping=True)
+    view = GatewayFront("chat", GatewayContainer(mute)).look(SERVING.deployments, swapping=True)
 
-    assert seen is None
-    assert drained(RELEASES[OLD], FleetState(gateway=seen)) is Answer.UNKNOWN
+    assert view is None
+    assert drained(RELEASES[OLD], FleetState(gateway=view)) is Answer.UNKNOWN
 
 
 def test_p13_a_broken_link_is_opened_again() -> None:
@@ -197,16 +197,16 @@ def test_p13_a_broken_link_is_opened_again() -> None:
 
 def test_p31_a_guard_that_is_not_reached_is_named_with_its_port(tmp_path: Path) -> None:
     lines: list[str] = []
-    made = leading(tmp_path, lines)
+    leader = leading(tmp_path, lines)
     with Guard().serving() as guard:
         pass
     closed = guard.link()
 
-    made.members.reach.exchange(closed)
+    leader.members.reach.exchange(closed)
 
-    assert f"no reply from 127.0.0.1 port {guard.port}" in made.members.reach.lost["spark-2"]
+    assert f"no reply from 127.0.0.1 port {guard.port}" in leader.members.reach.lost["spark-2"]
     assert len(lines) == 1
-    assert made.members.reach.reports("chat") == {}
+    assert leader.members.reach.reports("chat") == {}
 
 
 def test_p19_an_engine_that_is_late_and_steps_is_busy() -> None:

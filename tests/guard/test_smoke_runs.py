@@ -20,9 +20,9 @@ class AtOnce(Executor):
     """Executes where it is submitted."""
 
     def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(fn(*args, **more))
-        return done
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **more))
+        return future
 
 
 @dataclass

@@ -87,8 +87,8 @@ def lead(leading: Leading, *copies: Journal, direct: bool = True, peers: tuple[s
 
 
 def shown(leading: Leading) -> tuple[Journal, bool]:
-    found = OperatorRequests(leading).shown("chat")
-    return wire.load_value(Journal, found["journal"]), found["direct"]
+    reply = OperatorRequests(leading).shown("chat")
+    return wire.load_value(Journal, reply["journal"]), reply["direct"]
 
 
 def test_a_guard_leads_without_a_gateway_and_without_a_fleet(begin: Begin, state: State) -> None:

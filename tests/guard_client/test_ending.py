@@ -39,9 +39,9 @@ def test_what_the_leader_cannot_continue_ends_with_7_and_its_next_step() -> None
 
 def test_every_end_that_the_machine_narrates_can_be_read() -> None:
     before = swapping(Phase.LOAD).journal
-    records = [found.record() for found in narrate(before, before.reverted("cancelled"))]
+    records = [event.record() for event in narrate(before, before.reverted("cancelled"))]
 
-    (ending,) = (found for record in records if (found := of_event(record)))
+    (ending,) = (event for record in records if (event := of_event(record)))
 
     assert (ending.result, ending.exit_code, ending.release, ending.why) == ("cancelled", 1, OLD.id, "cancelled")
 
@@ -68,10 +68,10 @@ def test_a_return_is_followed_to_its_own_end() -> None:
 
 
 def test_the_journal_says_how_a_swap_ended_whose_event_was_lost() -> None:
-    done = swapping(Phase.RETIRE).journal.advanced()
+    ended = swapping(Phase.RETIRE).journal.advanced()
     failed = swapping(Phase.LOAD).journal.reverted("n1: OOM-killed")
 
-    assert settled(done, "i1") == Ending("done", 0, NEW.id)
+    assert settled(ended, "i1") == Ending("done", 0, NEW.id)
     assert settled(failed, "i1") == Ending("reverted", 1, OLD.id, why="n1: OOM-killed")
 
 

@@ -39,9 +39,9 @@ def imported(path: str) -> Iterator[str]:
     """Every module that a file may mean by its imports."""
     for node in ast.walk(ast.parse(PACKAGE[path])):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (str(node.module), *(f"{node.module}.{each.name}" for each in node.names))
+            yield from (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
 def needs(path: str, seen: set[str]) -> Iterator[str]:
@@ -68,11 +68,11 @@ def test_the_image_holds_exactly_the_libraries_that_the_guard_imports() -> None:
 
 
 def test_everything_the_guard_imports_is_sent() -> None:
-    seen: set[str] = set()
-    list(needs("guard/__main__.py", seen))
+    visited: set[str] = set()
+    list(needs("guard/__main__.py", visited))
     sent = {path.removeprefix("files/sparkops/") for path, _ in guard_context(TEMPLATES, PACKAGE).files}
 
-    assert seen - sent == set()
+    assert visited - sent == set()
 
 
 def test_the_source_is_the_package_without_what_is_shipped_beside_it() -> None:
@@ -81,16 +81,16 @@ def test_the_source_is_the_package_without_what_is_shipped_beside_it() -> None:
 
 
 def test_a_context_is_sorted_and_names_its_directories() -> None:
-    made = guard_context(TEMPLATES, {"deploy/preconditions.py": b"D", "__init__.py": b"I", "cli/main.py": b"C"})
+    context = guard_context(TEMPLATES, {"deploy/preconditions.py": b"D", "__init__.py": b"I", "cli/main.py": b"C"})
 
-    assert [(path, content) for path, content in made.files if path != "Dockerfile"] == [
+    assert [(path, content) for path, content in context.files if path != "Dockerfile"] == [
         ("files/", b""),
         ("files/sparkops/", b""),
         ("files/sparkops/__init__.py", b"I"),
         ("files/sparkops/deploy/", b""),
         ("files/sparkops/deploy/preconditions.py", b"D"),
     ]
-    assert made.build_args == {}
+    assert context.build_args == {}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_context_is_sorted_and_names_its_directories() -> None:
     ids=["a changed file", "one more file", "the command line", "its entry", "another order"],
 )
 def test_the_digest_follows_what_the_guard_can_import(package: Mapping[str, bytes], same: bool) -> None:
-    before, after = (guard_context(TEMPLATES, each).digest for each in (PACKAGE, package))
+    before, after = (guard_context(TEMPLATES, files).digest for files in (PACKAGE, package))
 
     assert (before == after) is same
 
@@ -139,8 +139,8 @@ def test_what_runs_on_nodes_is_built_on_the_inventory_s_base() -> None:
     nodes = {"n1": a_node()}
     at = Gateway(node="n1", address="10.0.0.1")
     fleet = Fleet(file=Path("i"), nodes=nodes, build=Build(parent_images=given), gateway=at, known_hosts=known)
-    wanted = agents.load(fleet)
+    specs = agents.load(fleet)
 
-    assert wanted.gateway
-    assert b"FROM mine:1\n" in dict(wanted.guard.context.files)["Dockerfile"]  # type: ignore[operator]
-    assert b"FROM mine:2\n" in dict(wanted.gateway.order.context.files)["Dockerfile"]  # type: ignore[operator]
+    assert specs.gateway
+    assert b"FROM mine:1\n" in dict(specs.guard.context.files)["Dockerfile"]  # type: ignore[operator]
+    assert b"FROM mine:2\n" in dict(specs.gateway.order.context.files)["Dockerfile"]  # type: ignore[operator]

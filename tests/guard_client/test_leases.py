@@ -65,9 +65,9 @@ class Guard:
 
 @pytest.fixture
 def guard(tmp_path: Path) -> Iterator[Guard]:
-    made = Guard(Leases(), [])
-    server = open_door({"lease": made.lease}, tmp_path / "door")
-    yield made
+    scripted = Guard(Leases(), [])
+    server = open_door({"lease": scripted.lease}, tmp_path / "door")
+    yield scripted
     server.shutdown()
     server.server_close()
 
@@ -110,8 +110,8 @@ def test_a_guard_that_knows_no_lease_yet_is_asked_for_swaps(tmp_path: Path, memb
     known = ["chat"]
 
     def state(asked: Any) -> object:
-        found = states[asked["service"]]
-        journal = wire.plain(Journal, found.journal)
+        known_state = states[asked["service"]]
+        journal = wire.plain(Journal, known_state.journal)
         return {**REPLY, "journal": journal}
 
     server = open_door({"services": lambda _: known, "state": state}, tmp_path / "door")

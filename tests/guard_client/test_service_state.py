@@ -34,10 +34,10 @@ def test_a_reply_is_read_back_as_the_leader_has_sent_it() -> None:
         "last": 3,
     }
 
-    told = read("chat", "n1", json.loads(json.dumps(sent)))
+    received = read("chat", "n1", json.loads(json.dumps(sent)))
 
     progress = {"n1": {"q-r0": "loading weights 40 %"}}
-    assert told == replace(state, progress=progress, missing=("n3",), why_missing={"n3": "refused"})
+    assert received == replace(state, progress=progress, missing=("n3",), why_missing={"n3": "refused"})
 
 
 def test_a_stop_is_unreported_once_only_lost_guards_could_confirm_it() -> None:

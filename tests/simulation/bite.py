@@ -140,7 +140,7 @@ def main() -> int:
 
 def _judged(state: State, changes: Iterable[Mutation]) -> Iterator[tuple[Mutation, Result]]:
     """Judge with a few quick checks first, since these find nearly every change, and the rest with every check."""
-    baseline, left = Baseline(), []
+    baseline, remaining = Baseline(), []
     for mutation in changes:
         if result := state.known(mutation):
             yield mutation, result
@@ -150,9 +150,9 @@ def _judged(state: State, changes: Iterable[Mutation]) -> Iterator[tuple[Mutatio
             state.keep(mutation, result)
             yield mutation, result
         else:
-            left.append(mutation)
+            remaining.append(mutation)
             print(f"{mutation.name}: not found quickly", file=sys.stderr)
-    for mutation in left:
+    for mutation in remaining:
         result = judge(mutation, baseline.all, state.finder(mutation), math.inf)
         state.keep(mutation, result)
         yield mutation, result

@@ -57,7 +57,7 @@ class Visited:
         self.fair: dict[int, int] = {}
         budgets = [*product(range(begin.faults + 1), range(begin.intents + 1))]
         self._at_least = {
-            (faults_, intents): [left for left in budgets if left[0] >= faults_ and left[1] >= intents]
+            (faults_, intents): [budget for budget in budgets if budget[0] >= faults_ and budget[1] >= intents]
             for faults_, intents in budgets
         }
 
@@ -84,7 +84,7 @@ class Visited:
             place = start
             while place in self.fair and place not in ended:
                 if place in path:
-                    keys = ((place, *left) for left in self._at_least[0, 0])
+                    keys = ((place, *budget) for budget in self._at_least[0, 0])
                     trace = self.trace(next(key for key in keys if key in self.parents))
                     raise Violation("\n".join([*trace, "8: it goes round in circles"]))
                 path[place] = None
@@ -144,5 +144,5 @@ def _branches(state: State, after: Transition | None, reduced: bool) -> Iterator
             if hurt is not world:
                 yield f"FAULT {label}", _state(hurt, left - 1, intents)
     if intents and (not reduced or _asks(world)):
-        for label, asked in operators(world):
-            yield label, _state(asked, left, intents - 1)
+        for label, intent in operators(world):
+            yield label, _state(intent, left, intents - 1)

@@ -212,8 +212,8 @@ def _starting(world: World, machine: Machine, container: str) -> list[str]:
 
 def _disarmed(machine: Machine, container: str) -> Iterator[str]:
     """An order that takes a container out of the boot record does so before it stops it."""
-    armed, wanted = machine.record.armed, machine.order and machine.order.armed
-    if armed and wanted and armed.container == container and wanted.rank != armed:
+    armed, ordered = machine.record.armed, machine.order and machine.order.armed
+    if armed and ordered and armed.container == container and ordered.rank != armed:
         yield f"3: {container} stops and would start after a boot"
 
 

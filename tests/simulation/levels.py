@@ -61,9 +61,9 @@ def main(levels: tuple[Level, ...]) -> None:
     """Run levels one after another, and print what each has visited."""
     gc.disable()  # values of an exploration refer to no cycle, and are millions
     for level in levels:
-        begun = time.monotonic()
+        start = time.monotonic()
         result = level.run()
-        print(f"{level}: {result.states} states, {time.monotonic() - begun:.1f} s", flush=True)
+        print(f"{level}: {result.states} states, {time.monotonic() - start:.1f} s", flush=True)
         forget()
 
 

@@ -62,8 +62,8 @@ def deliver(world: World, machine: Machine, sent: Order) -> World:
 def _received(machine: Machine, sent: Order) -> Machine:
     if not adopts(sent, machine.order, local(machine)):
         return machine
-    asked = {rank.rank.container for rank in sent.ranks if rank.prove}
-    proofs = tuple(item for item in machine.proofs if item[0] in asked)
+    proving = {rank.rank.container for rank in sent.ranks if rank.prove}
+    proofs = tuple(item for item in machine.proofs if item[0] in proving)
     problems = machine.problems if _key(sent) == _key(machine.order) else ()
     return one_machine(replace(machine, order=sent, late=machine.order, proofs=proofs, problems=problems))
 

@@ -100,9 +100,9 @@ def serving(first: Deployment | None) -> World:
     world = empty()
     if first is None:
         return settle(world)
-    begun = ask(settle(world), lambda id_, revision: Deploy(id_, revision, first, Mode.FIRST))
-    assert begun is not None
-    return settle(begun)
+    started = ask(settle(world), lambda id_, revision: Deploy(id_, revision, first, Mode.FIRST))
+    assert started is not None
+    return settle(started)
 
 
 def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> World:
@@ -112,9 +112,9 @@ def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> Worl
         ranks = tuple(replace(rank, spec=f"{target.release} {turns}") for rank in target.ranks)
         target = replace(target, replicas=(Replica(ranks),))
     world = serving(first)
-    begun = ask(world, lambda id_, revision: Deploy(id_, revision, target, mode, automatic=automatic))
-    assert begun is not None
-    return begun
+    started = ask(world, lambda id_, revision: Deploy(id_, revision, target, mode, automatic=automatic))
+    assert started is not None
+    return started
 
 
 def operators(world: World) -> Iterator[Transition]:
@@ -129,7 +129,7 @@ def operators(world: World) -> Iterator[Transition]:
 @by_identity
 def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, Reply]]:
     """Each intent that changes the journal, with what it becomes."""
-    journal, found = leader.journal, fleet(leader, view)
+    journal, state = leader.journal, fleet(leader, view)
     requests: tuple[tuple[str, Callable[[str, int], Intent] | None], ...] = (
         ("cancel", Cancel),
         ("promote", Promote),
@@ -138,7 +138,7 @@ def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, 
         *((f"deploy back ({mode})", _back(journal, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),
     )
     intents = [(name, make(_number(journal), journal.revision)) for name, make in requests if make]
-    replies = [(name, intent, accept(journal, intent, found)) for name, intent in intents]
+    replies = [(name, intent, accept(journal, intent, state)) for name, intent in intents]
     return [item for item in replies if isinstance(item[2], Journal)]
 
 

@@ -31,10 +31,10 @@ def by_identity(function: Function) -> Function:
 
     def remembered(*values: Any) -> Any:
         key = (*map(id, values),)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (values, function(*values))
-        return found[1]
+        stored = known.get(key)
+        if stored is None:
+            stored = known[key] = (values, function(*values))
+        return stored[1]
 
     return cast(Function, remembered)
 
@@ -61,10 +61,10 @@ def replace(value: Value, **changes: Any) -> Value:
     kind: Any = type(value)
     read, setters = _members(kind)
     copied: Value = object.__new__(kind)
-    for set_, held in zip(setters.values(), read(value), strict=True):
-        set_(copied, held)
-    for name, held in changes.items():
-        setters[name](copied, held)
+    for set_, kept in zip(setters.values(), read(value), strict=True):
+        set_(copied, kept)
+    for name, kept in changes.items():
+        setters[name](copied, kept)
     return copied
 
 

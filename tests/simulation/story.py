@@ -135,6 +135,6 @@ class Story:
 
 
 def _named(label: str, transitions: list[Transition]) -> Transition:
-    found = [transition for transition in transitions if transition[0] == label]
-    assert found, f"no {label!r} among {[name for name, _ in transitions]}"
-    return found[0]
+    named = [transition for transition in transitions if transition[0] == label]
+    assert named, f"no {label!r} among {[name for name, _ in transitions]}"
+    return named[0]

@@ -26,8 +26,8 @@ def test_a_handwritten_fault_is_found_by_a_scenario_that_sees_it() -> None:
     recorded = [record(MODULES, check) for check in chosen]
     faults = {mutation.name: mutation for mutation in mutations(["follower"])}
 
-    found = judge(faults["follower.adopts: rule 5: a guard follows an order of an earlier boot"], recorded)
+    judged = judge(faults["follower.adopts: rule 5: a guard follows an order of an earlier boot"], recorded)
     unseen = judge(faults["follower._boot: rule 3: the boot record starts what an operator stopped"], recorded)
 
-    assert (found.check, found.differ) == (chosen[0].name, 1)
+    assert (judged.check, judged.differ) == (chosen[0].name, 1)
     assert (unseen.check, unseen.differ) == ("", 0)

@@ -74,19 +74,19 @@ def leased(world: World, node: str, *engines: EngineReport) -> dict[str, Any]:
 def test_of_several_reasons_against_a_deploy_the_first_is_told() -> None:
     world = Story.of("in-place").settle().world
     pair = deployment("c", Slot.BLUE, "n2", "n3")
-    done = replace(world.leader.journal, active=pair)
-    begun = done.begun("i", Mode.IN_PLACE, pair, automatic=True)
+    serving = replace(world.leader.journal, active=pair)
+    swapping = serving.begun("i", Mode.IN_PLACE, pair, automatic=True)
     other = replace(pair, release="d", slot=Slot.GREEN)
     lease = leased(world, "n2")
     lost = {"reports": {name: report for name, report in lease["reports"].items() if name != "n3"}}
     stalled = {"gateway": None}
 
     replies = [
-        answer(world, begun, Deploy("next", begun.revision, pair, Mode.BESIDE), **lost, **stalled),
-        answer(world, done, Deploy("next", done.revision, pair, Mode.ACROSS), **lost, **stalled),
-        answer(world, done, Deploy("next", done.revision, other, Mode.ACROSS), **lost, **stalled),
-        answer(world, done, Deploy("next", done.revision, other, Mode.ACROSS), **lease, **stalled),
-        answer(world, done, Deploy("next", done.revision, other, Mode.BESIDE), **lease, **stalled),
+        answer(world, swapping, Deploy("next", swapping.revision, pair, Mode.BESIDE), **lost, **stalled),
+        answer(world, serving, Deploy("next", serving.revision, pair, Mode.ACROSS), **lost, **stalled),
+        answer(world, serving, Deploy("next", serving.revision, other, Mode.ACROSS), **lost, **stalled),
+        answer(world, serving, Deploy("next", serving.revision, other, Mode.ACROSS), **lease, **stalled),
+        answer(world, serving, Deploy("next", serving.revision, other, Mode.BESIDE), **lease, **stalled),
     ]
 
     assert [why(reply) for reply in replies] == [

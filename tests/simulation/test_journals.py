@@ -128,19 +128,19 @@ def test_a_rebuild_gives_up_only_what_was_lost() -> None:
     first, target, _ = MODES["across"]
     assert first is not None
     journal = Journal("chat", "n1", ("n2", "n3"), revision=7, active=first)
-    begun = journal.begun("i1", Mode.ACROSS, target, automatic=True)
-    stopping = replace(begun, stopped=tuple(target.ranks))
+    swapping = journal.begun("i1", Mode.ACROSS, target, automatic=True)
+    stopping = replace(swapping, stopped=tuple(target.ranks))
     older = replace(journal, revision=9, term=0)
 
     kept, lost, active_lost, twice = (
         rebuilt([older, copy], "n2", frozenset(nodes))
-        for copy, nodes in ((begun, ["n1"]), (begun, ["n3"]), (begun, ["n2"]), (stopping, ["n3"]))
+        for copy, nodes in ((swapping, ["n1"]), (swapping, ["n3"]), (swapping, ["n2"]), (stopping, ["n3"]))
     )
 
     assert (kept.term, kept.leader, kept.peers, kept.without) == (2, "n2", ("n1", "n3"), frozenset({"n1"}))
-    assert (kept.active, kept.swap, kept.stopped) == (first, begun.swap, ())
+    assert (kept.active, kept.swap, kept.stopped) == (first, swapping.swap, ())
     assert (lost.active, lost.swap, lost.stopped) == (first, None, tuple(target.ranks))
-    assert (active_lost.active, active_lost.swap, active_lost.stopped) == (None, begun.swap, tuple(first.ranks))
+    assert (active_lost.active, active_lost.swap, active_lost.stopped) == (None, swapping.swap, tuple(first.ranks))
     assert twice.stopped == tuple(target.ranks)
 
 

@@ -149,9 +149,9 @@ def test_an_earlier_restart_from_the_boot_record_does_not_excuse_an_engine_that_
 
 def test_an_engine_that_somebody_started_is_gone_before_its_successor_starts() -> None:
     small = [deployment(name, slot, "n2", claim=0.5) for name, slot in (("a", Slot.BLUE), ("b", Slot.GREEN))]
-    begun = ask(serving(small[0]), lambda name, revision: Deploy(name, revision, small[1], Mode.IN_PLACE))
-    assert begun is not None
-    story = Story(begun).until(Phase.START)
+    started = ask(serving(small[0]), lambda name, revision: Deploy(name, revision, small[1], Mode.IN_PLACE))
+    assert started is not None
+    story = Story(started).until(Phase.START)
     while not any(rank.key for rank in ordered(story, "n2")[1].ranks):
         assert story.step()
     story.become("a-r0", Health.GOOD)
@@ -175,9 +175,12 @@ def test_a_new_leader_is_followed_although_its_revision_is_lower() -> None:
 def test_a_container_that_was_pruned_is_not_created_to_be_stopped() -> None:
     journal = Story.of("in-place").settle().journal
     gone = RankSpec("n2", "old-r0", 1.0, "old good")
-    told = replace(order(journal, "n2", BOOT), ranks=(RankOrder(gone, Want.STOPPED), RankOrder(gone, Want.AS_IS)))
+    ordered = replace(order(journal, "n2", BOOT), ranks=(RankOrder(gone, Want.STOPPED), RankOrder(gone, Want.AS_IS)))
 
-    assert reconcile(told, Local(BOOT, Record(copy=journal, armed=told.armed.rank if told.armed else None))) is None
+    assert (
+        reconcile(ordered, Local(BOOT, Record(copy=journal, armed=ordered.armed.rank if ordered.armed else None)))
+        is None
+    )
 
 
 def test_an_engine_that_loads_is_not_asked_to_prove_itself() -> None:

@@ -109,7 +109,7 @@ def test_a_stop_does_not_wait_for_a_node_that_was_given_up() -> None:
 
 
 def test_a_hold_is_told_when_it_begins_and_ends() -> None:
-    held = SERVING.noted("i3", "accepted", hold="audit")
+    on_hold = SERVING.noted("i3", "accepted", hold="audit")
 
-    assert [event.text for event in narrate(SERVING, held)] == ["intent i3 accepted", "on hold: audit"]
-    assert kinds(held, held.noted("i4", "accepted", hold="")) == ["intent", "note"]
+    assert [event.text for event in narrate(SERVING, on_hold)] == ["intent i3 accepted", "on hold: audit"]
+    assert kinds(on_hold, on_hold.noted("i4", "accepted", hold="")) == ["intent", "note"]
