@@ -15,7 +15,7 @@ from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 from sparkops.guard.environment import log
 from sparkops.guard.filter import Filter
 from sparkops.guard.follower import Follower
-from sparkops.guard.leading import Leading
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.listener import serve
 from sparkops.guard.membership import RebuildRequests
 from sparkops.guard.memory_floor import MemoryFloor
@@ -56,11 +56,11 @@ class Daemon:
     message_s: float | None = None
     """When the leader's last message came, in monotonic seconds."""
     follower: Follower = field(init=False)
-    leading: Leading = field(init=False)
+    leadership: Leadership = field(init=False)
 
     def __post_init__(self) -> None:
         self.follower = Follower(self.state, self.node, self.log)
-        self.leading = Leading(self.state, self.node, self.follower, link(self.node.name), self.log)
+        self.leadership = Leadership(self.state, self.node, self.follower, link(self.node.name), self.log)
 
     def run(self) -> None:
         """Run while Docker answers. Docker then restarts the container, which mounts the present socket.
@@ -71,11 +71,11 @@ class Daemon:
         with ExitStack() as opened:
             opened.enter_context(self._threads())
             opened.enter_context(serve("", self.port, self.node.name, self._keys, self.answer))
-            self.leading.start()
-            opened.callback(self.leading.close)
+            self.leadership.start()
+            opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
-            requests = OperatorRequests(self.leading).verbs()
-            server = open_door({**self.leading.verbs(), **requests, **rebuild.verbs()})
+            requests = OperatorRequests(self.leadership).verbs()
+            server = open_door({**self.leadership.verbs(), **requests, **rebuild.verbs()})
             opened.callback(server.shutdown)
             self._report(opened, requests)
             self._watch_docker()
@@ -104,7 +104,7 @@ class Daemon:
 
     def _poll(self) -> None:
         while not self.over.is_set():
-            self.follower.leases.superseded = self.leading.awaited()
+            self.follower.leases.superseded = self.leadership.awaited()
             self.follower.poll()
             self.follower.wait(CALM_S if self.follower.calm else POLL_S)
 
@@ -151,7 +151,7 @@ class Daemon:
         reports: dict[str, Report] = {}
         progress: dict[str, Mapping[str, str]] = {}
         for service, order in message.orders.items():
-            if report := self._report_on(service, self.leading.followed(service, order) if leads else None):
+            if report := self._report_on(service, self.leadership.followed(service, order) if leads else None):
                 reports[service] = report
                 progress[service] = self.follower.progress(service)
         return GuardReply(reports, progress)

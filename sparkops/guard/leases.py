@@ -13,7 +13,7 @@ class Leases:
     """The leases of one kind. Thread-safe."""
 
     superseded: str = ""
-    """What engines wait for where another guard may lead by now (`Leading.awaited`); empty for nothing."""
+    """What engines wait for where another guard may lead by now (`Leadership.awaited`); empty for nothing."""
     _holders: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

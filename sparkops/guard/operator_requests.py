@@ -10,7 +10,7 @@ from typing import Any
 from sparkops.errors import Busy
 from sparkops.guard.direct_front import DirectFront
 from sparkops.guard.durable import Unreadable
-from sparkops.guard.leading import EVENTS_POLL_S, Leading
+from sparkops.guard.leadership import EVENTS_POLL_S, Leadership
 from sparkops.guard.operator_socket import Request
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
@@ -43,13 +43,13 @@ def as_json(
 
 @dataclass(frozen=True)
 class OperatorRequests:
-    """The requests that change no service. `leading` has the services that this guard leads."""
+    """The requests that change no service. `leadership` has the services that this guard leads."""
 
-    leading: Leading
+    leadership: Leadership
 
     def verbs(self) -> dict[str, Callable[[Request], object]]:
         """Return the handlers of requests by name."""
-        state = self.leading.state
+        state = self.leadership.state
         return {
             "services": lambda _: state.services(),
             "state": lambda request: self.shown(request["service"]),
@@ -60,21 +60,21 @@ class OperatorRequests:
 
     def shown(self, service: str) -> dict[str, Any]:
         """Return the state of a service; where another guard leads it, the copy of its journal."""
-        leading, lead = self.leading, self.leading.leads.get(service)
+        leadership, lead = self.leadership, self.leadership.leads.get(service)
         copy, trouble = self._copy(service)
-        events = leading.state.events(service) if lead or copy else []
-        last, reach = events[-1]["n"] if events else 0, leading.members.reach
+        events = leadership.state.events(service) if lead or copy else []
+        last, reach = events[-1]["n"] if events else 0, leadership.members.reach
         if lead is None or (copy and copy.term > lead.journal.term):
             return {**as_json(copy, FleetState(), {}, reach.lost, last), "needs_operator": trouble}
-        progress = {**reach.progress(service), leading.node.name: leading.follower.progress(service)}
+        progress = {**reach.progress(service), leadership.node.name: leadership.follower.progress(service)}
         shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last)
         return {**shown, "needs_operator": lead.trouble(), "direct": isinstance(lead.front, DirectFront)}
 
     def _copy(self, service: str) -> tuple[Journal | None, str]:
         """Return the copy of the journal, and why this service needs an operator."""
         try:
-            self.leading.state.journal(service)
-            return self.leading.state.record(service).copy, ""
+            self.leadership.state.journal(service)
+            return self.leadership.state.record(service).copy, ""
         except Unreadable as error:
             return None, str(error)
 
@@ -82,10 +82,10 @@ class OperatorRequests:
         """Return the events after number `since`, as soon as one exists, or none after `wait_s` seconds."""
         service, since = request["service"], int(request.get("since", 0))
         waiting = Waiting(EVENTS_POLL_S, float(request.get("wait_s", 0.0)))
-        return waiting.poll(lambda: self.leading.state.events(service, since), bool)
+        return waiting.poll(lambda: self.leadership.state.events(service, since), bool)
 
     def _lease(self, request: Request) -> AbstractContextManager[None]:
-        kinds = {"node": self.leading.follower.lease, "agents": self._of_agents}
+        kinds = {"node": self.leadership.follower.lease, "agents": self._of_agents}
         return kinds[request["kind"]](request["holder"])
 
     def _of_agents(self, holder: str) -> AbstractContextManager[None]:
@@ -93,10 +93,10 @@ class OperatorRequests:
 
         The lease comes first: an intent that is accepted meanwhile is found here, or finds the lease.
         """
-        agents = self.leading.agents
+        agents = self.leadership.agents
         if other := agents.add_alone(holder):
             raise Busy(f"{other} is in progress", next_step="`--wait SECONDS` retries.")
-        for service, lead in tuple(self.leading.leads.items()):
+        for service, lead in tuple(self.leadership.leads.items()):
             with lead.lock:
                 why = changing(lead.journal)
             if why:

@@ -178,14 +178,11 @@ class State:
 
     def by_hand(self, service: str) -> frozenset[str]:
         """Return the containers that an operator stopped with Docker. Raises Unreadable."""
-        file = self._service(service) / "by_hand.json"
-        text = _bytes(file)
-        return frozenset() if text is None else _loaded(frozenset[str], text, file)
+        return _parsed(frozenset[str], self._service(service) / "by_hand.json") or frozenset()
 
     def membership(self) -> Membership | None:
         """Return the fleet of this guard; None before it has one. Raises Unreadable."""
-        text = _bytes(self._membership)
-        return None if text is None else _loaded(Membership, text, self._membership)
+        return _parsed(Membership, self._membership)
 
     def write_membership(self, membership: Membership) -> None:
         """Replace the fleet of this guard, for its owner only."""
@@ -227,6 +224,12 @@ def _loaded(kind: type[Value], text: bytes, file: Path) -> Value:
         return wire.load(kind, text)
     except WireError as error:
         raise Unreadable(file, str(error), next_step=error.next_step) from None
+
+
+def _parsed(kind: type[Value], file: Path) -> Value | None:
+    """Parse a file; None if it does not exist. Raises Unreadable."""
+    text = _bytes(file)
+    return None if text is None else _loaded(kind, text, file)
 
 
 def _bytes(file: Path) -> bytes | None:

@@ -49,16 +49,9 @@ def of_event(event: Record) -> Ending | None:
     """Return the ending that an event of kind `end` or `trouble` states; None for another kind."""
     if event["kind"] not in ("end", "trouble"):
         return None
-    return Ending(
-        result=event["result"],
-        exit_code=event["exit_code"],
-        release=event.get("release", ""),
-        mode=event.get("mode", ""),
-        why=event.get("why") or (event["text"] if event["exit_code"] else ""),
-        next_step=event.get("next_step", ""),
-        seconds=event.get("seconds", {}),
-        cut=event.get("cut", 0),
-    )
+    why = event.get("why") or (event["text"] if event["exit_code"] else "")
+    details = {key: event[key] for key in ("release", "mode", "next_step", "seconds", "cut") if key in event}
+    return Ending(event["result"], event["exit_code"], why=why, **details)
 
 
 def needs_operator(journal: Journal, why: str) -> Ending:

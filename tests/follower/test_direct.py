@@ -12,7 +12,7 @@ import requests
 
 from sparkops.deploy.deployment import limits
 from sparkops.guard.daemon import link
-from sparkops.guard.leading import Leading
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.release import Slot
 from sparkops.swap import wire
@@ -34,7 +34,7 @@ class Led:
 
     guard: Here
     port: int = field(default_factory=lambda: recipe(SERVICE).serve.port)
-    leading: Leading = field(init=False)
+    leadership: Leadership = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -44,12 +44,12 @@ class Led:
         """A new process of the guard."""
         self.guard.restart()
         here = self.guard
-        self.leading = Leading(here.state, here.node, here.follower, link(NODE), here.lines.append)
-        self.leading.start()
+        self.leadership = Leadership(here.state, here.node, here.follower, link(NODE), here.lines.append)
+        self.leadership.start()
         here.turn()
 
     def ask(self, op: str, **words: Any) -> Any:
-        verbs = {**self.leading.verbs(), **OperatorRequests(self.leading).verbs()}
+        verbs = {**self.leadership.verbs(), **OperatorRequests(self.leadership).verbs()}
         return verbs[op]({"op": op, "service": SERVICE, **words})
 
     @property
@@ -98,7 +98,7 @@ def runs(deployment: Deployment) -> bool:
 def led(guard: Here) -> Iterator[Led]:
     made = Led(guard)
     yield made
-    made.leading.close()
+    made.leadership.close()
 
 
 def test_a_service_is_deployed_replaced_in_place_and_stopped(led: Led) -> None:

@@ -60,9 +60,9 @@ class Node:
 
     def __post_init__(self) -> None:
         self.state = State(self.directory, lambda: NodeClock(0.0, "b"))
-        self.view = self.leading()
+        self.view = self.leadership()
 
-    def leading(self) -> DirectFront:
+    def leadership(self) -> DirectFront:
         """A guard's process that begins to lead."""
         front = DirectFront(
             "chat",

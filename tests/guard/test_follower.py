@@ -11,7 +11,7 @@ from sparkops.errors import NotReady
 from sparkops.guard.daemon import link
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
-from sparkops.guard.leading import Leading
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.state import State
 from sparkops.nodes.local import LocalNode
@@ -36,8 +36,8 @@ def test_a_new_copy_of_the_journal_ends_the_secrets_of_releases_that_have_left_i
 def test_any_guard_answers_which_starts_it_remembers(tmp_path: Path) -> None:
     state, node = State(tmp_path, lambda: NodeClock(1.0, "boot")), LocalNode("spark-2")
     state.learn("chat", {"release": "q-1", "kind": "", "stages": {"serving": 70.0}})
-    leading = Leading(state, node, Follower(state, node, print), link("spark-2"), print)
+    leadership = Leadership(state, node, Follower(state, node, print), link("spark-2"), print)
 
-    starts = OperatorRequests(leading).verbs()["starts"]({"service": "chat"})
+    starts = OperatorRequests(leadership).verbs()["starts"]({"service": "chat"})
 
     assert starts == [{"release": "q-1", "kind": "", "stages": {"serving": 70.0}}]

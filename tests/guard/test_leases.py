@@ -16,7 +16,7 @@ import pytest
 
 from sparkops.errors import Busy
 from sparkops.guard.follower import Follower
-from sparkops.guard.leading import Leading
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.leases import Leases
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.operator_socket import open_door
@@ -117,46 +117,48 @@ def test_several_works_share_a_node_and_a_change_of_agents_is_alone() -> None:
 
 
 @pytest.fixture
-def leading(tmp_path: Path) -> Iterator[Leading]:
+def leadership(tmp_path: Path) -> Iterator[Leadership]:
     """A leader of one service on this machine, which has neither gateway nor engines."""
     state, node = State(tmp_path), LocalNode("n1")
     state.write_membership(Membership("n1", b"k" * 32))
     state.write_journal(Journal("chat", "n1", revision=3, active=RELEASE))
-    made = Leading(state, node, Follower(state, node, print), lambda *_: pytest.fail("no peers"), print)
+    made = Leadership(state, node, Follower(state, node, print), lambda *_: pytest.fail("no peers"), print)
     made.start()
     yield made
     made.close()
 
 
-def intend(leading: Leading, kind: str, **more: object) -> Any:
-    revision = leading.leads["chat"].journal.revision
+def intend(leadership: Leadership, kind: str, **more: object) -> Any:
+    revision = leadership.leads["chat"].journal.revision
     intent = {"kind": kind, "id": f"i{revision}", "revision": revision, **more}
-    return leading.verbs()["intend"]({"service": "chat", "intent": intent})
+    return leadership.verbs()["intend"]({"service": "chat", "intent": intent})
 
 
-def test_intents_are_refused_while_agents_change_and_accepted_afterwards(leading: Leading) -> None:
-    lease = OperatorRequests(leading).verbs()["lease"]({"kind": "agents", "holder": "change of agents by ann@laptop"})
+def test_intents_are_refused_while_agents_change_and_accepted_afterwards(leadership: Leadership) -> None:
+    lease = OperatorRequests(leadership).verbs()["lease"](
+        {"kind": "agents", "holder": "change of agents by ann@laptop"}
+    )
 
     with lease:  # type: ignore[attr-defined]
-        refused = intend(leading, "hold", reason="")
+        refused = intend(leadership, "hold", reason="")
         with pytest.raises(Busy, match="change of agents by ann@laptop is in progress"):
-            OperatorRequests(leading).verbs()["lease"]({"kind": "agents", "holder": "another"})
+            OperatorRequests(leadership).verbs()["lease"]({"kind": "agents", "holder": "another"})
 
     assert (refused["result"], refused["code"]) == ("refused", 4)
     assert refused["why"] == "no intent is accepted during the change of agents by ann@laptop"
-    assert intend(leading, "hold", reason="")["result"] == "accepted"
+    assert intend(leadership, "hold", reason="")["result"] == "accepted"
 
 
-def test_agents_do_not_change_while_a_service_does(leading: Leading) -> None:
-    assert intend(leading, "stop")["result"] == "accepted"
+def test_agents_do_not_change_while_a_service_does(leadership: Leadership) -> None:
+    assert intend(leadership, "stop")["result"] == "accepted"
 
     with pytest.raises(Busy, match="chat is being stopped") as caught:
-        OperatorRequests(leading).verbs()["lease"]({"kind": "agents", "holder": HOLDER})
+        OperatorRequests(leadership).verbs()["lease"]({"kind": "agents", "holder": HOLDER})
 
     assert caught.value.next_step == "sparkops follow chat"
-    assert leading.agents.text == ""
+    assert leadership.agents.text == ""
 
 
-def test_an_unknown_kind_of_lease_is_no_lease(leading: Leading) -> None:
+def test_an_unknown_kind_of_lease_is_no_lease(leadership: Leadership) -> None:
     with pytest.raises(KeyError):
-        OperatorRequests(leading).verbs()["lease"]({"kind": "all", "holder": HOLDER})
+        OperatorRequests(leadership).verbs()["lease"]({"kind": "all", "holder": HOLDER})

@@ -16,7 +16,7 @@ from sparkops.errors import ConnectionLost, PlanRefused
 from sparkops.guard import listener
 from sparkops.guard.daemon import Daemon
 from sparkops.guard.follower import Follower
-from sparkops.guard.leading import CONFIRM_S, Leading
+from sparkops.guard.leadership import CONFIRM_S, Leadership
 from sparkops.guard.membership import Members, RebuildRequests
 from sparkops.guard.messages import derive
 from sparkops.guard.peers import PeerLink, Reach
@@ -170,26 +170,26 @@ def test_a_leader_that_returns_after_a_rebuild_starts_no_engine(guard: Guard, tm
         def link(name: str, peer: Peer, membership: Membership) -> PeerLink:
             return PeerLink(name, peer.address, peer.port, derive(membership.key, name), "n1")
 
-        leading = Leading(state, node, Follower(state, node, print), link, print)
-        assert leading.awaited() == "answer of another guard"
-        leading.start()
+        leadership = Leadership(state, node, Follower(state, node, print), link, print)
+        assert leadership.awaited() == "answer of another guard"
+        leadership.start()
         end_s = time.monotonic() + 60
-        while leading.awaited() == "answer of another guard":
+        while leadership.awaited() == "answer of another guard":
             assert time.monotonic() < end_s
             time.sleep(0.05)
 
-        assert leading.awaited() == "new leader of this fleet: the next deploy lets this node join it"
-        leading.close()
+        assert leadership.awaited() == "new leader of this fleet: the next deploy lets this node join it"
+        leadership.close()
 
 
 def test_a_leader_that_reaches_no_guard_starts_its_engines_after_a_while(tmp_path: Path) -> None:
     state, node = State(tmp_path), LocalNode("n1")
     state.write_membership(Membership("n1", OLD_KEY, {"n2": Peer("127.0.0.1", 9)}))
-    leading = Leading(
+    leadership = Leadership(
         state, node, Follower(state, node, print), lambda *_: PeerLink("n2", "127.0.0.1", 9, b"", "n1"), print
     )
-    assert leading.awaited()
+    assert leadership.awaited()
 
-    leading.members.reach.began_s -= CONFIRM_S
+    leadership.members.reach.began_s -= CONFIRM_S
 
-    assert leading.awaited() == ""
+    assert leadership.awaited() == ""

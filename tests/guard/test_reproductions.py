@@ -21,7 +21,7 @@ from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Lead
-from sparkops.guard.leading import Leading
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.operator_socket import ConnectionLeases, answer
@@ -74,12 +74,12 @@ def follower(directory: Path, journal: Journal, *running: RankSpec) -> Follower:
     return made_follower
 
 
-def leading(directory: Path, lines: list[str]) -> Leading:
+def leadership(directory: Path, lines: list[str]) -> Leadership:
     """A leader of a fleet of one node, whose gateway shows nothing."""
     state = State(directory, lambda: BOOT)
     state.write_membership(Membership("n1", b"key"))
     follower = Follower(state, LocalNode("n1"), lines.append)
-    return Leading(state, RecordingNode("n1"), follower, link("n1"), lines.append)
+    return Leadership(state, RecordingNode("n1"), follower, link("n1"), lines.append)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(t
         state.write_journal(replace(SERVING, service=service))
     (tmp_path / "services/broken/journal").write_bytes(bytes(2**21))
     lines: list[str] = []
-    leader = leading(tmp_path, lines)
+    leader = leadership(tmp_path, lines)
     intent = {"id": "i", "revision": 0, "kind": "stop"}
 
     leader.start()
@@ -197,7 +197,7 @@ def test_p13_a_broken_link_is_opened_again() -> None:
 
 def test_p31_a_guard_that_is_not_reached_is_named_with_its_port(tmp_path: Path) -> None:
     lines: list[str] = []
-    leader = leading(tmp_path, lines)
+    leader = leadership(tmp_path, lines)
     with Guard().serving() as guard:
         pass
     closed = guard.link()

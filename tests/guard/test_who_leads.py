@@ -14,7 +14,7 @@ from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.guard.daemon import link
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
-from sparkops.guard.leading import Leading
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.state import DirectMap, Membership, State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
@@ -27,7 +27,7 @@ from sparkops.swap.model import Deployment, Mode, Replica
 from sparkops.swap.orders import order
 from tests import examples
 
-Begin = Callable[[], Leading]
+Begin = Callable[[], Leadership]
 Ask = Callable[..., Any]
 NEXT = "sparkops stop chat, then deploy it again"
 
@@ -71,33 +71,35 @@ def begin(state: State) -> Iterator[Begin]:
     """The leading part of a guard's process on n1; Docker was not read yet."""
     over = threading.Event()
 
-    def made() -> Leading:
+    def made() -> Leadership:
         node = LocalNode("n1")
-        leading = Leading(state, node, Follower(state, node, lambda _: None), link("n1"), lambda _: None, over=over)
-        leading.start()
-        return leading
+        leadership = Leadership(
+            state, node, Follower(state, node, lambda _: None), link("n1"), lambda _: None, over=over
+        )
+        leadership.start()
+        return leadership
 
     yield made
     over.set()
 
 
-def lead(leading: Leading, *copies: Journal, direct: bool = True, peers: tuple[str, ...] = ()) -> None:
+def lead(leadership: Leadership, *copies: Journal, direct: bool = True, peers: tuple[str, ...] = ()) -> None:
     known = [wire.plain(Journal, copy) for copy in copies]
-    leading.verbs()["lead"]({"service": "chat", "copies": known, "peers": list(peers), "direct": direct})
+    leadership.verbs()["lead"]({"service": "chat", "copies": known, "peers": list(peers), "direct": direct})
 
 
-def shown(leading: Leading) -> tuple[Journal, bool]:
-    reply = OperatorRequests(leading).shown("chat")
+def shown(leadership: Leadership) -> tuple[Journal, bool]:
+    reply = OperatorRequests(leadership).shown("chat")
     return wire.load_value(Journal, reply["journal"]), reply["direct"]
 
 
 def test_a_guard_leads_without_a_gateway_and_without_a_fleet(begin: Begin, state: State) -> None:
-    leading = begin()
+    leadership = begin()
 
-    lead(leading)
-    lead(leading)
+    lead(leadership)
+    lead(leadership)
 
-    assert shown(leading) == (Journal("chat", "n1"), True)
+    assert shown(leadership) == (Journal("chat", "n1"), True)
     assert (state.direct("chat"), state.membership()) == (DirectMap(), None)
 
 
@@ -111,49 +113,49 @@ def test_a_guard_that_restarts_leads_on_in_the_same_way(begin: Begin, state: Sta
 def test_what_is_deployed_without_a_gateway_is_stopped_before_it_gets_one(begin: Begin, state: State) -> None:
     state.write_journal(ALONE)
     state.write_direct("chat", DirectMap())
-    leading = begin()
+    leadership = begin()
 
     with pytest.raises(PlanRefused, match="chat is deployed already, led by n1") as caught:
-        lead(leading, direct=False)
+        lead(leadership, direct=False)
 
     assert (caught.value.next_step, caught.value.exit_code) == (NEXT, 5)
-    assert shown(leading) == (ALONE, True)
+    assert shown(leadership) == (ALONE, True)
 
 
 def test_a_stopped_service_gets_a_gateway_one_term_later(begin: Begin, state: State) -> None:
     state.write_journal(AT_REST)
     state.write_direct("chat", DirectMap())
-    leading = begin()
+    leadership = begin()
 
-    lead(leading, direct=False)
+    lead(leadership, direct=False)
 
-    journal, direct = shown(leading)
+    journal, direct = shown(leadership)
     assert (journal.term, journal.revision, journal.previous, direct) == (2, 10, AT_REST.previous, False)
     assert (state.journal("chat"), state.direct("chat")) == (journal, None)
 
 
 def test_what_another_guard_leads_is_stopped_there_first(begin: Begin, state: State) -> None:
     state.write_record("chat", Record(1, BEHIND))
-    leading = begin()
+    leadership = begin()
 
     with pytest.raises(PlanRefused, match="chat is deployed already, led by n2"):
-        lead(leading)
+        lead(leadership)
     lead_elsewhere = replace(BEHIND, active=None, revision=8)
     state.write_record("chat", Record(1, lead_elsewhere))
-    lead(leading)
+    lead(leadership)
 
-    journal, direct = shown(leading)
+    journal, direct = shown(leadership)
     assert (journal.leader, journal.term, journal.peers, direct) == ("n1", 2, (), True)
 
 
 def test_copies_of_other_guards_count(begin: Begin) -> None:
-    leading = begin()
+    leadership = begin()
 
     with pytest.raises(PlanRefused, match="led by n2"):
-        lead(leading, BEHIND, peers=("n2",))
-    lead(leading, replace(BEHIND, active=None, term=4), peers=("n2",))
+        lead(leadership, BEHIND, peers=("n2",))
+    lead(leadership, replace(BEHIND, active=None, term=4), peers=("n2",))
 
-    assert (shown(leading)[0].term, shown(leading)[0].peers) == (5, ("n2",))
+    assert (shown(leadership)[0].term, shown(leadership)[0].peers) == (5, ("n2",))
 
 
 def test_a_guard_whose_service_another_one_has_taken_shows_the_newer_journal(begin: Begin, state: State) -> None:
@@ -168,12 +170,12 @@ def test_a_guard_whose_service_another_one_has_taken_shows_the_newer_journal(beg
 def test_orders_of_another_leader_do_not_reach_what_this_guard_has_deployed(begin: Begin, state: State) -> None:
     state.write_journal(ALONE)
     state.write_direct("chat", DirectMap())
-    leading = begin()
+    leadership = begin()
     same, later = (order(replace(BEHIND, term=term), "n1", "b") for term in (1, 2))
 
-    assert leading.followed("chat", same) is None
-    assert leading.followed("chat", later) == later
-    assert leading.followed("other", same) == same
+    assert leadership.followed("chat", same) is None
+    assert leadership.followed("chat", later) == later
+    assert leadership.followed("other", same) == same
 
 
 def test_a_service_of_one_node_is_told_to_no_other_guard(begin: Begin, state: State) -> None:
@@ -191,16 +193,16 @@ def test_a_rank_of_a_pair_follows_no_other_leader(begin: Begin, state: State) ->
     followed = Journal("chat", "n2", ("n1",), revision=5, active=deployed("n2", "n1"))
     state.write_membership(Membership("n2", b"k", {}))
     state.write_record("chat", Record(1, followed))
-    leading = begin()
+    leadership = begin()
 
     for idle in (False, True):
         with pytest.raises(PlanRefused, match="n1 follows n2 for chat: a guard takes orders from one leader") as caught:
-            leading.verbs()["join"]({**JOIN, "idle": idle})
+            leadership.verbs()["join"]({**JOIN, "idle": idle})
     assert caught.value.next_step.startswith("sparkops stop chat\n")
     with pytest.raises(PlanRefused):
-        leading.verbs()["key"]({"node": "n3", "idle": True})
+        leadership.verbs()["key"]({"node": "n3", "idle": True})
     state.write_record("chat", Record(1, replace(followed, active=None)))
-    leading.verbs()["join"]({**JOIN, "idle": True})
+    leadership.verbs()["join"]({**JOIN, "idle": True})
     assert state.membership() == Membership("n3", b"\0", {}, {"n2": b"k"})
 
 
@@ -216,25 +218,25 @@ def test_the_head_of_a_pair_follows_nobody(begin: Begin, state: State) -> None:
 def test_a_guard_behind_a_gateway_joins_another_one_as_before_but_no_pair(begin: Begin, state: State) -> None:
     state.write_membership(Membership("n2", b"k", {}))
     state.write_record("chat", Record(1, BEHIND))
-    leading = begin()
+    leadership = begin()
 
     with pytest.raises(PlanRefused):
-        leading.verbs()["join"]({**JOIN, "idle": True})
-    leading.verbs()["join"](JOIN)
+        leadership.verbs()["join"]({**JOIN, "idle": True})
+    leadership.verbs()["join"](JOIN)
 
     assert state.membership() == Membership("n3", b"\0", {}, {"n2": b"k"})
 
 
 def test_ranks_are_led_besides_the_guards_that_are_led_already(begin: Begin, state: State) -> None:
-    leading = begin()
-    leading.verbs()["key"]({"node": "n2", "idle": True})
+    leadership = begin()
+    leadership.verbs()["key"]({"node": "n2", "idle": True})
     for name in ("n2", "n3"):
-        leading.verbs()["peers"]({"peers": {name: {"address": "192.0.2.1", "port": 1}}, "add": True})
+        leadership.verbs()["peers"]({"peers": {name: {"address": "192.0.2.1", "port": 1}}, "add": True})
 
     membership = state.membership()
     assert membership is not None
     assert sorted(membership.peers) == ["n2", "n3"]
-    leading.close()
+    leadership.close()
 
 
 def test_an_intent_for_a_service_that_nobody_leads_here_is_refused(begin: Begin) -> None:

@@ -39,7 +39,7 @@ INTENT: TypeAdapter[Intent] = TypeAdapter(Intent)
 
 
 @dataclass
-class Leading:
+class Leadership:
     """The services of one leader. `link` connects to a peer."""
 
     state: State

@@ -13,7 +13,7 @@ import pytest
 from sparkops.guard.follower import Follower
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Lead
-from sparkops.guard.leading import Leading
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.peers import IDLE_S, ServiceOrders
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.names import Slot
@@ -54,13 +54,13 @@ def wire() -> Wire:
 
 
 @pytest.fixture
-def leading(tmp_path: Path, wire: Wire) -> Iterator[Leading]:
+def leadership(tmp_path: Path, wire: Wire) -> Iterator[Leadership]:
     state = State(tmp_path)
     state.write_membership(Membership("n1", bytes(32), {"n2": Peer("127.0.0.1", 1)}))
     for service in ("chat", "other"):
         state.write_journal(Journal(service, "n1", peers=("n2",), revision=1))
     follower = Follower(state, LocalNode("n1"), print)
-    leader = Leading(state, RecordingNode("n1"), follower, lambda *_: wire, print)
+    leader = Leadership(state, RecordingNode("n1"), follower, lambda *_: wire, print)
     leader.start()
     yield leader
     leader.close()
@@ -93,30 +93,30 @@ def until(true: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def test_other_guards_receive_what_follows_from_an_intent_at_once(leading: Leading, wire: Wire) -> None:
+def test_other_guards_receive_what_follows_from_an_intent_at_once(leadership: Leadership, wire: Wire) -> None:
     until(lambda: wire.revision() == 1)
     began_s = time.monotonic()
     intent = {"kind": "hold", "id": "i", "revision": 1, "reason": ""}
-    assert leading.verbs()["intend"]({"service": "chat", "intent": intent}) == ACCEPTED
+    assert leadership.verbs()["intend"]({"service": "chat", "intent": intent}) == ACCEPTED
     until(lambda: wire.revision() == 2)
 
     assert wire.orders[-1][0] - began_s < IDLE_S / 2
 
 
-def test_a_leader_acts_on_a_report_that_brings_news_at_once(leading: Leading, wire: Wire) -> None:
+def test_a_leader_acts_on_a_report_that_brings_news_at_once(leadership: Leadership, wire: Wire) -> None:
     until(lambda: wire.revision() == 1)
-    lead = leading.leads["chat"]
+    lead = leadership.leads["chat"]
     until(lambda: "n2" in lead.fleet.reports)
     before = lead.clocks.last_s
     until(lambda: lead.clocks.last_s != before)  # the next turn is due in IDLE_S
     began_s, wire.boot = time.monotonic(), "another"
-    leading.members.reach.exchange(wire)
+    leadership.members.reach.exchange(wire)
     until(lambda: lead.fleet.reports.get("n2") == Report("n2", "another", 1, 1))
 
     assert time.monotonic() - began_s < IDLE_S / 2
 
 
-@pytest.mark.usefixtures("leading")
+@pytest.mark.usefixtures("leadership")
 def test_the_first_question_to_another_guard_is_about_every_service(wire: Wire) -> None:
     """A reply confirms that this guard leads, for every service: so the other guard must have been asked about each."""
     until(lambda: wire.orders)
