@@ -1,1 +1,1 @@
-"""Docker: commands as values, and what inspect says of containers."""
+"""Docker: commands as values, and its reports of containers and images."""

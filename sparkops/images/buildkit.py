@@ -43,7 +43,8 @@ def advance(progress: BuildProgress, line: str) -> BuildProgress:
     if DISK_FULL.search(line):
         progress = replace(progress, disk_full=True)
     if match := STEP.fullmatch(line):
-        name = f"{match['stage'] or 'image'} {match['at']}/{match['of']}: {_short(match['what'])}"
+        instruction = re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ", "", match["what"]))[:100]  # mounts are long
+        name = f"{match['stage'] or 'image'} {match['at']}/{match['of']}: {instruction}"
         sizes = {**progress.sizes, match["stage"] or "": int(match["of"])}
         return replace(progress, steps={**progress.steps, match["id"]: name}, sizes=sizes, step=name)
     if SENDING.fullmatch(line):
@@ -57,8 +58,3 @@ def advance(progress: BuildProgress, line: str) -> BuildProgress:
         drawn = match["text"].rstrip("\r").rpartition("\r")[2]  # the last state of a line that was redrawn
         return replace(progress, tail=(*progress.tail, drawn)[-KEEP_LINES:])
     return progress
-
-
-def _short(instruction: str) -> str:
-    """Return a step's instruction without its mounts, which are long."""
-    return re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ", "", instruction))[:100]

@@ -111,8 +111,10 @@ def why(error: SparkopsError) -> str:
 
 def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
     """Yield runs of ib_write_bw over all links of the first two nodes at once, if both can run it."""
-    nodes = list(fabric.ranks)[:2]
-    if fabric.transport is not Transport.ROCE or not all(_measures(facts[node]) for node in nodes):
+    nodes = [facts[node] for node in list(fabric.ranks)[:2]]
+    equipped = all("ib_write_bw" in node.tools for node in nodes)
+    may_lock = all(node.memlock_kib is None or node.memlock_kib >= PERFTEST_KIB for node in nodes)
+    if fabric.transport is not Transport.ROCE or not equipped or not may_lock:
         return
     for number, link in enumerate(fabric.links):
         here, far = link.ends[:2]
@@ -121,12 +123,6 @@ def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Chec
         call = commands.bandwidth_client(_perftest(far, number), str(here.address.ip))
         yield Check(here.node, f"{title}, server", (wait,), lambda _: iter(()))  # its failure is the client's as well
         yield Check(far.node, f"{title}, client", (call,), partial(_judge_bandwidth, link, far))
-
-
-def _measures(facts: NodeFabric) -> bool:
-    """Return whether a node has perftest, and its user may lock the memory that it writes from."""
-    limit = facts.memlock_kib
-    return "ib_write_bw" in facts.tools and (limit is None or limit >= PERFTEST_KIB)
 
 
 def _perftest(end: End, link: int) -> Perftest:

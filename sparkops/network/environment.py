@@ -34,23 +34,17 @@ def roce(ends: Sequence[End]) -> dict[str, str]:
     With NCCL_NET=IB, NCCL fails where it would silently use TCP, when no device has a name of NCCL_IB_HCA.
     """
     devices = [f"{end.device.name}:{end.device.port}" for end in ends if end.device]
+    rows = {end.gid_index for end in ends}  # NCCL takes one row for all devices, or finds the row of each
+    search = {"NCCL_IB_GID_INDEX": ANY_GID, "NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
     return {
         **_sockets(ends[0]),
         "NCCL_NET": "IB",
         "NCCL_IB_DISABLE": "0",
         "NCCL_IB_HCA": f"={','.join(devices)}",  # without = it is a list of prefixes
-        **_gid(ends),
+        **({"NCCL_IB_GID_INDEX": str(rows.pop())} if len(rows) == 1 else search),
         "UCX_NET_DEVICES": ",".join(devices),
         **EVERYWHERE,
     }
-
-
-def _gid(ends: Sequence[End]) -> dict[str, str]:
-    """Return the GID row: NCCL takes one for all devices. Where they differ, it must find each device's row."""
-    rows = {end.gid_index for end in ends}
-    if len(rows) == 1:
-        return {"NCCL_IB_GID_INDEX": str(rows.pop())}
-    return {"NCCL_IB_GID_INDEX": ANY_GID, "NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
 
 
 def tcp(end: End) -> dict[str, str]:

@@ -76,15 +76,12 @@ def examine(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], 
         findings = (*wrong, *_findings(joined, roce, rules.mtu), *links.crossed(joined), *_halves(joined, facts))
         return Survey(Transport.ROCE, joined, findings, reasons)
     plain = [end for node, node_facts in facts.items() for end in ports.tcp(node, node_facts, configs[node])]
-    shared = (link for link in links.find(plain, list(facts)) if _one_network(link))
+    shared = (  # a bridge of each node alone, as Docker's, has the same address everywhere
+        link for link in links.find(plain, list(facts)) if not link.same_address or any(end.named for end in link.ends)
+    )
     fastest = tuple(sorted(shared, key=lambda link: link.speed_mbit_s, reverse=True)[:1])
     named = [end for end in plain if end.named]
     return Survey(Transport.TCP, fastest, tuple(_findings(fastest, named, 0)), reasons)
-
-
-def _one_network(link: Link) -> bool:
-    """Return whether a link is no bridge of each node alone, as Docker's, which has the same address everywhere."""
-    return not link.same_address or any(end.named for end in link.ends)
 
 
 def _findings(joined: Sequence[Link], ends: Sequence[End], mtu: int) -> Iterator[Finding]:

@@ -50,22 +50,17 @@ def _relay(ends: Ends, observer: TransferObserver) -> None:
         if isinstance(message := commands.parse(line), Arrived):
             observer.report(message)
 
-    stream = _opened(ends.source, giving)
+    try:
+        stream = ends.source.node.pipe(giving)
+        stream.sendall(giving.stdin)
+    except OSError as error:
+        raise ConnectionLost(ends.source.name, f"the stream of a transfer broke: {error}") from error
     try:
         ends.target.node.run(taking, stdin=_pieces(ends.source, stream), on_line=on_line)
     except CommandFailed as failed:
         raise in_words(ends.target, failed) from failed
     finally:
         stream.close()
-
-
-def _opened(source: Member, command: Command) -> Stream:
-    try:
-        stream = source.node.pipe(command)
-        stream.sendall(command.stdin)
-    except OSError as error:
-        raise ConnectionLost(source.name, f"the stream of a transfer broke: {error}") from error
-    return stream
 
 
 def _pieces(source: Member, stream: Stream) -> Iterator[bytes]:
