@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from sparkops.config import programs
 from sparkops.docker import commands
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.images import layers
-from sparkops.images.commands import read_layers, save_image
 from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import MB, Event, Meter, Tell
@@ -18,6 +19,8 @@ from sparkops.transfer.commands import EndProgram
 from sparkops.transfer.rendezvous import TransferObserver
 
 UNPACK_S, POLL_S = 120.0, 0.5
+READS = ("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH", "--security-opt=no-new-privileges")
+"""Rights to read every file, and to write none."""
 
 
 @dataclass(frozen=True)
@@ -162,3 +165,31 @@ def removed_on_interrupt(copies: Sequence[ImageCopy]) -> Iterator[None]:
                 copy.report("waiting until Docker has unpacked it, to remove it again")
                 copy.remove_arrived()
         raise
+
+
+def load_image() -> EndProgram:
+    """Pass the input to `docker load` if it is one image without a name, and end it only when all has passed."""
+    [text] = programs.load(*programs.LOAD).values()
+    return EndProgram(("python3", "-c", text, "docker", "load", "--quiet"), called="docker load")
+
+
+def save_image(image: str, skip: int, names: Sequence[str]) -> EndProgram:
+    """Print `image` (an ID) without its first `skip` layers, and without a name: a target names it after a check."""
+    [text] = programs.load(*programs.LAYERS).values()
+    request = json.dumps({"image": image, "skip": skip, "names": names})
+    return EndProgram(("python3", "-c", text, request), called="docker save")
+
+
+def read_layers(store: str, reader: str, image: str, skip: int, layers: Sequence[str]) -> EndProgram:
+    """Print the same without `docker save`, with templates/node/graph.py.
+
+    It runs in a container of the image `reader`, which needs Python, and sees Docker's `store` and nothing else; the
+    directories of layers belong to root. `layers` are the digests of all layers of the image.
+    """
+    [text] = programs.load(*programs.GRAPH).values()
+    request = json.dumps({"image": image, "skip": skip, "layers": layers})
+    mounts = {f"{store}/image/overlay2": "/store/image", f"{store}/overlay2": "/store/layers"}
+    options = (f"--mount=type=bind,source={source},target={target},readonly" for source, target in mounts.items())
+    run = ("docker", "run", "--rm", "--interactive", "--network=none", "--log-driver=none", "--pull=never")
+    argv = (*run, *READS, *options, "--entrypoint=python3", reader, "-c", text, request)
+    return EndProgram(argv, called="the reader of Docker's store")

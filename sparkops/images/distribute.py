@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sparkops.docker import places
 from sparkops.errors import NodeError, NotReady, SparkopsError
-from sparkops.images import commands, layers
+from sparkops.images import delivery, layers
 from sparkops.images.build import BuildOrder, Built, build_leased
 from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
 from sparkops.images.layers import TWICE, room
@@ -107,7 +107,7 @@ def _send(copies: Sequence[ImageCopy], shared: int) -> dict[str, SparkopsError]:
 
 def _try(copies: Sequence[ImageCopy], skip: int, *, quickly: bool) -> dict[str, SparkopsError]:
     source = copies[0].source
-    give, take, sender = source.program(skip, quickly=quickly), commands.load(), host_of(source.node)
+    give, take, sender = source.program(skip, quickly=quickly), delivery.load_image(), host_of(source.node)
 
     def ends(target: Member) -> Ends:
         return Ends(source.node, give, target, take, addresses(sender, host_of(target)))

@@ -20,10 +20,7 @@ PIECES = 1024  # joined when there are more: a string of one character takes 50 
 
 @dataclass
 class Feed:
-    """Writes `chunks` from a thread of its own. An error of theirs is kept for the thread that waits: see `check`.
-
-    `closed` are the errors of `write` once the program has closed its stdin, as it may.
-    """
+    """Writes `chunks` from a thread, until `write` raises one of `closed`: the program may close its stdin early."""
 
     chunks: Iterable[bytes]
     write: Callable[[bytes], object]
@@ -69,10 +66,7 @@ class TooLong(Exception):
 
 @dataclass
 class Output:
-    """One output of a command. Invalid bytes become U+FFFD.
-
-    Only the last KEEP characters are kept. Of an `answer`, which is parsed as a whole, `feed` raises TooLong for more.
-    """
+    """The last KEEP characters of one output; invalid bytes are U+FFFD. For a longer `answer`, feed raises TooLong."""
 
     on_line: OnLine | None = None
     answer: bool = False

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.images import commands
+from sparkops.images import delivery
 
 A, B, C = (digit * 64 for digit in "abc")
 PLAIN: dict[str, Any] = {"Config": f"{A}.json", "RepoTags": None, "Layers": [f"{B}.tar"]}
@@ -43,7 +43,7 @@ def packed(*members: tuple[tarfile.TarInfo, bytes], layout: int = tarfile.PAX_FO
 
 
 def load(tar: bytes, *consumer: str) -> subprocess.CompletedProcess[bytes]:
-    argv = commands.load().argv[:-3]
+    argv = delivery.load_image().argv[:-3]
     return subprocess.run(
         [sys.executable, *argv[1:], *(consumer or ("cat",))], input=tar, capture_output=True, timeout=60, check=False
     )

@@ -9,7 +9,7 @@ import pytest
 from sparkops.config.inventory import Fleet
 from sparkops.docker.places import CONTAINER
 from sparkops.errors import Interrupted, NodeError
-from sparkops.images import commands, distribute
+from sparkops.images import delivery, distribute
 from sparkops.images.delivery import CopiedImage
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes.connected import connect
@@ -104,6 +104,6 @@ def test_a_tar_that_names_an_image_is_not_loaded(fleet: Fleet, pair: tuple[Fleet
         source, target = (connected.members[name] for name in ("node-1", "node-2"))
         places = addresses(host_of(source), host_of(target))
         with pytest.raises(NodeError, match=f"the image was refused: expected an image without tags, got .*{TAG}"):
-            transfer.send(Ends(source, by_name, target, commands.load(), places), lambda _: None, lambda: None)
+            transfer.send(Ends(source, by_name, target, delivery.load_image(), places), lambda _: None, lambda: None)
     assert image_of(two) == ""
     assert image not in two.exec("docker", "images", "--all", "--quiet", "--no-trunc")

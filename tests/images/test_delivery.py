@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from sparkops.config import programs
-from sparkops.images import commands
+from sparkops.images import delivery
 from sparkops.prune import commands as prune
 
 
 def test_an_image_is_saved_by_its_id_through_a_program_that_leaves_layers_out() -> None:
     [text] = programs.load(*programs.LAYERS).values()
-    program = commands.save_image("sha256:1", 2, ("blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"))
+    program = delivery.save_image("sha256:1", 2, ("blobs/sha256/a", "blobs/sha256/b", "blobs/sha256/c"))
 
     assert program.argv[:3] == ("python3", "-c", text)
     assert json.loads(program.argv[3]) == {
@@ -24,7 +24,7 @@ def test_an_image_is_saved_by_its_id_through_a_program_that_leaves_layers_out() 
 
 def test_docker_s_store_is_read_by_a_container_that_can_do_nothing_else() -> None:
     [text] = programs.load(*programs.GRAPH).values()
-    program = commands.read_layers("/var/lib/docker", "sha256:guard", "sha256:1", 1, ("sha256:a", "sha256:b"))
+    program = delivery.read_layers("/var/lib/docker", "sha256:guard", "sha256:1", 1, ("sha256:a", "sha256:b"))
 
     assert program.argv[:-1] == (
         *("docker", "run", "--rm", "--interactive", "--network=none", "--log-driver=none", "--pull=never"),
@@ -38,7 +38,7 @@ def test_docker_s_store_is_read_by_a_container_that_can_do_nothing_else() -> Non
 
 def test_it_is_loaded_through_a_program_that_takes_one_image_without_a_name() -> None:
     [text] = programs.load(*programs.LOAD).values()
-    program = commands.load()
+    program = delivery.load_image()
 
     assert program.argv == ("python3", "-c", text, "docker", "load", "--quiet")
     assert program.called == "docker load"
