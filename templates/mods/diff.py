@@ -55,23 +55,23 @@ def hunks(text: str) -> Iterator[tuple[str, str, str, str]]:
         elif line.startswith("+++ "):
             file = path(line)
         elif counts := HUNK.match(line):
-            yield old, file, *hunk(lines, *(int(count or 1) for count in counts.groups()))
+            yield old, file, *hunk(lines, *(int(each or 1) for each in counts.groups()))
 
 
-def hunk(lines: Iterator[str], old_lines: int, new_lines: int) -> tuple[str, str]:
+def hunk(lines: Iterator[str], left: int, right: int) -> tuple[str, str]:
     """The text before and after of a hunk that has so many lines of each."""
     before, after = "", ""
-    while old_lines > 0 or new_lines > 0:
+    while left > 0 or right > 0:
         line = next(lines, "")
         mark, rest = line[:1], line[1:]
         match mark:
             case "-":
-                before, old_lines = before + rest, old_lines - 1
+                before, left = before + rest, left - 1
             case "+":
-                after, new_lines = after + rest, new_lines - 1
+                after, right = after + rest, right - 1
             case " " | "\n":  # an editor that strips spaces leaves an empty line
                 before, after = before + (rest or line), after + (rest or line)
-                old_lines, new_lines = old_lines - 1, new_lines - 1
+                left, right = left - 1, right - 1
             case "":
                 mend.conflict(Path(sys.argv[0]), "a whole diff")
     return before, after

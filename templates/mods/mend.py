@@ -34,9 +34,9 @@ def rewrite(package: str, file: str, *edits: Edit) -> None:
 
 def change(root: Path, edits: Mapping[str, Sequence[Edit]], added: Mapping[str, str] | None = None) -> None:
     """Apply the edits to files under `root`, add whole files, and leave the marker. A conflict leaves all as it was."""
-    contents = {root / file: edited(root / file, replacements) for file, replacements in edits.items()}
-    contents |= {root / file: new(root / file, text) for file, text in (added or {}).items()}
-    changes = {path: text for path, text in contents.items() if not path.exists() or path.read_text("utf-8") != text}
+    made = {root / file: edited(root / file, each) for file, each in edits.items()}
+    made |= {root / file: new(root / file, text) for file, text in (added or {}).items()}
+    changes = {path: text for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text}
     for path, text in changes.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -25,9 +25,7 @@ class Fp8Dense:
         directory = Path(model)
         if not directory.is_dir():
             return
-        tensors = {}
-        for file in sorted(directory.glob("*.safetensors")):
-            tensors |= header(file)
+        tensors = {name: told for file in sorted(directory.glob("*.safetensors")) for name, told in header(file).items()}
         scales = [name for name in tensors if name.endswith(SCALE)]
         for name in scales:
             weight = tensors.get(name.removesuffix("_scale_inv"), {"dtype": "nothing", "shape": []})
@@ -62,5 +60,5 @@ def header(file: Path) -> dict[str, dict]:
     """Type and shape of each tensor of a safetensors file: a length of 8 bytes, then so many bytes of JSON."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
-        entries = json.loads(opened.read(length))
-    return {name: tensor for name, tensor in entries.items() if name != "__metadata__"}
+        told = json.loads(opened.read(length))
+    return {name: tensor for name, tensor in told.items() if name != "__metadata__"}
