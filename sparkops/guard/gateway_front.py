@@ -20,8 +20,8 @@ from sparkops.guard.completion import Completion, CompletionRequest, ReleaseHeal
 from sparkops.guard.environment import log
 from sparkops.guard.smoke_runs import Baking
 from sparkops.nodes.http import direct
-from sparkops.nodes.streams import LineStream
 from sparkops.nodes.node import Node
+from sparkops.nodes.streams import LineStream
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.model import Answer, Deployment
