@@ -15,10 +15,11 @@ from sparkops.agents.differences import AgentContainer, Change, Kind, of_contain
 from sparkops.agents.gateway_agent import GatewaySpec
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
-from sparkops.errors import CommandFailed
+from sparkops.errors import CommandFailed, PlanRefused
 from sparkops.gateway.image import Service
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
+from sparkops.guard_client.leader import door
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
@@ -57,7 +58,10 @@ def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
 def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
     """Yield the differences of a node's guard, and of the gateway where it is this node's."""
     guard = _guard(member, specs.guard)
-    differing = tuple(of_container(member.name, GUARD, _container(member, guard), guard.labels))
+    container = _container(member, guard)
+    if container and container.running:
+        _require_name(member, container.labels.get(commands.NODE_LABEL, member.name))
+    differing = tuple(of_container(member.name, GUARD, container, guard.labels))
     yield from differing
     if not differing and not _reaches(member):
         yield Change(member.name, GUARD, Kind.START, "it does not reach Docker any more")
@@ -79,6 +83,18 @@ def _container(member: Member, agent: Agent) -> AgentContainer | None:
         return None
     state = inspect["State"]
     return AgentContainer(inspect["Config"]["Labels"], state["Running"] and not state["Restarting"])
+
+
+def _require_name(member: Member, name: str) -> None:
+    """Raise PlanRefused for a guard that leads services under another name of its node: it would lose them."""
+    if name == member.name:
+        return
+    with door(member) as guard:
+        journals = [guard.state(service).journal for service in guard.services()]
+    if led := [journal.service for journal in journals if journal.leader == name and journal.deployments]:
+        problem = f"{member.name}: its guard leads {', '.join(led)} under the node's former name {name}"
+        step = f"Name it {name} in the inventory, and before you rename it: sparkops stop {led[0]}"
+        raise PlanRefused(problem, next_step=step)
 
 
 def _reaches(member: Member) -> bool:

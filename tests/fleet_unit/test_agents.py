@@ -7,8 +7,11 @@ import pytest
 from sparkops.agents import agents
 from sparkops.errors import PlanRefused
 from sparkops.guard_client.commands import CONTAINER as GUARD
+from sparkops.guard_client.commands import NODE_LABEL
+from sparkops.names import Slot
 from sparkops.nodes.progress import Event
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.fleet_unit.conftest import Make
 
 
@@ -42,3 +45,20 @@ def test_no_second_leader_starts_where_the_inventory_names_another_node(make: Ma
     world.node("n2").peer.write(Journal("chat", "n2", ("n1",), term=2, revision=5))
     with world.order() as order, pytest.raises(PlanRefused, match="n2 leads chat"):
         agents.ensure(order.connected, agents.load(order.connected.fleet), nothing, apply_gateway=True)
+
+
+def test_a_guard_that_leads_services_under_another_name_of_its_node_is_not_replaced(make: Make) -> None:
+    world = make(2)
+    world.machines["n2"].containers[GUARD]["Config"]["Labels"][NODE_LABEL] = "former"
+    peer = world.node("n2").peer
+    release = Deployment("chat-1", Slot.BLUE, (Replica((RankSpec("former", "chat-1-blue-r0"),)),))
+    peer.write(Journal("chat", "former", revision=8, active=release))
+    with world.order() as order:
+        specs = agents.load(order.connected.fleet)
+        with pytest.raises(PlanRefused, match="n2: its guard leads chat under the node's former name former") as caught:
+            agents.changes(order.connected, specs)
+        assert caught.value.next_step == "Name it former in the inventory, and before you rename it: sparkops stop chat"
+
+        peer.write(Journal("chat", "former", revision=9))
+
+        assert {change.node for change in agents.changes(order.connected, specs)} == {"n1", "n2"}
