@@ -22,7 +22,7 @@ LOCAL = {
     "cli/test_setup.py",
     "cli/test_verbose.py",
     "cli/test_verbs.py",
-    "config/test_check_cache.py",
+    "config/test_addresses_checked.py",
     "config/test_source.py",
     "deploy/test_describe.py",
     "deploy/test_fitting.py",

@@ -10,7 +10,7 @@ import typer
 
 from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, say, visible
-from sparkops.config import addresses, check_cache
+from sparkops.config import addresses
 from sparkops.errors import NeedsOperator, SparkopsError
 from sparkops.nodes.node import GatewayPlace
 from sparkops.status.drift import NEEDS_PERSON
@@ -47,11 +47,11 @@ def places(settings: Settings) -> tuple[list[str], GatewayPlace | None]:
     Raises ConfigError, UsageError.
     """
     known = addresses.read(settings.inventory)
-    if known and check_cache.is_checked(known.text):
+    if known and addresses.is_checked(known.text):
         return list(known.nodes), known.gateway
     fleet = import_module("sparkops.cli.inventory").load_fleet(settings)  # imports pydantic
     if known:
-        check_cache.note(known.text)
+        addresses.note_checked(known.text)
     return list(fleet.nodes), fleet.gateway
 
 

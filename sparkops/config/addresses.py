@@ -1,20 +1,26 @@
 """The addresses of an inventory, read without its checks: the first connections need no more.
 
-config.inventory reads the same file with all checks and errors, before anything is printed.
+config.inventory reads the same file with all checks and errors, before anything is printed. Digests of inventories that
+passed are kept, so that `status` need not repeat the checks.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from sparkops import __version__
 from sparkops.errors import UsageError
 
 MAX_BYTES = 64 * 1024
+MAX_DIGESTS = 64
 KINDS: Mapping[str, type] = {"address": str, "transport": str, "user": str, "port": int, "ssh_key": str}
 
 
@@ -107,3 +113,32 @@ def _gateway(settings: Mapping[str, Any], nodes: Mapping[str, Address]) -> Gatew
     node = settings["node"]
     address, encrypted = settings.get("address") or nodes[node].address, bool(settings.get("tls_certificate"))
     return GatewayAddress(node, address, settings.get("port"), encrypted)
+
+
+def is_checked(text: bytes) -> bool:
+    """Return whether an inventory of that text passed the checks of this version."""
+    return _digest(text) in _digests()
+
+
+def note_checked(text: bytes) -> None:
+    """Record that an inventory of that text passed. If nothing can be written, every call checks it."""
+    digests = [digest for digest in _digests() if digest != _digest(text)]
+    with suppress(OSError):
+        _digests_file().parent.mkdir(parents=True, exist_ok=True)
+        _digests_file().write_text("".join(f"{digest}\n" for digest in [*digests, _digest(text)][-MAX_DIGESTS:]))
+
+
+def _digests() -> list[str]:
+    try:
+        return _digests_file().read_text().splitlines()
+    except (OSError, ValueError):
+        return []
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(f"{__version__}\n".encode() + text).hexdigest()
+
+
+def _digests_file() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "sparkops" / "checked-inventories"

@@ -10,7 +10,7 @@ import pytest
 
 from sparkops.cli.settings import Settings
 from sparkops.cli.status_output import places
-from sparkops.config import check_cache
+from sparkops.config import addresses
 from sparkops.errors import ConfigError
 
 NODES = "nodes:\n  n1: {address: 10.0.0.1}\n"
@@ -49,10 +49,10 @@ def test_a_changed_inventory_is_checked_again(inventory: Path) -> None:
 
 def test_the_last_inventories_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for number in range(check_cache.MOST + 1):
-        check_cache.note(str(number).encode())
+    for number in range(addresses.MAX_DIGESTS + 1):
+        addresses.note_checked(str(number).encode())
 
-    assert (check_cache.is_checked(b"0"), check_cache.is_checked(b"1"), check_cache.is_checked(b"64")) == (
+    assert (addresses.is_checked(b"0"), addresses.is_checked(b"1"), addresses.is_checked(b"64")) == (
         False,
         True,
         True,
@@ -63,6 +63,6 @@ def test_a_home_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: 
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
 
-    check_cache.note(b"text")
+    addresses.note_checked(b"text")
 
-    assert not check_cache.is_checked(b"text")
+    assert not addresses.is_checked(b"text")
