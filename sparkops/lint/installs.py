@@ -33,6 +33,7 @@ TOOLS = frozenset(
     | {"setuptools", "setuptools-rust", "setuptools-scm", "uv", "virtualenv", "wheel"}
 )
 """Packages that never require torch."""
+OTHER_PACKAGES = NO_TORCH | TOOLS | {"torch"}
 SOURCE = re.compile(r"(?!.*\.whl)\.{0,2}(/.*)?|\.+(\[.*)?|.*git\+.*|.*\.tar\.gz")
 """A requirement that must be built: a directory, a repository, a source archive."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -190,7 +191,7 @@ def _parsed(words: tuple[str, ...]) -> tuple[list[str], list[tuple[str, str]]]:
 def _needs_torch(requirement: str, directory: str) -> bool:
     """Return whether a requirement needs torch. A wheel of an unknown name may be an engine."""
     name = package(requirement, directory)
-    return name in NEEDS_TORCH or (".whl" in requirement and name not in NO_TORCH | TOOLS | {"torch"})
+    return name in NEEDS_TORCH or (".whl" in requirement and name not in OTHER_PACKAGES)
 
 
 def package(requirement: str, directory: str) -> str:

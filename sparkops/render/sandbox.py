@@ -15,14 +15,16 @@ from sparkops.errors import ConfigError
 
 ROOT = "templates/"
 
-# The characters of each kind of value. The models check the same; a template does not rely on it.
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
-MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
-REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+]+")
-REPOSITORY = re.compile(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+")
-COMMIT = re.compile(r"[0-9a-f]{40}")
-SETTING = re.compile(r"[A-Z_]+=[A-Za-z0-9/:._$-]+")
+FILTERS = {
+    "word": (r"[A-Za-z0-9][A-Za-z0-9._+-]*", "a word"),
+    "image": (r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "an image"),
+    "model": (r"[A-Za-z0-9][A-Za-z0-9._/-]*", "the name of a model"),
+    "requirement": (r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+]+", "a requirement"),
+    "repository": (r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+", "a git repository"),
+    "commit": (r"[0-9a-f]{40}", "a commit"),
+    "setting": (r"[A-Z_]+=[A-Za-z0-9/:._$-]+", "a setting"),
+}
+"""The characters of each kind of value. The models check the same; a template does not rely on it."""
 
 
 class _Refused(TemplateError):
@@ -49,21 +51,13 @@ def _environment(sources: frozenset[tuple[str, str]]) -> SandboxedEnvironment:
     environment = SandboxedEnvironment(
         loader=FunctionLoader(load), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters = {
-        "word": _only(WORD, "a word"),
-        "image": _only(IMAGE, "an image"),
-        "model": _only(MODEL, "the name of a model"),
-        "requirement": _only(REQUIREMENT, "a requirement"),
-        "repository": _only(REPOSITORY, "a git repository"),
-        "commit": _only(COMMIT, "a commit"),
-        "setting": _only(SETTING, "a setting"),
-    }
+    environment.filters = {name: _only(characters, words) for name, (characters, words) in FILTERS.items()}
     return environment
 
 
-def _only(allowed: re.Pattern[str], words: str) -> Callable[[object], str]:
+def _only(characters: str, words: str) -> Callable[[object], str]:
     def check(value: object) -> str:
-        if not isinstance(value, str) or not allowed.fullmatch(value):
+        if not isinstance(value, str) or not re.fullmatch(characters, value):
             raise _Refused(f"expected {words}, got {value!r}")
         return value
 
