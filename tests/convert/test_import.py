@@ -28,11 +28,11 @@ def of(tmp_path: Path, text: str) -> Conversion:
 
 
 def test_version_1_is_carried_over() -> None:
-    made = carry(EXAMPLES / "one.yaml").data
+    data = carry(EXAMPLES / "one.yaml").data
 
-    assert made["model"] == {"id": "acme/Some-Model-9B", "path": "Some-Model-9B"}
-    assert made["service"] == "some-model-9b"
-    assert made["serve"] == {
+    assert data["model"] == {"id": "acme/Some-Model-9B", "path": "Some-Model-9B"}
+    assert data["service"] == "some-model-9b"
+    assert data["serve"] == {
         "port": 9001,
         "tensor_parallel": 2,
         "executor": "ray",
@@ -46,11 +46,11 @@ def test_version_1_is_carried_over() -> None:
         },
         "env": {"SOME_NUMBER": "3", "SWITCH": "true"},
     }
-    assert made["memory"]["claim_gib"] == 103
+    assert data["memory"]["claim_gib"] == 103
 
 
 def test_what_is_not_carried_over_has_its_line() -> None:
-    assert {(each.line, each.key) for each in carry(EXAMPLES / "one.yaml").omissions} == {
+    assert {(part.line, part.key) for part in carry(EXAMPLES / "one.yaml").omissions} == {
         (34, "{absent}"),
         (24, "mkdir -p /tmp/x &&"),
         (26, "host"),
@@ -65,11 +65,11 @@ def test_what_is_not_carried_over_has_its_line() -> None:
 
 
 def test_version_2_without_a_command_takes_its_defaults() -> None:
-    made = carry(EXAMPLES / "two.yaml")
+    conversion = carry(EXAMPLES / "two.yaml")
 
-    assert made.data["model"]["revision"] == "0123abc"
-    assert made.data["serve"] == {"port": 8000, "args": {"max-num-seqs": 4, "kv-cache-dtype": "fp8"}}
-    assert {each.key for each in made.omissions} == {
+    assert conversion.data["model"]["revision"] == "0123abc"
+    assert conversion.data["serve"] == {"port": 8000, "args": {"max-num-seqs": 4, "kv-cache-dtype": "fp8"}}
+    assert {part.key for part in conversion.omissions} == {
         "container",
         "metadata",
         "pre_exec",
@@ -77,7 +77,7 @@ def test_version_2_without_a_command_takes_its_defaults() -> None:
         "readiness",
         "a_new_key",
     }
-    assert next(each.line for each in made.omissions if each.key == "a_new_key") == 22
+    assert next(part.line for part in conversion.omissions if part.key == "a_new_key") == 22
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("one", 2), ("two", 1)])
@@ -93,18 +93,18 @@ def test_our_loader_accepts_what_is_written(tmp_path: Path, name: str, ranks: in
 
 
 def test_the_guessed_image_is_that_of_our_recipe() -> None:
-    ours = recipe.load(Path("recipes/122b-autoround.yaml")).image.model_dump(exclude_defaults=True)
+    shipped = recipe.load(Path("recipes/122b-autoround.yaml")).image.model_dump(exclude_defaults=True)
 
-    assert {key: ours[key] for key in importing.IMAGE} == importing.IMAGE
+    assert {key: shipped[key] for key in importing.IMAGE} == importing.IMAGE
 
 
 def test_json_holds_the_recipe_and_what_was_left() -> None:
     ran = CliRunner().invoke(app, ["import", str(EXAMPLES / "two.yaml"), "--json"])
 
-    said = json.loads(ran.stdout)
-    assert said["recipe"]["name"] == "two"
-    assert {"line": 16, "key": "pre_exec", "why": import_keys.SHELL} in said["not_carried_over"]
-    assert set(said["guessed"]) == {"service", "image", "memory"}
+    printed = json.loads(ran.stdout)
+    assert printed["recipe"]["name"] == "two"
+    assert {"line": 16, "key": "pre_exec", "why": import_keys.SHELL} in printed["not_carried_over"]
+    assert set(printed["guessed"]) == {"service", "image", "memory"}
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_flags_have_the_values_that_vllm_would_see(line: str, flags: dict[str, A
 
 
 def test_three_nodes_are_left_out(tmp_path: Path) -> None:
-    made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n")
+    conversion = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n")
 
-    assert "tensor_parallel" not in made.data["serve"]
-    assert [(each.line, each.key) for each in made.omissions] == [(2, "tensor-parallel-size 3")]
+    assert "tensor_parallel" not in conversion.data["serve"]
+    assert [(part.line, part.key) for part in conversion.omissions] == [(2, "tensor-parallel-size 3")]
 
 
 LOST = {
@@ -161,12 +161,12 @@ LOST = {
 
 @pytest.mark.parametrize(("flag", "why"), LOST.items(), ids=lambda value: str(value)[:30])
 def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, why: str | None) -> None:
-    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b\n  {flag}\n")
+    conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b\n  {flag}\n")
 
-    assert [(each.line, each.key, each.why) for each in made.omissions] == (
+    assert [(part.line, part.key, part.why) for part in conversion.omissions] == (
         [(4, "additional-config", why)] if why else []
     )
-    assert ("additional-config" in made.data["serve"]["args"]) == (why is None)
+    assert ("additional-config" in conversion.data["serve"]["args"]) == (why is None)
 
 
 @pytest.mark.parametrize(
@@ -182,17 +182,17 @@ def test_a_value_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, value
 
 
 def test_a_command_without_tensor_parallel_size_runs_on_one_node(tmp_path: Path) -> None:
-    made = of(tmp_path, "model: a/b\ncommand: vllm serve a/b --max-model-len 4096\n")
+    conversion = of(tmp_path, "model: a/b\ncommand: vllm serve a/b --max-model-len 4096\n")
 
-    assert made.data["serve"] == {"args": {"max-model-len": 4096}}
-    assert made.omissions == []
+    assert conversion.data["serve"] == {"args": {"max-model-len": 4096}}
+    assert conversion.omissions == []
 
 
 @pytest.mark.parametrize("flag", ["-tp", "--tensor-parallel-size"])
 def test_a_rejected_tensor_parallel_size_has_the_line_of_its_flag(tmp_path: Path, flag: str) -> None:
-    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag} 4\n")
+    conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag} 4\n")
 
-    assert [(left.line, left.key) for left in made.omissions] == [(4, "tensor-parallel-size 4")]
+    assert [(part.line, part.key) for part in conversion.omissions] == [(4, "tensor-parallel-size 4")]
 
 
 def test_doubled_braces_are_braces() -> None:
@@ -212,16 +212,16 @@ DANGEROUS = {
 }
 
 
-@pytest.mark.parametrize(("flag", "told"), DANGEROUS.items())
-def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str, told: str) -> None:
-    made = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag}\n")
+@pytest.mark.parametrize(("flag", "reason"), DANGEROUS.items())
+def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str, reason: str) -> None:
+    conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag}\n")
 
-    assert [left for left in made.omissions if f"{left.key}: {left.why}".startswith(told)]
-    assert made.data["serve"]["args"] == {}
+    assert [part for part in conversion.omissions if f"{part.key}: {part.why}".startswith(reason)]
+    assert conversion.data["serve"]["args"] == {}
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reason"),
     [
         ("LD_PRELOAD", "/x.so", "loads shared libraries"),
         ("PYTHONPATH", "/x", "changes which Python code runs"),
@@ -232,19 +232,19 @@ def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str,
     ],
 )
 def test_a_variable_that_runs_code_or_names_a_secret_is_listed_and_left_out(
-    tmp_path: Path, name: str, value: object, told: str
+    tmp_path: Path, name: str, value: object, reason: str
 ) -> None:
-    made = of(tmp_path, f"model: a/b\nenv:\n  {name}: {value}\n")
+    conversion = of(tmp_path, f"model: a/b\nenv:\n  {name}: {value}\n")
 
-    assert [(left.line, left.key) for left in made.omissions] == [(3, f"env.{name}")]
-    assert made.omissions[0].why.startswith(told)
-    assert "env" not in made.data["serve"]
+    assert [(part.line, part.key) for part in conversion.omissions] == [(3, f"env.{name}")]
+    assert conversion.omissions[0].why.startswith(reason)
+    assert "env" not in conversion.data["serve"]
 
 
 def test_a_figure_about_tokens_is_no_secret(tmp_path: Path) -> None:
-    made = of(tmp_path, "model: a/b\nenv: {TOKENIZERS_PARALLELISM: false}\n")
+    conversion = of(tmp_path, "model: a/b\nenv: {TOKENIZERS_PARALLELISM: false}\n")
 
-    assert made.data["serve"]["env"] == {"TOKENIZERS_PARALLELISM": "false"}
+    assert conversion.data["serve"]["env"] == {"TOKENIZERS_PARALLELISM": "false"}
 
 
 def test_json_names_what_needs_an_opt_in(tmp_path: Path) -> None:
@@ -272,10 +272,10 @@ def test_a_command_that_is_too_large_is_refused(tmp_path: Path, text: str) -> No
 
 def test_many_slots_without_a_value_are_each_told_once(tmp_path: Path) -> None:
     slots = [f"{{s{number}}}" for number in range(2000)]
-    made = of(tmp_path, f"model: a/b\ncommand: vllm serve a/b {' '.join([*slots, *slots])}\n")
+    conversion = of(tmp_path, f"model: a/b\ncommand: vllm serve a/b {' '.join([*slots, *slots])}\n")
 
-    assert [left.key for left in made.omissions][:2000] == slots
-    assert len([left for left in made.omissions if left.key in slots]) == 2000
+    assert [part.key for part in conversion.omissions][:2000] == slots
+    assert len([part for part in conversion.omissions if part.key in slots]) == 2000
 
 
 @pytest.mark.parametrize("json_", [False, True])

@@ -21,9 +21,9 @@ HEAD = "recipe_version: '1'\nmodel: a/b\n"
 def of(tmp_path: Path, text: str, *without: str) -> Conversion:
     file = tmp_path / "a.yaml"
     file.write_text(text)
-    made = importing.carry(importing.read(file), text, "mine", without)
-    source.validate(source.Source(file, made.data, made.lines), Recipe)
-    return made
+    conversion = importing.carry(importing.read(file), text, "mine", without)
+    source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
+    return conversion
 
 
 def command(line: str, version: int = 1) -> str:
@@ -51,10 +51,10 @@ REFUSED = {
 
 @pytest.mark.parametrize(("line", "why"), REFUSED.items())
 def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, line: str, why: str) -> None:
-    (left,) = of(tmp_path, command(line)).refusals
+    (part,) = of(tmp_path, command(line)).refusals
 
-    assert left.line == 4
-    assert why in f"{left.key}: {left.why}"
+    assert part.line == 4
+    assert why in f"{part.key}: {part.why}"
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, li
 def test_a_count_of_nodes_that_cannot_be_carried_over_is_refused(
     tmp_path: Path, keys: str, line: int, field: str
 ) -> None:
-    made = of(tmp_path, f"{HEAD}{keys}\n", field)
+    conversion = of(tmp_path, f"{HEAD}{keys}\n", field)
 
-    assert [(left.line, left.key, left.final) for left in made.refusals] == [(line, field, True)]
+    assert [(part.line, part.key, part.final) for part in conversion.refusals] == [(line, field, True)]
 
 
 @pytest.mark.parametrize(
@@ -86,64 +86,66 @@ def test_a_count_of_nodes_that_agrees_is_no_loss(tmp_path: Path, keys: str) -> N
 
 def test_solo_only_of_version_1_runs_on_one_node_as_there(tmp_path: Path) -> None:
     keys = "solo_only: true\ndefaults:\n  tensor_parallel: 2\ncommand: vllm serve a/b -tp {tensor_parallel}\n"
-    made = of(tmp_path, HEAD + keys)
+    conversion = of(tmp_path, HEAD + keys)
 
-    assert "tensor_parallel" not in made.data["serve"]
-    assert [(left.line, left.key, left.kind) for left in made.omissions] == [(5, "tensor_parallel 2", "note")]
-    assert [left.key for left in of(tmp_path, f"recipe_version: 2\nmodel: a/b\n{keys}").refusals] == ["solo_only"]
+    assert "tensor_parallel" not in conversion.data["serve"]
+    assert [(part.line, part.key, part.kind) for part in conversion.omissions] == [(5, "tensor_parallel 2", "note")]
+    assert [part.key for part in of(tmp_path, f"recipe_version: 2\nmodel: a/b\n{keys}").refusals] == ["solo_only"]
 
 
 @pytest.mark.parametrize("version", ["recipe_version: '4'\n", ""])
 def test_any_other_version_is_read_as_sparkrun_reads_it(tmp_path: Path, version: str) -> None:
     """Only "1" has an escape for braces there; authors count their own revisions in this key."""
-    made = of(tmp_path, f"""{version}model: a/b\ncommand: vllm serve a/b -cc '{{"pass_config":{{"fuse_x":true}}}}'\n""")
+    conversion = of(
+        tmp_path, f"""{version}model: a/b\ncommand: vllm serve a/b -cc '{{"pass_config":{{"fuse_x":true}}}}'\n"""
+    )
 
-    assert made.data["serve"]["args"] == {"compilation-config": {"pass_config": {"fuse_x": True}}}
-    assert [left.key for left in made.losses] == (["recipe_version 4"] if version else [])
+    assert conversion.data["serve"]["args"] == {"compilation-config": {"pass_config": {"fuse_x": True}}}
+    assert [part.key for part in conversion.losses] == (["recipe_version 4"] if version else [])
 
 
 def test_a_mod_is_named_with_the_flag_that_it_provides(tmp_path: Path) -> None:
-    made = of(
+    conversion = of(
         tmp_path,
         "model: a/b\nmods:\n  - mods/fix-qwen3.5-chat-template\n  - mods/other\n"
         "command: |\n  vllm serve a/b --chat-template unsloth.jinja\n",
     )
 
-    assert [(left.line, left.key) for left in made.losses] == [
+    assert [(part.line, part.key) for part in conversion.losses] == [
         (3, "mods/fix-qwen3.5-chat-template"),
         (4, "mods/other"),
     ]
-    assert "it provides --chat-template unsloth.jinja" in made.losses[0].why
-    assert "(provided by fix-qwen3.5-chat-template, which is not carried over)" in made.refusals[0].why
+    assert "it provides --chat-template unsloth.jinja" in conversion.losses[0].why
+    assert "(provided by fix-qwen3.5-chat-template, which is not carried over)" in conversion.refusals[0].why
 
 
 def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None:
-    (left,) = of(tmp_path, f"{HEAD}mods: [mods/step-3.7-flash]\n").refusals
+    (part,) = of(tmp_path, f"{HEAD}mods: [mods/step-3.7-flash]\n").refusals
 
-    assert (left.line, left.key) == (3, "mods/step-3.7-flash")
+    assert (part.line, part.key) == (3, "mods/step-3.7-flash")
 
 
 def test_a_loader_that_needs_a_package_gets_it(tmp_path: Path) -> None:
-    made = of(tmp_path, command("vllm serve a/b --load-format instanttensor"))
+    conversion = of(tmp_path, command("vllm serve a/b --load-format instanttensor"))
 
-    assert made.data["image"]["packages"] == ["instanttensor==0.2.2"]
-    assert made.omissions == []
+    assert conversion.data["image"]["packages"] == ["instanttensor==0.2.2"]
+    assert conversion.omissions == []
 
 
 def test_a_draft_of_the_model_itself_needs_no_second_checkpoint(tmp_path: Path) -> None:
-    made = of(tmp_path, command("""vllm serve a/b -sc '{{"method": "mtp", "model": "a/b"}}'"""))
+    conversion = of(tmp_path, command("""vllm serve a/b -sc '{{"method": "mtp", "model": "a/b"}}'"""))
 
-    assert made.data["serve"]["args"] == {"speculative-config": {"method": "mtp"}}
-    assert made.omissions == []
+    assert conversion.data["serve"]["args"] == {"speculative-config": {"method": "mtp"}}
+    assert conversion.omissions == []
 
 
 def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:
-    theirs, ours = tmp_path / "theirs.yaml", tmp_path / "mine.yaml"
+    theirs, output = tmp_path / "theirs.yaml", tmp_path / "mine.yaml"
     theirs.write_text(
         f"{HEAD}container: c:1\nmods: [mods/other]\ncommand: |\n"
         "  vllm serve a/b --trust-remote-code --chat-template x.jinja\n"
     )
-    line = ["import", str(theirs), "-o", str(ours)]
+    line = ["import", str(theirs), "-o", str(output)]
 
     refused = CliRunner().invoke(app, line)
     ran = CliRunner().invoke(app, [*line, "--without", "chat-template"])
@@ -151,11 +153,11 @@ def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:
     assert f"{theirs}:6: chat-template: it names the file x.jinja" in str(refused.exception)
     assert refused.exception.next_step == f"Import without it: sparkops import {theirs} --without chat-template"  # type: ignore[union-attr]
     assert ran.exit_code == 0, ran.output
-    text = ours.read_text()
+    text = output.read_text()
     assert "  # not carried over (line 6 of theirs.yaml): trust-remote-code: runs Python code" in text
     assert "  # not carried over (line 4 of theirs.yaml): mods/other: " in text
     missing = "container, mods/other, chat-template, trust-remote-code"
-    assert sorted(recipe.load(ours).verified.rstrip(".").partition("without: ")[2].split(", ")) == sorted(
+    assert sorted(recipe.load(output).verified.rstrip(".").partition("without: ")[2].split(", ")) == sorted(
         missing.split(", ")
     )
 
@@ -185,11 +187,11 @@ WRITTEN: dict[str, tuple[int, dict[str, Any]]] = {
 def test_command_lines_are_read_as_people_write_them(
     tmp_path: Path, line: str, version: int, args: dict[str, Any]
 ) -> None:
-    made = of(tmp_path, command(line, version))
+    conversion = of(tmp_path, command(line, version))
 
-    assert made.data["serve"]["args"] == args
-    assert made.data["model"]["id"] == "a/b"
-    assert made.refusals == []
+    assert conversion.data["serve"]["args"] == args
+    assert conversion.data["model"]["id"] == "a/b"
+    assert conversion.refusals == []
 
 
 def test_a_short_flag_may_have_an_equals_sign(tmp_path: Path) -> None:
@@ -197,27 +199,27 @@ def test_a_short_flag_may_have_an_equals_sign(tmp_path: Path) -> None:
 
 
 def test_the_command_decides_which_model_runs(tmp_path: Path) -> None:
-    made = of(tmp_path, command("vllm serve c/d"))
+    conversion = of(tmp_path, command("vllm serve c/d"))
 
-    assert made.data["model"]["id"] == "c/d"
-    assert [(left.line, left.key, left.why) for left in made.losses] == [
+    assert conversion.data["model"]["id"] == "c/d"
+    assert [(part.line, part.key, part.why) for part in conversion.losses] == [
         (2, "model", "the command serves c/d, not a/b")
     ]
 
 
 def test_a_model_that_names_no_repository_is_a_loss(tmp_path: Path) -> None:
-    (left,) = of(tmp_path, "recipe_version: '1'\nmodel: My-Model\n").losses
+    (part,) = of(tmp_path, "recipe_version: '1'\nmodel: My-Model\n").losses
 
-    assert (left.line, left.key, left.section) == (2, "model", "model")
-    assert "expected OWNER/NAME" in left.why
+    assert (part.line, part.key, part.section) == (2, "model", "model")
+    assert "expected OWNER/NAME" in part.why
 
 
 @pytest.mark.parametrize("port", ["80", "70000"])
 def test_a_port_that_no_service_may_have_is_left_out(tmp_path: Path, port: str) -> None:
-    made = of(tmp_path, f"{HEAD}defaults:\n  port: {port}\n")
+    conversion = of(tmp_path, f"{HEAD}defaults:\n  port: {port}\n")
 
-    assert "port" not in made.data["serve"]
-    assert [(left.line, left.key) for left in made.losses] == [(4, f"port {port}")]
+    assert "port" not in conversion.data["serve"]
+    assert [(part.line, part.key) for part in conversion.losses] == [(4, f"port {port}")]
 
 
 ODD = (

@@ -113,7 +113,7 @@ def test_a_call_knows_what_it_reads_and_where_it_writes() -> None:
     *_, last = read("a | b 2>/dev/null | tee x >> y")
 
     assert [call.argv[0] for call in last.before] == ["a", "b"]
-    assert [(each.operator, each.target) for each in last.redirects] == [(">>", "y")]
+    assert [(redirect.operator, redirect.target) for redirect in last.redirects] == [(">>", "y")]
 
 
 def test_a_heredoc_is_expanded_unless_its_name_is_quoted() -> None:

@@ -35,13 +35,13 @@ def lint(tmp_path: Path, text: str, **others: str) -> list[LintFinding]:
     file = tmp_path / "q.yaml"
     written = overlay.read(file)
     files = [file, *(written.files.values() if isinstance(written, overlay.Merged) else ())]
-    texts = {each: each.read_text() for each in files}
-    found = findings([check_recipe(recipes.load(file, parts=False), written, texts, TEMPLATES, MODS)], NAMES)
-    return [each._replace(file=Path(each.file).name) for each in found]
+    texts = {path: path.read_text() for path in files}
+    results = findings([check_recipe(recipes.load(file, parts=False), written, texts, TEMPLATES, MODS)], NAMES)
+    return [finding._replace(file=Path(finding.file).name) for finding in results]
 
 
-def told(found: list[LintFinding]) -> list[tuple[str, int, str]]:
-    return [(each.file, each.line, each.rule) for each in found]
+def places(results: list[LintFinding]) -> list[tuple[str, int, str]]:
+    return [(finding.file, finding.line, finding.rule) for finding in results]
 
 
 def line(text: str, of: str) -> int:
@@ -73,7 +73,7 @@ def test_a_rule_finds_what_it_is_for_on_the_line_of_the_value(
 ) -> None:
     text = text_of(**changes)
 
-    assert told(lint(tmp_path, text)) == [("q.yaml", line(text, at), rule)]
+    assert places(lint(tmp_path, text)) == [("q.yaml", line(text, at), rule)]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_list_of_architectures_of_a_server_for_cuda_has_a_spark(tmp_path: Pa
     image = {"template": "vllm-wheels", "torch": CUDA, "vllm": "vllm==0.23.0", "base": "nvidia/cuda:13.0.2-devel"}
     text = text_of(image=image, serve={"env": {"TORCH_CUDA_ARCH_LIST": "9.0a"}})
 
-    assert told(lint(tmp_path, text)) == [("q.yaml", line(text, "TORCH_CUDA"), "cuda-arch")]
+    assert places(lint(tmp_path, text)) == [("q.yaml", line(text, "TORCH_CUDA"), "cuda-arch")]
 
 
 def test_each_source_of_a_model_that_is_made_needs_a_revision(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_each_source_of_a_model_that_is_made_needs_a_revision(tmp_path: Path) ->
     step = {"script": "add-tensors", "inputs": {"model": "a", "donor": "b"}, "output": "q", "disk_gb": 1.0}
     text = text_of(model={"sources": sources, "steps": [step], "revision": None})
 
-    assert told(lint(tmp_path, text)) == [("q.yaml", line(text, "- id: org/b"), "model-revision")]
+    assert places(lint(tmp_path, text)) == [("q.yaml", line(text, "- id: org/b"), "model-revision")]
 
 
 def test_an_engine_that_reads_no_weights_needs_no_revision(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_an_engine_that_reads_no_weights_needs_no_revision(tmp_path: Path) -> No
 
 
 def test_what_is_wrong_with_its_dockerfile_is_told_with_the_line_there(tmp_path: Path) -> None:
-    (found,) = lint(tmp_path, text_of(image={"base": "debian:latest"}))
+    (finding,) = lint(tmp_path, text_of(image={"base": "debian:latest"}))
 
-    assert found.problem.startswith("in its Dockerfile, line 3: the tag of debian:latest moves, expected a version")
+    assert finding.problem.startswith("in its Dockerfile, line 3: the tag of debian:latest moves, expected a version")
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_a_comment_covers_what_is_inside_the_value_and_nothing_behind_it(tmp_pat
     text = text_of(**changes).replace("model:\n", "# sparkops: ignore=model-revision,secret ours\nmodel:\n")
     listed = text.replace("  mods:\n", "  # sparkops: ignore=missing-part ours\n  mods:\n")
 
-    assert told(lint(tmp_path, text)) == [
+    assert places(lint(tmp_path, text)) == [
         ("q.yaml", line(text, "mods:"), "missing-part"),
         ("q.yaml", line(text, "# sparkops"), "ignore-unused"),
         ("q.yaml", line(text, "A: "), "secret"),
     ]
-    assert "missing-part" not in [each.rule for each in lint(tmp_path, listed)]
+    assert "missing-part" not in [finding.rule for finding in lint(tmp_path, listed)]
 
 
 def test_a_comment_covers_a_list_whose_items_stand_as_far_out_as_its_key() -> None:
@@ -154,15 +154,15 @@ def test_a_comment_of_a_recipe_that_others_extend_is_told_once(tmp_path: Path) -
     read = [(overlay.read(tmp_path / name), recipes.load(tmp_path / name)) for name in ("q.yaml", "p.yaml")]
     texts = {tmp_path / "p.yaml": parent, tmp_path / "q.yaml": own}
 
-    found = findings([check_recipe(each, written, texts, TEMPLATES, MODS) for written, each in read], NAMES)
+    results = findings([check_recipe(recipe, written, texts, TEMPLATES, MODS) for written, recipe in read], NAMES)
 
-    assert [(each.line, each.rule) for each in found] == [(1, "ignore-unused")]
+    assert [(finding.line, finding.rule) for finding in results] == [(1, "ignore-unused")]
 
 
 def test_a_comment_that_hits_nothing_or_has_no_reason_is_told(tmp_path: Path) -> None:
     text = f"# sparkops: ignore=latest\n{text_of()}# sparkops: ignore=secret x\n"
 
-    assert told(lint(tmp_path, text)) == [
+    assert places(lint(tmp_path, text)) == [
         ("q.yaml", 1, "ignore-reason"),
         ("q.yaml", text.count("\n"), "ignore-unused"),
     ]
@@ -172,7 +172,7 @@ def test_a_value_of_another_recipe_is_told_where_it_stands(tmp_path: Path) -> No
     parent = text_of(name="p", image={"base": "debian"}, serve={"env": {"A": TOKEN}})
     own = "name: q\nextends: p\ndescription: other\nverified: nothing\nserve:\n  env:\n    B: " + KEY + "\n"
 
-    assert told(lint(tmp_path, own, p=parent)) == [
+    assert places(lint(tmp_path, own, p=parent)) == [
         ("p.yaml", line(parent, "base:"), "latest"),
         ("p.yaml", line(parent, "A: "), "secret"),
         ("q.yaml", 7, "secret"),
@@ -188,10 +188,10 @@ def test_an_ignore_of_another_recipe_counts_where_its_value_is_used(tmp_path: Pa
 
 
 def test_no_finding_shows_a_secret(tmp_path: Path) -> None:
-    found = lint(tmp_path, text_of(serve={"env": {"A": TOKEN, "B": KEY}}))
+    results = lint(tmp_path, text_of(serve={"env": {"A": TOKEN, "B": KEY}}))
 
-    assert len(found) == 2
-    assert all(secret not in f"{each.problem} {each.fix}" for each in found for secret in (TOKEN, KEY))
+    assert len(results) == 2
+    assert all(secret not in f"{finding.problem} {finding.fix}" for finding in results for secret in (TOKEN, KEY))
 
 
 def test_every_rule_of_recipes_is_tried_here() -> None:

@@ -15,13 +15,13 @@ BODY = st.lists(st.text(st.characters(exclude_characters="\n\r", codec="utf-8"),
 
 
 def keywords(text: str) -> list[tuple[str, int, int]]:
-    return [(each.keyword, each.line, each.end) for each in parse(text).instructions]
+    return [(instruction.keyword, instruction.line, instruction.end) for instruction in parse(text).instructions]
 
 
 def only(text: str) -> Instruction:
     """The instruction behind the FROM."""
-    _, found = parse(f"FROM a:1\n{text}").instructions
-    return found
+    _, instruction = parse(f"FROM a:1\n{text}").instructions
+    return instruction
 
 
 def problems(text: str) -> list[str]:
@@ -36,10 +36,10 @@ def test_an_instruction_knows_its_lines_and_each_word_its_own() -> None:
 
 
 def test_comments_and_blank_lines_inside_an_instruction_belong_to_no_text() -> None:
-    found = parse("FROM a:1\nRUN one \\\n  # why\n\n  && two\nUSER x\n")
+    dockerfile = parse("FROM a:1\nRUN one \\\n  # why\n\n  && two\nUSER x\n")
 
-    assert [each.rest.text for each in found.instructions] == ["a:1", "one   && two", "x"]
-    assert [(each.line, each.text) for each in found.comments] == [(3, "why")]
+    assert [instruction.rest.text for instruction in dockerfile.instructions] == ["a:1", "one   && two", "x"]
+    assert [(comment.line, comment.text) for comment in dockerfile.comments] == [(3, "why")]
 
 
 def test_a_line_that_ends_in_two_escapes_does_not_go_on() -> None:
@@ -95,11 +95,15 @@ def test_keywords_may_be_small_and_flags_are_taken_off() -> None:
     ],
 )
 def test_the_body_of_a_heredoc_is_no_instruction(text: str, bodies: list[str]) -> None:
-    found = parse(f"FROM a:1\n{text}USER x\n")
+    dockerfile = parse(f"FROM a:1\n{text}USER x\n")
 
-    assert [each.keyword for each in found.instructions] == ["FROM", text.split()[text.startswith("ONBUILD")], "USER"]
-    assert [each.body.text for each in found.instructions[1].heredocs] == bodies
-    assert found.problems == ()
+    assert [instruction.keyword for instruction in dockerfile.instructions] == [
+        "FROM",
+        text.split()[text.startswith("ONBUILD")],
+        "USER",
+    ]
+    assert [heredoc.body.text for heredoc in dockerfile.instructions[1].heredocs] == bodies
+    assert dockerfile.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -126,9 +130,9 @@ def test_a_heredoc_that_never_ends_is_a_problem_where_it_begins() -> None:
 
 
 def test_onbuild_is_kept_with_the_instruction_that_it_puts_off() -> None:
-    found = only("ONBUILD RUN pip install x")
+    instruction = only("ONBUILD RUN pip install x")
 
-    assert (found.keyword, found.onbuild, found.rest.text) == ("RUN", True, "pip install x")
+    assert (instruction.keyword, instruction.onbuild, instruction.rest.text) == ("RUN", True, "pip install x")
 
 
 def test_an_unknown_instruction_and_a_file_without_stages_are_problems() -> None:
@@ -144,7 +148,7 @@ def test_the_exec_form_is_a_list_of_words_and_a_test_is_not() -> None:
 
 @given(words=st.lists(WORD, min_size=1, max_size=8), between=st.lists(st.sampled_from(["", "# c", "   "]), max_size=3))
 def test_joining_lines_keeps_the_line_of_every_word(words: list[str], between: list[str]) -> None:
-    gap = "".join(f"{each}\n" for each in between)
+    gap = "".join(f"{line}\n" for line in between)
     numbered = [f"w{number}:{word}" for number, word in enumerate(words)]
     text = "FROM a:1\nRUN " + f" \\\n{gap}".join(numbered) + "\nUSER x\n"
 
@@ -161,19 +165,19 @@ def test_no_body_of_a_heredoc_is_ever_taken_for_instructions(body: list[str], na
     lines = [line for line in body if line.lstrip("\t") != "EOF"]
     text = "".join(f"{line}\n" for line in ["FROM a:1", f"{keyword} <<{name} /x", *lines, "EOF", "USER x"])
 
-    found = parse(text)
+    dockerfile = parse(text)
 
-    assert [each.keyword for each in found.instructions] == ["FROM", keyword, "USER"]
-    assert found.instructions[2].line == len(lines) + 4
-    assert found.comments == ()
+    assert [instruction.keyword for instruction in dockerfile.instructions] == ["FROM", keyword, "USER"]
+    assert dockerfile.instructions[2].line == len(lines) + 4
+    assert dockerfile.comments == ()
     written = [line.lstrip("\t") for line in lines] if name == "-EOF" else lines
-    assert found.instructions[1].heredocs[0].body.text == "\n".join(written)
+    assert dockerfile.instructions[1].heredocs[0].body.text == "\n".join(written)
 
 
 @given(st.text(st.sampled_from(string.printable + "é\ufeff\u2028"), max_size=200))
 def test_any_text_is_read_and_every_line_number_is_one_of_the_file(text: str) -> None:
-    found: Dockerfile = parse(text)
+    dockerfile: Dockerfile = parse(text)
 
     last = text.count("\n") + 1
-    assert all(1 <= each.line <= each.end <= last for each in found.instructions)
-    assert all(1 <= line <= last for line, _ in found.problems)
+    assert all(1 <= instruction.line <= instruction.end <= last for instruction in dockerfile.instructions)
+    assert all(1 <= line <= last for line, _ in dockerfile.problems)

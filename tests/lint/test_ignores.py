@@ -11,8 +11,8 @@ from tests.lint.cases import SLIM
 CLONE = "RUN git clone https://h/x"
 
 
-def told(text: str, *rules: str) -> list[tuple[int, str]]:
-    return [(each.line, each.rule) for each in findings([check_dockerfile(text, "f")], rules or NAMES)]
+def places(text: str, *rules: str) -> list[tuple[int, str]]:
+    return [(finding.line, finding.rule) for finding in findings([check_dockerfile(text, "f")], rules or NAMES)]
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,17 @@ def told(text: str, *rules: str) -> list[tuple[int, str]]:
     ],
 )
 def test_an_ignore_with_a_reason_covers_its_instruction(text: str) -> None:
-    assert told(text) == []
+    assert places(text) == []
 
 
 def test_an_ignore_covers_no_other_instruction_and_no_other_rule() -> None:
     text = f"{SLIM}\n# sparkops: ignore=git-pin no tags\n{CLONE} && apt-get update\n{CLONE}"
 
-    assert told(text) == [(3, "apt-lists"), (4, "git-pin")]
+    assert places(text) == [(3, "apt-lists"), (4, "git-pin")]
 
 
 def test_an_ignore_without_a_reason_is_told_and_ignores_nothing() -> None:
-    assert told(f"{SLIM}\n# sparkops: ignore=git-pin\n{CLONE}") == [(2, "ignore-reason"), (3, "git-pin")]
+    assert places(f"{SLIM}\n# sparkops: ignore=git-pin\n{CLONE}") == [(2, "ignore-reason"), (3, "git-pin")]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_an_ignore_without_a_reason_is_told_and_ignores_nothing() -> None:
     ],
 )
 def test_an_ignore_that_hits_nothing_is_told(comment: str) -> None:
-    assert told(f"{SLIM}\n# sparkops: {comment}\nRUN ls") == [(2, "ignore-unused")]
+    assert places(f"{SLIM}\n# sparkops: {comment}\nRUN ls") == [(2, "ignore-unused")]
 
 
 def test_an_ignore_of_an_unknown_rule_names_the_nearest() -> None:
@@ -62,17 +62,17 @@ def test_an_ignore_of_an_unknown_rule_names_the_nearest() -> None:
 
 
 def test_an_ignore_at_the_end_covers_nothing() -> None:
-    assert told(f"{SLIM}\n{CLONE}\n# sparkops: ignore=git-pin too late") == [(2, "git-pin"), (3, "ignore-unused")]
+    assert places(f"{SLIM}\n{CLONE}\n# sparkops: ignore=git-pin too late") == [(2, "git-pin"), (3, "ignore-unused")]
 
 
 def test_an_ignore_of_a_rule_that_was_not_chosen_is_left_alone() -> None:
     text = f"{SLIM}\n# sparkops: ignore=git-pin no tags\nRUN ls"
 
-    assert told(text, "latest", "ignore-unused") == []
-    assert told(text, "git-pin") == []
+    assert places(text, "latest", "ignore-unused") == []
+    assert places(text, "git-pin") == []
 
 
 def test_what_a_heredoc_holds_is_no_ignore() -> None:
     text = f"{SLIM}\nRUN <<EOF\n# sparkops: ignore=git-pin in a script\ngit clone https://h/x\nEOF"
 
-    assert told(text) == [(4, "git-pin")]
+    assert places(text) == [(4, "git-pin")]

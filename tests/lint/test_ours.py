@@ -38,13 +38,13 @@ TURNS, TURNS_S = 5_000_000, 0.16
 """Turns of a loop, and the CPU seconds that they take on a machine on which the limit is one second."""
 
 
-def found(text: str, file: str = "Dockerfile") -> list[LintFinding]:
+def lint(text: str, file: str = "Dockerfile") -> list[LintFinding]:
     return findings([check_dockerfile(text, file)], NAMES)
 
 
 @pytest.mark.parametrize("file", COMMITTED, ids=lambda file: file.stem)
 def test_every_committed_dockerfile_passes(file: Path) -> None:
-    assert found(file.read_text()) == []
+    assert lint(file.read_text()) == []
 
 
 def test_every_template_of_a_recipe_is_tried() -> None:
@@ -59,12 +59,12 @@ def test_what_a_template_makes_passes(template: str, torch: dict[str, Any]) -> N
         image["torch"] = {**(image.get("torch") or {"version": "2.13.0", "backend": "cpu"}), **torch}
     engine = "vllm" if template.startswith("vllm") else template
 
-    assert found(render(recipe(engine=engine, image=image), TEMPLATES)) == []
+    assert lint(render(recipe(engine=engine, image=image), TEMPLATES)) == []
 
 
 def test_what_gateway_and_guard_are_made_of_passes() -> None:
-    assert found(gateway.gateway_dockerfile(TEMPLATES)) == []
-    assert found(guard.guard_dockerfile(TEMPLATES)) == []
+    assert lint(gateway.gateway_dockerfile(TEMPLATES)) == []
+    assert lint(guard.guard_dockerfile(TEMPLATES)) == []
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_line_that_is_missing_from_one_stage_of_ours_is_found_there(line: str,
     broken = text[:last] + ("ENV \\\n" if line.startswith("ENV") else "") + text[last + len(line) :]
     runner = broken[: broken.index(" AS runner")].count("\n") + 1
 
-    told = [(each.rule, each.line > runner) for each in found(broken)]
+    reported = [(finding.rule, finding.line > runner) for finding in lint(broken)]
 
     assert first < last
-    assert told == [(rule, True)]
+    assert reported == [(rule, True)]
 
 
 def test_a_hundred_dockerfiles_take_less_than_a_second() -> None:
@@ -96,7 +96,7 @@ def test_a_hundred_dockerfiles_take_less_than_a_second() -> None:
     for attempt in range(3):
         loop_s = cpu_s(lambda: sum(1 for _ in range(TURNS)))
         texts = [longest + f"# {attempt}.{number}\n" for number in range(MANY)]
-        ratios.append(cpu_s(lambda texts=texts: [found(text) for text in texts]) / loop_s)  # type: ignore[misc]
+        ratios.append(cpu_s(lambda texts=texts: [lint(text) for text in texts]) / loop_s)  # type: ignore[misc]
 
     assert min(ratios) < 1 / TURNS_S
 

@@ -68,13 +68,16 @@ def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:
             }
         ],
     }
-    assert [run["tool"]["driver"]["rules"][each["ruleIndex"]]["id"] for each in run["results"]] == ["latest", "secret"]
+    assert [run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] for result in run["results"]] == [
+        "latest",
+        "secret",
+    ]
 
 
 def test_sarif_describes_every_rule_and_what_could_not_be_read() -> None:
     (run,) = as_sarif(LintReport(0, [], ["x: is gone"]))["runs"]
 
-    assert [(each["id"], each["fullDescription"]["text"]) for each in run["tool"]["driver"]["rules"]] == [
+    assert [(rule["id"], rule["fullDescription"]["text"]) for rule in run["tool"]["driver"]["rules"]] == [
         (rule.name, rule.reason) for rule in RULES
     ]
     assert run["invocations"] == [

@@ -21,7 +21,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-def found(text: str, *rules: str) -> list[LintFinding]:
+def lint(text: str, *rules: str) -> list[LintFinding]:
     return findings([check_dockerfile(text, "Dockerfile")], rules or NAMES)
 
 
@@ -29,14 +29,14 @@ def cases(table: dict[str, list[str]]) -> list[tuple[str, str]]:
     return [(rule, text) for rule, texts in table.items() for text in texts]
 
 
-@pytest.mark.parametrize(("rule", "text", "lines"), [(r, *case) for r, each in FAILING.items() for case in each])
+@pytest.mark.parametrize(("rule", "text", "lines"), [(r, *case) for r, cases in FAILING.items() for case in cases])
 def test_a_rule_finds_what_it_is_for(rule: str, text: str, lines: list[int]) -> None:
-    assert [each.line for each in found(text, rule)] == lines
+    assert [finding.line for finding in lint(text, rule)] == lines
 
 
 @pytest.mark.parametrize(("rule", "text"), cases(PASSING))
 def test_a_rule_lets_pass_what_is_right(rule: str, text: str) -> None:
-    assert found(text, rule) == []
+    assert lint(text, rule) == []
 
 
 def test_every_rule_of_dockerfiles_has_a_failing_and_a_passing_case() -> None:
@@ -48,28 +48,28 @@ def test_every_rule_of_dockerfiles_has_a_failing_and_a_passing_case() -> None:
 def test_the_trap_is_told_with_the_stage_that_has_it() -> None:
     text = f"{CUDA} AS one\n{PATIENT}\nRUN uv sync\n{CUDA} AS two\nRUN uv sync\n"
 
-    (one,) = found(text, "uv-timeout")
+    (finding,) = lint(text, "uv-timeout")
 
-    assert f"{one.file}:{one.line}: {one.rule}: {one.problem}" == (
+    assert f"{finding.file}:{finding.line}: {finding.rule}: {finding.problem}" == (
         "Dockerfile:5: uv-timeout: stage two runs uv without UV_HTTP_TIMEOUT and UV_HTTP_RETRIES, expected in the "
         "stage itself: stage one has UV_HTTP_TIMEOUT, and FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 begins without it"
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f"ARG UV_HTTP_TIMEOUT=9\n{SLIM}\nRUN uv sync", "the ARG before the first FROM reaches no RUN"),
         (f"{SLIM}\nRUN uv sync\n{PATIENT}", "UV_HTTP_TIMEOUT comes after this line"),
         (f"{SLIM}\nENV UV_HTTP_TIMEOUT=20\nRUN uv sync", "is no more than the 30 that uv has by itself"),
     ],
 )
-def test_a_variable_that_is_set_and_does_not_reach_uv_is_explained(text: str, told: str) -> None:
-    assert told in found(text, "uv-timeout")[0].problem
+def test_a_variable_that_is_set_and_does_not_reach_uv_is_explained(text: str, expected: str) -> None:
+    assert expected in lint(text, "uv-timeout")[0].problem
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f"{CUDA}\nRUN uv pip install vllm", "installs vllm and pins no torch"),
         (f"{CUDA}\nRUN uv pip install torch==2.11.0", "pins torch==2.11.0 without its build"),
@@ -80,14 +80,14 @@ def test_a_variable_that_is_set_and_does_not_reach_uv_is_explained(text: str, to
         ),
     ],
 )
-def test_what_is_wrong_with_a_pin_is_told(text: str, told: str) -> None:
-    (one,) = found(text, "torch-pin")
+def test_what_is_wrong_with_a_pin_is_told(text: str, expected: str) -> None:
+    (finding,) = lint(text, "torch-pin")
 
-    assert told in one.problem
+    assert expected in finding.problem
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f"{CUDA}\nRUN uv pip install vllm", "vllm is installed without --override or UV_OVERRIDE"),
         (f"{CUDA}\nRUN pip install vllm", "vllm is installed without --constraint or PIP_CONSTRAINT"),
@@ -95,8 +95,8 @@ def test_what_is_wrong_with_a_pin_is_told(text: str, told: str) -> None:
         (f"{CUDA}\nENV UV_OVERRIDE=/o\nRUN echo a > /o\nRUN uv pip install vllm", "/o does not name torch"),
     ],
 )
-def test_what_is_wrong_with_an_override_is_told(text: str, told: str) -> None:
-    assert told in found(text, "torch-override")[0].problem
+def test_what_is_wrong_with_an_override_is_told(text: str, expected: str) -> None:
+    assert expected in lint(text, "torch-override")[0].problem
 
 
 @pytest.mark.parametrize("secret", [TOKEN, KEY, "pa55word"])
@@ -106,27 +106,27 @@ def test_no_finding_shows_a_secret(secret: str) -> None:
         f"RUN git clone https://me:{secret}@h/x\nRUN uv pip install git+https://{secret}@h/x vllm"
     )
 
-    told = " ".join(f"{each.problem} {each.fix}" for each in found(text))
+    output = " ".join(f"{finding.problem} {finding.fix}" for finding in lint(text))
 
-    assert "git clone https://***@h/x takes" in told
-    assert secret not in told
+    assert "git clone https://***@h/x takes" in output
+    assert secret not in output
 
 
 @given(st.lists(FRAGMENTS, max_size=60).map("".join))
 def test_no_text_stops_the_rules_and_each_finding_is_in_the_file(text: str) -> None:
     last = text.count("\n") + 1
 
-    assert all(1 <= each.line <= last for each in found(text))
+    assert all(1 <= finding.line <= last for finding in lint(text))
 
 
 def test_a_value_that_doubles_itself_is_not_followed() -> None:
     text = f"{SLIM}\nENV A=xxxxxxxx\n" + "ENV A=$A$A\n" * 200 + "RUN uv pip install $A"
 
-    assert len(found(text, "uv-timeout")[0].problem) < 1000
+    assert len(lint(text, "uv-timeout")[0].problem) < 1000
 
 
 @pytest.mark.local
 def test_a_chain_of_very_many_stages_is_followed_to_its_end() -> None:
     chain = "".join(f"FROM s{n} AS s{n + 1}\n" for n in range(1500))
 
-    assert found(f"{SLIM} AS s0\n{PATIENT}\n{chain}RUN uv sync", "uv-timeout", "latest") == []
+    assert lint(f"{SLIM} AS s0\n{PATIENT}\n{chain}RUN uv sync", "uv-timeout", "latest") == []

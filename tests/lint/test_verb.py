@@ -21,7 +21,7 @@ __all__ = ["sparkops"]  # the fixture
 
 ROOT = Path(__file__).parents[2]
 BAD = "FROM debian\n"
-TOLD = (
+LATEST = (
     "the image debian has no tag, so it is whatever `latest` is today, expected a version or a digest",
     "FROM debian:VERSION, or @sha256:DIGEST",
 )
@@ -43,7 +43,7 @@ def test_findings_are_data_and_end_with_1(sparkops: Sparkops) -> None:
 
     assert (ran.code, ran.out, ran.err) == (
         1,
-        f"Dockerfile:1: latest: {TOLD[0]}\n    fix: {TOLD[1]}\n",
+        f"Dockerfile:1: latest: {LATEST[0]}\n    fix: {LATEST[1]}\n",
         "1 finding in 1 of 1 file\n",
     )
 
@@ -58,7 +58,7 @@ def test_nothing_found_ends_with_0(sparkops: Sparkops) -> None:
 
 def test_json_is_one_object_by_either_option(sparkops: Sparkops) -> None:
     write(Dockerfile=BAD)
-    finding = {"file": "Dockerfile", "line": 1, "rule": "latest", "problem": TOLD[0], "fix": TOLD[1]}
+    finding = {"file": "Dockerfile", "line": 1, "rule": "latest", "problem": LATEST[0], "fix": LATEST[1]}
     expected = {"files": 1, "findings": [finding], "unreadable": []}
 
     short, long = sparkops("lint", "Dockerfile", "--json"), sparkops("lint", "Dockerfile", "--format", "json")
@@ -88,15 +88,15 @@ def test_a_directory_is_searched_for_dockerfiles_and_recipes(sparkops: Sparkops)
         a__text=BAD,
     )
 
-    found = sparkops("lint", "a", "--json").json
+    report = sparkops("lint", "a", "--json").json
 
-    assert {each["file"] for each in found["findings"]} == {
+    assert {finding["file"] for finding in report["findings"]} == {
         "a/Dockerfile",
         "a/b/Dockerfile.cuda",
         "a/recipes/q.yaml",
         "a/x.Dockerfile",
     }
-    assert found["files"] == 4
+    assert report["files"] == 4
 
 
 NAMED = ("Dockerfile-arm64", "Dockerfile_dev", "dockerfile", "gpu.dockerfile", "Containerfile", "Containerfile.cuda")
@@ -107,15 +107,15 @@ def test_a_directory_is_searched_for_names_as_people_write_them(sparkops: Sparko
     for name in (*NAMED, *OTHERS):
         Path(name).write_text(BAD)
 
-    assert {each["file"] for each in sparkops("lint", ".", "--json").json["findings"]} == set(NAMED)
+    assert {finding["file"] for finding in sparkops("lint", ".", "--json").json["findings"]} == set(NAMED)
 
 
 def test_without_arguments_the_recipes_and_dockerfiles_of_the_project_are_read(sparkops: Sparkops) -> None:
     write(recipes__q___yaml=yaml.safe_dump(RECIPE), Dockerfiles__x___Dockerfile=BAD)
 
-    found = {each["file"] for each in sparkops("lint", "--json").json["findings"]}
+    files = {finding["file"] for finding in sparkops("lint", "--json").json["findings"]}
 
-    assert {"recipes/q.yaml", "Dockerfiles/x.Dockerfile"} <= found
+    assert {"recipes/q.yaml", "Dockerfiles/x.Dockerfile"} <= files
 
 
 @pytest.mark.local
@@ -124,14 +124,14 @@ def test_a_dash_is_a_dockerfile_on_stdin() -> None:
 
     ran = subprocess.run(argv, input=BAD, capture_output=True, text=True, check=False)
 
-    assert (ran.returncode, ran.stdout.splitlines()[0]) == (1, f"-:1: latest: {TOLD[0]}")
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (1, f"-:1: latest: {LATEST[0]}")
 
 
 def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
     write(Dockerfile=BAD + "RUN git clone https://h/x && apt-get update\n")
 
     def rules(*options: str) -> list[str]:
-        return [each["rule"] for each in sparkops("lint", "Dockerfile", "--json", *options).json["findings"]]
+        return [finding["rule"] for finding in sparkops("lint", "Dockerfile", "--json", *options).json["findings"]]
 
     assert rules() == ["latest", "apt-lists", "git-pin"]
     assert rules("--rule", "latest", "--rule", "git-pin") == ["latest", "git-pin"]
@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_read_is_bad_input_and_the_others_are_looked_at(sp
     write(d__Dockerfile=BAD, d__recipes__a___yaml="name: a\nservce: x\nimage:\n", d__recipes__b___yaml="image: [\n")
     Path("d/Dockerfile.latin").write_bytes(b"FROM a:1\n# \xe9\n")
     Path("d/gone.yaml").symlink_to("nowhere")
-    told = [
+    errors = [
         "d/Dockerfile.latin is not text in UTF-8",
         "d/gone.yaml:1: cannot be read: No such file or directory",
         "d/recipes/a.yaml:2: servce: unknown key, did you mean 'service'?",
@@ -172,16 +172,16 @@ def test_a_file_that_cannot_be_read_is_bad_input_and_the_others_are_looked_at(sp
 
     ran = sparkops("lint", "d", "--json")
 
-    assert (ran.code, [each["rule"] for each in ran.json["findings"]]) == (2, ["latest"])
-    assert ran.json["unreadable"] == told
-    assert all(each in ran.err for each in told)
+    assert (ran.code, [finding["rule"] for finding in ran.json["findings"]]) == (2, ["latest"])
+    assert ran.json["unreadable"] == errors
+    assert all(error in ran.err for error in errors)
 
 
 def test_rules_are_shown_with_their_reasons(sparkops: Sparkops) -> None:
     shown, data = sparkops("lint", "--rules"), sparkops("lint", "--rules", "--json")
 
     assert (shown.code, shown.out) == (0, rules_page())
-    assert [each["name"] for each in data.json["rules"]] == list(NAMES)
+    assert [rule["name"] for rule in data.json["rules"]] == list(NAMES)
 
 
 def test_the_same_file_named_twice_is_read_once(sparkops: Sparkops) -> None:

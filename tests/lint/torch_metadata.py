@@ -29,8 +29,8 @@ def line(name: str) -> str:
     if ran.returncode:
         return f"{name}: no wheel for Python 3.12 on aarch64; read the metadata of its newest release"
     metadata = json.loads(ran.stdout)["install"][0]["metadata"]
-    needed = [found for found in map(TORCH.fullmatch, metadata.get("requires_dist", ())) if found]
-    return " ".join([name, metadata["version"], *(f"torch{found[1]}" for found in needed[:1])])
+    needed = [match for match in map(TORCH.fullmatch, metadata.get("requires_dist", ())) if match]
+    return " ".join([name, metadata["version"], *(f"torch{match[1]}" for match in needed[:1])])
 
 
 if __name__ == "__main__":

