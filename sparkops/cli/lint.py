@@ -20,7 +20,7 @@ from sparkops.config import assets, overlay, recipe
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.lint import report
-from sparkops.lint.check import Checked, check_dockerfile, check_recipe, findings
+from sparkops.lint.check import CheckedFile, check_dockerfile, check_recipe, findings
 from sparkops.lint.report import LintReport
 from sparkops.lint.rules.table import NAMES
 
@@ -119,7 +119,7 @@ def _is_recipe(file: Path) -> bool:
 class _Reader:
     """Reads files one by one; an unreadable file does not stop the others."""
 
-    checked: list[Checked] = field(default_factory=list)
+    checked: list[CheckedFile] = field(default_factory=list)
     errors: list[SparkopsError] = field(default_factory=list)
 
     def take(self, file: Path) -> None:
@@ -128,12 +128,12 @@ class _Reader:
         except SparkopsError as error:
             self.errors.append(error)
 
-    def _dockerfile(self, file: Path) -> Checked:
+    def _dockerfile(self, file: Path) -> CheckedFile:
         return check_dockerfile(_text(file), str(file))
 
-    def _recipe(self, file: Path) -> Checked:
+    def _recipe(self, file: Path) -> CheckedFile:
         loaded, written = recipe.load(file, parts=False), overlay.read(file)
-        others = written.files.values() if isinstance(written, overlay.Merged) else ()
+        others = written.files.values() if isinstance(written, overlay.MergedSource) else ()
         texts = {each: _text(each) for each in (file, *others)}
         templates, mods = self._assets
         return check_recipe(loaded, written, texts, templates, mods)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from sparkops.cli.terminal import data, write
 from sparkops.config.inventory import Inventory
 from sparkops.config.recipe import Recipe
-from sparkops.config.reference import Documented, as_model, reference
+from sparkops.config.reference import DocumentedSchema, as_model, reference
 from sparkops.errors import UsageError
 from sparkops.status.picture import Status
 
@@ -32,7 +32,7 @@ def schema(
     if of not in models:
         raise UsageError(f"schema not found: {of}", next_step=f"One of: {', '.join(models)}")
     model = models[of]
-    json_schema = model.model_json_schema(schema_generator=Documented)
+    json_schema = model.model_json_schema(schema_generator=DocumentedSchema)
     made = reference(model) if markdown else json.dumps(json_schema, indent=2) + "\n"
     if output:
         write(output, made)

@@ -20,7 +20,7 @@ SHORT = {"env": ENV, "args": ("serve", "args")}
 
 
 @dataclass
-class Merged(Source):
+class MergedSource(Source):
     """The data of several files. `files` has the file of each value that is not in the first of them."""
 
     files: dict[Location, Path] = field(default_factory=dict)
@@ -58,12 +58,12 @@ def _find(child: Source, name: str) -> Path:
     return file
 
 
-def _over(child: Source, parent: Source) -> Merged:
+def _over(child: Source, parent: Source) -> MergedSource:
     data = parent.data if isinstance(parent.data, dict) else {}
     inherited = {key: value for key, value in data.items() if key not in OWN}
     lines = {where: line for where, line in parent.lines.items() if where and where[0] in inherited}
-    files = parent.files if isinstance(parent, Merged) else {}
-    return Merged(
+    files = parent.files if isinstance(parent, MergedSource) else {}
+    return MergedSource(
         child.file,
         merge(inherited, child.data),
         lines=lines | child.lines,

@@ -83,7 +83,7 @@ def reference(model: type[BaseModel]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-class Documented(GenerateJsonSchema):
+class DocumentedSchema(GenerateJsonSchema):
     """A generator of JSON Schema that describes fields by their docstrings.
 
     pydantic would read the source at every start to do so (use_attribute_docstrings), for half of a model's time.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sparkops.config.assets import BuildInputs
 from sparkops.config.engine import ENGINES
 from sparkops.config.opt_in import COMMIT
-from sparkops.config.overlay import Merged
+from sparkops.config.overlay import MergedSource
 from sparkops.config.recipe import Recipe
 from sparkops.config.source import Location, Source, dotted
 from sparkops.errors import ConfigError
@@ -27,7 +27,7 @@ CAUSES: Mapping[str, Location] = {"latest": ("image", "base"), "torch-pin": ("im
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedFile:
     """The findings of one file before its ignores apply, and the ignores."""
 
     file: str
@@ -42,7 +42,7 @@ class _Problem(NamedTuple):
     fix: str
 
 
-def findings(checked: Iterable[Checked], chosen: Collection[str]) -> list[LintFinding]:
+def findings(checked: Iterable[CheckedFile], chosen: Collection[str]) -> list[LintFinding]:
     """Return the findings of the `chosen` rules that no ignore covers, and the faults of ignores, ordered by place."""
     files = list(checked)
     every = sorted({finding for file in files for finding in file.findings if finding.rule in chosen})
@@ -53,7 +53,7 @@ def findings(checked: Iterable[Checked], chosen: Collection[str]) -> list[LintFi
     return sorted([*uncovered, *wrong])
 
 
-def check_dockerfile(text: str, file: str) -> Checked:
+def check_dockerfile(text: str, file: str) -> CheckedFile:
     """Check a Dockerfile against every rule. `file` is its name in findings."""
     dockerfile = parse(text)
     staged = build(dockerfile)
@@ -63,12 +63,12 @@ def check_dockerfile(text: str, file: str) -> Checked:
         if rule.check
         for violation in rule.check(staged)
     )
-    return Checked(file, tuple(violations), tuple(of_dockerfile(dockerfile, file)))
+    return CheckedFile(file, tuple(violations), tuple(of_dockerfile(dockerfile, file)))
 
 
 def check_recipe(
     recipe: Recipe, source: Source, texts: Mapping[Path, str], templates: Mapping[str, str], mods: Mapping[str, bytes]
-) -> Checked:
+) -> CheckedFile:
     """Check a recipe and its rendered Dockerfile against every rule.
 
     `source` has the lines of its values, `texts` has its own file and those that it extends.
@@ -85,12 +85,12 @@ def check_recipe(
         for violation in violations
     )
     ignores = (ignore for file, text in texts.items() for ignore in of_yaml(text, str(file)))
-    return Checked(str(source.file), tuple(placed), tuple(ignores))
+    return CheckedFile(str(source.file), tuple(placed), tuple(ignores))
 
 
 def _place(source: Source, where: Location) -> tuple[str, int]:
     near = source.nearest(where)
-    file = source.files.get(near, source.file) if isinstance(source, Merged) else source.file
+    file = source.files.get(near, source.file) if isinstance(source, MergedSource) else source.file
     return str(file), source.lines.get(near, 1)
 
 

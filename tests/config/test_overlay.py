@@ -119,7 +119,7 @@ def test_a_mistake_two_files_below_is_told_there() -> None:
 
 
 def test_a_mistake_without_a_known_line_is_reported_in_line_1() -> None:
-    assert str(overlay.Merged(Path("q.yaml")).fail(("serve",), "broken")) == "q.yaml:1: serve: broken"
+    assert str(overlay.MergedSource(Path("q.yaml")).fail(("serve",), "broken")) == "q.yaml:1: serve: broken"
 
 
 def test_what_is_missing_from_a_mapping_is_told_where_the_mapping_stands() -> None:
