@@ -16,7 +16,7 @@ from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
 import annotated_types
-from pydantic import AfterValidator, BaseModel, Field, create_model
+from pydantic import AfterValidator, BaseModel, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -50,18 +50,10 @@ class Row(BaseModel):
 def as_model(row: type) -> type[BaseModel]:
     """Return the model of a dataclass, with the models of those inside it."""
     hints = get_type_hints(row)
-    definitions: dict[str, Any] = {
-        item.name: (_modelled(hints[item.name]), _field(item)) for item in dataclasses.fields(row)
-    }
+    definitions: dict[str, Any] = {item.name: (_modelled(hints[item.name]), item) for item in dataclasses.fields(row)}
     model = create_model(row.__name__, __doc__=row.__doc__, __base__=Row, **definitions)
     model.dataclass = row
     return model
-
-
-def _field(item: dataclasses.Field[Any]) -> Any:
-    if item.default_factory is not dataclasses.MISSING:
-        return Field(default_factory=item.default_factory)
-    return ... if item.default is dataclasses.MISSING else item.default
 
 
 def _modelled(kind: Any) -> Any:

@@ -99,7 +99,7 @@ def _refused_by_vllm(flag: str, value: Any) -> str:
     if not any(accepted.startswith(names) for accepted in vllm_023.FLAGS):
         return f"vLLM {vllm_023.RELEASE} has no flag --{flag}"
     choices = vllm_023.CHOICES.get(flag)
-    if choices is not None and isinstance(value, str) and not _is_choice(value, choices):
+    if choices and isinstance(value, str) and not choices & {value, value.upper(), value.lower().replace("-", "_")}:
         return f"vLLM {vllm_023.RELEASE} does not know the value {value}"
     method = _speculative(flag, value).get("method")
     if method is not None and method not in vllm_023.CHOICES["spec-method"]:
@@ -110,10 +110,6 @@ def _refused_by_vllm(flag: str, value: Any) -> str:
 def _not_json(flag: str, value: Any) -> str:
     text = isinstance(value, str) and value[:1] in ("{", "[") and flag != "chat-template"
     return f"its value is not JSON: {value[:60]}" if text else ""
-
-
-def _is_choice(value: str, choices: frozenset[str]) -> bool:
-    return value in choices or value.upper() in choices or value.lower().replace("-", "_") in choices
 
 
 def _missing_file(flag: str, value: Any) -> str:

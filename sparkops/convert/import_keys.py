@@ -10,12 +10,12 @@ from sparkops.convert.conversion import Conversion, Kind
 
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
 LOWEST_PORT, HIGHEST_PORT = 1024, 65000
-AXES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 SPLIT = {
     "tensor-parallel-size": "sparkops joins at most two nodes into one replica",
     "pipeline-parallel-size": "a replica is split over nodes by tensor_parallel only",
     "data-parallel-size": "the gateway shares requests out over replicas, which are services of one node or two",
 }
+"""Flags of parallelism, each with the reason why a size is refused."""
 READ_KEYS = frozenset({"recipe_version", "runtime", "name", "model", "model_revision", "description", "command"})
 SHELL = "no shell command runs in a container here; make it a mod of the image"
 BUILT = "the image is built from `image`"
@@ -74,11 +74,11 @@ def carry_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) ->
     """Take port, ranks and executor out of the flags, and return them as keys of `serve`."""
     serve = _port(conversion, flags)
     executor = flags.pop("distributed-executor-backend", executor)
-    sizes = {axis: _size(flags.pop(axis, 1)) for axis in AXES}
+    sizes = {axis: _size(flags.pop(axis, 1)) for axis in SPLIT}
     for axis, size in sizes.items():
-        if size != 1 and (axis, size) != (AXES[0], 2):
+        if size != 1 and (axis, size) != ("tensor-parallel-size", 2):
             conversion.refuse(conversion.flag_line(axis), f"{axis} {size}", SPLIT[axis])
-    ranks = sizes[AXES[0]]
+    ranks = sizes["tensor-parallel-size"]
     if ranks == 2:
         serve |= {"tensor_parallel": 2, "executor": executor if executor in ("ray", "mp") else "ray"}
     if all(size == 1 for size in sizes.values()) or ranks == 2:

@@ -42,24 +42,17 @@ class Text:
     @classmethod
     def joined(cls, parts: Iterable[tuple[int, str]], glue: str = "") -> Text:
         """Return the text of several lines, each with its number."""
-        texts: list[str] = []
-        starts: list[tuple[int, int]] = []
-        offset = 0
-        for line, part in parts:
-            starts.append((offset, line))
-            texts.append(part)
-            offset += len(part) + len(glue)
-        return cls(glue.join(texts), tuple(starts) or ((0, 1),))
+        return cls.chain(*(cls.of_line(text, line) for line, text in parts), glue=glue)
 
     @classmethod
-    def chain(cls, *texts: Text) -> Text:
+    def chain(cls, *texts: Text, glue: str = "") -> Text:
         """Return several texts as one."""
         starts: list[tuple[int, int]] = []
         offset = 0
         for text in texts:
             starts += [(offset + begin, line) for begin, line in text.starts]
-            offset += len(text.text)
-        return cls("".join(text.text for text in texts), tuple(starts))
+            offset += len(text.text) + len(glue)
+        return cls(glue.join(text.text for text in texts), tuple(starts) or ((0, 1),))
 
     def line(self, offset: int) -> int:
         """Return the line that the character at `offset` came from."""

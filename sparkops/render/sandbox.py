@@ -27,10 +27,6 @@ FILTERS = {
 """The characters of each kind of value. The models check the same; a template does not rely on it."""
 
 
-class _Refused(TemplateError):
-    """A value that a filter refuses."""
-
-
 def fill(name: str, templates: Mapping[str, str], **values: object) -> str:
     """Return the text of the template `name`, without runs of empty lines. Raises ConfigError with file and line."""
     try:
@@ -58,7 +54,7 @@ def _environment(sources: frozenset[tuple[str, str]]) -> SandboxedEnvironment:
 def _only(characters: str, words: str) -> Callable[[object], str]:
     def check(value: object) -> str:
         if not isinstance(value, str) or not re.fullmatch(characters, value):
-            raise _Refused(f"expected {words}, got {value!r}")
+            raise TemplateError(f"expected {words}, got {value!r}")
         return value
 
     return check
