@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkops.config import shipped, source
-from sparkops.config.source import Location, Source, dotted
-from sparkops.errors import ConfigError, UsageError
+from sparkops.config.source import Location, Source
+from sparkops.errors import UsageError
 
 KEY = "extends"
 OWN = frozenset({KEY, "name", "description", "expected", "verified"})
@@ -25,10 +25,9 @@ class MergedSource(Source):
 
     files: dict[Location, Path] = field(default_factory=dict)
 
-    def fail(self, where: Location, problem: str) -> ConfigError:
-        """Return the error with the file and line of the value, or of the nearest one around it."""
-        near = self.nearest(where)
-        return ConfigError(self.files.get(near, self.file), self.lines.get(near, 1), dotted(where), problem)
+    def place(self, where: Location) -> tuple[Path, int]:
+        """Return file and line of the value, or of the nearest one around it."""
+        return self.files.get(self.nearest(where), self.file), super().place(where)[1]
 
 
 def read(file: Path, children: tuple[Path, ...] = ()) -> Source:

@@ -43,9 +43,13 @@ class Source:
         """Return whether the value at `where` may be ambiguous."""
         return self.strict is not None and bool(where) and where[0] not in self.strict
 
+    def place(self, where: Location) -> tuple[Path, int]:
+        """Return file and line of the value at `where`, or of the nearest value around it that has a line."""
+        return self.file, self.lines.get(self.nearest(where), 1)
+
     def fail(self, where: Location, problem: str) -> ConfigError:
-        """Return the error for the value at `where`, or for the nearest value around it that has a line."""
-        return ConfigError(self.file, self.lines.get(self.nearest(where), 1), dotted(where), problem)
+        """Return the error for the value at `where`."""
+        return ConfigError(*self.place(where), dotted(where), problem)
 
     def nearest(self, where: Location) -> Location:
         """Return `where`, or the nearest value around it that has a line; () if none has."""

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from sparkops.config.assets import BuildInputs
 from sparkops.config.engine import ENGINES
 from sparkops.config.opt_in import COMMIT
-from sparkops.config.overlay import MergedSource
 from sparkops.config.recipe import Recipe
 from sparkops.config.source import Location, Source, dotted
 from sparkops.errors import ConfigError
@@ -81,17 +80,12 @@ def check_recipe(
         *_rendered(recipe, templates),
     ]
     placed = (
-        LintFinding(*_place(source, violation.where), violation.rule, violation.problem, violation.fix)
+        LintFinding(str(file), line, violation.rule, violation.problem, violation.fix)
         for violation in violations
+        for file, line in [source.place(violation.where)]
     )
     ignores = (ignore for file, text in texts.items() for ignore in of_yaml(text, str(file)))
     return CheckedFile(str(source.file), tuple(placed), tuple(ignores))
-
-
-def _place(source: Source, where: Location) -> tuple[str, int]:
-    near = source.nearest(where)
-    file = source.files.get(near, source.file) if isinstance(source, MergedSource) else source.file
-    return str(file), source.lines.get(near, 1)
 
 
 def _revisions(recipe: Recipe) -> Iterator[_Problem]:
