@@ -13,22 +13,6 @@ from sparkops import __version__
 from sparkops.config.recipe import Recipe
 from sparkops.names import LABEL, Slot
 
-__all__ = [
-    "LABEL",
-    "Rank",
-    "Release",
-    "Slot",
-    "cache_volume",
-    "candidate_tag",
-    "content_labels",
-    "image_labels",
-    "image_tag",
-    "installed",
-    "mod_labels",
-    "peer_labels",
-    "trust_mark",
-]
-
 TRUSTED = "sparkops-trusted-"
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
 DECIDING = {"service", "engine", "model", "serve"}  # the image is known by its inputs

@@ -26,8 +26,8 @@ from sparkops.gateway import commands
 from sparkops.gateway.capacity import MEMORY_MIB
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
+from sparkops.names import Slot
 from sparkops.nodes.connected import connect
-from sparkops.release import Slot
 from sparkops.swap.effects import RequestHold
 from tests.fleet import shell
 from tests.fleet.fleet import Fleet

@@ -9,8 +9,9 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.images.gate import ImageFacts, ImportAnswer
+from sparkops.names import Slot
 from sparkops.nodes.host import HostFacts
-from sparkops.release import Rank, Release, Slot
+from sparkops.release import Rank, Release
 from sparkops.weights.checkpoint import Checkpoint, Shard
 
 INPUTS = "0123456789ab" + "c" * 52

@@ -10,10 +10,10 @@ import pytest
 from sparkops import __version__
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Serve
+from sparkops.names import Slot
 from sparkops.release import (
     Rank,
     Release,
-    Slot,
     candidate_tag,
     content_labels,
     image_labels,

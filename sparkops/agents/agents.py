@@ -21,10 +21,10 @@ from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
 from sparkops.guard_client.leader import door
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
+from sparkops.names import LABEL
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 from sparkops.nodes.progress import Event, Tell
-from sparkops.release import LABEL
 
 KINDS = GUARD, GATEWAY = names.GUARD, names.GATEWAY
 

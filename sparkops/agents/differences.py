@@ -12,7 +12,7 @@ from enum import StrEnum
 from sparkops.errors import PlanRefused
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.gateway.image import Service
-from sparkops.release import LABEL
+from sparkops.names import LABEL
 
 INPUTS = f"{LABEL}inputs"
 SERVICE_FILE = re.compile(r"services/(.+)\.cfg")

@@ -12,10 +12,10 @@ from sparkops.docker.facts import log_lines
 from sparkops.errors import CommandFailed, Interrupted, NotReady, StartFailed
 from sparkops.guard_client import commands
 from sparkops.images.build import build_on
+from sparkops.names import LABEL
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, Tell
 from sparkops.nodes.waiting import Waiting
-from sparkops.release import LABEL
 
 PATIENCE_S = 300.0
 """How long a replacement may take: the old guard stops within 10 s, the new one answers within 30 s."""

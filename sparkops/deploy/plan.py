@@ -12,8 +12,9 @@ from sparkops.deploy.placement import DeployOptions, Option, network, nodes_of
 from sparkops.deploy.preconditions import Current, Observed
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.memory.pools import pools
+from sparkops.names import Slot
 from sparkops.network.topology import Fabric
-from sparkops.release import Rank, Release, Slot
+from sparkops.release import Rank, Release
 from sparkops.swap.model import PHASES, Deployment, Mode, Phase
 
 

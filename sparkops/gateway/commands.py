@@ -9,8 +9,8 @@ from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.commands import BOUNDED_LOG, docker
 from sparkops.gateway.capacity import MEMORY_MIB
-from sparkops.names import GATEWAY, LABEL
-from sparkops.release import Slot, image_labels
+from sparkops.names import GATEWAY, LABEL, Slot
+from sparkops.release import image_labels
 from sparkops.swap.effects import RequestHold
 
 CONTAINER = places.GATEWAY

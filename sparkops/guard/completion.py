@@ -11,8 +11,8 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from math import inf
 
+from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
-from sparkops.release import Slot
 from sparkops.swap.model import Answer
 
 CONNECT_S, ANSWER_S = 2.0, 10.0

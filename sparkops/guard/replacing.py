@@ -17,11 +17,11 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.docker.commands import remove_by_force, start
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.guard_client import commands
+from sparkops.names import LABEL
 from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Node
-from sparkops.release import LABEL
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sparkops.guard import durable
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal

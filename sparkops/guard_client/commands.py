@@ -5,8 +5,8 @@ from __future__ import annotations
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.commands import BOUNDED_LOG, docker
-from sparkops.names import GUARD
-from sparkops.release import LABEL, image_labels
+from sparkops.names import GUARD, LABEL
+from sparkops.release import image_labels
 
 CONTAINER = places.CONTAINER
 ASIDE = f"{CONTAINER}-old"

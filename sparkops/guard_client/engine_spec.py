@@ -14,8 +14,9 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.engine.ranks import Seat
+from sparkops.names import LABEL, Slot
 from sparkops.network.commands import RDMA_OPTIONS
-from sparkops.release import LABEL, Rank, Release, Slot
+from sparkops.release import Rank, Release
 from sparkops.swap.model import RankSpec
 
 HEAD_GRACE_S, WORKER_GRACE_S = 5, 3

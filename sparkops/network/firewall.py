@@ -15,8 +15,8 @@ from ipaddress import ip_address
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.facts import Container
+from sparkops.names import Slot
 from sparkops.network.finding import Finding, Severity
-from sparkops.release import Slot
 
 TABLE = "inet sparkops"
 CLEARED = f"table {TABLE} {{}}\ndelete table {TABLE}\n"

@@ -17,9 +17,10 @@ from requests.exceptions import RequestException
 
 from sparkops.command import Command
 from sparkops.errors import ConnectionLost, NodeError, NotReady
+from sparkops.names import LABEL
 from sparkops.nodes.http import BoundedBody, StreamAdapter
 from sparkops.nodes.node import Node, trace
-from sparkops.release import LABEL, trust_mark
+from sparkops.release import trust_mark
 
 DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
 READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0

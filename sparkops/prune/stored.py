@@ -9,7 +9,7 @@ from typing import Any
 
 from sparkops.docker import facts
 from sparkops.docker.facts import Container
-from sparkops.release import LABEL
+from sparkops.names import LABEL
 
 INPUTS = f"{LABEL}inputs"
 

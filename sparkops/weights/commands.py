@@ -8,8 +8,8 @@ from typing import Any
 from sparkops.command import Command
 from sparkops.config import programs
 from sparkops.config.model import Step, Weights
+from sparkops.names import LABEL
 from sparkops.nodes.program import python
-from sparkops.release import LABEL
 
 LOOK_S = 60.0
 DAY_S = 24 * 3600.0  # 67 GB take two hours at 10 MB/s; what hangs is ended by Ctrl-C

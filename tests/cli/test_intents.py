@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.cli.here import Here, install

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.events import narrate
 from sparkops.swap.intents import Cancel, Deploy, Intent, Promote, Stop
 from sparkops.swap.journal import Journal

@@ -12,8 +12,9 @@ from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.plan import SwapPlan
 from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
+from sparkops.names import Slot
 from sparkops.network.facts import Interface, NodeFabric
-from sparkops.release import Rank, Release, Slot
+from sparkops.release import Rank, Release
 from tests.deploy.swaps import at, on
 from tests.examples import container, release
 

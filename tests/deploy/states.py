@@ -8,7 +8,8 @@ from sparkops.deploy.deployment import deployment
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.release import Release, Slot
+from sparkops.names import Slot
+from sparkops.release import Release
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal

@@ -14,7 +14,8 @@ from sparkops.deploy.plan import SwapPlan
 from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
-from sparkops.release import Rank, Release, Slot
+from sparkops.names import Slot
+from sparkops.release import Rank, Release
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 from tests.examples import CHECKPOINT, HOST, IMAGE_ID, container, node, release
 

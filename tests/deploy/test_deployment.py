@@ -15,7 +15,8 @@ from sparkops.engine.ranks import Seat
 from sparkops.errors import NotReady
 from sparkops.guard_client import engine_spec
 from sparkops.memory.compilers import limit, memory_gib
-from sparkops.release import Rank, Release, Slot
+from sparkops.names import Slot
+from sparkops.release import Rank, Release
 from sparkops.swap import wire
 from sparkops.swap.model import Deployment, Limits, Mode
 from tests.deploy.pairs import NEW as PAIR

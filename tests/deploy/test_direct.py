@@ -7,7 +7,8 @@ from dataclasses import replace
 from sparkops.deploy.deployment import deployment, endpoints, is_direct
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preconditions import Current
-from sparkops.release import Rank, Slot
+from sparkops.names import Slot
+from sparkops.release import Rank
 from sparkops.swap.model import Mode, Phase
 from tests.deploy.swaps import BLUE, BLUE_RUNS, DOWNTIME, NEW, OLD, at, on, plan, reasons, refusal
 from tests.examples import container

@@ -11,8 +11,9 @@ from sparkops.deploy import plan as swap
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.errors import PlanRefused
+from sparkops.names import Slot
 from sparkops.network.topology import Transport
-from sparkops.release import Rank, Slot
+from sparkops.release import Rank
 from sparkops.swap.model import Mode
 from tests.deploy.pairs import ALONE, BLUE, NEW, OLD, SERVING, TCP, UNREAD, joined, net, plan, ranks, runs
 from tests.deploy.swaps import ACCEPT, DOWNTIME, at

@@ -9,7 +9,7 @@ import pytest
 
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preconditions import Current
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.startup.estimate import Forecast
 from sparkops.swap.model import Mode
 from tests.deploy.swaps import (

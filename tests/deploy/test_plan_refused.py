@@ -8,7 +8,8 @@ import pytest
 
 from sparkops.deploy.placement import DeployOptions
 from sparkops.errors import Busy
-from sparkops.release import Rank, Slot
+from sparkops.names import Slot
+from sparkops.release import Rank
 from sparkops.swap.model import Mode
 from tests.deploy.swaps import (
     ACCEPT,

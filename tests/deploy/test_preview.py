@@ -11,7 +11,7 @@ from sparkops.deploy.preview import as_json, lines, preview
 from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState
 from sparkops.swap.intents import Code, Deploy, Refused, accept
 from sparkops.swap.journal import Journal

@@ -13,7 +13,8 @@ import pytest
 
 from sparkops.engine import ranks
 from sparkops.engine.ranks import Seat
-from sparkops.release import Rank, Release, Slot
+from sparkops.names import Slot
+from sparkops.release import Rank, Release
 from tests import examples
 from tests.smoke.server import free_port
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from sparkops.names import backend
-from sparkops.release import Slot
+from sparkops.names import Slot, backend
 
 SERVICE, PORT = "chat", 9100
 DOWN = "be_down"

@@ -19,7 +19,8 @@ from sparkops.guard_client import engine_spec, following, membership
 from sparkops.guard_client.ending import Ending
 from sparkops.guard_client.following import Accepted, Following
 from sparkops.guard_client.leader import Leader, leading
-from sparkops.release import Release, Slot
+from sparkops.names import Slot
+from sparkops.release import Release
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
 from tests.fleet_unit.conftest import Make

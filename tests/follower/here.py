@@ -16,8 +16,9 @@ from sparkops.guard.environment import NodeClock, read_clock
 from sparkops.guard.follower import Follower
 from sparkops.guard.state import State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.release import Release, Slot
+from sparkops.release import Release
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica

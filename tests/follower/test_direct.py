@@ -14,7 +14,7 @@ from sparkops.deploy.deployment import limits
 from sparkops.guard.daemon import link
 from sparkops.guard.leadership import Leadership
 from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.intents import Deploy, Intent, Stop

@@ -11,7 +11,7 @@ from sparkops.guard.local_service import SETTLE_S, LocalService
 from sparkops.guard.next_task import ROOM_S, Moment, load_ahead, next_start, next_task
 from sparkops.guard.tasks import Measure, MeasuredRoom, WatchedStart
 from sparkops.guard_client import engine_spec
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Record

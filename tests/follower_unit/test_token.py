@@ -8,8 +8,8 @@ from sparkops.engine.ranks import Seat
 from sparkops.errors import NotReady
 from sparkops.guard.engines import Engines
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec, token_digest
+from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.release import Slot
 from tests import examples
 
 RECIPE = examples.recipe(serve={"tensor_parallel": 2, "executor": "ray"})

@@ -11,8 +11,8 @@ from sparkops.config import inventory
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.gateway.files import Secrets
+from sparkops.names import Slot
 from sparkops.nodes.connected import connect
-from sparkops.release import Slot
 from tests.fleet.fleet import Fleet
 from tests.gateway.live import METRICS, Live
 

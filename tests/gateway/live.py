@@ -23,9 +23,9 @@ from sparkops.gateway.facts import GatewayFacts, SlotFacts, parse_gateway
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.images.build import BuildOrder, Gate, build_on
+from sparkops.names import Slot
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import silent
-from sparkops.release import Slot
 from tests.fleet import shell
 from tests.fleet.node import FleetNode
 

@@ -12,7 +12,7 @@ import pytest
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.gateway.files import Secrets
-from sparkops.release import Slot
+from sparkops.names import Slot
 from tests.gateway.live import (
     METRICS,
     PATIENCE_S,

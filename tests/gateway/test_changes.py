@@ -11,7 +11,7 @@ import pytest
 
 from sparkops.gateway import commands
 from sparkops.gateway.image import Service
-from sparkops.release import Slot
+from sparkops.names import Slot
 from tests.gateway.live import (
     CHAT,
     ENGINES,

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from sparkops.gateway import commands
-from sparkops.release import Slot
+from sparkops.names import Slot
 from tests.gateway.live import (
     ENGINES,
     METRICS,

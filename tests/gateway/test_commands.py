@@ -9,7 +9,7 @@ import pytest
 from sparkops.command import Command
 from sparkops.gateway import commands
 from sparkops.gateway.files import load_templates
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.effects import RequestHold
 
 EXEC = "docker exec sparkops-gateway gateway "

@@ -10,7 +10,7 @@ import pytest
 
 from sparkops.gateway import facts
 from sparkops.gateway.facts import GatewayFacts, HoldFacts, SlotFacts
-from sparkops.release import Slot
+from sparkops.names import Slot
 
 CAPTURED = Path(__file__).parent / "captured"
 BLUE, GREEN = Slot

@@ -16,7 +16,7 @@ from sparkops.gateway import commands
 from sparkops.gateway.capacity import MEMORY_MIB, frontend_connections
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
-from sparkops.release import Slot
+from sparkops.names import Slot
 from tests.fleet import shell
 from tests.gateway.live import CHAT, METRICS, PORT, SERVED_BY, Answer, Live, is_documented_refusal, wait_for
 

@@ -13,7 +13,7 @@ from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.effects import RequestHold
 from tests.gateway.live import METRICS, PORT, RELEASES, SERVED_BY, Answer, Live, is_documented_refusal, wait_for
 

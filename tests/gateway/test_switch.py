@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from tests.gateway.live import RELEASES, Live, wait_for
 from tests.load.load import Load
 from tests.load.record import Record

@@ -14,7 +14,7 @@ import pytest
 from sparkops.gateway import commands
 from sparkops.gateway.facts import HoldFacts
 from sparkops.gateway.image import Service
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.effects import RequestHold
 from tests.gateway.live import (
     METRICS,

@@ -13,8 +13,8 @@ import pytest
 
 from sparkops.guard import completion
 from sparkops.guard.completion import Completion, CompletionRequest
+from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
-from sparkops.release import Slot
 
 pytestmark = pytest.mark.local
 

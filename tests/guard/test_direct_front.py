@@ -15,7 +15,7 @@ from sparkops.guard.direct_front import COUNTED_S, DirectFront, Inquiry, inquire
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.state import DirectMap, State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap import effects as act
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.model import Answer, Deployment, RankSpec, Replica

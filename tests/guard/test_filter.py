@@ -15,10 +15,11 @@ from sparkops.errors import CommandFailed, NodeError
 from sparkops.guard.engines import Engines
 from sparkops.guard.filter import Filter, close_ports
 from sparkops.guard_client.commands import CONTAINER as GUARD
+from sparkops.names import Slot
 from sparkops.network import firewall
 from sparkops.network.firewall import Firewall
 from sparkops.nodes.node import Stream
-from sparkops.release import Rank, Release, Slot
+from sparkops.release import Rank, Release
 from tests import examples
 from tests.fleet_unit.machine import Machine
 from tests.fleet_unit.nodes import MachineNode

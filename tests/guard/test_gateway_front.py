@@ -15,7 +15,7 @@ from sparkops.guard.gateway_front import GatewayContainer, GatewayFront, is_poin
 from sparkops.guard.lead import Lead, PhaseClocks
 from sparkops.guard.state import State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe

@@ -21,8 +21,8 @@ from sparkops.guard.leases import Leases
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.operator_socket import open_door
 from sparkops.guard.state import Membership, State
+from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.release import Slot
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
 

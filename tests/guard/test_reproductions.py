@@ -28,8 +28,8 @@ from sparkops.guard.operator_socket import ConnectionLeases, answer
 from sparkops.guard.state import Membership, State
 from sparkops.guard_client import engine_spec
 from sparkops.memory.relief import LOOKS
+from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.release import Slot
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica

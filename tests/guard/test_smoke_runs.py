@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkops.guard.smoke_runs import PAUSE_S, Baking
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.model import Deployment, RankSpec, Replica
 
 pytestmark = pytest.mark.unit

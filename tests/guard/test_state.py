@@ -18,7 +18,7 @@ from sparkops.guard.durable import Unreadable
 from sparkops.guard.engines import secrets
 from sparkops.guard.environment import read_clock
 from sparkops.guard.state import Membership, Peer, State
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal

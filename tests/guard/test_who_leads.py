@@ -18,8 +18,8 @@ from sparkops.guard.leadership import Leadership
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.state import DirectMap, Membership, State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.release import Slot
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal

@@ -10,7 +10,7 @@ import pytest
 from sparkops.deploy.preconditions import Current, current
 from sparkops.errors import Busy
 from sparkops.guard_client.service_state import ServiceState, joins, read, serves, unreported
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from sparkops.guard_client.engine_spec import EngineSpec
+from sparkops.names import Slot
 from sparkops.prune import retention
 from sparkops.prune.plan import Policy, plan
 from sparkops.prune.retention import Around, Intended
 from sparkops.prune.stored import Stored, StoredEngine, StoredImage
-from sparkops.release import Rank, Release, Slot, image_tag, trust_mark
+from sparkops.release import Rank, Release, image_tag, trust_mark
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.examples import container, recipe

@@ -26,10 +26,10 @@ from sparkops.gateway.image import Service
 from sparkops.guard_client import commands as guard_commands
 from sparkops.guard_client import image as guard_render
 from sparkops.images.build import build_on
+from sparkops.names import Slot
 from sparkops.nodes.connected import Connected, Member, connect
 from sparkops.nodes.node import Node
 from sparkops.nodes.progress import Event
-from sparkops.release import Slot
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica

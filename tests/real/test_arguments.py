@@ -9,7 +9,8 @@ import pytest
 from sparkops.config import recipe, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.engine import ranks
-from sparkops.release import Rank, Release, Slot
+from sparkops.names import Slot
+from sparkops.release import Rank, Release
 from tests.fleet.fleet import Fleet as RealFleet
 
 # What the vLLM of this image does not take any more, with the last version that did: none of the shipped recipes.

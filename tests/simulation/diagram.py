@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.fleet_state import FleetState, GatewayView
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Reply, Stop, accept
 from sparkops.swap.journal import Journal

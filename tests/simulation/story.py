@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.intents import Deploy, Intent, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import PHASES, Deployment, Mode, Phase

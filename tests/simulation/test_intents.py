@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.follower import BOOT_RESTARTS
 from sparkops.swap.intents import Cancel, Code, Deploy, Hold, Intent, NothingToDo, Promote, Refused, Stop, accept

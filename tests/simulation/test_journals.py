@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.intents import Deploy, Stop
 from sparkops.swap.journal import RETRIES, Journal
 from sparkops.swap.model import MAX_REPLICAS, Deployment, Mode, Phase, Replica

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.intents import Cancel, Deploy, Hold, NothingToDo, Promote, Refused, Stop, changing
 from sparkops.swap.model import PHASES, Answer, Mode, Phase
 from sparkops.swap.rebuild import rebuilt

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests, ProveEngine, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile

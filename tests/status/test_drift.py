@@ -6,8 +6,7 @@ from typing import Any
 
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.names import backend
-from sparkops.release import Slot
+from sparkops.names import Slot, backend
 from sparkops.status import drift
 from sparkops.status.observation import RankReport, Seen
 from sparkops.swap.journal import Journal

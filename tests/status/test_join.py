@@ -10,7 +10,7 @@ import pytest
 from sparkops.engine.load import Load, Rates
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.release import Slot
+from sparkops.names import Slot
 from sparkops.status.join import join
 from sparkops.status.observation import NodeReport, RankReport
 from sparkops.status.picture import Drift, Health, Live, Memory, NodeRow, RankRow, ReplicaRow, ServiceRow, Status

@@ -9,8 +9,8 @@ import pytest
 
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.names import backend
-from sparkops.release import Rank, Slot
+from sparkops.names import Slot, backend
+from sparkops.release import Rank
 from sparkops.status import drift
 from sparkops.status.join import join
 from sparkops.status.observation import NodeReport, RankReport, Seen
