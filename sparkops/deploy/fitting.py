@@ -7,9 +7,10 @@ from sparkops.config.recipe import Recipe
 from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
-from sparkops.memory import description, fit, room
+from sparkops.memory import description, fit
 from sparkops.memory.description import Description
 from sparkops.memory.fit import Fit
+from sparkops.memory.pools import room
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.transfer import transfer
@@ -39,8 +40,7 @@ def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]
 def _fit(member: Member, recipe: Recipe) -> Fit:
     facts = host.parse(member.node.run(host.FREE).stdout)
     try:
-        space = room.room(member.name, recipe, facts, containers(member))
-        return fit.fit(recipe, _description(member, recipe), space)
+        return fit.fit(recipe, _description(member, recipe), room(member.name, recipe, facts, containers(member)))
     except ValueError as error:
         step = f"Change it in {recipe.name}, or measure a start and set memory.claim_gib."
         raise PlanRefused(f"{member.name}: memory unknown: {error}", next_step=step) from error
@@ -51,7 +51,7 @@ def _description(member: Member, recipe: Recipe) -> Description:
     model = recipe.model
     described = describe(member, model.path)
     locked = recipe.lock.checkpoint if recipe.lock else None
-    described = described or description.kept(locked, model.id, model.revision, f"{recipe.name}.lock")
+    described = described or description.of_lock(locked, model.id, model.revision, f"{recipe.name}.lock")
     if described is None:
         where = f"{model_dir(member.config)}/{model.path}"
         problem = f"memory unknown: no config.json in {where}, no description of {model.id} in a lock"

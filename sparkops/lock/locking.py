@@ -16,7 +16,7 @@ from sparkops.errors import CommandFailed, NodeError
 from sparkops.images import gate
 from sparkops.images.build import BuildOrder, Gate, run_build
 from sparkops.lock import resolving
-from sparkops.memory.description import keep
+from sparkops.memory.description import to_lock
 from sparkops.nodes import host
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, Tell
@@ -112,7 +112,7 @@ def _checkpoint(member: Member, recipe: Recipe, report: Tell) -> Described | Non
     if described is None:
         return None
     checkpoint = models.look(member, [path]).checkpoints.get(path)
-    return keep(described, recipe.model.id, checkpoint.commit if checkpoint else None)
+    return to_lock(described, recipe.model.id, checkpoint.commit if checkpoint else None)
 
 
 def _packages(

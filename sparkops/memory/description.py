@@ -1,15 +1,22 @@
-"""A checkpoint as the planner needs it: its config.json, and the bytes of its tensors by name. Pure."""
+"""A checkpoint as the planner needs it: its config.json, and the bytes of its tensors, also of one rank. Pure."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sparkops.config.lock import Described
+from sparkops.nodes.host import GIB
 
 LISTS = ("layer_types", "layers_block_type")
+DRAFT = re.compile(r"(^|\.)mtp\.|\.\+\.")
+"""Tensors of an MTP head: `mtp.` in Qwen's checkpoints, layers past num_hidden_layers (`+`) in DeepSeek's and GLM's."""
+WHOLE = re.compile(r"norm|\.gate\.(weight|bias|e_score)|router|shared_expert_gate|_a_proj|kv_a_proj_with_mqa")
+"""Tensors that every rank holds whole: ReplicatedLinear and norms in vllm/model_executor/models of 0.23.0."""
+KEY_VALUE = re.compile(r"\.[kv]_proj\.")
 
 
 @dataclass(frozen=True)
@@ -37,15 +44,15 @@ def parse(text: str, origin: str) -> Description | None:
     return Description(answer["config"], answer["tensors"], answer["largest"], origin)
 
 
-def kept(lock: Described | None, model: str, revision: str | None, origin: str) -> Description | None:
-    """Return the description that a lock holds; None where it is of another model or revision."""
+def of_lock(lock: Described | None, model: str, revision: str | None, origin: str) -> Description | None:
+    """Return the description in a lock; None if it is of another model or revision."""
     if lock is None or lock.model != model or (revision and lock.commit and revision != lock.commit):
         return None
     return Description(lock.config, lock.tensors, lock.largest_bytes, origin)
 
 
-def keep(description: Description, model: str, commit: str | None) -> Described:
-    """Return what a lock holds of a description."""
+def to_lock(description: Description, model: str, commit: str | None) -> Described:
+    """Return a description as a lock stores it."""
     return Described(
         model=model,
         commit=commit,
@@ -71,7 +78,19 @@ def short(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cache_part(quantization: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a quantization says about the KV cache; its lists of tensors are long."""
+    """Return the keys of a quantization about the KV cache, without its long lists of tensors."""
     kept = {key: value for key, value in quantization.items() if key.startswith("kv_cache")}
     inner = quantization.get("quantization")
     return kept | ({"quantization": _cache_part(inner)} if isinstance(inner, Mapping) else {})
+
+
+def rank_gib(tensors: Mapping[str, int], ranks: int, kv_heads: int, *, drafts: bool) -> float:
+    """Return GiB of weights on one of `ranks`. `tensors`: bytes by name; `drafts`: the MTP head is loaded as well."""
+    loaded = {name: size for name, size in tensors.items() if drafts or not DRAFT.search(name)}
+    return sum(size / _parts(name, ranks, kv_heads) for name, size in loaded.items()) / GIB
+
+
+def _parts(name: str, ranks: int, kv_heads: int) -> int:
+    if WHOLE.search(name):
+        return 1
+    return min(ranks, kv_heads) if KEY_VALUE.search(name) else ranks

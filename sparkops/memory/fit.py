@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 
 from sparkops.config.recipe import Recipe
-from sparkops.memory import arguments, cache, loader, overhead, weights
-from sparkops.memory.arguments import Arguments
+from sparkops.memory import arguments, cache, overhead
 from sparkops.memory.bound import KV_BYTES, SHARE, bound, cache_bytes
 from sparkops.memory.cache import Layout
-from sparkops.memory.description import Description
-from sparkops.memory.loader import Loader
+from sparkops.memory.description import Description, rank_gib
+from sparkops.memory.loader import Loader, loaders
 from sparkops.memory.overhead import Term
-from sparkops.memory.room import Room
-from sparkops.memory.shape import Shape, parse
+from sparkops.memory.pools import Room
+from sparkops.memory.shape import parse
 from sparkops.nodes.host import GIB
 
 HEADROOM_GIB = 8.0
@@ -42,12 +41,12 @@ class Fit:
 
     @property
     def overhead_gib(self) -> float:
-        """What is neither weights nor KV cache, inside the budget."""
+        """GiB inside the budget besides weights and KV cache."""
         return sum(term.gib for term in self.terms) - self.outside_gib
 
     @property
     def taken_gib(self) -> float:
-        """All that the release takes of the node: the engine's budget, graphs outside of it, and the host side."""
+        """GiB that the release takes of the node: the engine's budget, graphs outside of it, and the host side."""
         return self.budget_gib + self.outside_gib + self.room.host_gib
 
     @property
@@ -88,7 +87,7 @@ class Fit:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why the recipe does not fit the node even when nothing else runs there."""
+        """Reasons why the recipe does not fit the node even if nothing else runs there."""
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[str]:
@@ -105,17 +104,18 @@ def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
     """Return the memory of one rank on a node. Raises ValueError for a model or argument without a rule."""
     shape = parse(description.config)
     args = arguments.read(recipe, shape, room.total_gib)
-    if recipe.backend == "cpu":
+    cpu = recipe.backend == "cpu"  # its overhead is in the host side, which was measured as a whole
+    if cpu:
         room = replace(room, host_gib=overhead.CPU_HOST_GIB)
     ranks, drafts = args.serving.ranks, args.serving.draft_tokens > 0
-    weights_gib = weights.rank_gib(description.tensors, ranks, shape.kv_heads, drafts=drafts)
-    terms = _terms(recipe, shape, args)
+    weights_gib = rank_gib(description.tensors, ranks, shape.kv_heads, drafts=drafts)
+    terms = () if cpu else overhead.terms(shape, args.serving, args.requests, args.graphs)
     outside_gib = 0.0 if args.graphs_counted else sum(term.gib for term in terms if term.name == overhead.GRAPHS)
     layout = cache.layout(shape, args.serving)
     inside_gib = weights_gib + sum(term.gib for term in terms) - outside_gib
     budget_gib, share = _budget(recipe, room, inside_gib)
     shard_gib = description.largest_bytes / GIB
-    known = loader.loaders(args.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
+    known = loaders(args.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
     return Fit(
         room=room,
         origin=description.origin,
@@ -128,19 +128,12 @@ def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
         cache_gib=budget_gib - inside_gib,
         share=share,
         reserve_gib=recipe.swap.reserve_gib,
-        loaders=tuple(known) if recipe.backend != "cpu" else tuple(known)[:1],
+        loaders=tuple(known)[:1] if cpu else tuple(known),
     )
 
 
-def _terms(recipe: Recipe, shape: Shape, args: Arguments) -> tuple[Term, ...]:
-    """Return the overhead. On a CPU it is in the host side, which was measured as a whole."""
-    if recipe.backend == "cpu":
-        return ()
-    return overhead.terms(shape, args.serving, args.requests, args.graphs)
-
-
 def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float | None]:
-    """Return what the engine takes for itself in GiB, and the utilization that decides it."""
+    """Return the GiB that the engine takes for itself, and the utilization that sets them."""
     if recipe.backend == "cpu":
         return inside_gib + arguments.cpu_space_gib(recipe), None
     most = bound(recipe, room.total_gib, 0.0)

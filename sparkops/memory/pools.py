@@ -1,12 +1,13 @@
-"""The memory that an engine takes on one node, by pool: what it needs of each, and what is available. Pure."""
+"""The memory of a node that an engine takes from, by pool: what it needs of each, and what is available. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
+from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
 from sparkops.memory.bound import HOST_GIB, refusals
 from sparkops.nodes.host import HostFacts
@@ -47,10 +48,10 @@ def pools(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> tuple[Po
     """
     claim_gib = recipe.memory.claim_gib
     if recipe.backend == "cpu" or not host.gpu_is_discrete:
-        whole = Pool(host.memory_total_gib, host.memory_available_gib, claim_gib)
+        shared = Pool(host.memory_total_gib, host.memory_available_gib, claim_gib)
         if not dropped or host.memory_free_gib is None or not counts_page_cache(recipe, host):
-            return (whole,)
-        return (whole, replace(whole, available_gib=host.memory_free_gib, of=" of MemFree"))
+            return (shared,)
+        return (shared, replace(shared, available_gib=host.memory_free_gib, of=" of MemFree"))
     side = Pool(host.memory_total_gib, host.memory_available_gib, min(HOST_GIB, claim_gib), claimed=False)
     gpu = host.gpu
     return (Pool(gpu.total_gib, gpu.free_gib, claim_gib, " of GPU memory", 0.0), side) if gpu else (side,)
@@ -67,3 +68,36 @@ def free_gib(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> float
     """Return the GiB that the engine finds free: at least its claim exactly when every pool has what it needs."""
     margins = (pool.available_gib - pool.need_gib for pool in pools(recipe, host, dropped=dropped))
     return recipe.memory.claim_gib + min(margins)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory of one node in GiB; of the GPU, if it has its own (`shared` False).
+
+    `host_gib`: what an engine takes beside its share; `old_gib`: claims of the containers `old`, which run there.
+    """
+
+    node: str
+    total_gib: float
+    available_gib: float
+    host_gib: float
+    shared: bool
+    old_gib: float = 0.0
+    old: tuple[str, ...] = ()
+
+
+def room(node: str, recipe: Recipe, host: HostFacts, containers: Sequence[Container]) -> Room:
+    """Return the memory that the recipe's engine would take from. Raises ValueError for a GPU without a reading."""
+    pool = pools(recipe, host)[0]
+    if not pool.claimed:
+        raise ValueError(f"GPU memory: no reading of {host.gpu_model}: expected `total, free` of nvidia-smi")
+    running = [container for container in containers if container.running]
+    return Room(
+        node=node,
+        total_gib=pool.total_gib,
+        available_gib=pool.available_gib,
+        host_gib=pool.beside_gib,
+        shared=not pool.of,
+        old_gib=sum(container.claim_gib for container in running),
+        old=tuple(container.name for container in running),
+    )

@@ -1,4 +1,4 @@
-"""A fit for people, and as JSON. Pure."""
+"""A fit as text and as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _rows(fit: Fit) -> Iterator[tuple[str, str]]:
     if fit.share is not None:
         yield "utilization", f"{fit.share:g}; safe up to {fit.safe_share:g}, one request needs {fit.least_share:g}"
     yield from (("loader" if not number else "", str(loader)) for number, loader in enumerate(fit.loaders))
-    yield "now", f"{room.available_gib:.1f} GiB available: {_left(fit.now_gib)}"
-    yield "old and new", f"{_old(fit)}: {_left(fit.together_gib)}"
+    yield "now", f"{room.available_gib:.1f} GiB available: {_margin(fit.now_gib)}"
+    yield "old and new", f"{_old(fit)}: {_margin(fit.together_gib)}"
 
 
-def _left(gib: float) -> str:
+def _margin(gib: float) -> str:
     return f"fits, {gib:.1f} GiB left" if gib >= 0 else f"does not fit, {-gib:.1f} GiB short"
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
-from sparkops.memory.keys import first, optional, required, text_config
-
 UNSUPPORTED = ("compress_ratios", "index_topk", "indexer_head_dim", "attention_chunk_size", "is_encoder_decoder")
 """Keys of models whose cache has more parts than attention and state: DeepSeek 3.2 and 4, Llama 4, encoders."""
 PATTERN = {"M": "mamba", "*": "full_attention", "-": "none", "E": "none"}
@@ -80,40 +78,40 @@ def parse(config: Mapping[str, Any]) -> Shape:
     attention = [layer for layer in layers if isinstance(layer, Attention)]
     if not attention:
         raise ValueError("config.json: layer_types: no attention layer, expected at least one")
-    drafts = optional(text, "mtp_num_hidden_layers", "num_nextn_predict_layers")
+    drafts = _optional(text, "mtp_num_hidden_layers", "num_nextn_predict_layers")
     return Shape(
         layers=layers,
         drafts=(_attention(text, "full_attention"),) * drafts,
         kv_heads=attention[0].heads,
-        hidden=required(text, "hidden_size"),
-        vocabulary=required(text, "vocab_size"),
-        experts_per_token=optional(text, "num_experts_per_tok", "top_k_experts", default=1),
-        intermediate=required(text, "moe_intermediate_size", "intermediate_size"),
+        hidden=_required(text, "hidden_size"),
+        vocabulary=_required(text, "vocab_size"),
+        experts_per_token=_optional(text, "num_experts_per_tok", "top_k_experts", default=1),
+        intermediate=_required(text, "moe_intermediate_size", "intermediate_size"),
         vision="vision_config" in config,
-        window=required(text, "max_position_embeddings"),
-        dtype=str(first(text, "dtype", "torch_dtype") or first(config, "dtype", "torch_dtype") or "bfloat16"),
+        window=_required(text, "max_position_embeddings"),
+        dtype=str(_first(text, "dtype", "torch_dtype") or _first(config, "dtype", "torch_dtype") or "bfloat16"),
         cache_dtype=_cache_dtype(config.get("quantization_config") or {}),
     )
 
 
 def _layers(text: Mapping[str, Any]) -> list[Layer]:
-    count, kinds = required(text, "num_hidden_layers"), _kinds(text)
+    count, kinds = _required(text, "num_hidden_layers"), _kinds(text)
     if len(kinds) != count:
         raise ValueError(f"config.json: layer_types: {len(kinds)} layers, expected num_hidden_layers {count}")
-    shared = optional(text, "num_kv_shared_layers")  # the last ones read the cache of earlier layers
+    shared = _optional(text, "num_kv_shared_layers")  # the last ones read the cache of earlier layers
     return [_layer(text, kind) for kind in kinds[: count - shared] if kind != "none"]
 
 
 def _kinds(text: Mapping[str, Any]) -> list[str]:
     """Return the kind of each layer, by name. Models name them, give a pattern, or an interval."""
-    numbers = range(1, required(text, "num_hidden_layers") + 1)
-    if types := first(text, "layer_types", "layers_block_type"):
+    numbers = range(1, _required(text, "num_hidden_layers") + 1)
+    if types := _first(text, "layer_types", "layers_block_type"):
         return [str(kind) for kind in types]
     if pattern := text.get("hybrid_override_pattern"):
         return [PATTERN.get(letter, letter) for letter in pattern]
-    if interval := optional(text, "full_attention_interval"):
+    if interval := _optional(text, "full_attention_interval"):
         return ["linear_attention" if number % interval else "full_attention" for number in numbers]
-    if interval := optional(text, "sliding_window_pattern"):
+    if interval := _optional(text, "sliding_window_pattern"):
         return ["sliding_attention" if number % interval else "full_attention" for number in numbers]
     slides = text.get("sliding_window") and text.get("use_sliding_window") is not False
     return ["sliding_attention" if slides else "full_attention" for _ in numbers]
@@ -130,43 +128,43 @@ def _layer(text: Mapping[str, Any], kind: str) -> Layer:
 
 
 def _attention(text: Mapping[str, Any], kind: str) -> Attention:
-    window = required(text, "sliding_window") if kind == "sliding_attention" else 0
-    if optional(text, "kv_lora_rank"):
-        elements = required(text, "kv_lora_rank") + required(text, "qk_rope_head_dim")
+    window = _required(text, "sliding_window") if kind == "sliding_attention" else 0
+    if _optional(text, "kv_lora_rank"):
+        elements = _required(text, "kv_lora_rank") + _required(text, "qk_rope_head_dim")
         return Attention(1, elements, window, latent=True)
-    queries = required(text, "num_attention_heads")
-    heads = optional(text, "num_key_value_heads", default=queries)
-    width = optional(text, "head_dim", default=required(text, "hidden_size") // queries)
+    queries = _required(text, "num_attention_heads")
+    heads = _optional(text, "num_key_value_heads", default=queries)
+    width = _optional(text, "head_dim", default=_required(text, "hidden_size") // queries)
     if not window:  # Gemma 4 has other heads in the layers without a window
-        heads = optional(text, "num_global_key_value_heads", default=heads)
-        width = optional(text, "global_head_dim", default=width)
+        heads = _optional(text, "num_global_key_value_heads", default=heads)
+        width = _optional(text, "global_head_dim", default=width)
     return Attention(heads, 2 * width, window)
 
 
 def _gated_delta_net(text: Mapping[str, Any]) -> Recurrent:
     """Return the state of a GDN layer: MambaStateShapeCalculator.gated_delta_net_state_shape of vLLM 0.23.0."""
-    keys = required(text, "linear_num_key_heads") * required(text, "linear_key_head_dim")
-    values = required(text, "linear_num_value_heads") * required(text, "linear_value_head_dim")
+    keys = _required(text, "linear_num_key_heads") * _required(text, "linear_key_head_dim")
+    values = _required(text, "linear_num_value_heads") * _required(text, "linear_value_head_dim")
     return Recurrent(
         channels=2 * keys + values,
-        kernel=required(text, "linear_conv_kernel_dim"),
-        elements=values * required(text, "linear_key_head_dim"),
+        kernel=_required(text, "linear_conv_kernel_dim"),
+        elements=values * _required(text, "linear_key_head_dim"),
         dtype=str(text.get("mamba_ssm_dtype") or ""),
     )
 
 
 def _mamba(text: Mapping[str, Any]) -> Recurrent:
     """Return the state of a Mamba-2 layer: MambaStateShapeCalculator.mamba2_state_shape of vLLM 0.23.0."""
-    inner = required(text, "mamba_num_heads", "mamba_n_heads") * required(text, "mamba_head_dim", "mamba_d_head")
-    size = required(text, "ssm_state_size", "mamba_d_state")
-    groups = required(text, "n_groups", "mamba_n_groups")
+    inner = _required(text, "mamba_num_heads", "mamba_n_heads") * _required(text, "mamba_head_dim", "mamba_d_head")
+    size = _required(text, "ssm_state_size", "mamba_d_state")
+    groups = _required(text, "n_groups", "mamba_n_groups")
     nemotron = "hybrid_override_pattern" in text  # NemotronHForCausalLMConfig: float32 unless the config says so
     return Recurrent(
         channels=inner + 2 * groups * size,
-        kernel=required(text, "conv_kernel", "mamba_d_conv"),
+        kernel=_required(text, "conv_kernel", "mamba_d_conv"),
         elements=inner * size,
         dtype=str(text.get("mamba_ssm_cache_dtype") or ("float32" if nemotron else "")),
-        chunk=lcm(required(text, "chunk_size", "mamba_chunk_size"), 16),
+        chunk=lcm(_required(text, "chunk_size", "mamba_chunk_size"), 16),
     )
 
 
@@ -177,3 +175,32 @@ def _cache_dtype(quantization: Mapping[str, Any]) -> str:
     if isinstance(scheme, Mapping):
         return {8: "fp8", 4: "nvfp4"}.get(scheme.get("num_bits", 0), "auto")
     return str(scheme).lower() if str(scheme).lower() in ("fp8", "nvfp4") else "auto"
+
+
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part about the language model: models with vision nest it."""
+    inner = config.get("text_config")
+    return inner if isinstance(inner, Mapping) else config
+
+
+def _first(config: Mapping[str, Any], *keys: str) -> Any:
+    """Return the first value that is not null; None without one."""
+    return next((config[key] for key in keys if config.get(key) is not None), None)
+
+
+def _optional(config: Mapping[str, Any], *keys: str, default: int = 0) -> int:
+    """Return the first whole number among `keys`, else `default`. Raises ValueError for a value of another kind."""
+    value = _first(config, *keys)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"config.json: {keys[0]}: expected a whole number, got {value!r}")
+    return value
+
+
+def _required(config: Mapping[str, Any], *keys: str) -> int:
+    """Return the first whole number among `keys`. Raises ValueError without one."""
+    value = _optional(config, *keys, default=-1)
+    if value < 0:
+        raise ValueError(f"config.json: {' or '.join(keys)}: missing, expected a whole number")
+    return value

@@ -12,7 +12,7 @@ from sparkops.config.lock import Described
 from sparkops.deploy.fitting import describe
 from sparkops.errors import NodeError
 from sparkops.memory import description
-from sparkops.memory.description import Description, keep, kept, short
+from sparkops.memory.description import Description, of_lock, short, to_lock
 from tests import safetensors
 from tests.safetensors import tensor
 from tests.weights.places import member
@@ -107,8 +107,8 @@ def test_a_lock_keeps_it_in_short(tmp_path: Path) -> None:
     description = look(tmp_path)
     assert description is not None
 
-    locked = keep(description, "org/q", "c0ffee")
-    shortened = kept(locked, "org/q", None, "q.lock")
+    locked = to_lock(description, "org/q", "c0ffee")
+    shortened = of_lock(locked, "org/q", None, "q.lock")
 
     assert locked.config == {
         "text_config": {"num_hidden_layers": 2, "layer_types": ["a", "b"]},
@@ -132,8 +132,8 @@ def test_what_a_quantization_says_about_the_cache_is_kept() -> None:
 def test_a_lock_of_another_model_or_revision_counts_for_nothing(model: str, revision: str | None, there: bool) -> None:
     locked = Described(model="org/q", commit="c0ffee", config={}, tensors={}, largest_bytes=0)
 
-    assert (kept(locked, model, revision, "q.lock") is not None) is there
-    assert kept(None, model, revision, "q.lock") is None
+    assert (of_lock(locked, model, revision, "q.lock") is not None) is there
+    assert of_lock(None, model, revision, "q.lock") is None
 
 
 def test_anything_else_is_no_answer() -> None:

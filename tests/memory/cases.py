@@ -11,11 +11,10 @@ from typing import Any
 from sparkops.config.recipe import Recipe, load
 from sparkops.memory import cache, fit
 from sparkops.memory.cache import Serving
-from sparkops.memory.description import Description
+from sparkops.memory.description import Description, rank_gib
 from sparkops.memory.fit import Fit
-from sparkops.memory.room import Room
+from sparkops.memory.pools import Room
 from sparkops.memory.shape import parse
-from sparkops.memory.weights import rank_gib
 from tests.examples import CUDA, recipe
 from tests.memory import configs
 from tests.memory.tensors import BF16, FP8, INT4, MXFP4, NVFP4, tensors

@@ -11,8 +11,8 @@ import pytest
 from sparkops.memory.description import Description
 from sparkops.memory.fit import Fit, fit, lower
 from sparkops.memory.loader import loaders
+from sparkops.memory.pools import Room, room
 from sparkops.memory.report import as_json, lines
-from sparkops.memory.room import Room, room
 from sparkops.nodes.host import GpuMemory
 from tests.examples import CUDA, HOST, container, rank, recipe
 from tests.memory.cases import SPARK, autoround, predicted, sehyo, shipped
