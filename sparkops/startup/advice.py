@@ -28,7 +28,7 @@ TAKE_LESS = (
 
 
 def _known(pattern: str, cause: str, step: str) -> Cause:
-    """A cause without figures. `{}` in `step` is the first group of the pattern."""
+    """Return a cause without figures. `{}` in `step` is the first group of the pattern."""
     return re.compile(pattern), lambda match: Advice(cause, step.format(*match.groups()))
 
 
@@ -43,10 +43,10 @@ def _too_little_free(match: re.Match[str]) -> Advice:
 
 
 def _window_too_large(match: re.Match[str]) -> Advice:
-    length, needed, left, fits = match.groups()
-    cause = f"max-model-len {length} needs {needed} GiB of KV cache, and {left} GiB remain for it"
+    length, needed, free, fits = match.groups()
+    cause = f"max-model-len {length} needs {needed} GiB of KV cache, and {free} GiB remain for it"
     lower = f"Set max-model-len to {fits} or less" if fits else "Lower max-model-len"
-    more = f"{float(needed) - float(left):.2f} GiB more"
+    more = f"{float(needed) - float(free):.2f} GiB more"
     return Advice(cause, f"{lower} in serve.args, or raise gpu-memory-utilization so that it reserves {more}.")
 
 
@@ -159,7 +159,7 @@ def of_log(lines: Iterable[str]) -> Advice | None:
 
 
 def of_docker(output: str) -> Advice | None:
-    """Return the known cause behind what a docker command printed; None if none is known."""
+    """Return the known cause behind the output of a docker command; None if none is known."""
     return _first(DOCKER, output)
 
 

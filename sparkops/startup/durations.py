@@ -8,7 +8,7 @@ LEFT = re.compile(r"about (?=\d)((?P<min>\d+) min ?)?((?P<s>\d+) s )?left")
 
 
 def spell(seconds: float) -> str:
-    """A duration as people say it: 40 s, 6 min 10 s, 25 min."""
+    """Return a duration in words: 40 s, 6 min 10 s, 25 min."""
     if round(seconds) < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds / 10) * 10, 60)
@@ -17,5 +17,5 @@ def spell(seconds: float) -> str:
 
 def left_s(text: str) -> float | None:
     """Return the seconds that Forecast.left wrote as words, as it rounds them; None for a text without, or if late."""
-    found = LEFT.search(text)
-    return int(found["min"] or 0) * 60.0 + int(found["s"] or 0) if found else None
+    match = LEFT.search(text)
+    return int(match["min"] or 0) * 60.0 + int(match["s"] or 0) if match else None

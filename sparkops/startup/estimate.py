@@ -1,7 +1,7 @@
-"""How long will a start take? Learnt from the starts that its node remembers. Pure.
+"""Estimate how long a start takes, from the past starts that its node stores. Pure.
 
-A start is like another one if both are of one release, or else of one image, one recipe's name and one model: then
-only arguments differ, and the weights are as many.
+Two starts are alike if both are of one release, or else of one image, one recipe's name and one model: then only
+arguments differ, and the weights have the same size.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sparkops.startup.durations import spell
 from sparkops.startup.verdict import Watch
 from sparkops.startup.vllm_log import Stage
 
-NEWEST = 9  # starts that the figures are made of: a node changes, and what was long ago says less
+NEWEST = 9  # starts that the figures are made of: a node changes, and old starts become less typical
 
 
 def kind(recipe: Recipe, inputs: str) -> str:
-    """What starts of releases with other arguments have in common."""
+    """Return what starts of releases that differ in arguments alone have in common."""
     return f"{recipe.name} {inputs[:SHORT]} {recipe.model.id} {recipe.model.revision or recipe.model.path}"
 
 
@@ -42,19 +42,19 @@ class Started(BaseModel):
         """Seconds until it answered."""
         return max(self.stages.values())
 
-    def from_s(self, stage: Stage) -> float | None:
-        """Seconds that were left when a stage was reached; None for one that was skipped."""
-        return self.took_s - self.stages[stage] if stage in self.stages else None
+    def from_s(self, stage: Stage) -> float:
+        """Return the seconds from a stage that was reached to the end."""
+        return self.took_s - self.stages[stage]
 
 
 def started(release: str, like: str, watch: Watch) -> Started:
-    """What is remembered of a start."""
+    """Return the record of a start."""
     return Started(release=release, kind=like, stages={stage: round(at_s, 2) for stage, at_s in watch.reached})
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long a start takes in seconds, how much is left from each stage on, and where the figures are from."""
+    """Seconds that a start takes, seconds that remain from each stage on, and the source of the figures."""
 
     took_s: float
     source: str
@@ -64,14 +64,14 @@ class Forecast:
         return f"about {spell(self.took_s)}, {self.source}"
 
     def left_s(self, watch: Watch, at_s: float) -> float:
-        """Seconds that are left; below zero it is late. That one stage took long does not make the next one shorter."""
+        """Return the seconds that remain; below zero it is late. A long stage makes the next one no shorter."""
         stage, reached_s = watch.reached[-1]
         if stage not in self.left_from_s:
             return self.took_s - at_s
         return self.left_from_s[stage] - (at_s - reached_s)
 
     def left(self, watch: Watch, at_s: float) -> str:
-        """The same in words."""
+        """Return the same in words."""
         left_s = self.left_s(watch, at_s)
         if round(left_s) >= 0:
             return f"about {spell(abs(left_s))} left, {self.source}"
@@ -79,7 +79,7 @@ class Forecast:
 
 
 def remembered(records: Iterable[Mapping[str, Any]]) -> Iterator[Started]:
-    """Yield the starts that a guard has kept, without those of other values, by another version of sparkops."""
+    """Yield the starts that a guard has stored, without those in the format of another version of sparkops."""
     for record in records:
         with suppress(ValidationError):
             yield Started.model_validate(record)
@@ -91,7 +91,7 @@ def forecast(
     """Return the median of past starts, oldest first; without similar ones, the recipe's own figure, or else the median
     of the service's other releases; None without any.
 
-    `node` remembers them; it is named in the source of the figure.
+    `node` stores them; it is named in the source of the figure.
     """
     known, on = tuple(past), f" on {node}" if node else ""
     same = [start for start in known if start.release == release]
@@ -104,6 +104,6 @@ def forecast(
 
 def _learnt(past: list[Started], of: str) -> Forecast:
     count = f"{len(past)} start{'s' if len(past) > 1 else ''}"
-    lefts = {stage: [left for start in past if (left := start.from_s(stage)) is not None] for stage in Stage}
-    left_from_s = {stage: median(seconds) for stage, seconds in lefts.items() if seconds}
+    remaining = {stage: [start.from_s(stage) for start in past if stage in start.stages] for stage in Stage}
+    left_from_s = {stage: median(seconds) for stage, seconds in remaining.items() if seconds}
     return Forecast(median(start.took_s for start in past), f"learnt from {count}{of}", left_from_s)

@@ -1,8 +1,8 @@
-"""Is a start still moving? Pure: samples in, a verdict out; time is an argument.
+"""Verdict on a start from samples of its container. Pure: time is an argument.
 
 A start has no fixed deadline: a model of 122B parameters takes 12 minutes and more on a Spark. It fails when its
-container dies, when the log says something fatal, or when nothing has moved for as long as `probe.startup` of the
-recipe allows. Moving is: a log line that was not there before, another percent, CPU time, bytes read.
+container dies, when the log has a fatal line, or when nothing moves for as long as `probe.startup` of the recipe
+allows. These move: a log line that is new, another percent, CPU time, bytes read.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import NamedTuple
 from sparkops.config.startup import Startup
 from sparkops.memory import relief
 from sparkops.startup import vllm_log
-from sparkops.startup.exceptions import headline
-from sparkops.startup.vllm_log import Stage
+from sparkops.startup.vllm_log import Stage, headline
 
 WINDOW_S = 30.0  # work is measured over so long, or over half the time of a stall where that is shorter
 CPU_MOVES = 5.0 / 30  # seconds of CPU a second: compiling, tuning and graph capture are silent but busy
 READ_MOVES = 50_000_000 / 30  # bytes read a second
 KEEP_LINES = 300  # the cause stands above the tracebacks of two processes
-KEEP_SEEN = 5000
+KEEP_KNOWN = 5000
 
 
 class Line(NamedTuple):
@@ -33,7 +32,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class MemorySample:
-    """Memory in GiB, `at_s` seconds after the start: what the node has available, and what the container holds."""
+    """GiB that the node has available and that the container uses, `at_s` seconds after the start."""
 
     at_s: float
     available_gib: float
@@ -42,9 +41,9 @@ class MemorySample:
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a starting container. `at_s` is seconds since its start.
+    """One sample of a starting container. `at_s` is seconds since its start.
 
-    `restarted`: Docker has started its process again since the first look, as with a restart policy.
+    `restarted`: Docker has restarted its process since the first sample, as with a restart policy.
     """
 
     at_s: float
@@ -61,18 +60,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is known about a start so far."""
+    """The state of a start after some samples."""
 
     limits: Startup
     floor_gib: float = 0.0
     low: tuple[float, ...] = ()
-    """GiB that the node had available at the last looks in a row, while they were less than that."""
+    """GiB that the node had available at the last samples in a row, while below `floor_gib`."""
     stage: Stage = Stage.STARTING
     percent: int | None = None
     reached: tuple[tuple[Stage, float], ...] = ((Stage.STARTING, 0.0),)
     moved_s: float = 0.0
     window: Sample = field(default_factory=lambda: Sample(0.0))
-    seen: frozenset[str] = frozenset()
+    known_lines: frozenset[str] = frozenset()
     tail: tuple[str, ...] = ()
     fatal: bool = False
     healthy: bool = False
@@ -80,7 +79,7 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        """Whether the verdict is in."""
+        """Whether there is a verdict."""
         return self.healthy or bool(self.failure)
 
     @property
@@ -90,10 +89,10 @@ class Watch:
 
 
 def advance(watch: Watch, sample: Sample) -> Watch:
-    """The state after one more sample."""
+    """Return the state after one more sample."""
     watch = _read_lines(watch, sample)
-    watch = _look_at_work(watch, sample)
-    watch = _look_at_memory(watch, sample)
+    watch = _check_work(watch, sample)
+    watch = _check_memory(watch, sample)
     if sample.healthy:
         return replace(_reach(watch, Stage.SERVING, sample.at_s, sample.at_s), healthy=True, failure="")
     failure = headline(watch.tail) if watch.fatal else watch.failure or _failure(watch, sample)
@@ -104,11 +103,12 @@ def _read_lines(watch: Watch, sample: Sample) -> Watch:
     for at_s, line in sample.lines:
         reading = vllm_log.read(line)
         mark = vllm_log.fingerprint(line)
-        new = mark not in watch.seen or (reading.percent is not None and reading.percent != watch.percent)
-        seen = watch.seen | {mark} if len(watch.seen) < KEEP_SEEN else watch.seen
+        new = mark not in watch.known_lines or (reading.percent is not None and reading.percent != watch.percent)
+        known = watch.known_lines | {mark} if len(watch.known_lines) < KEEP_KNOWN else watch.known_lines
         tail = (*watch.tail, line)[-KEEP_LINES:]
         fatal = watch.fatal or reading.fatal
-        watch = replace(watch, seen=seen, tail=tail, fatal=fatal, moved_s=sample.at_s if new else watch.moved_s)
+        moved_s = sample.at_s if new else watch.moved_s
+        watch = replace(watch, known_lines=known, tail=tail, fatal=fatal, moved_s=moved_s)
         if reading.stage is not None:
             watch = _reach(watch, reading.stage, at_s, sample.at_s)
         if watch.stage is Stage.WEIGHTS and reading.percent is not None:
@@ -116,10 +116,10 @@ def _read_lines(watch: Watch, sample: Sample) -> Watch:
     return watch
 
 
-def _reach(watch: Watch, stage: Stage, at_s: float, seen_s: float) -> Watch:
+def _reach(watch: Watch, stage: Stage, at_s: float, sampled_s: float) -> Watch:
     if not stage.follows(watch.stage):
         return watch
-    return replace(watch, stage=stage, percent=None, reached=(*watch.reached, (stage, at_s)), moved_s=seen_s)
+    return replace(watch, stage=stage, percent=None, reached=(*watch.reached, (stage, at_s)), moved_s=sampled_s)
 
 
 def _stall_s(watch: Watch) -> float:
@@ -127,7 +127,7 @@ def _stall_s(watch: Watch) -> float:
     return watch.limits.stall_s if loading else watch.limits.compile_stall_s
 
 
-def _look_at_work(watch: Watch, sample: Sample) -> Watch:
+def _check_work(watch: Watch, sample: Sample) -> Watch:
     took_s = sample.at_s - watch.window.at_s
     if took_s < min(WINDOW_S, _stall_s(watch) / 2):
         return watch
@@ -137,11 +137,11 @@ def _look_at_work(watch: Watch, sample: Sample) -> Watch:
     return replace(watch, window=sample, moved_s=moved_s)
 
 
-def _look_at_memory(watch: Watch, sample: Sample) -> Watch:
-    left_gib = sample.available_gib
-    if left_gib is None or not sample.running:  # what an engine had taken, its end gives back
+def _check_memory(watch: Watch, sample: Sample) -> Watch:
+    gib = sample.available_gib
+    if gib is None or not sample.running:  # an engine that ends frees its memory
         return watch
-    return replace(watch, low=(*watch.low, left_gib) if left_gib < watch.floor_gib else ())
+    return replace(watch, low=(*watch.low, gib) if gib < watch.floor_gib else ())
 
 
 def _failure(watch: Watch, sample: Sample) -> str:
@@ -160,14 +160,14 @@ def _failure(watch: Watch, sample: Sample) -> str:
 
 
 def _end(watch: Watch, sample: Sample) -> str:
-    """Say how the process ended. The error that it printed last is the reason unless the kernel killed it."""
+    """Return how the process ended. The error that it printed last is the reason unless the kernel killed it."""
     if sample.oom_killed:
         return f"its process was killed for want of memory (OOM) while {watch.text}"
     error = headline(watch.tail)
     return f"its process ended with code {sample.exit_code} while {watch.text}" + (f": {error}" if error else "")
 
 
-def memory_csv(looks: Iterable[MemorySample]) -> str:
-    """The memory of a start as a table."""
-    rows = (f"{look.at_s:.1f},{look.available_gib:.2f},{look.container_gib:.2f}\n" for look in looks)
+def memory_csv(samples: Iterable[MemorySample]) -> str:
+    """Return the memory of a start as a table."""
+    rows = (f"{sample.at_s:.1f},{sample.available_gib:.2f},{sample.container_gib:.2f}\n" for sample in samples)
     return "time_s,available_gib,container_gib\n" + "".join(rows)

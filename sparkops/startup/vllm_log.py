@@ -1,8 +1,9 @@
-"""The stages of a vLLM start, read from its log."""
+"""The log of a vLLM start: its stages, and the exception behind a failure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,7 +24,7 @@ class Stage(StrEnum):
 
     @property
     def order(self) -> int:
-        """Position; a start never goes back to an earlier stage."""
+        """Position; a start never returns to an earlier stage."""
         return list(Stage).index(self)
 
     def follows(self, stage: Stage) -> bool:
@@ -77,11 +78,22 @@ FATAL = re.compile(
     r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use(?!\. Retrying)"
     r"|Engine core initialization failed"
 )
+# What vLLM, Ray and torch put before a line of an error: each process its name, Ray in color.
+PREFIX = re.compile(
+    r"(?:(?:\x1b\[\d+m)?\([\w-]+ pid=\d+[^)]*\)(?:\x1b\[\d+m)? ?)*(?:\[rank\d+\]: ?)?"
+    r"(?:ERROR [\d-]+ [\d:]+ \[[^]]+\] ?)?"
+)
+EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)(?:\(\w+\))?: \S")
+# A process reports that another one, or its own core, has failed: the reason is another line.
+ANNOUNCED = re.compile(
+    r"(EngineCore|WorkerProc) (failed|encountered)|(Engine core|WorkerProc) initialization failed"
+    r"|Worker failed with error|\(\w+\): ray::"
+)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one line says. `percent` is that of the weights, where the line tells it."""
+    """Contents of one line. `percent`: how much of the weights is loaded; None on other lines."""
 
     stage: Stage | None = None
     percent: int | None = None
@@ -98,5 +110,31 @@ def read(line: str) -> Reading:
 
 
 def fingerprint(line: str) -> str:
-    """A line without its numbers: a heartbeat repeats, progress does not."""
+    """Return a line without its numbers: a heartbeat repeats, progress does not."""
     return re.sub(r"\d+", "#", line)[:200]
+
+
+def headline(lines: Sequence[str]) -> str:
+    """Return the line of the exception that caused a failure, without its prefix; empty without any error.
+
+    That is the first one after vLLM has reported the failure: what follows was caused by it. Where vLLM reports none,
+    the process died of the last one.
+    """
+    texts = [_text(line) for line in lines]
+    reported = next((number for number, text in enumerate(texts) if FATAL.search(text)), None)
+    specific = [number for number, text in enumerate(texts) if _is_specific(text)]
+    if reported is None:
+        return texts[specific[-1]] if specific else ""
+    return texts[
+        next((number for number in specific if number >= reported), specific[-1] if specific else reported)
+    ].strip()
+
+
+def _text(line: str) -> str:
+    match = PREFIX.match(line)
+    return line[match.end() :] if match else line
+
+
+def _is_specific(text: str) -> bool:
+    is_error = EXCEPTION.match(text) or (FATAL.search(text) and not text.startswith(" "))
+    return bool(is_error and not ANNOUNCED.search(text))

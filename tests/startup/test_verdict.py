@@ -405,9 +405,9 @@ def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
 
 def test_of_a_long_log_the_last_300_lines_and_5000_kinds_of_lines_are_kept() -> None:
     log = [f"line {'x' * number}" for number in range(302)]
-    watch = advance(Watch(Startup(), seen=frozenset(map(str, range(4999)))), Sample(9.0, lines(*log)))
+    watch = advance(Watch(Startup(), known_lines=frozenset(map(str, range(4999)))), Sample(9.0, lines(*log)))
 
-    assert (watch.tail, len(watch.seen)) == (tuple(log[2:]), 5000)
+    assert (watch.tail, len(watch.known_lines)) == (tuple(log[2:]), 5000)
 
 
 def test_the_memory_of_a_start_is_a_table() -> None:
