@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -11,15 +10,12 @@ import typer
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.options import JSON, NODES, WAIT, YES, in_range
 from sparkops.cli.progress import progress
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import confirm, data, data_json, say
-from sparkops.config.inventory import Fleet
 from sparkops.errors import NodeError, SparkopsError, joined
-from sparkops.nodes.connected import Connected, connect
+from sparkops.nodes.connected import connect
 from sparkops.nodes.host import GIB
-from sparkops.nodes.progress import Tell
 from sparkops.prune.plan import Policy, Pruning, plan
-from sparkops.prune.run import Pruned, SeenDisks, read_nodes, remove
+from sparkops.prune.run import DiskSurvey, Pruned, read_nodes, remove
 
 
 def prune(
@@ -47,21 +43,24 @@ def prune(
 
     Example: sparkops prune --keep 2 --dry-run
     """
-    settings: Settings = context.obj
+    fleet = load_fleet(context.obj)
     policy = Policy(keep, _bytes(free), _bytes(build_cache))
-    done: Mapping[str, Pruned] = {}
-    with _connected(load_fleet(settings), node or ()) as (connected, tell, nodes):
-        seen = read_nodes(connected, nodes)
-        shown = plan(seen.nodes, seen.intended, policy)
+    nodes = list(node or fleet.nodes)
+    gateway = [fleet.gateway.node] if fleet.gateway else []  # its guard has the journals
+    pruned: Mapping[str, Pruned] = {}
+    with connect(fleet, list(dict.fromkeys([*nodes, *gateway]))) as connected, progress() as tell:
+        survey = read_nodes(connected, nodes)
+        pruning = plan(survey.nodes, survey.intended, policy)
         if not json:
-            _show(seen, shown, policy, why=dry_run)
-        if shown.removals and not dry_run and confirm(_question(shown), yes=yes):
-            done = remove(connected, tell, seen, policy, shown, wait)
-    for name, each in done.items():
-        say(f"{name}: {len(each.removed)} removed, {_gib(each.after)} free ({_gib(each.before)} before)", fg="green")
+            _show(survey, pruning, policy, why=dry_run)
+        if pruning.removals and not dry_run and confirm(_question(pruning), yes=yes):
+            pruned = remove(connected, tell, survey, policy, pruning, wait)
+    for name, result in pruned.items():
+        free_after = f"{_gib(result.after)} free ({_gib(result.before)} before)"
+        say(f"{name}: {len(result.removed)} removed, {free_after}", fg="green")
     if json:
-        data_json(_as_json(seen, shown, done))
-    _raise_where_wrong(seen, policy, done)
+        data_json(_as_json(survey, pruning, pruned))
+    _raise_problems(survey, policy, pruned)
 
 
 def _bytes(gib: float | None) -> int | None:
@@ -72,58 +71,50 @@ def _gib(size: int | None) -> str:
     return "an unknown amount" if size is None else f"{size / GIB:.2f} GiB"
 
 
-@contextmanager
-def _connected(fleet: Fleet, named: tuple[str, ...] | list[str]) -> Iterator[tuple[Connected, Tell, list[str]]]:
-    """Connect to the nodes and to the gateway's node, whose guard has the journals; yield the nodes as well."""
-    nodes = list(named or fleet.nodes)
-    gateway = [fleet.gateway.node] if fleet.gateway else []
-    with connect(fleet, list(dict.fromkeys([*nodes, *gateway]))) as connected, progress() as tell:
-        yield connected, tell, nodes
+def _question(pruning: Pruning) -> str:
+    size = sum(removal.size for removal in pruning.removals)
+    return f"Remove {len(pruning.removals)} items (about {_gib(size)})?"
 
 
-def _question(shown: Pruning) -> str:
-    size = sum(each.size for each in shown.removals)
-    return f"Remove {len(shown.removals)} items (about {_gib(size)})?"
-
-
-def _show(seen: SeenDisks, shown: Pruning, policy: Policy, *, why: bool) -> None:
-    for node in seen.nodes:
-        due = [each for each in shown.removals if each.node == node.node]
-        total = f"about {_gib(sum(each.size for each in due))}" if due else "nothing"
+def _show(survey: DiskSurvey, pruning: Pruning, policy: Policy, *, why: bool) -> None:
+    for node in survey.nodes:
+        due = [removal for removal in pruning.removals if removal.node == node.node]
+        total = f"about {_gib(sum(removal.size for removal in due))}" if due else "nothing"
         data(f"{node.node}: {total} to remove, {_gib(node.free)} free")
-        for each in due:
-            data(f"  - {each.kind:<12} {each.size / GIB:>8.2f} GiB  {each.name}")
-        if policy.cache is None and node.cache_shared and any(each.kind == "image" for each in due):
-            held = f"BuildKit also holds {_gib(node.cache_shared)} of these images"
-            say(f"  {node.node}: {held}; only --build-cache frees them")
-        for kept in (each for each in shown.kept if why and each.node == node.node):
+        for removal in due:
+            data(f"  - {removal.kind:<12} {removal.size / GIB:>8.2f} GiB  {removal.name}")
+        if policy.cache is None and node.cache_shared and any(removal.kind == "image" for removal in due):
+            shared = f"BuildKit also holds {_gib(node.cache_shared)} of these images"
+            say(f"  {node.node}: {shared}; only --build-cache frees them")
+        for kept in (kept for kept in pruning.kept if why and kept.node == node.node):
             data(f"    {kept.kind:<12} {'stays':>12}  {kept.name}: {kept.why}")
 
 
-def _as_json(seen: SeenDisks, shown: Pruning, done: Mapping[str, Pruned]) -> dict[str, object]:
-    removed = {each.key for pruned in done.values() for each in pruned.removed}
+def _as_json(survey: DiskSurvey, pruning: Pruning, pruned: Mapping[str, Pruned]) -> dict[str, object]:
+    removed = {removal.key for result in pruned.values() for removal in result.removed}
     nodes = {
         node.node: {
             "free_bytes": node.free,
-            "free_bytes_after": done[node.node].after if node.node in done else None,
+            "free_bytes_after": pruned[node.node].after if node.node in pruned else None,
             "remove": [
                 {"kind": e.kind, "name": e.name, "bytes": e.size, "service": e.service, "removed": e.key in removed}
-                for e in shown.removals
+                for e in pruning.removals
                 if e.node == node.node
             ],
-            "keep": [{"kind": e.kind, "name": e.name, "why": e.why} for e in shown.kept if e.node == node.node],
+            "keep": [{"kind": e.kind, "name": e.name, "why": e.why} for e in pruning.kept if e.node == node.node],
         }
-        for node in seen.nodes
+        for node in survey.nodes
     }
     return {"nodes": nodes}
 
 
-def _raise_where_wrong(seen: SeenDisks, policy: Policy, done: Mapping[str, Pruned]) -> None:
-    """Raise what could not be read, and where too little space is free."""
-    wrong: list[SparkopsError] = list(seen.problems)
-    for name, each in done.items():
-        if policy.free is not None and each.after is not None and each.after < policy.free:
+def _raise_problems(survey: DiskSurvey, policy: Policy, pruned: Mapping[str, Pruned]) -> None:
+    """Raise the unreadable journals, and the nodes with too little free space."""
+    problems: list[SparkopsError] = list(survey.problems)
+    for name, result in pruned.items():
+        if policy.free is not None and result.after is not None and result.after < policy.free:
             step = "Name a smaller --keep; --build-cache frees what BuildKit shares with images that are gone."
-            wrong.append(NodeError(name, f"{_gib(each.after)} free, expected {_gib(policy.free)}", next_step=step))
-    if wrong:
-        raise joined(wrong)
+            problem = f"{_gib(result.after)} free, expected {_gib(policy.free)}"
+            problems.append(NodeError(name, problem, next_step=step))
+    if problems:
+        raise joined(problems)

@@ -1,4 +1,4 @@
-"""What goes from the nodes' disks, in which order, and how many bytes that gives. Pure. retention.py: what stays."""
+"""Removals from the nodes' disks: their order, commands and bytes. Pure. retention.py decides what stays."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from sparkops.command import Command
-from sparkops.docker.commands import remove
-from sparkops.prune import commands, retention
-from sparkops.prune.retention import CACHE, Around, Intended, recipe_named
+from sparkops.docker.commands import docker, remove
+from sparkops.prune import retention
+from sparkops.prune.retention import CACHE, Intended, Surroundings, recipe_named
 from sparkops.prune.stored import Stored, StoredEngine, StoredImage
 from sparkops.release import SHORT, recipe_of
+
+REMOVE_S = 600.0  # 30 GB of layers are many files
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What the operator wants: `keep` releases of each service; `free` bytes on each disk; a build cache of `cache`."""
+    """Options of the operator: `keep` releases of each service, `free` bytes on each disk, a build cache of `cache`."""
 
     keep: int = 3
     free: int | None = None
@@ -25,10 +27,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Removal:
-    """One thing that goes from one node, and about how many bytes that gives.
-
-    `service` is the one under whose lock it goes; none for what no service has used.
-    """
+    """One thing to remove from one node; `size`: about how many bytes that frees. `service`: that used it, if any."""
 
     node: str
     kind: str
@@ -39,13 +38,13 @@ class Removal:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is."""
+        """Its identity in two plans."""
         return (self.node, self.kind, self.name)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """One container or image of ours that stays, and why."""
+    """One container or image of sparkops that stays, and the reason."""
 
     node: str
     kind: str
@@ -55,14 +54,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Pruning:
-    """What goes, in this order, and what stays for a reason."""
+    """The removals in order, and what stays."""
 
     removals: tuple[Removal, ...]
     kept: tuple[Kept, ...]
 
 
 def plan(nodes: Sequence[Stored], intended: Intended, policy: Policy) -> Pruning:
-    """What goes from these nodes. With `policy.free` no more than that needs, the oldest first."""
+    """Return the removals from these nodes, oldest first; with `policy.free` no more than it needs."""
     newest = retention.newest(nodes, policy.keep)
     services = _services(nodes, intended)
     removals: list[Removal] = []
@@ -72,7 +71,7 @@ def plan(nodes: Sequence[Stored], intended: Intended, policy: Policy) -> Pruning
         kept += (Kept(node.node, "container", name, reason) for name, reason in why.items() if reason)
         going = [engine for engine in node.engines if not why[engine.container.name]]
         images = retention.newest_images(node) if policy.keep else {}
-        around = Around(node, node.engines, intended, images, services)
+        around = Surroundings(node, node.engines, intended, images, services)
         due = _Disk(around, list(node.images), dict(node.volumes)).removals(going)
         removals += [*_enough(due, node, policy.free), *_build_cache(node, policy.cache)]
         last = replace(around, staying=[engine for engine in node.engines if engine not in going])
@@ -81,7 +80,7 @@ def plan(nodes: Sequence[Stored], intended: Intended, policy: Policy) -> Pruning
 
 
 def _services(nodes: Sequence[Stored], intended: Intended) -> Mapping[str, str]:
-    """Which service each recipe has served."""
+    """Return the service that each recipe has served."""
     engines = (engine.container for node in nodes for engine in node.engines)
     journals = chain.from_iterable(intended.journals.values())
     return {
@@ -94,9 +93,9 @@ def _services(nodes: Sequence[Stored], intended: Intended) -> Mapping[str, str]:
     }
 
 
-def _kept_images(around: Around) -> Iterator[Kept]:
+def _kept_images(around: Surroundings) -> Iterator[Kept]:
     for image in around.node.images:
-        if retention.ours(image) and (why := next(retention.image(image, around), "")):
+        if retention.is_from_sparkops(image) and (why := next(retention.image(image, around), "")):
             yield Kept(around.node.node, "image", _name(image), why)
 
 
@@ -111,27 +110,27 @@ def _enough(due: Iterable[Removal], node: Stored, bound: int | None) -> Iterator
 
 
 def _build_cache(node: Stored, bound: int | None) -> Iterator[Removal]:
-    """After the images: what it has shared with them is its own then, and only now goes."""
+    """Yield the build cache after the images: what it shared with them becomes its own."""
     if bound is not None and node.cache + node.cache_shared > bound:
-        size, command = max(0, node.cache - bound), commands.build_cache(bound)
+        size, command = max(0, node.cache - bound), shrink_build_cache(bound)
         yield Removal(node.node, "build cache", "of BuildKit", size, command)
 
 
 @dataclass
 class _Disk:
-    """One node's disk, as it becomes emptier."""
+    """The disk of one node between two removals."""
 
-    around: Around
+    around: Surroundings
     images: list[StoredImage]
     volumes: dict[str, int]
 
     @property
     def node(self) -> Stored:
-        """As it was."""
+        """The node before any removal."""
         return self.around.node
 
     def removals(self, going: Sequence[StoredEngine]) -> Iterator[Removal]:
-        """Yield what nothing needs, then the releases, oldest first, each with what only it needs."""
+        """Yield all that nothing needs, then the releases, oldest first, each with what only it needs."""
         yield from self._unneeded()
         for engine in sorted(going, key=lambda engine: engine.created_at):
             yield self._engine(engine)
@@ -149,28 +148,43 @@ class _Disk:
         for name, size in sorted(self.volumes.items()):
             if not any(retention.cache(name, self.images, self.around.staying)):
                 del self.volumes[name]
-                command = commands.volume(name)
-                yield Removal(self.node.node, "volume", name, size, command, self._service_of(name))
+                command = remove_volume(name)
+                yield Removal(self.node.node, "volume", name, size, command, self._service_of_volume(name))
 
     def _image(self, image: StoredImage) -> Removal:
-        """It gives the bytes of those steps that no other image has that is still there."""
+        """Return the removal of an image, with the bytes of the steps that no remaining image shares."""
         self.images.remove(image)
         shared = set(chain.from_iterable(other.steps for other in self.images))
         size = sum(bytes_ for step, bytes_ in image.steps.items() if step not in shared)
-        command = commands.image(image.tags or (image.id,))
-        return Removal(self.node.node, "image", _name(image), size, command, self._of_recipes(image))
+        command = remove_image(image.tags or (image.id,))
+        return Removal(self.node.node, "image", _name(image), size, command, self._service_of_image(image))
 
-    def _of_recipes(self, image: StoredImage) -> str:
+    def _service_of_image(self, image: StoredImage) -> str:
         services = (self.around.services.get(recipe_of(tag), "") for tag in image.tags)
         return next(filter(None, services), "")
 
-    def _service_of(self, volume: str) -> str:
-        """Whose kernels they are, by the inputs of containers and images that are or were there."""
+    def _service_of_volume(self, volume: str) -> str:
+        """Return the service of a cache of kernels, by the inputs of all containers and images."""
         inputs = volume.removeprefix(CACHE)
         engines = (e.container.service for e in self.node.engines if e.container.inputs[:SHORT] == inputs)
-        images = (self._of_recipes(image) for image in self.node.images if image.inputs[:SHORT] == inputs)
+        images = (self._service_of_image(image) for image in self.node.images if image.inputs[:SHORT] == inputs)
         return next(filter(None, chain(engines, images)), "")
 
 
 def _name(image: StoredImage) -> str:
     return ", ".join(image.tags) or image.id.removeprefix("sha256:")[:SHORT]
+
+
+def remove_image(names: Sequence[str]) -> Command:
+    """Remove names of an image, and with its last name the image."""
+    return docker("rmi", *names, timeout_s=REMOVE_S)
+
+
+def remove_volume(name: str) -> Command:
+    """Remove a volume."""
+    return docker("volume", "rm", name, timeout_s=REMOVE_S)
+
+
+def shrink_build_cache(keep: int) -> Command:
+    """Remove the longest unused entries of BuildKit's cache until it has at most `keep` bytes."""
+    return docker("builder", "prune", "--force", "--all", f"--keep-storage={keep}", timeout_s=REMOVE_S)

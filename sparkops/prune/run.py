@@ -1,4 +1,4 @@
-"""Give room on the nodes' disks: what was planned and shown, where no swap needs it, and nothing else."""
+"""Free space on the nodes' disks: run the planned removals that no swap needs, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from sparkops.swap.values import WireError
 
 
 @dataclass(frozen=True)
-class SeenDisks:
-    """What is on the disks of the chosen nodes, and what all guards intend. `problems`: unreadable journals."""
+class DiskSurvey:
+    """The disks of the chosen nodes, and the intentions of all guards. `problems`: unreadable journals."""
 
     nodes: tuple[Stored, ...]
     intended: Intended
@@ -34,17 +34,17 @@ class SeenDisks:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What has gone from one node, and the bytes that were free before and after, where the node says it."""
+    """The removals on one node, and the free bytes before and after; None if unknown."""
 
     removed: tuple[Removal, ...]
     before: int | None
     after: int | None
 
 
-def read_nodes(connected: Connected, nodes: Sequence[str]) -> SeenDisks:
-    """Look at the disks of `nodes`, and at the journals of every connected node. Raises NodeError."""
+def read_nodes(connected: Connected, nodes: Sequence[str]) -> DiskSurvey:
+    """Read the disks of `nodes`, and the journals of every connected node. Raises NodeError."""
     by_node = connected.all(_states)
-    disks = connected.all(lambda member: _stored(member) if member.name in nodes else None)
+    disks = connected.only(nodes).all(_stored)
     journals: dict[str, list[Journal]] = defaultdict(list)
     untouchable: dict[str, str] = {}
     problems: list[SparkopsError] = []
@@ -59,27 +59,26 @@ def read_nodes(connected: Connected, nodes: Sequence[str]) -> SeenDisks:
                 untouchable.setdefault(service, f"{service} is on hold: {state.journal.hold}")
             elif state.swap:
                 untouchable.setdefault(service, f"a swap of {service} is in phase '{state.swap.phase}'")
-    return SeenDisks(tuple(disk for disk in disks.values() if disk), Intended(journals, untouchable), tuple(problems))
+    return DiskSurvey(tuple(disks.values()), Intended(journals, untouchable), tuple(problems))
 
 
 def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
-    """What a node's guard knows of each service; for a journal that cannot be read: why."""
+    """Return the state of each service that a node's guard knows, or why its journal cannot be read."""
     if member.engine.container(CONTAINER) is None:
         return {}
-    with door(member) as opened:
-        return {service: _state(opened, service) for service in opened.services()}
+    with door(member) as guard:
+        return {service: _state(guard, service) for service in guard.services()}
 
 
-def _state(opened: GuardDoor, service: str) -> ServiceState | SparkopsError:
-    """One that exists and cannot be read needs an operator, says the guard."""
+def _state(guard: GuardDoor, service: str) -> ServiceState | SparkopsError:
     try:
-        return opened.state(service)
+        return guard.state(service)
     except (NeedsOperator, WireError) as error:
         return error
 
 
 def _stored(member: Member) -> Stored:
-    """Everything on one node's disk. Asked for sizes first, since what comes later can only be more."""
+    """Read the disk of one node. Sizes come first, since data that is written later can only add to them."""
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     usage = stored.usage(member.engine.disk())
     engines = [stored.engine(member.name, inspect, usage.written) for inspect in member.engine.containers()]
@@ -103,35 +102,27 @@ def _free(facts: host.HostFacts) -> int | None:
 
 
 def remove(
-    connected: Connected, tell: Tell, seen: SeenDisks, policy: Policy, shown: Pruning, wait_s: float = 0.0
+    connected: Connected, tell: Tell, survey: DiskSurvey, policy: Policy, planned: Pruning, wait_s: float = 0.0
 ) -> dict[str, Pruned]:
-    """Remove what was shown, where it still may go. Where a removal fails the others go on, and then it is raised.
+    """Run the planned removals that are still allowed. A failed removal stops no other; it is raised at the end.
 
     No engine loads meanwhile; one that does is waited for up to `wait_s`. Raises Busy after that.
     """
     with ExitStack() as leased:
-        for name in sorted({removal.node for removal in shown.removals}):
+        for name in sorted({removal.node for removal in planned.removals}):
             leased.enter_context(leases.on_node(connected.member(name), "prune", tell, wait_s))
-        return _prune(connected, tell, seen, policy, shown)
+        current = read_nodes(connected, [disk.node for disk in survey.nodes])
+        allowed = {removal.key for removal in plan(current.nodes, current.intended, policy).removals}
+        due = [removal for removal in planned.removals if removal.key in allowed]
+        return _run(connected, tell, due, {disk.node: disk.free for disk in current.nodes})
 
 
-def _prune(connected: Connected, tell: Tell, seen: SeenDisks, policy: Policy, shown: Pruning) -> dict[str, Pruned]:
-    now = read_nodes(connected, [disk.node for disk in seen.nodes])
-    still = {removal.key for removal in plan(now.nodes, now.intended, policy).removals}
-    due = [removal for removal in shown.removals if removal.key in still]
-    return _carry_out(connected, tell, due, {disk.node: disk.free for disk in now.nodes})
+def _run(connected: Connected, tell: Tell, due: Sequence[Removal], free: Mapping[str, int | None]) -> dict[str, Pruned]:
+    """Run removals on all nodes at once. `free`: free bytes of each node before."""
 
-
-def _carry_out(
-    connected: Connected, tell: Tell, due: Sequence[Removal], before: Mapping[str, int | None]
-) -> dict[str, Pruned]:
-    by_node: dict[str, list[Removal]] = {node: [removal for removal in due if removal.node == node] for node in before}
-
-    def on(member: Member) -> Pruned | None:
-        if member.name not in by_node:
-            return None
+    def on_node(member: Member) -> Pruned:
         removed, errors = [], []
-        for removal in by_node[member.name]:
+        for removal in (removal for removal in due if removal.node == member.name):
             tell(Event(member.name, f"removing {removal.kind} {removal.name}, {removal.size / host.GIB:.2f} GiB"))
             try:
                 member.node.run(removal.command)
@@ -141,6 +132,6 @@ def _carry_out(
         if errors:
             raise joined(errors)
         after = _free(host.parse(member.node.run(host.PREFLIGHT).stdout))
-        return Pruned(tuple(removed), before[member.name], after)
+        return Pruned(tuple(removed), free[member.name], after)
 
-    return {name: pruned for name, pruned in connected.all(on).items() if pruned}
+    return connected.only(list(free)).all(on_node)

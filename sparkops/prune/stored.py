@@ -1,4 +1,4 @@
-"""What takes room on a node's disk: containers, images, volumes and the build cache, as Docker counts it."""
+"""Containers, images, volumes and the build cache on a node's disk, as Docker counts them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INPUTS = f"{LABEL}inputs"
 
 @dataclass(frozen=True)
 class StoredEngine:
-    """A container of a release. `created_at` in seconds since 1970; `written` is what it has written into itself."""
+    """A container of a release. `created_at`: seconds since 1970; `written`: bytes of its own layer."""
 
     id: str
     container: Container
@@ -26,9 +26,9 @@ class StoredEngine:
 
 @dataclass(frozen=True)
 class StoredImage:
-    """An image. `made_at`: when it was made, or got its newest name. `steps` are bytes by how they came about.
+    """An image. `made_at`: when it was built, or got its newest name. `steps`: bytes by the commands up to each step.
 
-    Images that have a step in common share its bytes.
+    Images with a step in common share its bytes.
     """
 
     id: str
@@ -40,7 +40,7 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class Stored:
-    """All of it on one node. `used` are the IDs of images that containers of others use; bytes of volumes by name."""
+    """The disk of one node. `used`: IDs of images that containers of other programs use; `volumes`: bytes by name."""
 
     node: str
     engines: tuple[StoredEngine, ...] = ()
@@ -49,25 +49,25 @@ class Stored:
     volumes: Mapping[str, int] = field(default_factory=dict)
     cache: int = 0
     cache_shared: int = 0
-    """Bytes of the build cache that images have as well. Without those images they are the cache's own."""
+    """Bytes that the build cache shares with images; without those images they are the cache's own."""
     free: int | None = None
-    """Bytes that are free on Docker's disk, if the node says it."""
+    """Free bytes of Docker's disk; None if unknown."""
     now_s: float = 0.0
 
 
 def engine(node: str, inspect: Mapping[str, Any], written: Mapping[str, int]) -> StoredEngine:
-    """Read the inspect of a container of a release. `written` is by the IDs of containers."""
+    """Parse the inspect of a container of a release. `written`: bytes by ID of container."""
     created_at = facts.timestamp(inspect["Created"])
     return StoredEngine(inspect["Id"], facts.parse_container(node, inspect), created_at, written.get(inspect["Id"], 0))
 
 
 def image(inspect: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> StoredImage:
-    """Read the inspect of an image and its history, whose newest step comes first."""
+    """Parse the inspect of an image and its history, whose newest step comes first."""
     named_at = inspect.get("Metadata", {}).get("LastTagTime") or ""
-    steps, way = {}, ""
+    steps, path = {}, ""
     for step in reversed(history):
-        way = f"{way}\n{step['Created']} {step['CreatedBy']} {step['Size']}"
-        steps[way] = step["Size"]
+        path = f"{path}\n{step['Created']} {step['CreatedBy']} {step['Size']}"
+        steps[path] = step["Size"]
     return StoredImage(
         id=inspect["Id"],
         tags=tuple(inspect["RepoTags"] or ()),
@@ -78,15 +78,15 @@ def image(inspect: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> S
 
 
 def _moment(text: str) -> float:
-    """Seconds since 1970; 0 for no time, which Docker writes as the first day of the first year."""
+    """Return seconds since 1970; 0 for no time, which Docker writes as the first day of the first year."""
     return datetime.fromisoformat(text).timestamp() if text and not text.startswith("0001-") else 0.0
 
 
 @dataclass(frozen=True)
 class DiskUsage:
-    """What `docker system df` counts: bytes that containers have written, by ID; of volumes; of the build cache.
+    """Figures of `docker system df`: bytes of containers' own layers by ID, of volumes by name, of the build cache.
 
-    `used` are the IDs of images by those of the containers that use them.
+    `used`: IDs of images by the IDs of the containers that use them.
     """
 
     written: Mapping[str, int]
@@ -97,7 +97,7 @@ class DiskUsage:
 
 
 def usage(counted: Mapping[str, Any]) -> DiskUsage:
-    """Read Docker's answer."""
+    """Parse the reply of Docker."""
     containers, cache = counted.get("Containers") or [], counted.get("BuildCache") or []
     volumes = {
         volume["Name"]: (volume.get("UsageData") or {}).get("Size", 0) for volume in counted.get("Volumes") or []

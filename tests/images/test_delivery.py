@@ -6,7 +6,6 @@ import json
 
 from sparkops.config import programs
 from sparkops.images import delivery
-from sparkops.prune import commands as prune
 
 
 def test_an_image_is_saved_by_its_id_through_a_program_that_leaves_layers_out() -> None:
@@ -42,10 +41,3 @@ def test_it_is_loaded_through_a_program_that_takes_one_image_without_a_name() ->
 
     assert program.argv == ("python3", "-c", text, "docker", "load", "--quiet")
     assert program.called == "docker load"
-
-
-def test_what_is_removed_is_never_forced() -> None:
-    assert str(prune.image(["sparkops/q:1", "sparkops/q:2"])) == "docker rmi sparkops/q:1 sparkops/q:2"
-    assert str(prune.volume("sparkops-cache-1")) == "docker volume rm sparkops-cache-1"
-    assert str(prune.build_cache(5)) == "docker builder prune --force --all --keep-storage=5"
-    assert all(command.changes for command in (prune.image(["a"]), prune.volume("a"), prune.build_cache(1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkops.prune.plan import Policy, Pruning, plan
+from sparkops.prune.plan import Policy, Pruning, plan, remove_image, remove_volume, shrink_build_cache
 from sparkops.prune.retention import Intended
 from sparkops.prune.stored import Stored, StoredEngine, StoredImage
 from tests.prune.test_retention import engine
@@ -147,3 +147,10 @@ def test_every_node_is_planned_for_itself() -> None:
         "n1": "c3 uses it",
         "n2": "the newest of q",
     }
+
+
+def test_what_is_removed_is_never_forced() -> None:
+    assert str(remove_image(["sparkops/q:1", "sparkops/q:2"])) == "docker rmi sparkops/q:1 sparkops/q:2"
+    assert str(remove_volume("sparkops-cache-1")) == "docker volume rm sparkops-cache-1"
+    assert str(shrink_build_cache(5)) == "docker builder prune --force --all --keep-storage=5"
+    assert all(command.changes for command in (remove_image(["a"]), remove_volume("a"), shrink_build_cache(1)))

@@ -11,7 +11,7 @@ from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.names import Slot
 from sparkops.prune import retention
 from sparkops.prune.plan import Policy, plan
-from sparkops.prune.retention import Around, Intended
+from sparkops.prune.retention import Intended, Surroundings
 from sparkops.prune.stored import Stored, StoredEngine, StoredImage
 from sparkops.release import Rank, Release, image_tag, trust_mark
 from sparkops.swap.journal import Journal, Swap
@@ -71,10 +71,10 @@ def intended(**changes: Any) -> Intended:
     return Intended({"chat": [Journal("chat", "n1", **changes)]})
 
 
-def around(*staying: StoredEngine, **changes: Any) -> Around:
+def around(*staying: StoredEngine, **changes: Any) -> Surroundings:
     """Nothing that speaks for an image."""
     node = Stored("n1", images=(image(),), now_s=NOW_S)
-    return replace(Around(node, staying, Intended(), {}, {}), **changes)
+    return replace(Surroundings(node, staying, Intended(), {}, {}), **changes)
 
 
 def test_without_any_rule_an_old_release_goes() -> None:
