@@ -30,7 +30,7 @@ REACHING = {
     "deploy.provision",
     "deploy.rollout",
     "deploy.sending",
-    "doctor.collect",
+    "doctor.bundle",
     "doctor.hub_login",
     "doctor.run",
     "engine.endpoints",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,14 +14,12 @@ from sparkops.cli.inventory import load_fleet
 from sparkops.cli.models import read_token
 from sparkops.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
 from sparkops.cli.progress import progress
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import confirm, data, data_json, say
-from sparkops.doctor.bundle import MANIFEST, archive, files
-from sparkops.doctor.collect import collect
+from sparkops.doctor.bundle import MANIFEST, archive, collect, files
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, FixRow, NodeHealth, PairRow
 from sparkops.doctor.fixes import fixes
 from sparkops.doctor.hub_login import HubLogin
-from sparkops.doctor.run import Seen, diagnose, fix_all
+from sparkops.doctor.run import DoctorResult, diagnose, fix_all
 from sparkops.errors import UsageError
 from sparkops.hub.pull import require_encrypted
 from sparkops.network.finding import Finding
@@ -55,33 +52,31 @@ def doctor(
 
     Example: sparkops doctor --fix
     """
-    settings: Settings = context.obj
     login = HubLogin(read_token(token_file), endpoint)
     require_encrypted(login.token, endpoint)
-    with connect(load_fleet(settings), node or (), patience_s=PATIENCE_S, required=False) as connected:
-        seen = _diagnose(connected, login)
-        if fix and (done := _fix(connected, seen.diagnosis, yes=yes)):
-            seen = _diagnose(connected, login)
-            seen = replace(seen, diagnosis=seen.diagnosis.model_copy(update={"fixes": done}))
+    with connect(load_fleet(context.obj), node or (), patience_s=PATIENCE_S, required=False) as connected:
+        result = _diagnose(connected, login)
+        if fix and (rows := _fix(connected, result.diagnosis, yes=yes)):
+            after = _diagnose(connected, login)
+            result = DoctorResult(after.diagnosis.model_copy(update={"fixes": rows}), after.status)
+        diagnosis, text = result.diagnosis, "\n".join(report(result.diagnosis))
         if bundle:
-            _write_bundle(bundle, {**collect(connected, seen), "doctor.txt": "\n".join(report(seen.diagnosis))})
-    found = seen.diagnosis
+            _write_bundle(bundle, files({**collect(connected, result), "doctor.txt": text}))
     if json:
-        data_json(found.model_dump(mode="json"))
+        data_json(diagnosis.model_dump(mode="json"))
     else:
-        data("\n".join(report(found)))
-    if not found.ok:
+        data(text)
+    if not diagnosis.ok:
         raise typer.Exit(1)
 
 
-def _diagnose(connected: Connected, login: HubLogin) -> Seen:
+def _diagnose(connected: Connected, login: HubLogin) -> DoctorResult:
     with progress() as tell:
         return diagnose(connected, tell, login)
 
 
-def _write_bundle(file: Path, parts: Mapping[str, Any]) -> None:
+def _write_bundle(file: Path, texts: dict[str, str]) -> None:
     """Write a new file with mode 0600 and print its contents list. Raises UsageError."""
-    texts = files(parts)
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             opened.write(archive(texts, time.time()))
@@ -92,11 +87,11 @@ def _write_bundle(file: Path, parts: Mapping[str, Any]) -> None:
     say(texts[MANIFEST].rstrip())
 
 
-def _fix(connected: Connected, found: Diagnosis, *, yes: bool) -> list[FixRow]:
+def _fix(connected: Connected, diagnosis: Diagnosis, *, yes: bool) -> list[FixRow]:
     """Print the fixes, ask for confirmation and run them. Return the results."""
-    due = [*fixes(found.findings, connected.fleet.nodes)]
-    for one in due:
-        say(f"{one.finding.node}: {one.finding.code}: {one.words}")
+    due = [*fixes(diagnosis.findings, connected.fleet.nodes)]
+    for fix in due:
+        say(f"{fix.finding.node}: {fix.finding.code}: {fix.words}")
     if not due:
         say("no finding that --fix can repair")
     elif confirm(f"Run {len(due)} {'fix' if len(due) == 1 else 'fixes'}?", yes=yes):
@@ -104,23 +99,26 @@ def _fix(connected: Connected, found: Diagnosis, *, yes: bool) -> list[FixRow]:
     return []
 
 
-def report(found: Diagnosis) -> Iterator[str]:
+def report(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield the diagnosis as lines of text."""
-    for node in found.nodes:
+    for node in diagnosis.nodes:
         yield from _node(node)
-    joined = [pair for pair in found.pairs if pair.transport]
+    joined = [pair for pair in diagnosis.pairs if pair.transport]
     for pair in joined:
         yield from _pair(pair)
-    if found.pairs and not joined:
+    if diagnosis.pairs and not joined:
         yield "\nno network for ranks between any two nodes: a replica needs one node"
-    for finding in found.findings:
+    for finding in diagnosis.findings:
         yield from _finding(finding)
-    if found.fixes:
+    if diagnosis.fixes:
         yield ""
-    for row in found.fixes:
+    for row in diagnosis.fixes:
         result = "fixed" if row.done else "not fixed"
         yield f"{row.node}: {row.code} {result}: {row.command}" + (f": {row.detail}" if row.detail else "")
-    yield "\n" + _count(found)
+    severities = [finding.severity.value for finding in diagnosis.findings]
+    counts = ((severities.count(severity), severity) for severity in ("problem", "warning"))
+    total = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for number, severity in counts if number)
+    yield f"\n{total or 'no problems found'}"
 
 
 def _node(node: NodeHealth) -> Iterator[str]:
@@ -158,15 +156,3 @@ def _finding(finding: Finding) -> Iterator[str]:
     if finding.reason:
         yield f"  reason: {finding.reason}"
     yield from (f"  next: {line}" for line in finding.next_step.splitlines())
-
-
-def _count(found: Diagnosis) -> str:
-    if not found.findings:
-        return "no problems found"
-    kinds = [finding.severity.value for finding in found.findings]
-    told = (
-        f"{number} {kind}{'' if number == 1 else 's'}"
-        for kind in ("problem", "warning")
-        if (number := kinds.count(kind))
-    )
-    return ", ".join(told)

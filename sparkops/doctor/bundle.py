@@ -1,22 +1,27 @@
-"""The archive of `doctor --bundle`: files for a bug report, without secrets. Pure."""
+"""The archive of `doctor --bundle`: files for a bug report, without secrets."""
 
 from __future__ import annotations
 
 import io
 import json
+import platform
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
-from sparkops import redact
+from sparkops import __version__, redact
 from sparkops.command import Command
 from sparkops.docker.places import ASK, CONTAINER, STATE
+from sparkops.doctor.run import DoctorResult
+from sparkops.errors import NodeError
+from sparkops.nodes.connected import Connected, Member
 
 MANIFEST = "CONTENTS.txt"
 EVENTS, LINES, FILE_BYTES = 200, 500, 2**18
-"""The last events of a service, lines of a guard's log, and bytes of a file of evidence."""
+"""Limits: events of a service, lines of a guard's log, and bytes of a file of evidence."""
 LOG = Command(("docker", "logs", "--timestamps", f"--tail={LINES}", CONTAINER), timeout_s=30.0)
-# The last failure of each service, in the guard's container: names of directories start with their time.
+# Prints the last failure of each service, in the guard's container: names of directories start with their time.
 PROGRAM = """\
 import json, pathlib, sys
 root, most, files = pathlib.Path(sys.argv[1]), int(sys.argv[2]), {}
@@ -26,12 +31,55 @@ for service in sorted(root.iterdir()) if root.is_dir() else ():
             files[str(file.relative_to(root))] = file.read_bytes()[-most:].decode(errors="replace")
 print(json.dumps(files))
 """
+EVIDENCE = Command(
+    ("docker", "exec", CONTAINER, "python3", "-c", PROGRAM, f"{STATE}/v2/evidence", str(FILE_BYTES)), timeout_s=60.0
+)
 
 
-def evidence() -> Command:
-    """Read the evidence of the last failure of each service."""
-    argv = ("docker", "exec", CONTAINER, "python3", "-c", PROGRAM, f"{STATE}/v2/evidence", str(FILE_BYTES))
-    return Command(argv, timeout_s=60.0)
+def collect(connected: Connected, result: DoctorResult) -> dict[str, Any]:
+    """Return the parts of a bundle by file name. A part that cannot be read is replaced by the reason."""
+    columns = {"arch", "kernel", "docker", "driver", "gpu"}
+    versions = {
+        "sparkops": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "nodes": {node.name: node.model_dump(include=columns) for node in result.diagnosis.nodes},
+    }
+    parts: dict[str, Any] = {
+        "versions.json": versions,
+        "doctor.json": result.diagnosis.model_dump(mode="json"),
+        "status.json": asdict(result.status),
+    }
+    for node, outcome in connected.on_each(_of_node).items():
+        files = outcome if isinstance(outcome, Mapping) else {"error.txt": str(outcome)}
+        parts |= {f"nodes/{node}/{name}": part for name, part in files.items()}
+    return parts
+
+
+def _of_node(member: Member) -> dict[str, Any]:
+    if member.engine.container(CONTAINER) is None:
+        return {"error.txt": f"no container {CONTAINER}: nothing was deployed here"}
+    return {
+        **_attempt("events", lambda: {"events.json": _events(member)}),
+        **_attempt("evidence", lambda: _evidence(member)),
+        **_attempt("guard-log", lambda: {"guard.log": _log(member)}),
+    }
+
+
+def _attempt(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the part, or a file with the error: the rest of a bundle is still useful."""
+    try:
+        return read()
+    except (NodeError, ValueError) as error:
+        return {f"{name}-error.txt": str(error)}
+
+
+def _events(member: Member) -> dict[str, Any]:
+    """Return the last events of each service that the guard knows. Raises NodeError, ValueError."""
+    services = reply(member.node.run(questions([{"op": "services"}])).stdout)
+    requests = [{"op": "events", "service": service} for service in services]
+    lines = member.node.run(questions(requests)).stdout.splitlines() if requests else []
+    return {name: reply(line)[-EVENTS:] for name, line in zip(services, lines, strict=True)}
 
 
 def questions(requests: Iterable[Mapping[str, Any]]) -> Command:
@@ -46,6 +94,16 @@ def reply(line: str) -> Any:
     if not isinstance(answer, dict) or "ok" not in answer:
         raise ValueError(f"the guard replied {line[:200]!r}")
     return answer["ok"]
+
+
+def _evidence(member: Member) -> dict[str, Any]:
+    files: dict[str, str] = json.loads(member.node.run(EVIDENCE).stdout)
+    return {f"evidence/{name}": text for name, text in files.items()}
+
+
+def _log(member: Member) -> str:
+    ended = member.node.run(LOG)
+    return ended.stdout + ended.stderr
 
 
 def files(parts: Mapping[str, Any]) -> dict[str, str]:

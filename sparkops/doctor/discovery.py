@@ -1,4 +1,4 @@
-"""What `init` writes about a node: a query for its model directories, its facts, the inventory. Pure."""
+"""The inventory that `init` writes, and the query for the model directories of a node. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkops.doctor.machine import MachineFacts
 from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts
 
-# $1 is what stands before /srv, /data and the home: nothing on a node, a directory in tests.
+# $1 is the prefix of /srv, /data and the home: empty on a node, a directory in tests.
 QUERY_SCRIPT = """\
 for directory in "$1/srv/models" "$1$HOME/models" "$1/models" "$1/data/models" "$1"/mnt/*/models; do
   if [ -d "$directory" ]; then
@@ -57,21 +57,21 @@ class Discovered:
 
     @property
     def gpu(self) -> str:
-        """How the GPU reaches a container. A GPU without toolkit and CDI spec is `runtime`: doctor says what lacks."""
+        """How the GPU reaches a container: `runtime` for a GPU without toolkit and CDI spec, which doctor reports."""
         if not (self.machine.gpu or self.machine.gpu_error or self.host.gpu_model):
             return "none"
         return "cdi" if self.machine.cdi and not self.machine.toolkit else GPU
 
     def __str__(self) -> str:
-        found = self.models
+        models = self.models
         ports = (device for device in self.fabric.devices if device.active and device.gids)
         parts = [
             self.machine.gpu or self.host.gpu_model or "no GPU found",
             f"{self.host.memory_total_gib:.1f} GiB of memory",
             *(f"{port.name} {port.gids[0].address}" for port in ports),
-            f"{found.count} models in {found.path}" if found else f"no model directory found: make {MODEL_DIR}",
+            f"{models.count} models in {models.path}" if models else f"no model directory found: make {MODEL_DIR}",
         ]
-        return ", ".join(parts) + ("" if found is None or found.writable else ", which its user cannot write to")
+        return ", ".join(parts) + ("" if models is None or models.writable else ", which its user cannot write to")
 
 
 def query(root: str = "") -> Command:
@@ -80,37 +80,36 @@ def query(root: str = "") -> Command:
 
 
 def parse(text: str) -> Models | None:
-    """Return the directory with the most models, a writable one before others; None where none was found."""
+    """Return the directory with the most models, a writable one before others; None without any."""
     rows = (line.split(None, 3) for line in text.splitlines() if line.startswith("models "))
-    found = [Models(int(count), access == "writable", path) for _, count, access, path in rows]
-    return max(found, key=lambda models: (models.count, models.writable), default=None)
+    directories = [Models(int(count), access == "writable", path) for _, count, access, path in rows]
+    return max(directories, key=lambda models: (models.count, models.writable), default=None)
 
 
-def inventory(routes: Mapping[str, Mapping[str, str]], found: Mapping[str, Discovered], lost: Mapping[str, str]) -> str:
-    """Return the text of an inventory: how each node is reached, and its facts or why there are none.
+def inventory(routes: Mapping[str, Mapping[str, str]], known: Mapping[str, Discovered], lost: Mapping[str, str]) -> str:
+    """Return the text of an inventory: how each node is reached, and its facts or why they are missing.
 
     Nodes without facts are comments, unless no node has any.
     """
-    nodes = {name: {**route, **_stated(found.get(name))} for name, route in routes.items()}
-    usual = {key: _most(nodes[name].get(key) for name in found or routes) for key in SHARED}
+    nodes = {name: {**route, **_stated(known.get(name))} for name, route in routes.items()}
+    usual = {key: _most_frequent(nodes[name].get(key) for name in known or routes) for key in SHARED}
     defaults = {key: value for key in SHARED if (value := usual[key] or UNREAD.get(key))}
     lines = [HEAD + "defaults:", *(f"  {key}: {_plain(value)}" for key, value in defaults.items()), "nodes:"]
     for name, node in nodes.items():
         own = {key: value for key, value in node.items() if defaults.get(key) != value}
-        mark = "# " if found and name not in found else ""
-        remark = " ".join(str(found.get(name) or lost.get(name, "not read")).split())
+        mark = "# " if known and name not in known else ""
+        remark = " ".join(str(known.get(name) or lost.get(name, "not read")).split())
         lines.append(f"  {mark}{name}: {_flow(own)}  # {remark}")
-    return "\n".join([*lines, _gateway(next(iter(found or routes)), nodes)]) + "\n"
+    return "\n".join([*lines, _gateway(next(iter(known or routes)), nodes)]) + "\n"
 
 
 def _stated(node: Discovered | None) -> dict[str, str]:
     return {} if node is None else {"gpu": node.gpu, "model_dir": node.models.path if node.models else MODEL_DIR}
 
 
-def _most(values: Iterable[str | None]) -> str | None:
-    """Return the most frequent value."""
-    counted = Counter(value for value in values if value)
-    return max(counted, key=lambda value: counted[value], default=None)
+def _most_frequent(values: Iterable[str | None]) -> str | None:
+    counts = Counter(value for value in values if value)
+    return max(counts, key=lambda value: counts[value], default=None)
 
 
 def _flow(settings: Mapping[str, str]) -> str:

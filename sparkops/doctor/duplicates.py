@@ -1,4 +1,4 @@
-"""Weights that a node holds more than once. Pure."""
+"""Weights that a node has more than once. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from sparkops.command import quote
 from sparkops.docker.commands import model_dir
-from sparkops.doctor.examined import Examined, warning
+from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.errors import NodeError
 from sparkops.network.finding import Finding
 from sparkops.nodes.host import GIB
@@ -17,7 +17,7 @@ from sparkops.weights.checkpoint import ModelDirectory
 CACHED = "models--"
 
 
-def findings(node: Examined) -> Iterator[Finding]:
+def findings(node: NodeFacts) -> Iterator[Finding]:
     """Yield each further copy of a model: in the model directory, and in the hub's own cache of the SSH user.
 
     Copies are recognized by the recorded model and commit, in the cache by the model alone.
@@ -25,10 +25,10 @@ def findings(node: Examined) -> Iterator[Finding]:
     if isinstance(node.weights, NodeError):
         step = node.weights.next_step or f"sparkops models list --node {node.name}"
         yield warning("WEIGHTS_UNREAD", node.name, node.weights.problem, step)
-    held = node.weights.checkpoints.values() if isinstance(node.weights, ModelDirectory) else ()
+    checkpoints = node.weights.checkpoints.values() if isinstance(node.weights, ModelDirectory) else ()
     where, copies = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list)
-    sizes = {f"{where}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in held}
-    for checkpoint in held:
+    sizes = {f"{where}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in checkpoints}
+    for checkpoint in checkpoints:
         if checkpoint.complete and checkpoint.origin and not checkpoint.origin.steps and checkpoint.commit:
             copies[checkpoint.origin.model, checkpoint.commit].append(f"{where}/{checkpoint.path}")
     for (model, _), (first, *others) in copies.items():

@@ -1,4 +1,4 @@
-"""Whether the hub accepts the operator's token."""
+"""Findings about the operator's token of the hub."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import requests
 
-from sparkops.doctor.examined import Examined, warning
+from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.network.finding import Finding
 from sparkops.weights.checkpoint import ModelDirectory
 
@@ -25,16 +25,16 @@ class HubLogin:
     token: str = field(default="", repr=False)
     endpoint: str = ""
 
-    def findings(self, nodes: Sequence[Examined]) -> Iterator[Finding]:
+    def findings(self, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
         """Verify the token at the hub. Without a token, yield a finding if weights are still to be downloaded."""
         if self.token:
             yield from self._refused()
             return
-        empty = [
-            node.name for node in nodes if isinstance(node.weights, ModelDirectory) and not _complete(node.weights)
-        ]
-        if empty and len(empty) == len(nodes):
-            problem = f"no token is configured, and no node has a complete model: {', '.join(empty)}"
+        if nodes and all(
+            isinstance(node.weights, ModelDirectory) and not _has_complete(node.weights) for node in nodes
+        ):
+            names = ", ".join(node.name for node in nodes)
+            problem = f"no token is configured, and no node has a complete model: {names}"
             yield warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
 
     def _refused(self) -> Iterator[Finding]:
@@ -55,5 +55,5 @@ class HubLogin:
             yield warning("HUB_LOGIN", HERE, problem, f"curl -v {where}")
 
 
-def _complete(held: ModelDirectory) -> bool:
-    return any(checkpoint.complete for checkpoint in held.checkpoints.values())
+def _has_complete(directory: ModelDirectory) -> bool:
+    return any(checkpoint.complete for checkpoint in directory.checkpoints.values())

@@ -35,15 +35,15 @@ for spec in "$1"/etc/cdi/*.json "$1"/etc/cdi/*.yaml "$1"/var/run/cdi/*.json "$1"
   fi
 done
 if command -v nvidia-smi >/dev/null; then
-  if said=$(timeout 8 nvidia-smi --query-gpu=name --format=csv,noheader 2>&1); then
-    echo "gpu $(echo "$said" | head -n 1)"
+  if output=$(timeout 8 nvidia-smi --query-gpu=name --format=csv,noheader 2>&1); then
+    echo "gpu $(echo "$output" | head -n 1)"
     for second in 0 1; do
       sleep "$second"
       echo "clocks $(timeout 4 nvidia-smi --query-gpu=clocks.sm,clocks.max.sm,utilization.gpu \
         --format=csv,noheader,nounits 2>/dev/null | head -n 1)"
     done
   else
-    echo "gpu-error $(echo "${said:-it gave no answer for 8 s}" | tail -n 1)"
+    echo "gpu-error $(echo "${output:-it gave no answer for 8 s}" | tail -n 1)"
   fi
 fi
 """
@@ -62,7 +62,7 @@ class Clocks:
 class MachineFacts:
     """`kho_off` is a boot option.
 
-    `oom_score` is oom_score_adj of sshd and dockerd, where seen: -1000 is never killed, 0 is like any other program.
+    `oom_score` is oom_score_adj of sshd and dockerd, if they run: -1000 is never killed, 0 is like any other program.
     `docker_tcp` are the addresses beyond this machine on which something listens at Docker's port without TLS.
     """
 
@@ -87,27 +87,27 @@ class MachineFacts:
 
 
 def query(root: str = "") -> Command:
-    """Read all of it from a node in one round trip."""
+    """Read all of it in one round trip."""
     return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=30.0)
 
 
 def parse(text: str) -> MachineFacts:
     """Parse the output of query(). Raises ValueError for other text."""
     lines = [line.partition(" ")[::2] for line in text.splitlines()]
-    said = dict(lines)
-    if "kho" not in said:
+    values = dict(lines)
+    if "kho" not in values:
         raise ValueError(f"no 'kho' in {text!r}")
     listeners = (_address(value) for key, value in lines if key == "docker-tcp")
     return MachineFacts(
-        kho_off=said["kho"] == "kho=off",
+        kho_off=values["kho"] == "kho=off",
         oom_score=_scores(value.split() for key, value in lines if key == "oom"),
         docker_tcp=tuple(str(address) for address in listeners if not address.is_loopback),
-        toolkit="toolkit" in said,
-        gpu=said.get("gpu", ""),
-        gpu_error=said.get("gpu-error", ""),
+        toolkit="toolkit" in values,
+        gpu=values.get("gpu", ""),
+        gpu_error=values.get("gpu-error", ""),
         open_ports=frozenset(_open_ports(value for key, value in lines if key == "listen")),
         cdi=tuple(value for key, value in lines if key == "cdi"),
-        swap_gib=_gib(said["swap"].split()[0]) if "swap" in said else None,
+        swap_gib=_gib(values["swap"].split()[0]) if "swap" in values else None,
         oom_killers=frozenset(value for key, value in lines if key == "killer"),
         clocks=tuple(_clocks(value for key, value in lines if key == "clocks")),
         hub_cache=dict(_sizes(value for key, value in lines if key == "hub-cache")),
@@ -133,22 +133,22 @@ def _sizes(rows: Iterable[str]) -> Iterator[tuple[str, float]]:
             yield directory, _gib(size)
 
 
-def _scores(said: Iterable[list[str]]) -> dict[str, int]:
+def _scores(rows: Iterable[list[str]]) -> dict[str, int]:
     """Return the lowest score of each name: sshd protects its listening process, not those of its sessions."""
-    found: dict[str, int] = {}
-    for name, score in said:
-        found[name] = min(int(score), found.get(name, int(score)))
-    return found
+    lowest: dict[str, int] = {}
+    for name, score in rows:
+        lowest[name] = min(int(score), lowest.get(name, int(score)))
+    return lowest
 
 
-def _open_ports(listening: Iterable[str]) -> Iterator[int]:
-    for socket in listening:
+def _open_ports(sockets: Iterable[str]) -> Iterator[int]:
+    for socket in sockets:
         if not _address(socket).is_loopback:
             yield int(socket.partition(":")[2], 16)
 
 
-def _address(said: str) -> IPv4Address | IPv6Address:
-    """/proc/net/tcp writes each 32 bits of an address in the machine's order, which is little-endian on x86 and arm."""
-    raw = bytes.fromhex(said.partition(":")[0])
-    turned = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
-    return IPv4Address(turned) if len(turned) == 4 else IPv6Address(turned)
+def _address(socket: str) -> IPv4Address | IPv6Address:
+    """Parse an address of /proc/net/tcp: groups of 32 bits in the machine's order, little-endian on x86 and arm."""
+    raw = bytes.fromhex(socket.partition(":")[0])
+    ordered = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    return IPv4Address(ordered) if len(ordered) == 4 else IPv6Address(ordered)

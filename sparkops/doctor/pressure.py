@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sparkops.config.image import Image
 from sparkops.docker.commands import model_dir
-from sparkops.doctor.examined import Examined, warning
+from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.network.finding import Finding
 
 DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
@@ -17,7 +17,7 @@ BUSY_PERCENT, STUCK_SHARE = 80, 1 / 3  # eugr/spark-vllm-docker#334: 702 MHz und
 SKEW_S = 5.0
 
 
-def findings(node: Examined) -> Iterator[Finding]:
+def findings(node: NodeFacts) -> Iterator[Finding]:
     """Yield the findings about the resources of a node."""
     disk, memory = node.host.disk_free_gib, node.host.memory_available_gib
     if disk is not None and disk < DISK_GIB:
@@ -36,11 +36,11 @@ def findings(node: Examined) -> Iterator[Finding]:
     yield from _clocks(node)
 
 
-def _shares_memory(node: Examined) -> bool:
+def _shares_memory(node: NodeFacts) -> bool:
     return node.config.gpu not in (None, "none") and not node.host.gpu_is_discrete
 
 
-def _unified(node: Examined) -> Iterator[Finding]:
+def _unified(node: NodeFacts) -> Iterator[Finding]:
     """Yield the findings about a node whose GPU shares its memory."""
     machine, host = node.machine, node.host
     if not machine.oom_killers:
@@ -57,7 +57,7 @@ def _unified(node: Examined) -> Iterator[Finding]:
         yield warning("PAGE_CACHE", node.name, problem, step, fixable=True)
 
 
-def _clocks(node: Examined) -> Iterator[Finding]:
+def _clocks(node: NodeFacts) -> Iterator[Finding]:
     """Yield a GPU that is busy and slow in every sample: an idle one is slow too, and one sample may be a transient."""
     samples = node.machine.clocks
     if samples and all(

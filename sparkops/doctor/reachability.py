@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparkops.docker.places import CONTAINER, GATEWAY
-from sparkops.doctor.examined import Examined, warning
+from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.errors import ConnectionLost, NodeError, SparkopsError
 from sparkops.network.finding import Finding
 from sparkops.status.observation import NodeReport
@@ -16,7 +16,7 @@ NOT_REACHED = "GUARD_NOT_REACHED"
 Reports = Mapping[str, NodeReport | SparkopsError]
 
 
-def findings(nodes: Sequence[Examined], reports: Reports, drift: Sequence[Drift]) -> Iterator[Finding]:
+def findings(nodes: Sequence[NodeFacts], reports: Reports, drift: Sequence[Drift]) -> Iterator[Finding]:
     """Yield the agents that do not run or do not answer. `reports` and `drift` are those of status."""
     for node in nodes:
         report = reports.get(node.name)
@@ -35,7 +35,7 @@ def findings(nodes: Sequence[Examined], reports: Reports, drift: Sequence[Drift]
             yield Finding(code="GUARD_NOT_REACHED", node=row.node, problem=row.detail, next_step=step)
 
 
-def _down(code: str, container: str, node: Examined) -> Finding | None:
+def _down(code: str, container: str, node: NodeFacts) -> Finding | None:
     """Return a finding if a container exists and does not run."""
     state = node.agents.get(container, "running")
     if state == "running":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from sparkops.doctor import duplicates, known_bad, pressure, reasons
+from sparkops.doctor import duplicates, pressure, reasons
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
-from sparkops.doctor.examined import Examined, warning
+from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.network import firewall, topology
 from sparkops.network.facts import Device, NodeFabric
@@ -17,24 +18,42 @@ from sparkops.status.picture import Memory
 
 OLDEST_DOCKER = 24
 UPDATE = "sudo apt-get update; sudo apt-get dist-upgrade; sudo reboot, on the older nodes"
+UPDATE_FIRMWARE = "sudo fwupdmgr refresh; sudo fwupdmgr update, on all nodes"
 SAME = (
     Same("DRIVERS", "the NVIDIA driver", UPDATE, Severity.WARNING),
     Same("KERNELS", "the kernel", UPDATE, Severity.WARNING),
-    Same(
-        "FIRMWARE",
-        "the firmware of the RDMA devices",
-        "sudo fwupdmgr refresh; sudo fwupdmgr update, on all nodes",
-        Severity.WARNING,
-    ),
+    Same("FIRMWARE", "the firmware of the RDMA devices", UPDATE_FIRMWARE, Severity.WARNING),
 )
 
+NO_MEMORY = "RDMA gets no memory (ibv_reg_mr: ENOMEM)"
 
-def skew(before_s: float, said_s: float, after_s: float) -> float:
+
+@dataclass(frozen=True)
+class BadKernel:
+    """A kernel with which RDMA fails, by the prefix of its version. `kho`: the boot option kho=off avoids it."""
+
+    code: str
+    begin: str
+    step: str
+    kho: bool = False
+
+
+NO_KHO = "Add kho=off to GRUB_CMDLINE_LINUX of /etc/default/grub; sudo update-grub; sudo reboot"
+OLDER = "Boot 7.0.0-30-generic; sudo apt-mark hold linux-image-generic-hwe-24.04"
+KERNELS = (
+    BadKernel("KERNEL_KHO", "7.0.0-1019", NO_KHO, kho=True),  # eugr/spark-vllm-docker#392
+    BadKernel("KERNEL_RDMA", "7.0.0-31-generic", OLDER),  # MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259
+)
+DRIVER = "590."
+"""Branch of the driver that deadlocks while CUDA graphs are captured: README of eugr/spark-vllm-docker."""
+
+
+def skew(before_s: float, reported_s: float, after_s: float) -> float:
     """Return the seconds that a clock is ahead, read between two local times; 0 if it is between them."""
-    return said_s - min(max(said_s, before_s), after_s)
+    return reported_s - min(max(reported_s, before_s), after_s)
 
 
-def examine(node: Examined) -> Iterator[Finding]:
+def examine(node: NodeFacts) -> Iterator[Finding]:
     """Yield the findings about one node by itself."""
     yield from _docker(node)
     yield from _gpu(node)
@@ -51,90 +70,94 @@ def examine(node: Examined) -> Iterator[Finding]:
             yield warning("OOM_SCORE", node.name, problem, step)
 
 
-def _docker(node: Examined) -> Iterator[Finding]:
+def _docker(node: NodeFacts) -> Iterator[Finding]:
     if int(node.docker.split(".")[0]) < OLDEST_DOCKER:
         step = f"sudo apt-get install --only-upgrade docker-ce: version {OLDEST_DOCKER} or newer"
         yield warning("DOCKER_OLD", node.name, f"Docker Engine is {node.docker}", step)
     if not node.host.buildkit:
+        problem = "Docker has no BuildKit to build with"
         step = "sudo apt-get install docker-buildx-plugin (docker-buildx on Debian)"
-        yield Finding(
-            code="NO_BUILDKIT", node=node.name, problem="Docker has no BuildKit to build with", next_step=step
-        )
+        yield Finding(code="NO_BUILDKIT", node=node.name, problem=problem, next_step=step)
     for address in node.machine.docker_tcp:
         problem = f"Docker listens on {address}:2375 without TLS: any client that reaches it is root"
         step = "Remove tcp:// from `hosts` in /etc/docker/daemon.json and from dockerd's unit, and restart Docker."
         yield warning("DOCKER_TCP", node.name, problem, step)
 
 
-def _gpu(node: Examined) -> Iterator[Finding]:
-    said, name = node.machine, node.name
+def _gpu(node: NodeFacts) -> Iterator[Finding]:
+    error, name = node.machine.gpu_error, node.name
     if node.config.gpu in (None, "none"):
         return
-    if said.gpu_error:
+    if error:
         step = "nvidia-smi on the node; after an update of the driver: sudo reboot"
-        yield Finding(code="GPU_SILENT", node=name, problem=f"nvidia-smi fails: {said.gpu_error}", next_step=step)
+        yield Finding(code="GPU_SILENT", node=name, problem=f"nvidia-smi fails: {error}", next_step=step)
     elif not node.fabric.driver:
         step = f"sudo apt-get install nvidia-driver-580-open; sudo reboot; or `gpu: none` for {name} in the inventory"
         yield Finding(code="NO_DRIVER", node=name, problem="no NVIDIA driver is loaded", next_step=step)
-    yield from _containers_get_it(node)
-    yield from known_bad.findings(node)
+    yield from _gpu_access(node)
+    yield from _known_bad(node)
 
 
-def _containers_get_it(node: Examined) -> Iterator[Finding]:
+def _known_bad(node: NodeFacts) -> Iterator[Finding]:
+    """Yield versions of driver and kernel that are known to fail on a Spark."""
+    driver, kernel = node.fabric.driver, node.fabric.kernel
+    if driver.startswith(DRIVER):
+        problem = f"driver {driver}: 590.x hangs on a GB10 while CUDA graphs are captured; 580.x does not"
+        step = "sudo apt-get install nvidia-driver-580-open; sudo reboot"
+        yield warning("DRIVER_590", node.name, problem, step)
+    for bad in KERNELS if node.fabric.devices else ():
+        if kernel.startswith(bad.begin) and not (bad.kho and node.machine.kho_off):
+            yield warning(bad.code, node.name, f"with kernel {kernel} {NO_MEMORY}", bad.step)
+
+
+def _gpu_access(node: NodeFacts) -> Iterator[Finding]:
     """Yield why containers get no GPU: --gpus needs the toolkit, CDI a spec, devices need neither."""
-    said, install = node.machine, "sudo apt-get install nvidia-container-toolkit"
-    if node.config.gpu == "runtime" and not said.toolkit:
-        step = f"{install}, or set `gpu: cdi` for {node.name}: {said.cdi[0]} exists" if said.cdi else install
+    machine, install = node.machine, "sudo apt-get install nvidia-container-toolkit"
+    if node.config.gpu == "runtime" and not machine.toolkit:
+        step = f"{install}, or set `gpu: cdi` for {node.name}: {machine.cdi[0]} exists" if machine.cdi else install
         yield Finding(code="NO_TOOLKIT", node=node.name, problem="containers get no GPU", next_step=step)
-    if node.config.gpu == "cdi" and not said.cdi:
+    if node.config.gpu == "cdi" and not machine.cdi:
         problem = "containers get no GPU: no CDI spec for nvidia.com/gpu in /etc/cdi or /var/run/cdi"
-        step = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-        yield Finding(
-            code="NO_CDI_SPEC",
-            node=node.name,
-            problem=problem,
-            next_step=step if said.toolkit else f"{install}; {step}",
-            fixable=said.toolkit,
-        )
+        generate, fix = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", machine.toolkit
+        step = generate if fix else f"{install}; {generate}"
+        yield Finding(code="NO_CDI_SPEC", node=node.name, problem=problem, next_step=step, fixable=fix)
 
 
-def _alike(nodes: Sequence[Examined]) -> Iterator[Finding]:
+def _alike(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
     """Yield differences of driver, kernel and firmware between the nodes."""
-    firmware = {node.name: ", ".join(sorted({each.firmware for each in node.fabric.devices})) for node in nodes}
-    said = (
-        {node.name: node.fabric.driver for node in nodes},
-        {node.name: node.fabric.kernel for node in nodes},
-        firmware,
-    )
-    for same, values in zip(SAME, said, strict=True):
+    fabrics = {node.name: node.fabric for node in nodes}
+    drivers = {name: fabric.driver for name, fabric in fabrics.items()}
+    kernels = {name: fabric.kernel for name, fabric in fabrics.items()}
+    firmware = {name: ", ".join(sorted({port.firmware for port in fabric.devices})) for name, fabric in fabrics.items()}
+    for same, values in zip(SAME, (drivers, kernels, firmware), strict=True):
         yield from same.check({name: value for name, value in values.items() if value})
 
 
 def diagnose(
-    order: Sequence[str],
-    seen: Mapping[str, Examined | SparkopsError],
-    found: Sequence[Pair],
-    tried: Sequence[Finding],
+    results: Mapping[str, NodeFacts | SparkopsError], joined: Sequence[Pair], live: Sequence[Finding]
 ) -> Diagnosis:
-    """Return the diagnosis. `tried`: findings of the packets between nodes."""
-    nodes = [node for name in order if isinstance(node := seen[name], Examined)]
-    lost = [_lost(name, error) for name in order if isinstance(error := seen[name], SparkopsError)]
-    alone = [each for node in nodes for each in examine(node)]
-    every = dict.fromkeys([*lost, *alone, *_alike(nodes), *topology.pair_findings(found), *tried])
-    told = sorted(map(reasons.explained, every), key=lambda each: each.severity is Severity.WARNING)
-    rows = [_row(name, seen[name]) for name in order]
-    return Diagnosis(ok=not problems(told), nodes=rows, pairs=[_pair_row(each) for each in found], findings=told)
+    """Return the diagnosis of nodes in this order, each with its facts or its error.
 
-
-def _lost(name: str, error: SparkopsError) -> Finding:
-    return Finding(code="UNREACHABLE", node=name, problem=_problem(error), next_step=error.next_step)
+    `joined`: pairs of nodes. `live`: findings of packets between nodes, of agents and of the hub.
+    """
+    nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
+    unreachable = [
+        Finding(code="UNREACHABLE", node=name, problem=_problem(error), next_step=error.next_step)
+        for name, error in results.items()
+        if isinstance(error, SparkopsError)
+    ]
+    of_nodes = [finding for node in nodes for finding in examine(node)]
+    unique = dict.fromkeys([*unreachable, *of_nodes, *_alike(nodes), *topology.pair_findings(joined), *live])
+    findings = sorted(map(reasons.explained, unique), key=lambda finding: finding.severity is Severity.WARNING)
+    rows = [_row(name, node) for name, node in results.items()]
+    return Diagnosis(ok=not problems(findings), nodes=rows, pairs=list(map(_pair_row, joined)), findings=findings)
 
 
 def _problem(error: SparkopsError) -> str:
     return error.problem if isinstance(error, NodeError) else str(error)
 
 
-def _row(name: str, node: Examined | SparkopsError) -> NodeHealth:
+def _row(name: str, node: NodeFacts | SparkopsError) -> NodeHealth:
     if isinstance(node, SparkopsError):
         return NodeHealth(name=name, reachable=False, error=_problem(node))
     host = node.host
@@ -162,7 +185,7 @@ def _device_row(device: Device, facts: NodeFabric) -> DeviceRow:
         state=device.state,
         rate=device.rate,
         firmware=device.firmware,
-        addresses=[str(each) for each in interface.addresses] if interface else [],
+        addresses=list(map(str, interface.addresses)) if interface else [],
         gid_rows=[gid.index for gid in device.gids],
         mtu=interface.mtu if interface else None,
     )

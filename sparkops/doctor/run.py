@@ -1,4 +1,4 @@
-"""Examine every node that can be reached, and send packets between pairs that are joined."""
+"""Examine every reachable node, and send packets between pairs of nodes with a link."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from sparkops.deploy import observe
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor import machine, reachability, rules
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.examined import Examined
 from sparkops.doctor.fixes import Fix
 from sparkops.doctor.hub_login import HubLogin
+from sparkops.doctor.node_facts import NodeFacts
 from sparkops.errors import CommandFailed, NodeError, NotReady, SparkopsError
 from sparkops.network import firewall, preflight, topology
 from sparkops.network.finding import Finding
@@ -34,32 +34,32 @@ CONNECT_S = 3.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class DoctorResult:
     """The diagnosis, and the status that it is based on."""
 
     diagnosis: Diagnosis
     status: Status
 
 
-def diagnose(connected: Connected, tell: Tell = silent, login: HubLogin | None = None) -> Seen:
+def diagnose(connected: Connected, tell: Tell = silent, login: HubLogin | None = None) -> DoctorResult:
     """Examine all nodes and pairs. Changes nothing and does not disturb running services."""
     fleet = connected.fleet
     outcomes = connected.on_each(lambda member: _examine(member, tell, gateway=fleet.gateway is not None))
-    seen: dict[str, Examined | SparkopsError] = {**connected.unreachable, **outcomes}
-    order = [name for name in fleet.nodes if name in seen]
-    nodes = [node for name in order if isinstance(node := seen[name], Examined)]
-    found = topology.pairs({node.name: node.fabric for node in nodes}, fleet.nodes, fleet.fabric)
-    tried = [
+    outcomes = {**connected.unreachable, **outcomes}
+    results = {name: outcomes[name] for name in fleet.nodes if name in outcomes}
+    nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
+    joined = topology.pairs({node.name: node.fabric for node in nodes}, fleet.nodes, fleet.fabric)
+    live = [
         finding
-        for pair, made in topology.pairs_to_test(found)
-        for finding in preflight.run(connected, made, pair.facts, tell=tell)
+        for pair, ranks in topology.pairs_to_test(joined)
+        for finding in preflight.run(connected, ranks, pair.facts, tell=tell)
     ]
     reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **_reports(connected)}
-    status = join(order, reports, fleet.gateway)
-    tried += reachability.findings(nodes, reports, status.drift)
-    tried += _closed(status)
-    tried += login.findings(nodes) if login else ()
-    return Seen(rules.diagnose(order, seen, found, tried), status)
+    status = join(list(results), reports, fleet.gateway)
+    live += reachability.findings(nodes, reports, status.drift)
+    live += _closed(status)
+    live += login.findings(nodes) if login else ()
+    return DoctorResult(rules.diagnose(results, joined, live), status)
 
 
 def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
@@ -70,13 +70,13 @@ def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
 
 def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
     """Run the fixes one by one, and return a row with the output or the error of each."""
-    return [_fixed(connected.member(one.finding.node), one) for one in due]
+    return [_run_fix(connected.member(fix.finding.node), fix) for fix in due]
 
 
-def _fixed(member: Member, due: Fix) -> FixRow:
-    row = FixRow(node=member.name, code=due.finding.code, command=due.words, done=True)
+def _run_fix(member: Member, fix: Fix) -> FixRow:
+    row = FixRow(node=member.name, code=fix.finding.code, command=fix.words, done=True)
     try:
-        return row.model_copy(update={"detail": member.node.run(due.command).stdout.strip()})
+        return row.model_copy(update={"detail": member.node.run(fix.command).stdout.strip()})
     except NodeError as error:
         return row.model_copy(update={"done": False, "detail": error.problem})
 
@@ -84,35 +84,31 @@ def _fixed(member: Member, due: Fix) -> FixRow:
 def _closed(status: Status) -> Iterator[Finding]:
     """Connect to every service behind a running gateway as a client does, and yield the closed addresses."""
     gateway = status.gateway
-    for url in (service.url for service in status.services if service.url) if gateway else ():
-        if gateway and gateway.state == "up" and (why := _connects(urlsplit(url))):
-            yield reachability.closed(gateway.node, url, why)
+    if gateway is None or gateway.state != "up":
+        return
+    for url in (service.url for service in status.services if service.url):
+        parts = urlsplit(url)
+        try:
+            socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
+        except OSError as error:
+            yield reachability.closed(gateway.node, url, error.strerror or str(error))
 
 
-def _connects(url: SplitResult) -> str:
-    """Return why no connection can be made; empty if one can."""
-    try:
-        with socket.create_connection((url.hostname, url.port), CONNECT_S):
-            return ""
-    except OSError as error:
-        return error.strerror or str(error)
-
-
-def _examine(member: Member, tell: Tell, *, gateway: bool) -> Examined:
+def _examine(member: Member, tell: Tell, *, gateway: bool) -> NodeFacts:
     tell(Event(member.name, "examining", lasting=False))
     before_s = time.time()
     try:
-        said = host.parse(member.node.run(host.PREFLIGHT).stdout)
+        facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
         after_s = time.time()
         ranks = observe.containers(member)
-        return Examined(
+        return NodeFacts(
             name=member.name,
             config=member.config,
-            host=said,
+            host=facts,
             machine=machine.parse(member.node.run(machine.query()).stdout),
             fabric=preflight.facts_of(member),
             docker=member.engine.version["Version"],
-            skew_s=rules.skew(before_s, said.now_s, after_s),
+            skew_s=rules.skew(before_s, facts.now_s, after_s),
             containers=ranks,
             filtered=_filtered(member) if any(rank.callers or rank.peers for rank in ranks) else None,
             gateway=gateway,
@@ -132,8 +128,8 @@ def _filtered(member: Member) -> frozenset[int] | None:
 
 
 def _agents(member: Member) -> dict[str, str]:
-    found = {name: member.engine.container(name) for name in (CONTAINER, GATEWAY)}
-    return {name: facts["State"]["Status"] for name, facts in found.items() if facts}
+    inspects = {name: member.engine.container(name) for name in (CONTAINER, GATEWAY)}
+    return {name: inspect["State"]["Status"] for name, inspect in inspects.items() if inspect}
 
 
 def _weights(member: Member) -> ModelDirectory | NodeError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.doctor import duplicates
-from sparkops.doctor.examined import Examined
+from sparkops.doctor.node_facts import NodeFacts
 from sparkops.errors import NodeError
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, Origin
 from tests.doctor.test_rules import WELL, examined
@@ -21,7 +21,7 @@ MODEL, COMMIT = "Intel/Qwen3.5", "c0ffee"
 CACHE = "/home/ops/.cache/huggingface/hub"
 
 
-def holding(tmp_path: Path, *held: Checkpoint, cache: str = "") -> Examined:
+def holding(tmp_path: Path, *held: Checkpoint, cache: str = "") -> NodeFacts:
     directory = ModelDirectory(True, True, 10**12, 1000, 1000, {each.path: each for each in held})
     machine = replace(WELL, hub_cache={cache: 62.4} if cache else {})
     return replace(examined(tmp_path, "a", spark(1)), weights=directory, machine=machine)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.doctor import reachability
-from sparkops.doctor.examined import Examined
+from sparkops.doctor.node_facts import NodeFacts
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.status.observation import NodeReport
@@ -24,15 +24,15 @@ WELL = NodeReport("a", HOST, gateway=GatewayFacts(services={}, files={}, loaded=
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Examined:
+def node(tmp_path: Path) -> NodeFacts:
     return replace(examined(tmp_path, "a", spark(1)), agents=RUN)
 
 
-def test_agents_that_answer_are_no_finding(node: Examined) -> None:
+def test_agents_that_answer_are_no_finding(node: NodeFacts) -> None:
     assert [*reachability.findings([node], {"a": WELL}, [])] == []
 
 
-def test_before_the_first_deploy_there_are_no_agents(node: Examined) -> None:
+def test_before_the_first_deploy_there_are_no_agents(node: NodeFacts) -> None:
     assert [*reachability.findings([replace(node, agents={})], {"a": replace(WELL, gateway=None)}, [])] == []
 
 
@@ -43,7 +43,7 @@ def test_before_the_first_deploy_there_are_no_agents(node: Examined) -> None:
         ("restarting", "docker logs --tail 50 sparkops-guard", False),
     ],
 )
-def test_a_guard_that_does_not_run_is_one_problem(node: Examined, state: str, step: str, fixable: bool) -> None:
+def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, step: str, fixable: bool) -> None:
     silent = ConnectionLost("a", "its guard gave no answer")
 
     [found] = reachability.findings([replace(node, agents={**RUN, "sparkops-guard": state})], {"a": silent}, [])
@@ -52,7 +52,7 @@ def test_a_guard_that_does_not_run_is_one_problem(node: Examined, state: str, st
     assert (found.next_step, found.fixable) == (step, fixable)
 
 
-def test_a_guard_that_runs_and_does_not_answer_is_not_restarted(node: Examined) -> None:
+def test_a_guard_that_runs_and_does_not_answer_is_not_restarted(node: NodeFacts) -> None:
     silent = ConnectionLost("a", "no answer to services", next_step="docker logs sparkops-guard, on a")
 
     [found] = reachability.findings([node], {"a": silent}, [])
@@ -61,19 +61,19 @@ def test_a_guard_that_runs_and_does_not_answer_is_not_restarted(node: Examined) 
     assert found.next_step == "docker logs sparkops-guard, on a"
 
 
-def test_another_error_of_status_is_not_blamed_on_the_guard(node: Examined) -> None:
+def test_another_error_of_status_is_not_blamed_on_the_guard(node: NodeFacts) -> None:
     [found] = reachability.findings([node], {"a": NotReady("a", "the log of x cannot be read")}, [])
 
     assert found.code == "STATUS_FAILED"
 
 
-def test_a_gateway_that_does_not_run_can_be_started(node: Examined) -> None:
+def test_a_gateway_that_does_not_run_can_be_started(node: NodeFacts) -> None:
     [found] = reachability.findings([replace(node, agents={**RUN, "sparkops-gateway": "exited"})], {"a": WELL}, [])
 
     assert (found.code, found.next_step, found.fixable) == ("GATEWAY_DOWN", "docker start sparkops-gateway", True)
 
 
-def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: Examined) -> None:
+def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: NodeFacts) -> None:
     ill = replace(WELL, gateway=GatewayFacts(services={}, files={}, loaded=False, problem="no socket"))
 
     [found] = reachability.findings([node], {"a": ill}, [])
@@ -81,7 +81,7 @@ def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: Examined) -> No
     assert (found.code, found.problem) == ("GATEWAY_DOWN", "sparkops-gateway does not answer: no socket")
 
 
-def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: Examined) -> None:
+def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) -> None:
     drift = [
         Drift(code="GUARD_NOT_REACHED", node="b", detail="chat: a does not reach the guard of b"),
         Drift(code="ORPHAN", node="b", detail="x runs"),

@@ -15,8 +15,8 @@ from sparkops.config.reference import reference
 from sparkops.doctor import reasons
 from sparkops.doctor import rules as doctor
 from sparkops.doctor.diagnosis import Diagnosis
-from sparkops.doctor.examined import Examined
 from sparkops.doctor.machine import Clocks, MachineFacts
+from sparkops.doctor.node_facts import NodeFacts
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.network import topology
 from sparkops.network.finding import Severity
@@ -48,34 +48,34 @@ CACHED = replace(SHARED, memory_free_gib=7.9)
 
 
 @pytest.fixture
-def sound(tmp_path: Path) -> Examined:
+def sound(tmp_path: Path) -> NodeFacts:
     """A Spark of which there is nothing to be said."""
     return examined(tmp_path, "a", spark(1))
 
 
-def examined(root: Path, name: str, made: Spark, **config: Any) -> Examined:
+def examined(root: Path, name: str, made: Spark, **config: Any) -> NodeFacts:
     facts = sparks.facts(root / name, made)
-    return Examined(name, node(**{"gpu": "runtime", **config}), HOST, WELL, facts, docker="28.5.1", skew_s=0.0)
+    return NodeFacts(name, node(**{"gpu": "runtime", **config}), HOST, WELL, facts, docker="28.5.1", skew_s=0.0)
 
 
-def changed(sound: Examined, changes: dict[str, Any]) -> Examined:
+def changed(sound: NodeFacts, changes: dict[str, Any]) -> NodeFacts:
     fabric = {key: value for key, value in changes.items() if key in ("driver", "kernel")}
     rest = {key: value for key, value in changes.items() if key not in fabric}
     return replace(sound, **rest, fabric=replace(sound.fabric, **fabric))
 
 
-def codes(found: Examined) -> list[tuple[str, Severity]]:
+def codes(found: NodeFacts) -> list[tuple[str, Severity]]:
     return [(each.code, each.severity) for each in doctor.examine(found)]
 
 
-def diagnose(*seen: Examined, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
+def diagnose(*seen: NodeFacts, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
     facts, configs = {each.name: each.fabric for each in seen}, {each.name: each.config for each in seen}
     found = topology.pairs(facts, configs, rules or Rules())
-    everything: dict[str, Examined | SparkopsError] = {**{each.name: each for each in seen}, **lost}
-    return doctor.diagnose(sorted(everything), everything, found, [])
+    everything: dict[str, NodeFacts | SparkopsError] = {**{each.name: each for each in seen}, **lost}
+    return doctor.diagnose(dict(sorted(everything.items())), found, [])
 
 
-def test_a_sound_node_has_no_findings(sound: Examined) -> None:
+def test_a_sound_node_has_no_findings(sound: NodeFacts) -> None:
     assert codes(sound) == []
 
 
@@ -110,7 +110,7 @@ PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
     ],
 )
 def test_what_is_wrong_with_a_node_is_found(
-    sound: Examined, changes: dict[str, Any], code: str, severity: Severity
+    sound: NodeFacts, changes: dict[str, Any], code: str, severity: Severity
 ) -> None:
     [found] = doctor.examine(changed(sound, changes))
 
@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_node_is_found(
         {"host": replace(CACHED, gpu_model="NVIDIA H100 80GB HBM3"), "machine": replace(WELL, oom_killers=frozenset())},
     ],
 )
-def test_what_is_just_well_or_not_known_is_no_finding(sound: Examined, changes: dict[str, Any]) -> None:
+def test_what_is_just_well_or_not_known_is_no_finding(sound: NodeFacts, changes: dict[str, Any]) -> None:
     assert codes(changed(sound, changes)) == []
 
 
@@ -161,12 +161,12 @@ def test_what_is_just_well_or_not_known_is_no_finding(sound: Examined, changes: 
         ({"host": replace(HOST, disk_free_gib=39.94)}, "39.9 GiB are free for images; a build needs 40"),
     ],
 )
-def test_a_finding_has_the_measured_value(sound: Examined, changes: dict[str, Any], problem: str) -> None:
+def test_a_finding_has_the_measured_value(sound: NodeFacts, changes: dict[str, Any], problem: str) -> None:
     assert [found.problem for found in doctor.examine(replace(sound, **changes))] == [problem]
 
 
 @pytest.mark.parametrize(("daemon", "unit"), [("sshd", "ssh"), ("dockerd", "docker")])
-def test_the_step_for_the_oom_score_names_the_unit_of_the_daemon(sound: Examined, daemon: str, unit: str) -> None:
+def test_the_step_for_the_oom_score_names_the_unit_of_the_daemon(sound: NodeFacts, daemon: str, unit: str) -> None:
     [found] = doctor.examine(replace(sound, machine=replace(WELL, oom_score={daemon: 0})))
 
     assert found.next_step == f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it"
@@ -174,7 +174,7 @@ def test_the_step_for_the_oom_score_names_the_unit_of_the_daemon(sound: Examined
 
 @pytest.mark.parametrize(("gateway", "expected"), [(True, ["ENGINE_OPEN"]), (False, [])])
 def test_an_engine_that_clients_call_themselves_is_open_on_purpose(
-    sound: Examined, gateway: bool, expected: list[str]
+    sound: NodeFacts, gateway: bool, expected: list[str]
 ) -> None:
     machine = replace(WELL, open_ports=frozenset({8001}))
     node = replace(sound, machine=machine, containers=(container(rank()),), gateway=gateway)
@@ -183,14 +183,14 @@ def test_an_engine_that_clients_call_themselves_is_open_on_purpose(
 
 
 @pytest.mark.parametrize("gateway", [True, False])
-def test_open_ports_of_ranks_are_found_with_and_without_a_gateway(sound: Examined, gateway: bool) -> None:
+def test_open_ports_of_ranks_are_found_with_and_without_a_gateway(sound: NodeFacts, gateway: bool) -> None:
     one = container(rank(), rank=1, peers=("10.0.0.1", "10.0.0.2"), meeting_port=8003)
 
     found = replace(sound, containers=(one,), filtered=frozenset(), gateway=gateway)
     assert codes(found) == [("FILTER_MISSING", Severity.WARNING)]
 
 
-def test_a_row_has_what_its_node_reported(sound: Examined) -> None:
+def test_a_row_has_what_its_node_reported(sound: NodeFacts) -> None:
     host = replace(HOST, memory_total_gib=119.67, memory_available_gib=100.04, disk_free_gib=500.06)
     without = replace(sound.fabric.devices[1], interface=None)
     fabric = replace(sound.fabric, devices=(*sound.fabric.devices[:2], without), kernel="6.17.0")
@@ -217,7 +217,7 @@ def test_a_row_has_what_its_node_reported(sound: Examined) -> None:
     ]
 
 
-def test_a_row_leaves_out_the_disk_that_was_not_read(sound: Examined) -> None:
+def test_a_row_leaves_out_the_disk_that_was_not_read(sound: NodeFacts) -> None:
     assert diagnose(replace(sound, host=replace(HOST, disk_free_gib=None))).nodes[0].disk_free_gib is None
 
 
@@ -233,7 +233,7 @@ def test_devices_need_no_toolkit(tmp_path: Path) -> None:
     assert codes(replace(given, machine=replace(WELL, toolkit=False))) == []
 
 
-def test_a_boot_option_mends_the_kernel(sound: Examined) -> None:
+def test_a_boot_option_mends_the_kernel(sound: NodeFacts) -> None:
     fabric = replace(sound.fabric, kernel="7.0.0-1019-nvidia")
 
     assert codes(replace(sound, fabric=fabric, machine=replace(WELL, kho_off=True))) == []
@@ -411,7 +411,7 @@ def test_every_code_of_doctor_and_network_has_a_reason() -> None:
     assert named - {"DRIVER"} == reasons.REASONS.keys()
 
 
-def test_a_finding_of_a_diagnosis_has_its_reason(sound: Examined) -> None:
+def test_a_finding_of_a_diagnosis_has_its_reason(sound: NodeFacts) -> None:
     [found] = diagnose(replace(sound, skew_s=9.0)).findings
 
     assert (found.code, found.reason) == ("CLOCK", reasons.REASONS["CLOCK"])

@@ -1,4 +1,4 @@
-"""The data that doctor reads from one node. Pure."""
+"""The facts that doctor reads from one node. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sparkops.weights.checkpoint import ModelDirectory
 
 
 @dataclass(frozen=True)
-class Examined:
-    """Data of one node. `skew_s`: seconds that its clock is ahead of this machine's.
+class NodeFacts:
+    """Facts of one node. `skew_s`: seconds that its clock is ahead of this machine's.
 
     `containers` are ranks of services, behind the `gateway` if the fleet has one. `filtered`: the ports that nftables
-    closes; None where the guard did not report them. `agents`: Docker's state of guard and gateway, by container name.
+    closes; None if the guard did not report them. `agents`: Docker's state of guard and gateway, by container name.
     """
 
     name: str
