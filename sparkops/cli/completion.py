@@ -7,7 +7,8 @@ as names of verbs and options, is left to Typer. Releases are no argument of any
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -44,12 +45,12 @@ def answer(mode: str, environ: Mapping[str, str]) -> str | None:
         words, incomplete = _words(mode, environ)
     except (KeyError, ValueError):  # another shell, or an open quote
         return None
-    found = values(words, incomplete, environ.get("SPARKOPS_INVENTORY", "inventory.yaml"))
-    if not found:
+    names = values(words, incomplete, environ.get("SPARKOPS_INVENTORY", "inventory.yaml"))
+    if not names:
         return None
     if mode == "complete_zsh":
-        return "_arguments '*: :((" + "\n".join(f'"{name}"' for name in found) + "))'"
-    return "\n".join(found)
+        return "_arguments '*: :((" + "\n".join(f'"{name}"' for name in names) + "))'"
+    return "\n".join(names)
 
 
 def _words(mode: str, environ: Mapping[str, str]) -> tuple[list[str], str]:
@@ -74,8 +75,9 @@ def values(words: Sequence[str], incomplete: str, inventory: str) -> list[str]:
     option = OPTIONS.get(args[-1]) if args else None
     names = [*SOURCES[option or TAKES[verb]](inventory)] if option or verb in TAKES else []
     taken = set(args) & set(names) if not option else set[str]()
-    left = [] if taken and verb not in SEVERAL else [name for name in names if name not in taken]
-    return [name for name in left if name.startswith(incomplete) and NAME.fullmatch(name)]
+    if taken and verb not in SEVERAL:
+        return []
+    return [name for name in names if name not in taken and name.startswith(incomplete) and NAME.fullmatch(name)]
 
 
 def _without_globals(words: Sequence[str], inventory: str) -> tuple[str, list[str]]:
@@ -98,15 +100,11 @@ def _nodes(inventory: str) -> Iterable[str]:
 
 
 def _services(_: str) -> Iterable[str]:
-    return sorted(set(_all_services()))
-
-
-def _all_services() -> Iterator[str]:
+    services = set[str]()
     for file in known_recipes().values():
-        try:
-            yield from SERVICE.findall(file.read_text())
-        except (OSError, UnicodeDecodeError):  # as above
-            continue
+        with suppress(OSError, UnicodeDecodeError):
+            services.update(SERVICE.findall(file.read_text()))
+    return sorted(services)
 
 
 SOURCES: Mapping[str, Callable[[str], Iterable[str]]] = {

@@ -47,52 +47,46 @@ def import_(
             f"{output}: a recipe's file has its name: expected {name}.yaml",
             next_step=f"-o {output.parent}/{name}.yaml",
         )
-    made = importing.carry(read, file.read_text(encoding="utf-8"), name, without or ())
-    _refuse(made)
-    source.validate(source.Source(file, made.data, made.lines), Recipe)
-    text = _text(made)
+    carried = importing.carry(read, file.read_text(encoding="utf-8"), name, without or ())
+    _refuse(carried)
+    source.validate(source.Source(file, carried.data, carried.lines), Recipe)
+    text = _text(carried)
     if output:
         write(output, text)
         say(f"wrote {output}", fg="green")
-    for left in made.omissions:
-        say(f"{file}:{left.line}: {left.key}: not carried over: {left.why}", fg="yellow")
-    for key, why in made.guessed.items():
+    for part in carried.omissions:
+        say(f"{file}:{part.line}: {part.key}: not carried over: {part.why}", fg="yellow")
+    for key, why in carried.guessed.items():
         say(f"{key}: {why}")
     if json:
-        left_json = [{"line": left.line, "key": left.key, "why": left.why} for left in made.omissions]
-        data_json({"recipe": made.data, "not_carried_over": left_json, "guessed": made.guessed})
+        rows = [{"line": part.line, "key": part.key, "why": part.why} for part in carried.omissions]
+        data_json({"recipe": carried.data, "not_carried_over": rows, "guessed": carried.guessed})
     elif not output:
         data(text.rstrip())
 
 
-def _refuse(made: Conversion) -> None:
+def _refuse(carried: Conversion) -> None:
     """Report every part without which the engine would not start. Raises ConfigError for the first one."""
-    if not made.refusals:
+    if not carried.refusals:
         return
-    errors = [ConfigError(made.source.file, left.line, left.key, left.why) for left in made.refusals]
+    errors = [ConfigError(carried.source.file, part.line, part.key, part.why) for part in carried.refusals]
     for error in errors[1:]:
         say(f"sparkops: {error}", fg="red")
-    if not any(left.final for left in made.refusals):
-        keys = (word for left in made.refusals for word in ("--without", left.key))
-        errors[0].next_step = f"Import without it: {quote('sparkops', 'import', str(made.source.file), *keys)}"
+    if not any(part.final for part in carried.refusals):
+        keys = (word for part in carried.refusals for word in ("--without", part.key))
+        errors[0].next_step = f"Import without it: {quote('sparkops', 'import', str(carried.source.file), *keys)}"
     raise errors[0]
 
 
-def _text(made: Conversion) -> str:
+def _text(carried: Conversion) -> str:
     """Return the recipe with a comment at each guess, and in the place of each missing part."""
-    lines = [f"# Imported from {made.source.file.name}. Check what is guessed, and what `sparkops import` left out."]
-    for key, value in made.data.items():
-        if key in made.guessed:
-            lines.append(f"# {made.guessed[key]}")
-        dumped = yaml.safe_dump({key: value}, sort_keys=False, width=110, allow_unicode=True).rstrip().splitlines()
-        lines += [dumped[0], *_missing(made, key), *dumped[1:]]
+    name = carried.source.file.name
+    lines = [f"# Imported from {name}. Check what is guessed, and what `sparkops import` left out."]
+    for section, value in carried.data.items():
+        if section in carried.guessed:
+            lines.append(f"# {carried.guessed[section]}")
+        head, *rest = yaml.safe_dump({section: value}, sort_keys=False, width=110, allow_unicode=True).splitlines()
+        missing = (part for part in carried.losses if part.section == section)
+        comments = (f"(line {part.line} of {name}): {' '.join(part.key.split())}: {part.why}" for part in missing)
+        lines += [head, *(f"  # not carried over {comment}" for comment in comments), *rest]
     return "\n".join(lines) + "\n"
-
-
-def _missing(made: Conversion, section: str) -> list[str]:
-    """Return a comment for each part of a section that is missing."""
-    return [
-        f"  # not carried over (line {left.line} of {made.source.file.name}): {' '.join(left.key.split())}: {left.why}"
-        for left in made.losses
-        if left.section == section
-    ]

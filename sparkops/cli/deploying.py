@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkops.agents import agents
 from sparkops.agents.agents import AgentSpecs
 from sparkops.agents.differences import Change
 from sparkops.cli.fit import section
-from sparkops.cli.intents import Options, at_once, followed_on, following_of, led
+from sparkops.cli.intents import Options, at_once, follow, gateway_leader
 from sparkops.cli.outcome import conclude, conclude_all
 from sparkops.cli.progress import progress
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.deploy import leads, preview, sending
@@ -25,37 +24,37 @@ from sparkops.errors import Interrupted, SparkopsError
 from sparkops.gateway.image import Service
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.ending import Ending
-from sparkops.guard_client.following import Accepted
+from sparkops.guard_client.following import Accepted, Following
 from sparkops.guard_client.leader import leading
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, connect
 from sparkops.release import Release
 
 
-def swap(settings: Settings, fleet: Fleet, release: Release, options: Options) -> None:
+def swap(fleet: Fleet, release: Release, options: Options) -> None:
     """Send the intent to deploy a release behind the gateway, and follow it."""
     choices = options.choices(fleet)
     serve = release.recipe.serve
     service = Service(release.service, serve.port, tuple(serve.aliases))
-    with led(fleet, options.wait_s) as (operation, leader):
-        wanted = agents.load(fleet, [service])
+    with gateway_leader(fleet, options.wait_s) as (operation, leader):
+        desired = agents.load(fleet, [service])
         if options.dry_run:
-            found = agents.changes(operation.connected, wanted)
-            planned = sending.dry_run(operation, leader, release, choices)
-            _show_swap(operation.connected, release, planned, found, json=options.json)
+            changes = agents.changes(operation.connected, desired)
+            draft = sending.dry_run(operation, leader, release, choices)
+            _show_swap(operation.connected, release, draft, changes, json=options.json)
             return
-        rollout = Rollout(operation, leader, release, choices, wanted)
-        planned = rollout.plan()
-        if settings.verbose and planned:
-            say(plan_text(operation.connected, release, planned))
-        accepted = rollout.send(planned, apply_gateway=options.apply_gateway)
+        rollout = Rollout(operation, leader, release, choices, desired)
+        draft = rollout.plan()
+        if options.verbose and draft:
+            say(plan_text(operation.connected, release, draft))
+        accepted = rollout.send(draft, apply_gateway=options.apply_gateway)
         url = fleet.gateway.url(service.port) if fleet.gateway else ""
         if accepted is None:
             say(f"{release.service}: nothing to do: {release.id} serves", fg="green")
             if options.json:
                 data_json({"service": release.service, "result": "nothing", "release": release.id, "mode": None})
         else:
-            following = following_of(operation, leader, release.service)
+            following = Following(leader, release.service, operation.tell)
             conclude(following, accepted, detach=options.detach, json=options.json)
         say(f"  {url}   model: {release.service}")
 
@@ -84,36 +83,32 @@ def plan_text(connected: Connected, release: Release, draft: Draft | None) -> st
     effects = draft.effects if draft else None
     if draft is None or effects is None:
         return f"{release.service}: nothing to do: {release.id} serves"
-    unreported = [node for node in draft.state.missing if node in {rank.node for rank in draft.plan.ranks}]
-    notes = [f"  no report from the guard of {node} yet" for node in unreported]
-    memory = section(connected, release.recipe, [rank.node for rank in draft.plan.ranks])
+    nodes = [rank.node for rank in draft.plan.ranks]
+    notes = [f"  no report from the guard of {node} yet" for node in draft.state.missing if node in nodes]
+    memory = section(connected, release.recipe, nodes)
     return "\n".join([f"{draft.plan}{memory}", *notes, *preview.lines(effects, release.service)])
 
 
-def direct(settings: Settings, fleet: Fleet, release: Release, options: Options) -> None:
+def direct(fleet: Fleet, release: Release, options: Options) -> None:
     """Deploy a release without a gateway: one replica on each node, led by the guard there, all at once."""
     choices = options.choices(fleet)
     with connect(fleet, options.nodes or release.recipe.nodes) as connected, progress() as tell:
-        places = {nodes[0]: nodes for nodes in leads.places(connected, release, options.nodes, tell)}
         replicas = {
-            head: _Direct(
-                Operation(connected.only(nodes), tell, options.wait_s, head),
+            nodes[0]: _Direct(
+                Operation(connected.only(nodes), tell, options.wait_s, nodes[0]),
                 release,
                 replace(choices, nodes=nodes),
                 nodes,
             )
-            for head, nodes in places.items()
+            for nodes in leads.places(connected, release, options.nodes, tell)
         }
         if options.dry_run:
-            _show_plans(list(replicas.values()), data, json=options.json)
+            _show_plans(release, list(replicas.values()), json=options.json)
             return
-        wanted = agents.load(fleet)
+        desired = agents.load(fleet)
         try:
             outcomes = at_once(
-                list(places),
-                release.service,
-                lambda head: replicas[head].deploy(wanted, options, verbose=settings.verbose),
-                connected.cancel,
+                list(replicas), release.service, lambda head: replicas[head].deploy(desired, options), connected.cancel
             )
         except Interrupted:
             if not any(replica.accepted for replica in replicas.values()):
@@ -139,47 +134,41 @@ class _Direct:
     state: ServiceState | None = None
 
     def draft(self) -> Draft | None:
-        """Return what the deploy would run; None where the release already serves."""
+        """Return what the deploy would run; None if the release already serves."""
         with leading(self.operation.connected.member(self.nodes[0])) as leader:
             return sending.dry_run(self.operation, leader, self.release, self.choices)
 
-    def deploy(self, wanted: AgentSpecs, options: Options, *, verbose: bool) -> Ending | Accepted | None:
-        """Plan, start the guards, send the intent and follow it; None where the release already serves."""
+    def deploy(self, desired: AgentSpecs, options: Options) -> Ending | Accepted | None:
+        """Plan, start the guards, send the intent and follow it; None if the release already serves."""
         connected, service = self.operation.connected, self.release.service
         with leading(connected.member(self.nodes[0])) as leader:
-            rollout = Rollout(self.operation, leader, self.release, self.choices, wanted, self.nodes)
-            planned = rollout.plan()
-            if verbose and planned:
-                say(plan_text(connected, self.release, planned))
-            accepted = rollout.send(planned)
+            rollout = Rollout(self.operation, leader, self.release, self.choices, desired, self.nodes)
+            draft = rollout.plan()
+            if options.verbose and draft:
+                say(plan_text(connected, self.release, draft))
+            accepted = rollout.send(draft)
             self.accepted = accepted is not None
-            ending = followed_on((self.operation, leader), service, accepted, options)
+            ending = follow((self.operation, leader), service, accepted, options)
             self.state = leader.state(service)
             return ending
 
     def as_json(self) -> dict[str, object]:
         """Return where the replica runs, and whether the deploy changed anything."""
-        found: dict[str, object] = {"release": self.release.id, "changed": self.accepted}
+        row: dict[str, object] = {"release": self.release.id, "changed": self.accepted}
         active = self.state.journal.active if self.state else None
         if active is None:
-            return found
+            return row
         head = next(active.heads)
         port = engine_spec.of(head).rank(head.node).port
-        return {
-            **found,
-            "release": active.release,
-            "container": head.container,
-            "slot": active.slot.value,
-            "port": port,
-        }
+        place = {"release": active.release, "container": head.container, "slot": active.slot.value, "port": port}
+        return {**row, **place}
 
 
-def _show_plans(replicas: Sequence[_Direct], show: Callable[[str], None], *, json: bool) -> None:
+def _show_plans(release: Release, replicas: Sequence[_Direct], *, json: bool) -> None:
     drafts = [(replica, replica.draft()) for replica in replicas]
     if json:
-        release = replicas[0].release
         plans = [{"node": replica.nodes[0], **plan_json(release, draft)} for replica, draft in drafts]
         data_json({"service": release.service, "release": release.id, "replicas": plans})
         return
     for replica, draft in drafts:
-        show(plan_text(replica.operation.connected, replica.release, draft))
+        data(plan_text(replica.operation.connected, release, draft))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import typer
@@ -10,7 +10,6 @@ import typer
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.named import load_recipe
 from sparkops.cli.options import JSON, NODES, RECIPE, SET
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
@@ -36,27 +35,21 @@ def fit(
 
     Example: sparkops fit 122b-autoround --node spark-1
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
-    wanted = load_recipe(recipe, fleet, set_ or ())
-    with connect(fleet, node or wanted.nodes) as connected:
-        outcomes = fitting.fits(connected, wanted)
-    known = {name: made for name, made in outcomes.items() if not isinstance(made, SparkopsError)}
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet, set_ or ())
+    with connect(fleet, node or loaded.nodes) as connected:
+        outcomes = fitting.fits(connected, loaded)
+    known = [outcome for outcome in outcomes.values() if isinstance(outcome, Fit)]
     if json:
-        data_json({"recipe": wanted.name, "nodes": [as_json(made) for made in known.values()]})
+        data_json({"recipe": loaded.name, "nodes": list(map(as_json, known))})
     elif known:
-        data(text(known))
+        data("\n".join(line for outcome in known for line in lines(outcome)))
     all_or_raise(outcomes)
-    refused = [made for made in known.values() if made.problems]
-    for step in dict.fromkeys(lower(made, wanted.name) for made in refused):
+    too_large = [outcome for outcome in known if outcome.problems]
+    for step in dict.fromkeys(lower(outcome, loaded.name) for outcome in too_large):
         say(f"  next: {step}", bold=True)
-    if refused:
+    if too_large:
         raise typer.Exit(1)
-
-
-def text(known: Mapping[str, Fit]) -> str:
-    """Return the fits of all nodes as text."""
-    return "\n".join(line for made in known.values() for line in lines(made))
 
 
 def section(connected: Connected, recipe: Recipe, nodes: Sequence[str]) -> str:
@@ -71,8 +64,10 @@ def section(connected: Connected, recipe: Recipe, nodes: Sequence[str]) -> str:
         outcomes = fitting.fits(replace(connected, members=members), recipe)
     except SparkopsError as error:
         return f"\nmemory, predicted:\n  {error}"
-    told = [_unknown(made) if isinstance(made, SparkopsError) else list(lines(made)) for made in outcomes.values()]
-    return "\n".join(["", "memory, predicted:", *(f"  {line}" for part in told for line in part)])
+    text = ["", "memory, predicted:"]
+    for outcome in outcomes.values():
+        text += (f"  {line}" for line in (lines(outcome) if isinstance(outcome, Fit) else _unknown(outcome)))
+    return "\n".join(text)
 
 
 def _unknown(error: SparkopsError) -> list[str]:

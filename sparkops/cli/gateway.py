@@ -13,7 +13,6 @@ from sparkops.agents.rebuild_plan import Rebuild, plan
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.options import DRY_RUN, JSON, WITHOUT, make_family
 from sparkops.cli.progress import progress
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config import source
 from sparkops.config.inventory import Fleet
@@ -40,26 +39,25 @@ def rebuild(
 
     Example: sparkops gateway rebuild spark-2 --without spark-1 --dry-run
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
+    fleet = load_fleet(context.obj)
     _require_named(fleet, node, without or ())
     with connect(fleet, required=False, patience_s=PATIENCE_S) as connected, progress() as tell:
         connected.member(node)
         for name, error in connected.unreachable.items():
             say(f"{name} is left out: {error}", fg="yellow")
-        made = plan(node, read_copies(connected), frozenset(without or ()))
-        data(str(made)) if dry_run and not json else say(str(made))
-        failing: Mapping[str, str] = (
-            {} if dry_run else rebuild_on(connected, made, agents.load(fleet, made.services), tell)
-        )
+        planned = plan(node, read_copies(connected), frozenset(without or ()))
+        (data if dry_run and not json else say)(str(planned))
+        failing: Mapping[str, str] = {}
+        if not dry_run:
+            failing = rebuild_on(connected, planned, agents.load(fleet, planned.services), tell)
     if json:
-        data_json(_as_json(made, failing, dry_run=dry_run))
+        data_json(_as_json(planned, failing, dry_run=dry_run))
     if failing:
         problem = "\n".join(f"{service}: {why}" for service, why in failing.items())
         steps = (f"sparkops rollback {service}" for service in failing)
         raise NeedsOperator(problem, next_step="\n".join(["sparkops status", *steps]))
     if not dry_run and fleet.gateway:
-        for service in made.services:
+        for service in planned.services:
             say(f"{service.name}: {fleet.gateway.url(service.port)}", fg="green")
 
 
@@ -74,7 +72,7 @@ def _require_named(fleet: Fleet, node: str, without: Sequence[str]) -> None:
         raise source.read(fleet.file).fail(("gateway", "node"), f"{named}, expected {node}")
 
 
-def _as_json(made: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> dict[str, object]:
+def _as_json(planned: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> dict[str, object]:
     services = [
         {
             "name": journal.service,
@@ -83,6 +81,6 @@ def _as_json(made: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> dic
             "release": journal.active.release if journal.active else None,
             "problem": failing.get(journal.service),
         }
-        for journal in (*made.journals, *made.kept)
+        for journal in (*planned.journals, *planned.kept)
     ]
-    return {"node": made.node, "without": sorted(made.lost), "dry_run": dry_run, "services": services}
+    return {"node": planned.node, "without": sorted(planned.lost), "dry_run": dry_run, "services": services}

@@ -13,7 +13,6 @@ from sparkops.cli.inventory import copy_targets, load_fleet
 from sparkops.cli.named import load_recipe
 from sparkops.cli.options import DRY_RUN, JSON, NODES, RECIPE, SOURCE, TARGETS, WAIT, make_family
 from sparkops.cli.progress import progress
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, say
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
@@ -52,28 +51,27 @@ def build(
 
     Example: sparkops build 122b-autoround --node spark-1
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
-    wanted = load_recipe(recipe, fleet)
-    order = make_order(wanted, fleet)
-    ranks = wanted.serve.tensor_parallel > 1
-    nodes = _nodes(wanted, fleet, node or (), once=once or ranks)
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    order = make_order(loaded, fleet)
+    ranks = loaded.serve.tensor_parallel > 1
+    nodes = _nodes(loaded, fleet, node or (), once=once or ranks)
     once = len(nodes) > 1 and (once or ranks)
     if once:
         say(f"built once, and copied{': ranks must run the same content' if ranks else ''}: {', '.join(nodes)}")
     if dry_run:
         _show(order, nodes, once=once)
         return
-    done: Mapping[str, Built | CopiedImage]
+    results: Mapping[str, Built | CopiedImage]
     source = None
     with _refusals(order, json=json), connect(fleet, nodes) as connected, progress() as tell:
         if once:
-            source, done = distribute.build_once(connected, order, tell, wait)
+            source, results = distribute.build_once(connected, order, tell, wait)
         else:
-            done = build_on_all(connected, order, tell, wait)
-    _tell(order.tag, source, done)
+            results = build_on_all(connected, order, tell, wait)
+    _show_results(order.tag, source, results)
     if json:
-        nodes_json = {name: _as_json(each, source) for name, each in done.items()}
+        nodes_json = {name: _as_json(result, source) for name, result in results.items()}
         data_json({"tag": order.tag, "inputs": order.context.digest, "nodes": nodes_json})
 
 
@@ -83,19 +81,19 @@ def _refusals(order: BuildOrder, *, json: bool) -> Iterator[None]:
     try:
         yield
     except (ImageRejected, NodesFailed) as error:
-        refused = [each for each in getattr(error, "errors", (error,)) if isinstance(each, ImageRejected)]
-        if json and refused:
-            nodes = {each.node: {"image": None, "built": False, "gates": each.verdicts} for each in refused}
+        rejected = [cause for cause in getattr(error, "errors", (error,)) if isinstance(cause, ImageRejected)]
+        if json and rejected:
+            nodes = {cause.node: {"image": None, "built": False, "gates": cause.verdicts} for cause in rejected}
             data_json({"tag": order.tag, "inputs": order.context.digest, "nodes": nodes})
         raise
 
 
 def _nodes(recipe: Recipe, fleet: Fleet, named: Sequence[str], *, once: bool) -> Sequence[str]:
     """Return the nodes that get the image; if one builds for all, it comes first."""
-    wanted = recipe.nodes or list(fleet.nodes)
+    default = recipe.nodes or list(fleet.nodes)
     if once and len(named) == 1:
-        return [*named, *(name for name in wanted if name != named[0])]
-    return named or wanted
+        return [*named, *(name for name in default if name != named[0])]
+    return named or default
 
 
 def _show(order: BuildOrder, nodes: Sequence[str], *, once: bool) -> None:
@@ -106,20 +104,21 @@ def _show(order: BuildOrder, nodes: Sequence[str], *, once: bool) -> None:
         say(f"{order.tag} copied to the others from {nodes[0]} or a node that has it: missing layers only")
 
 
-def _tell(tag: str, source: str | None, done: Mapping[str, Built | CopiedImage]) -> None:
-    for name, each in done.items():
-        if isinstance(each, Built):
-            how = f"{'built' if each.new else 'nothing to do'}: {tag}, {each.size_gib:.2f} GiB"
+def _show_results(tag: str, source: str | None, results: Mapping[str, Built | CopiedImage]) -> None:
+    for name, result in results.items():
+        if isinstance(result, Built):
+            text = f"{'built' if result.new else 'nothing to do'}: {tag}, {result.size_gib:.2f} GiB"
         else:
-            how = f"{f'copied from {source}' if each.sent else 'nothing to do'}: {tag}, {each.sent / 1e6:.2f} MB sent"
-        say(f"{name}: {how}", fg="green")
+            change = f"copied from {source}" if result.sent else "nothing to do"
+            text = f"{change}: {tag}, {result.sent / 1e6:.2f} MB sent"
+        say(f"{name}: {text}", fg="green")
 
 
-def _as_json(done: Built | CopiedImage, source: str | None) -> dict[str, object]:
-    if isinstance(done, Built):
-        gates = [asdict(verdict) for verdict in done.verdicts]
-        return {"image": done.image, "built": done.new, "from": None, "sent": 0, "gates": gates}
-    return {"image": done.image, "built": False, "from": source, "sent": done.sent, "gates": []}
+def _as_json(result: Built | CopiedImage, source: str | None) -> dict[str, object]:
+    if isinstance(result, Built):
+        gates = [asdict(verdict) for verdict in result.verdicts]
+        return {"image": result.image, "built": result.new, "from": None, "sent": 0, "gates": gates}
+    return {"image": result.image, "built": False, "from": source, "sent": result.sent, "gates": []}
 
 
 @family.command()
@@ -136,16 +135,17 @@ def copy(
 
     Example: sparkops images copy 122b-autoround --from spark-1
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
-    wanted = load_recipe(recipe, fleet)
-    targets = copy_targets(fleet, wanted, source, to)
-    tag = make_order(wanted, fleet).tag
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    targets = copy_targets(fleet, loaded, source, to)
+    tag = make_order(loaded, fleet).tag
     with connect(fleet, [source, *targets]) as connected, progress() as tell:
         copied = distribute.copy(connected, tag, source, tell)
-    _tell(tag, source, copied)
+    _show_results(tag, source, copied)
     if json:
-        nodes = {name: {"image": each.image, "bytes": each.size, "sent": each.sent} for name, each in copied.items()}
+        nodes = {
+            name: {"image": image.image, "bytes": image.size, "sent": image.sent} for name, image in copied.items()
+        }
         data_json({"tag": tag, "from": source, "nodes": nodes})
 
 
@@ -153,5 +153,5 @@ def make_order(recipe: Recipe, fleet: Fleet) -> BuildOrder:
     """Return the build of a recipe, from its templates, mods and inputs."""
     templates = assets.load_templates()
     inputs = assets.load_inputs(fleet, wheels=mounts_wheels(render(recipe, templates)))
-    made = build_context(recipe, templates, assets.load_mods(), inputs)
-    return of_recipe(recipe, made, assets.load_gate())
+    context = build_context(recipe, templates, assets.load_mods(), inputs)
+    return of_recipe(recipe, context, assets.load_gate())

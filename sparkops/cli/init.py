@@ -1,4 +1,4 @@
-"""init."""
+"""The verb init."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.doctor import doctor
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import Settings
 from sparkops.cli.terminal import say, visible, write
 from sparkops.cli.trust import pin
 from sparkops.config import inventory
@@ -54,13 +54,13 @@ def init(
         step = "Edit it, name another with --inventory, or replace it with --force."
         raise UsageError(f"{settings.inventory} exists already", next_step=step)
     routes = _routes(addresses or (), user)
-    found, lost = _discover(_draft(settings, routes), yes=yes)
-    text = visible(discovery.inventory(routes, found, lost))
+    known, lost = _discover(_draft(settings, routes), yes=yes)
+    text = visible(discovery.inventory(routes, known, lost))
     write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
     say(f"wrote {settings.inventory}")
-    for name, node in found.items():
+    for name, node in known.items():
         say(f"{name}: {node}")
-    if not found:
+    if not known:
         say("no node was read: the inventory has all of them", fg="yellow")
         say("  next: sparkops trust, then sparkops doctor", bold=True)
         raise typer.Exit(1)
@@ -70,7 +70,7 @@ def init(
 
 
 def _is_unedited(file: Path) -> bool:
-    """Return whether an inventory is as init wrote it, or as the sample came with the sources."""
+    """Return whether an inventory is as init wrote it, or as it comes with the sources."""
     text, _, digest = file.read_text(errors="replace").rpartition(SEAL)
     return _digest(text) == digest.strip()
 
@@ -84,12 +84,14 @@ def _routes(addresses: Sequence[str], user: str) -> Routes:
     if not addresses:
         return {"here": {"transport": "local"}}
     named = {"user": user} if user else {}
-    each = ({"address": address, "user": getpass.getuser(), **configured(address), **named} for address in addresses)
-    return {f"spark-{number}": route for number, route in enumerate(each, 1)}
+    return {
+        f"spark-{number}": {"address": address, "user": getpass.getuser(), **configured(address), **named}
+        for number, address in enumerate(addresses, 1)
+    }
 
 
 def _draft(settings: Settings, routes: Routes) -> Fleet:
-    """Return the fleet before anything is known of its nodes. Raises ConfigError for an address that is none."""
+    """Return the fleet before its nodes are read. Raises ConfigError for an invalid address."""
     file = settings.inventory.with_name(f".{settings.inventory.name}.new")
     write(file, discovery.inventory(routes, {}, {}))
     try:
@@ -99,7 +101,7 @@ def _draft(settings: Settings, routes: Routes) -> Fleet:
 
 
 def _discover(fleet: Fleet, *, yes: bool) -> tuple[dict[str, Discovered], dict[str, str]]:
-    """Return the facts of each node that can be read, and why the others cannot. Pins host keys after a question."""
+    """Return the facts of the readable nodes, and why the others cannot be read. Pins host keys after a question."""
     connector = Connector(fleet, patience_s=0.0)
     outcomes: dict[str, Discovered | SparkopsError] = {}
     for name, node in fleet.nodes.items():
@@ -110,12 +112,12 @@ def _discover(fleet: Fleet, *, yes: bool) -> tuple[dict[str, Discovered], dict[s
             outcomes[name] = error
     names = [name for name in fleet.nodes if name not in outcomes]
     outcomes |= on_each(names, lambda name: _read(connector, name), connector.cancel)
-    found = {name: outcome for name in fleet.nodes if isinstance(outcome := outcomes[name], Discovered)}
+    known = {name: outcome for name in fleet.nodes if isinstance(outcome := outcomes[name], Discovered)}
     failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
     for problem in failed.values():
         say(f"{problem}", fg="yellow")
         say(f"  next: {problem.next_step}", bold=True)
-    return found, {name: str(problem).removeprefix(f"{name}: ") for name, problem in failed.items()}
+    return known, {name: str(problem).removeprefix(f"{name}: ") for name, problem in failed.items()}
 
 
 def _read(connector: Connector, name: str) -> Discovered:

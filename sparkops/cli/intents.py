@@ -22,7 +22,8 @@ from sparkops.nodes.connected import connect
 from sparkops.nodes.parallel import all_or_raise, on_each
 from sparkops.swap.model import Mode
 
-Led = tuple[Operation, Leader]
+Target = tuple[Operation, Leader]
+"""An operation, and the leader that gets its intent."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Options:
     promote: bool = True
     without: tuple[str, ...] = ()
     apply_gateway: bool = False
+    verbose: bool = False
 
     def choices(self, fleet: Fleet) -> DeployOptions:
         """Return the options of the plan. Raises UsageError for an unknown mode or node."""
@@ -52,7 +54,7 @@ class Options:
 
 
 @contextmanager
-def led(fleet: Fleet, wait_s: float = 0.0) -> Iterator[Led]:
+def gateway_leader(fleet: Fleet, wait_s: float = 0.0) -> Iterator[Target]:
     """Connect to every node that answers, and to the leader beside the gateway, whose node must answer."""
     with _reached(fleet, wait_s) as operation, leading(operation.connected.member(operation.node)) as leader:
         yield operation, leader
@@ -70,60 +72,70 @@ def _reached(fleet: Fleet, wait_s: float, nodes: Sequence[str] = (), *, required
 
 
 @contextmanager
-def leaders(fleet: Fleet, service: str, wait_s: float = 0.0) -> Iterator[list[Led]]:
+def leaders(fleet: Fleet, service: str, wait_s: float = 0.0) -> Iterator[list[Target]]:
     """Yield the guards that lead a service: the one beside the gateway, else one for each replica; maybe none."""
-    with _reached(fleet, wait_s) as reached, _leading(reached, service) as found:
-        yield found
+    with _reached(fleet, wait_s) as operation, _leaders(operation, service) as targets:
+        yield targets
 
 
 @contextmanager
-def _leading(reached: Operation, service: str) -> Iterator[list[Led]]:
-    connected, gateway = reached.connected, reached.connected.fleet.gateway
+def _leaders(operation: Operation, service: str) -> Iterator[list[Target]]:
+    connected, gateway = operation.connected, operation.connected.fleet.gateway
     with ExitStack() as opened:
         first = opened.enter_context(leading(connected.member(gateway.node))) if gateway else None
-        found = []
-        for node, direct in leads.heads(connected, service, reached.tell, first).items():
+        targets = []
+        for node, direct in leads.heads(connected, service, operation.tell, first).items():
             leader = first if first and not direct else opened.enter_context(leading(connected.member(node)))
-            found.append((replace(reached, direct=node if direct else ""), leader))
-        if not found:
+            targets.append((replace(operation, direct=node if direct else ""), leader))
+        if not targets:
             all_or_raise(connected.unreachable)
-        yield found
+        yield targets
 
 
 def send(
     fleet: Fleet,
     service: str,
-    accept: Callable[[Led], Accepted | None],
+    accept: Callable[[Operation, Leader], Accepted | None],
     options: Options,
     *,
     back: bool = False,
 ) -> None:
-    """Send an intent to every leader of a service, and follow all. Raises UsageError where there is none."""
-    with leaders(fleet, service, options.wait_s) as found:
-        if not found:
+    """Send an intent to every leader of a service, and follow all. Raises UsageError without a leader."""
+    with leaders(fleet, service, options.wait_s) as targets:
+        if not targets:
             raise UsageError(f"{service}: no guard leads it", next_step="sparkops status")
-        send_to(found, service, accept, options, back=back)
+        _send_to(targets, service, accept, options, back=back)
 
 
-def send_to(
-    found: Sequence[Led],
+def _send_to(
+    targets: Sequence[Target],
     service: str,
-    accept: Callable[[Led], Accepted | None],
+    accept: Callable[[Operation, Leader], Accepted | None],
     options: Options,
     *,
     back: bool = False,
 ) -> None:
-    """Send an intent to these leaders, and follow all at once."""
-    if len(found) == 1:
-        followed(found[0], service, accept(found[0]), options, back=back)
-        return
-    by_node = {operation.node: (operation, leader) for operation, leader in found}
+    operation, leader = targets[0]
+    if len(targets) > 1:
+        by_node = {operation.node: (operation, leader) for operation, leader in targets}
+        outcomes = at_once(
+            list(by_node),
+            service,
+            lambda node: follow(by_node[node], service, accept(*by_node[node]), options),
+            operation.connected.cancel,
+        )
+        conclude_all(service, outcomes, {}, json=options.json, wants_back=back)
+    elif accepted := accept(operation, leader):
+        following = Following(leader, service, operation.tell)
+        conclude(following, accepted, detach=options.detach, json=options.json, wants_back=back)
+    else:
+        _print_nothing(service, json=options.json)
 
-    def work(node: str) -> Ending | Accepted | None:
-        return followed_on(by_node[node], service, accept(by_node[node]), options)
 
-    outcomes = at_once(list(by_node), service, work, found[0][0].connected.cancel)
-    conclude_all(service, outcomes, {}, json=options.json, wants_back=back)
+def _print_nothing(service: str, *, json: bool) -> None:
+    say(f"{service}: nothing to do", fg="green")
+    if json:
+        data_json({"service": service, "result": "nothing"})
 
 
 def at_once(
@@ -136,28 +148,12 @@ def at_once(
         raise interrupted(service) from None
 
 
-def followed_on(found: Led, service: str, accepted: Accepted | None, options: Options) -> Ending | Accepted | None:
+def follow(target: Target, service: str, accepted: Accepted | None, options: Options) -> Ending | Accepted | None:
     """Follow one replica of several to its end, unless there is nothing to do or to follow."""
     if accepted is None or options.detach:
         return accepted
-    return following_of(*found, service).until_end(accepted)
-
-
-def following_of(operation: Operation, leader: Leader, service: str) -> Following:
-    """Return the follower of a service at its leader."""
-    return Following(leader, service, operation.tell)
-
-
-def followed(
-    found: Led | None, service: str, accepted: Accepted | None, options: Options, *, back: bool = False
-) -> None:
-    """Follow an accepted intent, or print that nothing is to do."""
-    if accepted is None or found is None:
-        say(f"{service}: nothing to do", fg="green")
-        if options.json:
-            data_json({"service": service, "result": "nothing"})
-        return
-    conclude(following_of(*found, service), accepted, detach=options.detach, json=options.json, wants_back=back)
+    operation, leader = target
+    return Following(leader, service, operation.tell).until_end(accepted)
 
 
 def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options) -> None:
@@ -170,20 +166,25 @@ def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options
     alone = fleet.gateway is None
     with (
         _reached(fleet, options.wait_s, nodes if alone else (), required=alone) as reached,
-        _leading(reached, service) as found,
+        _leaders(reached, service) as targets,
     ):
-        known = [led for led in found if leads.state_by(reached.connected.member(led[0].node), led[1], service)]
+        connected = reached.connected
+        known = [
+            (operation, leader)
+            for operation, leader in targets
+            if leads.state_by(connected.member(operation.node), leader, service)
+        ]
         if nodes and any(not operation.direct for operation, _ in known):
             step = f"sparkops stop {service}"
             problem = f"--node: {service} is behind the gateway: its leader stops it on all nodes"
             raise UsageError(problem, next_step=step)
-        if wanted := [led for led in known if not nodes or led[0].node in nodes]:
-            send_to(wanted, service, lambda led: led[0].until_free(lambda: intents.stop(led[1], service)), options)
-        elif leader := leads.leader_elsewhere(reached.connected, service):
-            step = f"{leads.stop_step(reached.connected, service, leader)} --node {leader}"
+        if chosen := [target for target in known if not nodes or target[0].node in nodes]:
+            _send_to(chosen, service, lambda at, leader: at.until_free(lambda: intents.stop(leader, service)), options)
+        elif leader := leads.leader_elsewhere(connected, service):
+            step = f"{leads.stop_step(connected, service, leader)} --node {leader}"
             raise UsageError(f"--node: {service} is led by {leader}, which stops all its ranks", next_step=step)
-        elif running := leads.running(reached.connected, service):
+        elif running := leads.running(connected, service):
             names = [f"docker stop {' '.join(names)} on {node}" for node, names in running.items()]
             raise PlanRefused(f"{service}: its containers run, but no guard leads it", next_step="\n".join(names))
         else:
-            followed(found[0] if found else None, service, None, options)
+            _print_nothing(service, json=options.json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import Settings
 from sparkops.config import inventory
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe

@@ -32,7 +32,7 @@ DOCKERFILE = re.compile(
 RECIPES = (".yaml", ".yml")
 RECIPE = re.compile(r"^(extends|image):", re.MULTILINE)
 """A line that marks a file as a recipe, even if the rest of the file is broken."""
-PASSED_OVER = frozenset({"node_modules", "venv"})
+SKIPPED = frozenset({"node_modules", "venv"})
 
 
 def lint(
@@ -63,14 +63,14 @@ def lint(
     chosen = _chosen(rule or (), ignore or ())
     reader = _Reader()
     for file in dict.fromkeys(_files(paths or ())):
-        reader.take(file)
-    found = findings(reader.checked, chosen)
-    _show(report.LintReport(len(reader.checked), found, tuple(map(str, reader.errors))), kind)
+        reader.read(file)
+    violations = findings(reader.checked, chosen)
+    _show(report.LintReport(len(reader.checked), violations, tuple(map(str, reader.errors))), kind)
     for error in reader.errors[1:]:
         say(f"sparkops: {error}", fg="red")
     if reader.errors:
         raise reader.errors[0]
-    if found:
+    if violations:
         raise typer.Exit(1)
 
 
@@ -84,16 +84,16 @@ def _chosen(only: Sequence[str], without: Sequence[str]) -> frozenset[str]:
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    """Return every file to read. Raises UsageError if there is none."""
+    """Yield every file to read. Raises UsageError without any."""
     if not paths:
         yield from known_recipes().values()
         yield from _inside(Path("Dockerfiles"))
     for path in paths:
         if path.is_dir():
-            found = list(_inside(path))
-            if not found:
+            files = list(_inside(path))
+            if not files:
                 raise UsageError(f"{path} holds no Dockerfile and no recipe", next_step="Name the files themselves.")
-            yield from found
+            yield from files
         elif path == STDIN or path.exists():
             yield path
         else:
@@ -102,7 +102,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _inside(directory: Path) -> Iterator[Path]:
     for where, directories, names in os.walk(directory):
-        directories[:] = sorted(each for each in directories if not each.startswith(".") and each not in PASSED_OVER)
+        directories[:] = sorted(name for name in directories if not name.startswith(".") and name not in SKIPPED)
         for file in (Path(where, name) for name in sorted(names)):
             if DOCKERFILE.fullmatch(file.name) or (file.suffix in RECIPES and _is_recipe(file)):
                 yield file
@@ -122,19 +122,17 @@ class _Reader:
     checked: list[CheckedFile] = field(default_factory=list)
     errors: list[SparkopsError] = field(default_factory=list)
 
-    def take(self, file: Path) -> None:
+    def read(self, file: Path) -> None:
         try:
-            self.checked.append(self._recipe(file) if file.suffix in RECIPES else self._dockerfile(file))
+            check = self._recipe(file) if file.suffix in RECIPES else check_dockerfile(_text(file), str(file))
+            self.checked.append(check)
         except SparkopsError as error:
             self.errors.append(error)
-
-    def _dockerfile(self, file: Path) -> CheckedFile:
-        return check_dockerfile(_text(file), str(file))
 
     def _recipe(self, file: Path) -> CheckedFile:
         loaded, written = recipe.load(file, parts=False), overlay.read(file)
         others = written.files.values() if isinstance(written, overlay.MergedSource) else ()
-        texts = {each: _text(each) for each in (file, *others)}
+        texts = {path: _text(path) for path in (file, *others)}
         templates, mods = self._assets
         return check_recipe(loaded, written, texts, templates, mods)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,6 @@ from sparkops.cli.inventory import load_fleet
 from sparkops.cli.named import find_recipe
 from sparkops.cli.options import JSON, RECIPE
 from sparkops.cli.progress import progress
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data_json, say, write
 from sparkops.config import assets
 from sparkops.config.lock import Lock, lock_file, lock_text, not_locked, read_lock
@@ -45,37 +45,35 @@ def lock(
 
     Example: sparkops lock 122b-autoround --node spark-1
     """
-    settings: Settings = context.obj
-    fleet, file = load_fleet(settings), find_recipe(recipe)
-    place = lock_file(file)
-    wanted = load_unlocked(file, fleet.nodes)
-    before = read_lock(place)
-    shelf = locking.BuildFiles(
-        assets.load_templates(), assets.load_mods(), assets.load_inputs(fleet), assets.load_gate()
-    )
-    if before and not update and locking.fits(before, wanted, shelf):
-        say(f"{place} is up to date")
-        _tell(before, str(place), json=json)
+    fleet, recipe_file = load_fleet(context.obj), find_recipe(recipe)
+    file = lock_file(recipe_file)
+    unlocked = load_unlocked(recipe_file, fleet.nodes)
+    before = read_lock(file)
+    inputs, gate = assets.load_inputs(fleet), assets.load_gate()
+    files = locking.BuildFiles(assets.load_templates(), assets.load_mods(), inputs, gate)
+    if before and not update and locking.fits(before, unlocked, files):
+        say(f"{file} is up to date")
+        _show(before, file, json=json)
         return
-    where = node or (wanted.nodes or list(fleet.nodes))[0]
-    with connect(fleet, [where]) as connected, progress() as tell:
-        member = connected.members[where]
-        made = locking.lock_on(member, wanted, shelf, None if update else before, str(int(time.time())), tell)
+    name = node or (unlocked.nodes or list(fleet.nodes))[0]
+    with connect(fleet, [name]) as connected, progress() as tell:
+        member = connected.members[name]
+        resolved = locking.lock_on(member, unlocked, files, None if update else before, str(int(time.time())), tell)
         if build:
-            held = wanted.with_lock(made)
-            order = of_recipe(held, build_context(held, shelf.templates, shelf.mods, shelf.inputs), shelf.gate)
+            locked = unlocked.with_lock(resolved)
+            order = of_recipe(locked, build_context(locked, files.templates, files.mods, files.inputs), files.gate)
             build_on(member, order, tell)
-            made = made.model_copy(update={"contents": locking.contents(member, held, order, shelf)})
-    write(place, lock_text(wanted.name, made))
-    say(f"wrote {place}", fg="green")
-    _tell(made, str(place), json=json)
+            resolved = resolved.model_copy(update={"contents": locking.contents(member, locked, order, files)})
+    write(file, lock_text(unlocked.name, resolved))
+    say(f"wrote {file}", fg="green")
+    _show(resolved, file, json=json)
 
 
-def _tell(lock: Lock, place: str, *, json: bool) -> None:
+def _show(lock: Lock, file: Path, *, json: bool) -> None:
     """Print what is locked and what is not."""
-    open_ = not_locked(lock)
+    unlocked = not_locked(lock)
     say(f"{len(lock.packages)} packages, {len(lock.mods)} files of mods, {len(lock.models)} models")
-    for each in open_:
-        say(f"not locked: {each}")
+    for text in unlocked:
+        say(f"not locked: {text}")
     if json:
-        data_json({"file": place, "lock": lock.model_dump(mode="json"), "not_locked": open_})
+        data_json({"file": str(file), "lock": lock.model_dump(mode="json"), "not_locked": unlocked})

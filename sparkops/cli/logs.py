@@ -8,7 +8,6 @@ import typer
 
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.options import NODES, SERVICE
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data
 from sparkops.deploy import observe
 from sparkops.docker import commands
@@ -35,8 +34,7 @@ def logs(
 
     Example: sparkops logs qwen3.5-122b --follow
     """
-    settings: Settings = context.obj
-    with connect(load_fleet(settings), node or ()) as connected:
+    with connect(load_fleet(context.obj), node or ()) as connected:
         newest = _newest(connected, service, rank)
         if not newest:
             which = f"rank {rank} of {service}" if rank is not None else f"container of {service}"
@@ -53,6 +51,6 @@ def logs(
 
 def _newest(connected: Connected, service: str, rank: int | None) -> dict[str, Container]:
     """Return the newest container on each node that has one."""
-    wanted = {} if rank is None else {"rank": str(rank)}
-    found = connected.all(lambda member: observe.containers(member, service=service, **wanted))
-    return {name: max(each, key=lambda one: one.started_at) for name, each in found.items() if each}
+    labels = {"service": service} if rank is None else {"service": service, "rank": str(rank)}
+    by_node = connected.all(lambda member: observe.containers(member, **labels))
+    return {name: max(group, key=lambda container: container.started_at) for name, group in by_node.items() if group}

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from sparkops import __version__
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import Settings
 from sparkops.cli.terminal import say, show_commands
 from sparkops.cli.verbs import Verbs
 from sparkops.errors import SparkopsError
@@ -33,8 +33,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         typer.echo(f"sparkops {__version__}")
         raise typer.Exit
 
@@ -85,9 +85,9 @@ def main() -> None:
 
 def _report(error: SparkopsError) -> None:
     say(f"sparkops: {error}", fg="red")
-    each = [error, error.__cause__, *getattr(error, "errors", ())]
-    for note in (note for one in each for note in getattr(one, "__notes__", ())):
-        say(f"  {note}")
+    for source in (error, error.__cause__, *getattr(error, "errors", ())):
+        for note in getattr(source, "__notes__", ()):
+            say(f"  {note}")
     for line in error.next_step.splitlines():
         say(f"  next: {line}", bold=True)
 

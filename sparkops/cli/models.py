@@ -1,4 +1,4 @@
-"""models: pull, copy, prepare; cli/weights.py has list and verify."""
+"""The verbs models pull, copy and prepare; cli/weights.py has list and verify."""
 
 from __future__ import annotations
 
@@ -12,19 +12,8 @@ from sparkops.cli import weights
 from sparkops.cli.images import make_order
 from sparkops.cli.inventory import copy_targets, load_fleet
 from sparkops.cli.named import load_recipe
-from sparkops.cli.options import (
-    DRY_RUN,
-    ENDPOINT,
-    JSON,
-    RECIPE,
-    SOURCE,
-    TARGETS,
-    TOKEN_FILE,
-    WAIT,
-    make_family,
-)
+from sparkops.cli.options import DRY_RUN, ENDPOINT, JSON, RECIPE, SOURCE, TARGETS, TOKEN_FILE, WAIT, make_family
 from sparkops.cli.progress import progress
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
@@ -66,24 +55,23 @@ def pull(
 
     Example: sparkops models pull 122b-autoround --node spark-1
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
-    wanted = load_recipe(recipe, fleet)
-    source = make_hub(fleet, token_file, endpoint, replace=replace)
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    hub = make_hub(fleet, token_file, endpoint, replace=replace)
 
     def fetch(member: Member, tell: Tell) -> list[Checkpoint]:
-        return [pull_model(member, each, source, tell) for each in wanted.model.fetched]
+        return [pull_model(member, source, hub, tell) for source in loaded.model.fetched]
 
-    name, found = _on_one(fleet, wanted, node, fetch)
-    for each in found:
-        say(f"{name}: {each.path}, {each.size / 1e9:.2f} GB, revision {each.commit}", fg="green")
-    if wanted.model.steps:
+    name, pulled = _on_one(fleet, loaded, node, fetch)
+    for model in pulled:
+        say(f"{name}: {model.path}, {model.size / 1e9:.2f} GB, revision {model.commit}", fg="green")
+    if loaded.model.steps:
         say(f"  next: sparkops models prepare {recipe} --node {name}", bold=True)
     elif len(fleet.nodes) > 1:
         say(f"  next: sparkops models copy {recipe} --from {name}", bold=True)
     if json:
-        models = [{"path": each.path, "bytes": each.size, "revision": each.commit} for each in found]
-        data_json({"node": name, "models": models})
+        rows = [{"path": model.path, "bytes": model.size, "revision": model.commit} for model in pulled]
+        data_json({"node": name, "models": rows})
 
 
 def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: bool = False) -> Hub:
@@ -133,18 +121,17 @@ def copy(
 
     Example: sparkops models copy 122b-autoround --from spark-1 --to spark-2
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
-    wanted = load_recipe(recipe, fleet)
-    targets = copy_targets(fleet, wanted, source, to)
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    targets = copy_targets(fleet, loaded, source, to)
     with connect(fleet, [source, *targets]) as connected, progress() as tell:
-        copied = models.copy(connected, engine_reads(wanted), source, tell, checksum=checksum, replace_other=replace)
-    for name, each in copied.items():
-        how = f"{each.sent / 1e6:.1f} MB sent" if each.sent else "nothing sent"
-        say(f"{name}: {wanted.model.path}, {each.size / 1e9:.2f} GB, {how}", fg="green")
+        copied = models.copy(connected, engine_reads(loaded), source, tell, checksum=checksum, replace_other=replace)
+    for name, model in copied.items():
+        sent = f"{model.sent / 1e6:.1f} MB sent" if model.sent else "nothing sent"
+        say(f"{name}: {loaded.model.path}, {model.size / 1e9:.2f} GB, {sent}", fg="green")
     if json:
-        nodes = {name: {"bytes": each.size, "sent": each.sent} for name, each in copied.items()}
-        data_json({"path": wanted.model.path, "from": source, "nodes": nodes})
+        nodes = {name: {"bytes": model.size, "sent": model.sent} for name, model in copied.items()}
+        data_json({"path": loaded.model.path, "from": source, "nodes": nodes})
 
 
 def prepare(
@@ -161,28 +148,27 @@ def prepare(
 
     Example: sparkops models prepare 122b-autoround-hybrid --node spark-1
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
-    wanted = load_recipe(recipe, fleet)
-    if not wanted.model.steps:
-        raise UsageError(f"{wanted.name}: no model.steps to run", next_step=f"sparkops models pull {recipe}")
-    image = make_order(wanted, fleet).tag
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    if not loaded.model.steps:
+        raise UsageError(f"{loaded.name}: no model.steps to run", next_step=f"sparkops models pull {recipe}")
+    image = make_order(loaded, fleet).tag
 
-    def work(member: Member, tell: Tell) -> Preparation:
-        made = plan_steps(member, wanted, image, replace=replace)
+    def run_steps(member: Member, tell: Tell) -> Preparation:
+        planned = plan_steps(member, loaded, image, replace=replace)
         if not dry_run:
-            take_steps(member, made, tell, wait)
-        return made
+            take_steps(member, planned, tell, wait)
+        return planned
 
-    name, made = _on_one(fleet, wanted, node, work)
-    if not made.steps:
-        say(f"{name}: nothing to do: {wanted.model.path} is complete", fg="green")
+    name, preparation = _on_one(fleet, loaded, node, run_steps)
+    if not preparation.steps:
+        say(f"{name}: nothing to do: {loaded.model.path} is complete", fg="green")
     elif not dry_run:
-        say(f"{name}: {wanted.model.path} is complete", fg="green")
+        say(f"{name}: {loaded.model.path} is complete", fg="green")
     else:
-        data("\n".join(f"{name}: {number}. {due}" for number, due in enumerate(made.steps, 1)))
-        if made.problem:
-            raise made.problem
+        data("\n".join(f"{name}: {number}. {due}" for number, due in enumerate(preparation.steps, 1)))
+        if preparation.problem:
+            raise preparation.problem
 
 
 family.command("list")(weights.list_)

@@ -1,13 +1,22 @@
-"""Arguments and options that several verbs share, and the form of a family of verbs."""
+"""Options of all verbs and of several, and the form of a family of verbs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 MOST = 1_000_000  # as in config/fields.py, which --help does not load
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The global options."""
+
+    inventory: Path
+    verbose: bool
 
 
 def in_range(number: float | None) -> float | None:

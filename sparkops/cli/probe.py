@@ -10,7 +10,6 @@ import typer
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.named import load_recipe
 from sparkops.cli.options import NODES, SERVICE
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
@@ -41,30 +40,31 @@ def probe(
 
     Example: sparkops probe qwen3.5-122b
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
+    fleet = load_fleet(context.obj)
     if list_ and recipe:
         _list([_of(service, load_recipe(recipe, fleet))], json=json)
         return
     with connect(fleet, node or ()) as connected:
-        found = _find(connected, service)
-        recipes = {name: _recipe(fleet, recipe, target) for name, target in found.items()}
+        targets = _find(connected, service)
+        recipes = {name: _recipe(fleet, recipe, target) for name, target in targets.items()}
         if list_:
-            _list(list({each.name: each for each in recipes.values()}.values()), json=json)
+            _list(list({loaded.name: loaded for loaded in recipes.values()}.values()), json=json)
             return
-        reports = _run(connected, found, recipes, passes, data if not json else say)
+        reports = _run(connected.only(list(targets)), targets, recipes, passes, data if not json else say)
     if json:
-        data_json({"service": service, "replicas": [_as_json(found[name], each) for name, each in reports.items()]})
-    _end(service, found, reports)
+        rows = [_as_json(targets[name], report) for name, report in reports.items()]
+        data_json({"service": service, "replicas": rows})
+    _conclude(service, targets, reports)
 
 
 def _find(connected: Connected, service: str) -> dict[str, Target]:
     """Return the running replica on each node that has one; of two, the newest."""
-    on_nodes = connected.all(lambda member: probing.targets(member, service))
-    found = {name: max(each, key=lambda one: one.container.started_at) for name, each in on_nodes.items() if each}
-    if not found:
+    by_node = connected.all(lambda member: probing.targets(member, service))
+    if not any(by_node.values()):
         raise UsageError(f"{service} does not run", next_step="sparkops status")
-    return found
+    return {
+        name: max(group, key=lambda target: target.container.started_at) for name, group in by_node.items() if group
+    }
 
 
 def _recipe(fleet: Fleet, named: str | None, target: Target) -> Recipe:
@@ -85,7 +85,7 @@ def _of(service: str, recipe: Recipe) -> Recipe:
 
 
 def _list(recipes: list[Recipe], *, json: bool) -> None:
-    planned = {each.name: coverage.planned(each) for each in recipes}
+    planned = {recipe.name: coverage.planned(recipe) for recipe in recipes}
     if json:
         rows = {name: [vars(check) for check in checks] for name, checks in planned.items()}
         data_json({"recipes": rows})
@@ -98,20 +98,19 @@ def _list(recipes: list[Recipe], *, json: bool) -> None:
 
 def _run(
     connected: Connected,
-    found: Mapping[str, Target],
+    targets: Mapping[str, Target],
     recipes: Mapping[str, Recipe],
     passes: int | None,
     show: Callable[[str], None],
 ) -> dict[str, SmokeReport]:
-    """Probe all replicas in parallel, and show a line for each check."""
+    """Probe the replicas on all connected nodes in parallel, and show a line for each check."""
 
     def probe_one(member: Member) -> SmokeReport:
-        mark = f"{member.name} | " if len(found) > 1 else ""
-        container = found[member.name].container
+        mark = f"{member.name} | " if len(targets) > 1 else ""
+        container = targets[member.name].container
         return probing.probe(member, container, recipes[member.name], passes, lambda verdict: show(f"{mark}{verdict}"))
 
-    members = {name: connected.members[name] for name in found}
-    return Connected(connected.fleet, members, {}, connected.cancel).all(probe_one)
+    return connected.all(probe_one)
 
 
 def _as_json(target: Target, report: SmokeReport) -> dict[str, object]:
@@ -120,12 +119,12 @@ def _as_json(target: Target, report: SmokeReport) -> dict[str, object]:
     return {**place, "recipe": target.recipe, **report.as_json()}
 
 
-def _end(service: str, found: Mapping[str, Target], reports: Mapping[str, SmokeReport]) -> None:
+def _conclude(service: str, targets: Mapping[str, Target], reports: Mapping[str, SmokeReport]) -> None:
     """Print the results. Raises ProbeFailed, or NodesFailed for several."""
     for name, report in reports.items():
         if report.ok:
-            what = f"{report.passes} of {report.required} passes in {report.took_s:.1f} s"
-            say(f"{name}: {found[name].container.release} works: {what}", fg="green")
-    errors = [error for name, each in reports.items() if (error := probing.refused(name, service, each))]
+            passes = f"{report.passes} of {report.required} passes in {report.took_s:.1f} s"
+            say(f"{name}: {targets[name].container.release} works: {passes}", fg="green")
+    errors = [error for name, report in reports.items() if (error := probing.refused(name, service, report))]
     if errors:
         raise joined(errors)

@@ -30,14 +30,14 @@ def recipes(json: JSON = False) -> None:
 
     Example: sparkops recipes
     """
-    found = [load(file) for file in known_recipes().values()]
+    known = [load(file) for file in known_recipes().values()]
     if json:
-        data_json({"recipes": [each.model_dump(mode="json") | {"locked": each.lock is not None} for each in found]})
+        data_json({"recipes": [recipe.model_dump(mode="json") | {"locked": bool(recipe.lock)} for recipe in known]})
         return
-    for each in found:
-        speed = f"{each.expected.tok_s:g} tok/s" if each.expected and each.expected.tok_s else "-"
-        lock = "locked" if each.lock else "unlocked"
-        data(f"{each.name:<28} {each.memory.claim_gib:>6g} GiB  {speed:>12}  {lock:<8}  {each.description}")
+    for recipe in known:
+        speed = f"{recipe.expected.tok_s:g} tok/s" if recipe.expected and recipe.expected.tok_s else "-"
+        lock = "locked" if recipe.lock else "unlocked"
+        data(f"{recipe.name:<28} {recipe.memory.claim_gib:>6g} GiB  {speed:>12}  {lock:<8}  {recipe.description}")
 
 
 def show(

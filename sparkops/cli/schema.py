@@ -32,9 +32,9 @@ def schema(
     if of not in models:
         raise UsageError(f"schema not found: {of}", next_step=f"One of: {', '.join(models)}")
     model = models[of]
-    json_schema = model.model_json_schema(schema_generator=DocumentedSchema)
-    made = reference(model) if markdown else json.dumps(json_schema, indent=2) + "\n"
+    json_schema = model.model_json_schema(Documented)=schema_generator=DocumentedSchema)=Documented)
+    text = reference(model) if markdown else json.dumps(json_schema, indent=2) + "\n"
     if output:
-        write(output, made)
+        write(output, text)
     else:
-        data(made.removesuffix("\n"))
+        data(text.removesuffix("\n"))

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.options import JSON
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import JSON, Settings
 from sparkops.config import addresses
 from sparkops.errors import UsageError
 from sparkops.status.read import Reader

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import typer
 
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import Settings
 from sparkops.cli.terminal import data_json, say, visible
 from sparkops.config import addresses
 from sparkops.errors import NeedsOperator, SparkopsError

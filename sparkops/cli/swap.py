@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -9,11 +10,13 @@ import typer
 from sparkops.cli.intents import Options, leaders, send, send_stop
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, NODES, SERVICE, WAIT, WITHOUT
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
+from sparkops.config.inventory import Fleet
 from sparkops.deploy import intents, sending
 from sparkops.errors import UsageError
+from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.replies import lines
+from sparkops.guard_client.leader import Leader
 
 
 def promote(
@@ -25,10 +28,20 @@ def promote(
 
     Example: sparkops promote qwen3.5-122b
     """
-    settings: Settings = context.obj
-    options = Options(wait_s=wait, detach=detach, json=json)
-    fleet = load_fleet(settings)
-    send(fleet, service, lambda led: led[0].until_free(lambda: intents.promote(led[1], service)), options)
+    _send_free(context, service, intents.promote, Options(wait_s=wait, detach=detach, json=json))
+
+
+def _send_free(
+    context: typer.Context,
+    service: str,
+    intend: Callable[[Leader, str], Accepted | None],
+    options: Options,
+    *,
+    back: bool = False,
+) -> None:
+    """Send an intent once no other change is in progress."""
+    fleet = load_fleet(context.obj)
+    send(fleet, service, lambda at, leader: at.until_free(lambda: intend(leader, service)), options, back=back)
 
 
 def rollback(
@@ -48,12 +61,11 @@ def rollback(
 
     Example: sparkops rollback qwen3.5-122b
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
+    fleet = load_fleet(context.obj)
     given_up = tuple(without or ())
     options = Options(allow_downtime=allow_downtime, wait_s=wait, without=given_up, detach=detach, json=json)
     choices = options.choices(fleet)
-    send(fleet, service, lambda led: sending.rollback(*led, service, choices), options, back=True)
+    send(fleet, service, lambda at, leader: sending.rollback(at, leader, service, choices), options, back=True)
 
 
 def cancel(
@@ -65,10 +77,7 @@ def cancel(
 
     Example: sparkops cancel qwen3.5-122b
     """
-    settings: Settings = context.obj
-    options = Options(wait_s=wait, detach=detach, json=json)
-    fleet = load_fleet(settings)
-    send(fleet, service, lambda led: led[0].until_free(lambda: intents.cancel(led[1], service)), options, back=True)
+    _send_free(context, service, intents.cancel, Options(wait_s=wait, detach=detach, json=json), back=True)
 
 
 def stop(
@@ -87,8 +96,7 @@ def stop(
 
     Example: sparkops stop qwen3.5-122b
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
+    fleet = load_fleet(context.obj)
     send_stop(fleet, service, node or (), Options(wait_s=wait, detach=detach, json=json))
 
 
@@ -101,9 +109,8 @@ def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None
 
     Example: sparkops follow qwen3.5-122b
     """
-    settings: Settings = context.obj
-    options = Options(json=json)
-    send(load_fleet(settings), service, lambda led: intents.in_progress(led[1], service, led[0].tell), options)
+    fleet = load_fleet(context.obj)
+    send(fleet, service, lambda at, leader: intents.in_progress(leader, service, at.tell), Options(json=json))
 
 
 def hold(
@@ -121,7 +128,7 @@ def hold(
     """
     if not message.strip():
         raise UsageError("--message: empty; a hold needs a reason")
-    _hold(context.obj, service, message)
+    _hold(load_fleet(context.obj), service, message)
     say(f"{service} is on hold: {message}")
 
 
@@ -130,15 +137,15 @@ def unhold(context: typer.Context, service: SERVICE) -> None:
 
     Example: sparkops unhold qwen3.5-122b
     """
-    _hold(context.obj, service, "")
+    _hold(load_fleet(context.obj), service, "")
     say(f"{service}: the hold has ended")
 
 
-def _hold(settings: Settings, service: str, reason: str) -> None:
-    with leaders(load_fleet(settings), service) as found:
-        for _, leader in found:
+def _hold(fleet: Fleet, service: str, reason: str) -> None:
+    with leaders(fleet, service) as targets:
+        for _, leader in targets:
             intents.hold(leader, service, reason)
-    if not found:
+    if not targets:
         raise UsageError(f"{service}: no guard leads it", next_step="sparkops status")
 
 
@@ -149,10 +156,9 @@ def history(context: typer.Context, service: SERVICE, json: JSON = False) -> Non
 
     Example: sparkops history qwen3.5-122b
     """
-    settings: Settings = context.obj
-    with leaders(load_fleet(settings), service) as found:
-        known = {operation.node: leader for operation, leader in found}
-        events = intents.events(found[0][0].connected, known, service) if found else []
+    with leaders(load_fleet(context.obj), service) as targets:
+        by_node = {operation.node: leader for operation, leader in targets}
+        events = intents.events(targets[0][0].connected, by_node, service) if targets else []
     if json:
         data_json({"service": service, "events": events})
     for event in () if json else events:

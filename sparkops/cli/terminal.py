@@ -27,7 +27,7 @@ def visible(text: str) -> str:
 
     Remote output, foreign recipes and errors that quote them could otherwise move the cursor or hide a line.
     """
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), COLOR.sub("", redacted(text)))
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), COLOR.sub("", redacted(text)))
 
 
 def say(text: str, *, fg: str | None = None, bold: bool = False) -> None:

@@ -10,7 +10,6 @@ import typer
 
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.options import YES
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import confirm, say
 from sparkops.errors import UsageError
 from sparkops.nodes.connect import Connector
@@ -38,8 +37,7 @@ def trust(
 
     Example: sparkops trust spark-2
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
+    fleet = load_fleet(context.obj)
     connector = Connector(fleet)
     expected = _fingerprints(fingerprint or ())
     every = [name for name, node in fleet.nodes.items() if node.transport == "ssh"]

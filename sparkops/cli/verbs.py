@@ -81,9 +81,9 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
     },
     "Deploy": {
         "fit": Verb("fit", "fit", "Predict a recipe's memory use on its nodes"),
-        "plan": Verb("services", "plan", "Preview a deploy"),
-        "up": Verb("up", "up", "Build, download and deploy what is missing"),
-        "deploy": Verb("services", "deploy", "Deploy a recipe and verify its answers"),
+        "plan": Verb("deploy", "plan", "Preview a deploy"),
+        "up": Verb("deploy", "up", "Build, download and deploy what is missing"),
+        "deploy": Verb("deploy", "deploy", "Deploy a recipe and verify its answers"),
         "promote": Verb("swap", "promote", "Keep a release deployed with --no-promote"),
         "rollback": Verb("swap", "rollback", "Return to the previous release"),
         "cancel": Verb("swap", "cancel", "Cancel an unfinished swap"),

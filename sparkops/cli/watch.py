@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.style import Style
 from rich.text import Text
 
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import Settings
 from sparkops.cli.status_output import Outcomes, joined_status, places
 from sparkops.cli.terminal import visible
 from sparkops.errors import Interrupted

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import typer
 
 from sparkops.cli.inventory import load_fleet
 from sparkops.cli.named import load_recipe
 from sparkops.cli.options import JSON, NODES, RECIPE
-from sparkops.cli.settings import Settings
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, SparkopsError, joined
 from sparkops.nodes.connected import connect
@@ -28,43 +24,43 @@ def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> Non
 
     Example: sparkops models list --node spark-1
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
+    fleet = load_fleet(context.obj)
     with connect(fleet, node or (), required=False) as connected:
-        seen = {**connected.unreachable, **connected.on_each(models.look)}
-    errors = {name: each for name, each in seen.items() if isinstance(each, SparkopsError)}
-    found = {name: each for name, each in seen.items() if not isinstance(each, SparkopsError)}
+        outcomes = {**connected.unreachable, **connected.on_each(models.look)}
+    errors = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
+    directories = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, SparkopsError)}
     if json:
-        told = {name: _as_json(each) for name, each in found.items()}
-        data_json({"nodes": {**told, **{name: {"error": str(each)} for name, each in errors.items()}}})
-    for name, each in () if json else found.items():
-        where = model_dir(fleet.nodes[name])
-        data(f"{name:<16} {where}" + (f", {each.free / 1e9:.1f} GB free" if each.exists else " not found"))
-        for checkpoint in each.checkpoints.values():
+        nodes = {name: _as_json(directory) for name, directory in directories.items()}
+        data_json({"nodes": {**nodes, **{name: {"error": str(error)} for name, error in errors.items()}}})
+    for name, directory in () if json else directories.items():
+        free = f", {directory.free / 1e9:.1f} GB free" if directory.exists else " not found"
+        data(f"{name:<16} {model_dir(fleet.nodes[name])}{free}")
+        for checkpoint in directory.checkpoints.values():
             data(f"  {checkpoint.path:<44} {checkpoint.size / 1e9:>8.2f} GB  {_state(checkpoint)}")
     if errors:
         raise joined(list(errors.values()))
 
 
-def _state(found: Checkpoint) -> str:
-    reasons, extra = in_words(problems(found)), overlooked(found)
-    said = reasons or "complete" + (f", revision {found.commit[:12]}" if found.commit else "")
-    return said + (f" (not in the index, not read: {', '.join(extra)})" if extra else "")
+def _state(checkpoint: Checkpoint) -> str:
+    reasons, extra = in_words(problems(checkpoint)), overlooked(checkpoint)
+    state = reasons or "complete" + (f", revision {checkpoint.commit[:12]}" if checkpoint.commit else "")
+    return state + (f" (not in the index, not read: {', '.join(extra)})" if extra else "")
 
 
-def _as_json(found: ModelDirectory) -> dict[str, object]:
+def _as_json(directory: ModelDirectory) -> dict[str, object]:
     models = [
         {
-            "path": each.path,
-            "bytes": each.size,
-            "complete": each.complete,
-            "problems": list(problems(each)),
-            "model": each.origin.model if each.origin else None,
-            "revision": each.commit,
+            "path": checkpoint.path,
+            "bytes": checkpoint.size,
+            "complete": checkpoint.complete,
+            "problems": list(problems(checkpoint)),
+            "model": checkpoint.origin.model if checkpoint.origin else None,
+            "revision": checkpoint.commit,
         }
-        for each in found.checkpoints.values()
+        for checkpoint in directory.checkpoints.values()
     ]
-    return {"there": found.exists, "writable": found.writable, "free_bytes": found.free, "models": models}
+    facts = {"there": directory.exists, "writable": directory.writable, "free_bytes": directory.free}
+    return {**facts, "models": models}
 
 
 def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSON = False) -> None:
@@ -76,28 +72,23 @@ def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSO
 
     Example: sparkops models verify 122b-autoround
     """
-    settings: Settings = context.obj
-    fleet = load_fleet(settings)
-    wanted = load_recipe(recipe, fleet)
-    named = node or wanted.nodes
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    path, named = loaded.model.path, node or loaded.nodes
     with connect(fleet, named) as connected:
-        said = models.verify(connected, wanted, everywhere=bool(named))
+        results = models.verify(connected, loaded, everywhere=bool(named))
     if json:
-        nodes = {name: {"complete": not why, "problem": why or None} for name, why in said.items()}
-        data_json({"path": wanted.model.path, "nodes": nodes})
-    for name in (name for name, why in said.items() if not why):
-        say(f"{name}: {wanted.model.path} is complete", fg="green")
-    _raise_where_wrong(wanted, said, list(connected.members))
-
-
-def _raise_where_wrong(recipe: Recipe, said: dict[str, str], nodes: Sequence[str]) -> None:
-    if not said:
-        step = remedy(recipe, nodes[0])
-        raise NodeError(", ".join(nodes), f"{recipe.model.path} not found on any of these nodes", next_step=step)
-    wrong = [
-        NodeError(name, f"{recipe.model.path}: {why}", next_step=remedy(recipe, name))
-        for name, why in said.items()
-        if why
-    ]
-    if wrong:
-        raise joined(wrong)
+        nodes = {name: {"complete": not problem, "problem": problem or None} for name, problem in results.items()}
+        data_json({"path": path, "nodes": nodes})
+    errors = []
+    for name, problem in results.items():
+        if problem:
+            errors.append(NodeError(name, f"{path}: {problem}", next_step=remedy(loaded, name)))
+        else:
+            say(f"{name}: {path} is complete", fg="green")
+    if not results:
+        names = list(connected.members)
+        problem = f"{path} not found on any of these nodes"
+        raise NodeError(", ".join(names), problem, next_step=remedy(loaded, names[0]))
+    if errors:
+        raise joined(errors)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import Settings
 from sparkops.cli.status_output import places
 from sparkops.config import addresses
 from sparkops.errors import ConfigError
@@ -16,7 +16,7 @@ from sparkops.errors import ConfigError
 NODES = "nodes:\n  n1: {address: 10.0.0.1}\n"
 PROGRAM = """import sys
 from pathlib import Path
-from sparkops.cli.settings import Settings
+from sparkops.cli.options import Settings
 from sparkops.cli.status_output import places
 print(places(Settings(Path(sys.argv[1]), False))[0], "pydantic" in sys.modules)"""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.cli.up import request
+from sparkops.cli.deploy import request
 from sparkops.config import inventory
 from tests.examples import recipe
 

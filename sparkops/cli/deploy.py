@@ -1,0 +1,156 @@
+"""The verbs plan, deploy and up."""
+
+from __future__ import annotations
+
+from json import dumps
+from typing import Annotated
+
+import typer
+
+from sparkops.cli.deploying import direct, swap
+from sparkops.cli.fit import section
+from sparkops.cli.images import make_order
+from sparkops.cli.intents import Options
+from sparkops.cli.inventory import load_fleet
+from sparkops.cli.models import make_hub
+from sparkops.cli.named import load_recipe
+from sparkops.cli.options import (
+    ALLOW_DOWNTIME,
+    DETACH,
+    DRY_RUN,
+    ENDPOINT,
+    JSON,
+    MODE,
+    NODES,
+    RECIPE,
+    SET,
+    TOKEN_FILE,
+    WAIT,
+    WITHOUT,
+)
+from sparkops.cli.progress import progress
+from sparkops.cli.terminal import data, say
+from sparkops.config.inventory import Fleet
+from sparkops.config.recipe import Recipe
+from sparkops.deploy.provision import missing, provision
+from sparkops.nodes.connected import connect
+from sparkops.release import Release
+
+DEPLOY_NODES = Annotated[
+    list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Run on NODE (repeatable: a replica on each)")
+]
+
+
+def plan(
+    context: typer.Context,
+    recipe: RECIPE,
+    node: DEPLOY_NODES = None,
+    blue_green: Annotated[bool, typer.Option("--blue-green", help="Plan a swap behind the gateway")] = False,
+    mode: MODE = None,
+    allow_downtime: ALLOW_DOWNTIME = False,
+    set_: SET = None,
+) -> None:
+    """Preview a deploy
+
+    Changes nothing.
+
+    Exit code 5 if the deploy would be refused.
+
+    Example: sparkops plan 122b-autoround
+    """
+    deploy(context, recipe, node, blue_green, mode, allow_downtime, set_=set_, dry_run=True)
+
+
+def deploy(
+    context: typer.Context,
+    recipe: RECIPE,
+    node: DEPLOY_NODES = None,
+    blue_green: Annotated[
+        bool, typer.Option("--blue-green", help="Replace the active release behind the gateway")
+    ] = False,
+    mode: MODE = None,
+    allow_downtime: ALLOW_DOWNTIME = False,
+    no_promote: Annotated[bool, typer.Option("--no-promote", help="Stop after the switch, until `promote`")] = False,
+    wait: WAIT = 0.0,
+    set_: SET = None,
+    without: WITHOUT = None,
+    apply_gateway: Annotated[
+        bool, typer.Option("--apply-gateway", help="Change the running gateway to match the inventory")
+    ] = False,
+    detach: DETACH = False,
+    dry_run: DRY_RUN = False,
+    json: JSON = False,
+) -> None:
+    """Deploy a recipe and verify its answers
+
+    The fleet executes the deploy; this client only follows.
+
+    Exit code 1 if the new release fails and the old one still serves, 4 if another change is in progress, 5 if refused,
+    6 if it fails in place and the old one is back, 7 if an operator is needed.
+
+    Example: sparkops deploy 122b-autoround --node spark-2
+    """
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet, set_ or ())
+    release = Release(loaded, make_order(loaded, fleet).context.digest)
+    options = Options(
+        nodes=tuple(node or ()),
+        mode=mode,
+        allow_downtime=allow_downtime,
+        wait_s=wait,
+        json=json,
+        dry_run=dry_run,
+        detach=detach,
+        promote=not no_promote,
+        without=tuple(without or ()),
+        apply_gateway=apply_gateway,
+        verbose=context.obj.verbose,
+    )
+    (swap if blue_green or fleet.gateway else direct)(fleet, release, options)
+
+
+def up(
+    context: typer.Context,
+    recipe: RECIPE,
+    node: NODES = None,
+    mode: MODE = None,
+    allow_downtime: ALLOW_DOWNTIME = False,
+    token_file: TOKEN_FILE = None,
+    endpoint: ENDPOINT = "",
+    wait: WAIT = 0.0,
+    dry_run: DRY_RUN = False,
+) -> None:
+    """Build, download and deploy what is missing
+
+    Brings the recipe's image and weights to its nodes, deploys it, and prints a request to try. Run it again after an
+    interruption: it continues.
+
+    Exit codes as of deploy.
+
+    Example: sparkops up qwen3.6-35b-nvfp4
+    """
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    order, source = make_order(loaded, fleet), make_hub(fleet, token_file, endpoint)
+    names = tuple(node or loaded.nodes or fleet.nodes)
+    with connect(fleet, names) as connected, progress() as tell:
+        due = missing(connected, loaded, order)
+        for line in due:
+            (data if dry_run else say)(line)
+        if due.weights and not due.complete and loaded.lock and loaded.lock.checkpoint:
+            say(section(connected, loaded, names).strip())
+        if not dry_run:
+            provision(connected, due, order, source, tell, wait)
+    if not (dry_run and (due.image or due.weights)):
+        deploy(context, recipe, node, mode=mode, allow_downtime=allow_downtime, wait=wait, dry_run=dry_run)
+    if not dry_run:
+        data(request(fleet, loaded, names[0]))
+
+
+def request(fleet: Fleet, recipe: Recipe, node: str) -> str:
+    """Return a curl command that asks the service a question, without a gateway at `node`."""
+    port = recipe.serve.port
+    url = fleet.gateway.url(port) if fleet.gateway else f"http://{fleet.nodes[node].address}:{port}/v1"
+    key = "-H 'Authorization: Bearer KEY' " if fleet.gateway and fleet.gateway.api_keys else ""
+    body = {"model": recipe.service, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
+    return f"curl {url}/chat/completions {key}-H 'Content-Type: application/json' -d '{dumps(body)}'"
