@@ -69,8 +69,6 @@ REACHING = {
     "weights.prepare",
 }
 """Packages and modules that reach the world: they import one of IO_PACKAGES, or a module that does."""
-SHARED_CLASSES = {"Seen"}
-"""Names that two classes still have."""
 MAX_FILE, MAX_FUNCTION = 240, 50
 VAGUE = {"manager", "handler", "helper", "helpers", "util", "utils", "common", "base", "cluster"}
 VAGUE_BY_DESIGN = {"config/image.py": {"base"}}  # image.base, what FROM names
@@ -283,7 +281,7 @@ def test_a_class_name_stands_for_one_class() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(relative(file))
 
-    assert {name: files for name, files in homes.items() if len(files) > 1 and name not in SHARED_CLASSES} == {}
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
 
 
 def test_no_name_is_vague() -> None:

@@ -44,8 +44,7 @@ def import_(
     name = as_name((output or file).stem)
     if output and output.name != f"{name}.yaml":
         raise UsageError(
-            f"{output}: a recipe's file has its name: expected {name}.yaml",
-            next_step=f"-o {output.parent}/{name}.yaml",
+            f"{output}: a recipe's file has its name: expected {name}.yaml", next_step=f"-o {output.parent}/{name}.yaml"
         )
     carried = importing.carry(read, file.read_text(encoding="utf-8"), name, without or ())
     _refuse(carried)

@@ -21,13 +21,7 @@ from sparkops.nodes.connected import Connected, connect
 from sparkops.nodes.parallel import all_or_raise
 
 
-def fit(
-    context: typer.Context,
-    recipe: RECIPE,
-    node: NODES = None,
-    set_: SET = None,
-    json: JSON = False,
-) -> None:
+def fit(context: typer.Context, recipe: RECIPE, node: NODES = None, set_: SET = None, json: JSON = False) -> None:
     """Predict a recipe's memory use on its nodes
 
     Reads config.json and safetensors headers on each node, or the recipe's lock. Starts nothing. Exit code 1 if the

@@ -122,13 +122,7 @@ def _as_json(result: Built | CopiedImage, source: str | None) -> dict[str, objec
 
 
 @family.command()
-def copy(
-    context: typer.Context,
-    recipe: RECIPE,
-    source: SOURCE,
-    to: TARGETS = None,
-    json: JSON = False,
-) -> None:
+def copy(context: typer.Context, recipe: RECIPE, source: SOURCE, to: TARGETS = None, json: JSON = False) -> None:
     """Copy an image from one node to others
 
     Sends only the layers that a node lacks.

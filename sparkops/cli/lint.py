@@ -101,9 +101,9 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def _inside(directory: Path) -> Iterator[Path]:
-    for where, directories, names in os.walk(directory):
+    for parent, directories, names in os.walk(directory):
         directories[:] = sorted(name for name in directories if not name.startswith(".") and name not in SKIPPED)
-        for file in (Path(where, name) for name in sorted(names)):
+        for file in (Path(parent, name) for name in sorted(names)):
             if DOCKERFILE.fullmatch(file.name) or (file.suffix in RECIPES and _is_recipe(file)):
                 yield file
 

@@ -49,8 +49,7 @@ WAIT = Annotated[
     ),
 ]
 TOKEN_FILE = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="File with the hub's token, mode 0600", envvar="HF_TOKEN_PATH"),
+    Path | None, typer.Option(metavar="FILE", help="File with the hub's token, mode 0600", envvar="HF_TOKEN_PATH")
 ]
 ENDPOINT = Annotated[str, typer.Option(metavar="URL", help="Mirror of the hub", envvar="HF_ENDPOINT")]
 DETACH = Annotated[bool, typer.Option("--detach", help="Return once the fleet has accepted; do not follow")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from sparkops.cli.terminal import data_json, say
 from sparkops.errors import InPlaceFailed, NeedsOperator, SparkopsError, joined
@@ -12,24 +12,22 @@ from sparkops.guard_client.following import Accepted, Following
 Outcome = Ending | Accepted | SparkopsError | None
 
 
-def conclude(
-    following: Following, accepted: Accepted, *, detach: bool, json: bool, wants_back: bool = False
-) -> Ending | None:
+def conclude(following: Following, accepted: Accepted, *, detach: bool, json: bool, wants_back: bool = False) -> None:
     """Follow an accepted intent to its end and print the result; with `detach` only how to follow it.
 
     Raises the error with the intent's exit code. `wants_back`: the return to the old release is a success.
     """
+    service = following.service
     if detach:
-        detached(following.service, accepted, json=json)
-        return None
+        _show_accepted(service, accepted, json=json)
+        return
     ending = following.until_end(accepted)
     code = exit_code(ending, wants_back=wants_back)
     if json:
-        data_json({"service": following.service, **ending.as_json(), "exit_code": code})
+        data_json({"service": service, **ending.as_json(), "exit_code": code})
     if code:
-        raise _failure(following.service, ending, code)
-    _say_lines(following.service, ending)
-    return ending
+        raise _failure(service, ending, code)
+    _show_success(service, ending)
 
 
 def conclude_all(
@@ -54,7 +52,7 @@ def conclude_all(
             if code:
                 errors.append(_failure(service, outcome, code, node))
             else:
-                _say_lines(service, outcome, node)
+                _show_success(service, outcome, node)
         elif isinstance(outcome, Accepted):
             row["result"] = "accepted"
             say(f"{node}: {service}: accepted; the fleet continues without this client", fg="green")
@@ -73,35 +71,28 @@ def conclude_all(
         raise failure
 
 
-def _say_lines(service: str, ending: Ending, node: str = "") -> None:
-    for line in _lines(service, ending):
-        say(f"{node}: {line}" if node and not line.startswith(" ") else line, fg="green")
+def _show_success(service: str, ending: Ending, node: str = "") -> None:
+    """Print the result of an intent that succeeded, and the seconds of its phases."""
+    serves = f"{ending.release} serves" if ending.release else "no release serves"
+    mode = f", mode {ending.mode}" if ending.mode else ""
+    results = {"stopped": "stopped", "waiting": f"{ending.release} has the traffic and waits for promotion{mode}"}
+    result = results.get(ending.result, f"{ending.result}: {serves}{mode}")
+    say(f"{f'{node}: ' if node else ''}{service}: {result}", fg="green")
+    if ending.seconds:
+        say("  " + " · ".join(f"{phase} {took:g} s" for phase, took in ending.seconds.items()), fg="green")
     if ending.cut:
         say(f"  {ending.cut} requests were open after the drain time and were cut", fg="yellow")
     if ending.result == "waiting":
         say(f"  next: sparkops promote {service}, or: sparkops rollback {service}", bold=True)
 
 
-def detached(service: str, accepted: Accepted, *, json: bool) -> None:
+def _show_accepted(service: str, accepted: Accepted, *, json: bool) -> None:
     """Print that an intent is accepted, and how to follow it."""
     say(f"{service}: accepted; the fleet continues without this client", fg="green")
     for command in ("follow", "cancel"):
         say(f"  next: sparkops {command} {service}", bold=True)
     if json:
         data_json({"service": service, "result": "accepted", "intent": accepted.intent or None})
-
-
-def _lines(service: str, ending: Ending) -> Iterator[str]:
-    """Yield the result of an intent that succeeded, and the seconds of its phases."""
-    serves = f"{ending.release} serves" if ending.release else "no release serves"
-    mode = f", mode {ending.mode}" if ending.mode else ""
-    heads = {
-        "stopped": f"{service}: stopped",
-        "waiting": f"{service}: {ending.release} has the traffic and waits for promotion{mode}",
-    }
-    yield heads.get(ending.result, f"{service}: {ending.result}: {serves}{mode}")
-    if ending.seconds:
-        yield "  " + " · ".join(f"{phase} {took:g} s" for phase, took in ending.seconds.items())
 
 
 def _failure(service: str, ending: Ending, code: int, node: str = "") -> SparkopsError:

@@ -40,10 +40,7 @@ def recipes(json: JSON = False) -> None:
         data(f"{recipe.name:<28} {recipe.memory.claim_gib:>6g} GiB  {speed:>12}  {lock:<8}  {recipe.description}")
 
 
-def show(
-    recipe: RECIPE,
-    json: JSON = False,
-) -> None:
+def show(recipe: RECIPE, json: JSON = False) -> None:
     """Print a recipe with all defaults
 
     Example: sparkops show 122b-autoround

@@ -39,20 +39,20 @@ class HubLogin:
 
     def _refused(self) -> Iterator[Finding]:
         """Yield a refused token. A redirect is not followed: it would send the token elsewhere."""
-        where = f"{(self.endpoint or HUB).rstrip('/')}/api/whoami-v2"
+        url = f"{(self.endpoint or HUB).rstrip('/')}/api/whoami-v2"
         headers = {"Authorization": f"Bearer {self.token}"}
         try:
-            status = requests.get(where, headers=headers, timeout=TIMEOUT_S, allow_redirects=False).status_code
+            status = requests.get(url, headers=headers, timeout=TIMEOUT_S, allow_redirects=False).status_code
         except requests.RequestException as error:
-            problem = f"the token could not be verified at {where}: {type(error).__name__}"
-            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {where}")
+            problem = f"the token could not be verified at {url}: {type(error).__name__}"
+            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
             return
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            problem = f"the hub refused the token: {where} answered {status}, expected 200"
+            problem = f"the hub refused the token: {url} answered {status}, expected 200"
             yield Finding(code="HUB_LOGIN", node=HERE, problem=problem, next_step=MAKE_ONE)
         elif status != HTTPStatus.OK:
-            problem = f"the token could not be verified: {where} answered {status}, expected 200"
-            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {where}")
+            problem = f"the token could not be verified: {url} answered {status}, expected 200"
+            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
 
 
 def _has_complete(directory: ModelDirectory) -> bool:

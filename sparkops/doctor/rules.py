@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkops.doctor import duplicates, pressure, reasons
+from sparkops.doctor import reasons, resources
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
 from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.errors import NodeError, SparkopsError
@@ -57,8 +57,8 @@ def examine(node: NodeFacts) -> Iterator[Finding]:
     """Yield the findings about one node by itself."""
     yield from _docker(node)
     yield from _gpu(node)
-    yield from pressure.findings(node)
-    yield from duplicates.findings(node)
+    yield from resources.findings(node)
+    yield from resources.duplicates(node)
     if node.gateway:
         yield from firewall.engine_findings(node.name, node.containers, node.machine.open_ports, node.filtered)
     yield from firewall.rank_findings(node.name, node.containers, node.filtered)

@@ -107,7 +107,7 @@ class Loading:
         before, self.watch, self.sampled_s = self.watch, advance(self.watch, sample), sample.at_s
         if not self.watch.healthy:
             self.unanswered()
-        remaining = f", {self.forecast.left(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
+        remaining = f", {self.forecast.remaining(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
         self.show(f"{self.watch.text}{remaining or f', {sample.at_s:.0f} s'}")
         ended = bool(self.watch.failure) and not sample.running
         return self.watch.healthy or bool(before.failure) or ended

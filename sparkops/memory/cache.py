@@ -85,7 +85,7 @@ class Layout:
 def layout(shape: Shape, serving: Serving) -> Layout:
     """Return the cache of one rank. Raises ValueError for pages that vLLM cannot make equal, or an unknown dtype."""
     drafts = shape.drafts if serving.draft_tokens else ()
-    counts = Counter(_seen(layer, slides=serving.slides) for layer in (*shape.layers, *drafts))
+    counts = Counter(_managed(layer, slides=serving.slides) for layer in (*shape.layers, *drafts))
     per_token = {kind: token_bytes(kind, shape, serving) for kind in counts if isinstance(kind, Attention)}
     states = [state_bytes(kind, serving) for kind in counts if isinstance(kind, Recurrent)]
     block = _block(shape, serving, max(states, default=0), max(per_token.values()))
@@ -100,7 +100,7 @@ def layout(shape: Shape, serving: Serving) -> Layout:
     return Layout(page, size, sum(groups.values()), block, request, serving.window)
 
 
-def _seen(layer: Layer, *, slides: bool) -> Layer:
+def _managed(layer: Layer, *, slides: bool) -> Layer:
     """Return the layer as the cache's manager sees it: without its window, if windows free nothing."""
     if isinstance(layer, Attention) and not slides:
         return Attention(layer.heads, layer.elements, 0, layer.latent)
@@ -140,11 +140,13 @@ def state_bytes(layer: Recurrent, serving: Serving) -> int:
     return convolution + layer.elements // serving.ranks * (_bytes(named, "mamba-ssm-cache-dtype") if named else model)
 
 
-def _bytes(dtype: str, where: str) -> int:
+def _bytes(dtype: str, argument: str) -> int:
     """Return the bytes of an element. Raises ValueError for a dtype that vLLM's caches do not have."""
     name = re.sub(r"^torch\.", "", dtype)
     if name not in BYTES:
-        raise ValueError(f"{where}: {dtype}: unknown, expected one of: {', '.join(BYTES)}, fp8, nvfp4, turboquant_...")
+        raise ValueError(
+            f"{argument}: {dtype}: unknown, expected one of: {', '.join(BYTES)}, fp8, nvfp4, turboquant_..."
+        )
     return BYTES[name]
 
 

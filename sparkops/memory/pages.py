@@ -7,8 +7,8 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import MODELS, docker, model_dir
 
-# A constant, no file of templates/: the guard runs it too, and its image holds the package alone. A link that leads out
-# of the directory is somebody else's file. Standard library of Python 3.9; it always ends with 0.
+# A constant, no file of templates/: the guard runs it too, and its image holds the package alone. Links out of the
+# directory are left alone. Standard library of Python 3.9; it always ends with 0.
 PROGRAM = """\
 import os, stat, sys
 root, files, size, kept = os.path.realpath(sys.argv[1]), 0, 0, []

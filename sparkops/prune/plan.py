@@ -142,7 +142,7 @@ class _Disk:
         return Removal(self.node.node, "container", name, engine.written, remove(name), service)
 
     def _unneeded(self) -> Iterator[Removal]:
-        for image in sorted(self.images, key=lambda image: image.made_at):
+        for image in sorted(self.images, key=lambda image: image.built_at):
             if not any(retention.image(image, self.around)):
                 yield self._image(image)
         for name, size in sorted(self.volumes.items()):

@@ -91,7 +91,7 @@ def image(stored: StoredImage, around: Surroundings) -> Iterator[str]:
         yield "a container uses it"
     yield from (f"{engine.container.name} uses it" for engine in around.staying if engine.container.image == stored.id)
     yield from (f"it is {tag} as well" for tag in stored.tags if not tag.startswith((IMAGE, CANDIDATE)))
-    if any(tag.startswith(CANDIDATE) for tag in stored.tags) and around.node.now_s - stored.made_at < BUILD_S:
+    if any(tag.startswith(CANDIDATE) for tag in stored.tags) and around.node.now_s - stored.built_at < BUILD_S:
         yield "a build may be at work on it"
     recipes = {recipe_of(tag) for tag in stored.tags}
     yield from (f"the newest of {recipe}" for recipe in recipes if around.newest.get(recipe) == stored.id)
@@ -120,7 +120,7 @@ def recipe_named(release: str) -> str:
 
 def newest_images(node: Stored) -> Mapping[str, str]:
     """Return the ID of the newest image of each recipe, which the next deploy may need."""
-    images = sorted(node.images, key=lambda image: image.made_at)
+    images = sorted(node.images, key=lambda image: image.built_at)
     return {recipe_of(tag): image.id for image in images for tag in image.tags if tag.startswith(IMAGE)}
 
 

@@ -26,7 +26,7 @@ class StoredEngine:
 
 @dataclass(frozen=True)
 class StoredImage:
-    """An image. `made_at`: when it was built, or got its newest name. `steps`: bytes by the commands up to each step.
+    """An image. `built_at`: when it was built, or got its newest name. `steps`: bytes by the commands up to each step.
 
     Images with a step in common share its bytes.
     """
@@ -34,7 +34,7 @@ class StoredImage:
     id: str
     tags: tuple[str, ...]
     inputs: str
-    made_at: float
+    built_at: float
     steps: Mapping[str, int]
 
 
@@ -72,7 +72,7 @@ def image(inspect: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> S
         id=inspect["Id"],
         tags=tuple(inspect["RepoTags"] or ()),
         inputs=(inspect["Config"].get("Labels") or {}).get(INPUTS, ""),
-        made_at=max(_moment(inspect["Created"]), _moment(named_at)),
+        built_at=max(_moment(inspect["Created"]), _moment(named_at)),
         steps=steps,
     )
 

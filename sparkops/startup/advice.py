@@ -98,11 +98,7 @@ LOG: tuple[Cause, ...] = (
         ),
         _allocation,
     ),
-    _known(
-        r"CUDA out of memory|NV_ERR_NO_MEMORY",
-        "the engine ran out of GPU memory",
-        TAKE_LESS,
-    ),
+    _known(r"CUDA out of memory|NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
     _known(
         r"Failed to infer device type",
         "no GPU reaches the container",

@@ -16,6 +16,6 @@ def spell(seconds: float) -> str:
 
 
 def left_s(text: str) -> float | None:
-    """Return the seconds that Forecast.left wrote as words, as it rounds them; None for a text without, or if late."""
+    """Return the rounded seconds that Forecast.remaining writes in words; None for a text without, or if late."""
     match = LEFT.search(text)
     return int(match["min"] or 0) * 60.0 + int(match["s"] or 0) if match else None

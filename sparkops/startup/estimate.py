@@ -42,10 +42,6 @@ class Started(BaseModel):
         """Seconds until it answered."""
         return max(self.stages.values())
 
-    def from_s(self, stage: Stage) -> float:
-        """Return the seconds from a stage that was reached to the end."""
-        return self.took_s - self.stages[stage]
-
 
 def started(release: str, like: str, watch: Watch) -> Started:
     """Return the record of a start."""
@@ -70,7 +66,7 @@ class Forecast:
             return self.took_s - at_s
         return self.left_from_s[stage] - (at_s - reached_s)
 
-    def left(self, watch: Watch, at_s: float) -> str:
+    def remaining(self, watch: Watch, at_s: float) -> str:
         """Return the same in words."""
         left_s = self.left_s(watch, at_s)
         if round(left_s) >= 0:
@@ -104,6 +100,6 @@ def forecast(
 
 def _learnt(past: list[Started], of: str) -> Forecast:
     count = f"{len(past)} start{'s' if len(past) > 1 else ''}"
-    remaining = {stage: [start.from_s(stage) for start in past if stage in start.stages] for stage in Stage}
-    left_from_s = {stage: median(seconds) for stage, seconds in remaining.items() if seconds}
+    left_s = {stage: [start.took_s - start.stages[stage] for start in past if stage in start.stages] for stage in Stage}
+    left_from_s = {stage: median(seconds) for stage, seconds in left_s.items() if seconds}
     return Forecast(median(start.took_s for start in past), f"learnt from {count}{of}", left_from_s)

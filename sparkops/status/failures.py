@@ -1,4 +1,4 @@
-"""Why a container does not work, and what to do about it. Pure."""
+"""Reasons why a container does not work, with the next step. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparkops.docker.facts import Container
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.status.observation import RankReport, Seen
+from sparkops.status.observation import RankReport, ServiceReport
 from sparkops.status.picture import Health
 
 ENDED_WELL = {0, 137, 143}
@@ -15,20 +15,20 @@ NEXT = "\nnext: "
 
 
 def progress(container: Container, states: Sequence[ServiceState]) -> str | None:
-    """Return what the guard of a container waits for, as its leader reports it; None if nothing."""
+    """Return what the guard of a container waits for, as its leader reports it; None for nothing."""
     texts = (state.progress.get(container.node, {}).get(container.name) for state in states)
     return next((text for text in texts if text), None)
 
 
-def of_rank(rank: RankReport, seen: Seen) -> tuple[str, str]:
+def of_rank(rank: RankReport, service: ServiceReport) -> tuple[str, str]:
     """Return the problem of a container and the next command; both empty if it works or was stopped."""
-    reported = _reported(rank.container, seen.states)
-    problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, seen) else _observed(rank))
+    reported = _reported(rank.container, service.states)
+    problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, service) else _observed(rank))
     if not problem:
         return "", ""
     step = reported.partition(NEXT)[2]
-    look = "history" if seen.states else "logs"
-    return problem, step or f"sparkops {look} {seen.name}"
+    verb = "history" if service.states else "logs"
+    return problem, step or f"sparkops {verb} {service.name}"
 
 
 def _reported(container: Container, states: Sequence[ServiceState]) -> str:
@@ -37,9 +37,11 @@ def _reported(container: Container, states: Sequence[ServiceState]) -> str:
     return next((text for report in reports if report and (text := report.engine(container.name).problem)), "")
 
 
-def _replaced(rank: RankReport, seen: Seen) -> bool:
-    """Return whether a container has ended while another release of its service works: how it ended is history."""
-    return bool(seen.states) and seen.live is not None and rank not in seen.live_ranks and not rank.container.running
+def _replaced(rank: RankReport, service: ServiceReport) -> bool:
+    """Return whether a container has ended while another release of its service works: its end is history."""
+    if not service.states or service.live is None:
+        return False
+    return rank not in service.live_ranks and not rank.container.running
 
 
 def _observed(rank: RankReport) -> str:

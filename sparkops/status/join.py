@@ -1,4 +1,4 @@
-"""Join what every node said into one picture. Pure."""
+"""Join the reports of all nodes to one status. Pure."""
 
 from __future__ import annotations
 
@@ -10,103 +10,91 @@ from sparkops.errors import NodeError, SparkopsError
 from sparkops.gateway.facts import HoldFacts
 from sparkops.nodes.node import GatewayPlace
 from sparkops.startup import durations
-from sparkops.status import drift, failures
-from sparkops.status.observation import NodeReport, RankReport, Seen, missing, replicas, services
-from sparkops.status.picture import (
-    GatewayRow,
-    GatewayState,
-    Gpu,
-    Health,
-    Live,
-    Memory,
-    NodeRow,
-    RankRow,
-    ReplicaRow,
-    ServiceRow,
-    State,
-    Status,
-    SwapRow,
-    WaitingRow,
-)
+from sparkops.status import drift, failures, picture
+from sparkops.status.observation import NodeReport, RankReport, ServiceReport, missing, replicas, services
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
 
 
 def join(
     names: Sequence[str], reports: Mapping[str, NodeReport | SparkopsError], gateway: GatewayPlace | None = None
-) -> Status:
-    """One picture of all nodes, in the order of the inventory. Of gateways only that of the inventory counts."""
+) -> picture.Status:
+    """Return the status of all nodes, in the order of the inventory; other gateways than its own are left out."""
     reached = [
         report if gateway and report.name == gateway.node else replace(report, gateway=None)
         for report in reports.values()
         if isinstance(report, NodeReport)
     ]
-    seen = [*services(reached)]
-    return Status(
+    observed = [*services(reached)]
+    return picture.Status(
         nodes=[_node(name, reports[name]) for name in names],
-        services=[_service(each, gateway) for each in seen],
+        services=[_service(service, gateway) for service in observed],
         gateway=_gateway(gateway, reports) if gateway else None,
-        drift=[found for each in seen for found in drift.of_service(each)] + drift.of_gateway(reached),
+        drift=[row for service in observed for row in drift.of_service(service)] + drift.of_gateway(reached),
     )
 
 
-def _gateway(gateway: GatewayPlace, reports: Mapping[str, NodeReport | SparkopsError]) -> GatewayRow:
+def _gateway(gateway: GatewayPlace, reports: Mapping[str, NodeReport | SparkopsError]) -> picture.GatewayRow:
     report = reports.get(gateway.node)
     if not isinstance(report, NodeReport):
-        state: GatewayState = "unreachable"
+        state: picture.GatewayState = "unreachable"
     elif report.gateway is None:
         state = "absent"
     else:
         state = "down" if report.gateway.problem else "up"
     url = gateway.url(gateway.port) if gateway.port else None
-    return GatewayRow(node=gateway.node, address=gateway.address or "", url=url, state=state)
+    return picture.GatewayRow(node=gateway.node, address=gateway.address or "", url=url, state=state)
 
 
-def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
+def _node(name: str, report: NodeReport | SparkopsError) -> picture.NodeRow:
     if isinstance(report, SparkopsError):
         problem = report.problem if isinstance(report, NodeError) else str(report)
-        return NodeRow(name=name, reachable=False, error=problem, memory=None, next_step=report.next_step or None)
+        return picture.NodeRow(
+            name=name, reachable=False, error=problem, memory=None, next_step=report.next_step or None
+        )
     host = report.host
-    memory = Memory(total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1))
-    gpus = [Gpu(**asdict(gpu)) for gpu in report.gpus]
+    memory = picture.Memory(
+        total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1)
+    )
+    gpus = [picture.Gpu(**asdict(gpu)) for gpu in report.gpus]
     disk = _rounded(host.disk_free_gib, 1)
-    return NodeRow(name=name, reachable=True, error=None, memory=memory, disk_free_gib=disk, gpus=gpus)
+    return picture.NodeRow(name=name, reachable=True, error=None, memory=memory, disk_free_gib=disk, gpus=gpus)
 
 
-def _service(seen: Seen, gateway: GatewayPlace | None) -> ServiceRow:
-    live = seen.live.container if seen.live else None
-    return ServiceRow(
-        name=seen.name,
-        url=gateway.url(seen.front.port) if gateway and seen.front else None,
-        state=_state(seen.live_ranks if seen.front and seen.live else seen.ranks, seen.journals),
-        live=Live(slot=live.slot, release=live.release, image=live.image) if live else None,
-        swap=next((swap for journal in seen.journals if (swap := _swap(journal))), None),
-        waiting=_waiting(seen.front.hold) if seen.front and seen.front.hold else None,
-        hold=next((journal.hold for journal in seen.journals if journal.hold), None),
+def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.ServiceRow:
+    live = service.live.container if service.live else None
+    return picture.ServiceRow(
+        name=service.name,
+        url=gateway.url(service.front.port) if gateway and service.front else None,
+        state=_state(service.live_ranks if service.front and service.live else service.ranks, service.journals),
+        live=picture.Live(slot=live.slot, release=live.release, image=live.image) if live else None,
+        swap=next((swap for journal in service.journals if (swap := _swap(journal))), None),
+        waiting=_waiting(service.front.hold) if service.front and service.front.hold else None,
+        hold=next((journal.hold for journal in service.journals if journal.hold), None),
         replicas=[
-            ReplicaRow(
+            picture.ReplicaRow(
                 release=ranks[0].container.release,
                 slot=ranks[0].container.slot,
-                ranks=[_rank(rank, seen) for rank in ranks],
+                ranks=[_rank(rank, service) for rank in ranks],
                 age_s=max((rank.age_s for rank in ranks if rank.age_s is not None), default=None),
             )
-            for ranks in replicas(seen.ranks)
+            for ranks in replicas(service.ranks)
         ],
-        events=list(seen.events),
+        events=list(service.events),
     )
 
 
-def _waiting(hold: HoldFacts) -> WaitingRow:
-    return WaitingRow(
+def _waiting(hold: HoldFacts) -> picture.WaitingRow:
+    return picture.WaitingRow(
         requests=hold.waiting, most=hold.most, longest_s=hold.wait_s, limit_s=hold.longest_s, left_s=hold.left_s
     )
 
 
-def _swap(journal: Journal) -> SwapRow | None:
+def _swap(journal: Journal) -> picture.SwapRow | None:
     swap = journal.swap
     if swap is None:
         return None
-    return SwapRow(
+    return picture.SwapRow(
         release=swap.target.release,
         mode=swap.mode.value,
         phase=swap.phase.value,
@@ -116,8 +104,8 @@ def _swap(journal: Journal) -> SwapRow | None:
     )
 
 
-def _state(ranks: Sequence[RankReport], journals: Sequence[Journal]) -> State:
-    """A stopped container beside a running one is history, not trouble."""
+def _state(ranks: Sequence[RankReport], journals: Sequence[Journal]) -> picture.State:
+    """Return the state of a service. A stopped container beside a running one is history, not a failure."""
     healths = {rank.health for rank in ranks if rank.container.running}
     if not healths and any(_crashed(rank.container, journals) for rank in ranks):
         return "failed"
@@ -125,11 +113,11 @@ def _state(ranks: Sequence[RankReport], journals: Sequence[Journal]) -> State:
         return "stopping"
     if not healths:
         return "stopped"
-    if healths == {Health.OK}:
-        return "degraded" if any(missing(each) for each in replicas(ranks)) else "healthy"
-    if Health.OK in healths:
+    if healths == {picture.Health.OK}:
+        return "degraded" if any(map(missing, replicas(ranks))) else "healthy"
+    if picture.Health.OK in healths:
         return "degraded"
-    return "failed" if Health.FAILING in healths else "starting"
+    return "failed" if picture.Health.FAILING in healths else "starting"
 
 
 def _stops(journals: Sequence[Journal]) -> bool:
@@ -138,21 +126,21 @@ def _stops(journals: Sequence[Journal]) -> bool:
 
 
 def _crashed(container: Container, journals: Sequence[Journal]) -> bool:
-    """Ended by itself: `docker stop` ends a program with 0, or by SIGTERM (143) or SIGKILL (137).
+    """Return whether a container ended by itself, and not by `docker stop`.
 
     A rank of several that loses the others while all are stopped may end with any code: there the journal decides.
     """
     idle = (journal.previous for journal in journals if not (journal.active or journal.swap))
     if any(stopped and stopped.release == container.release for stopped in idle):
         return False
-    return container.oom_killed or container.exit_code not in (0, 137, 143)
+    return container.oom_killed or container.exit_code not in failures.ENDED_WELL
 
 
-def _rank(rank: RankReport, seen: Seen) -> RankRow:
+def _rank(rank: RankReport, service: ServiceReport) -> picture.RankRow:
     container, load, rates = rank.container, rank.load, rank.rates
-    progress = failures.progress(container, seen.states)
-    problem, next_step = failures.of_rank(rank, seen)
-    return RankRow(
+    progress = failures.progress(container, service.states)
+    problem, next_step = failures.of_rank(rank, service)
+    return picture.RankRow(
         node=container.node,
         rank=container.rank,
         container=container.name,

@@ -1,4 +1,4 @@
-"""A node as `sparkops status` shows it: engines with health and metrics, gateway, guard, memory and disk.
+"""Facts of a node for `sparkops status`: engines with health and metrics, gateway, guard, memory and disk.
 
 Guards import this module; to nodes without a guard its text is sent and run. Hence only the standard library, and
 Python 3.9 as on every DGX OS.
@@ -114,8 +114,8 @@ def docker_socket() -> socket.socket:
         raise
 
 
-def asked(inspect: Facts) -> bool:
-    """Return whether an engine answers requests: it runs, and as rank 0 it answers for all ranks."""
+def answers_requests(inspect: Facts) -> bool:
+    """Return whether an engine gets requests: it runs, and as rank 0 it answers for all ranks."""
     rank = inspect["Config"]["Labels"].get("sparkops.rank", "")
     follows = rank.isdecimal() and int(rank) > 0
     return not follows and inspect["State"]["Status"] in ("running", "restarting", "paused")
@@ -123,7 +123,7 @@ def asked(inspect: Facts) -> bool:
 
 def engine(inspect: Facts, request: Mapping[str, Any], sample: Callable[[int], Facts]) -> Facts:
     """Return an engine's health with what `sample` returns for its port, or the end of its log."""
-    if not asked(inspect):
+    if not answers_requests(inspect):
         return {}
     port = inspect["Config"]["Labels"].get("sparkops.port", "")
     if port.isdecimal() and get(int(port), "/health")[0] == 200:
@@ -189,12 +189,12 @@ def ask(argv: Sequence[str], count: int) -> Facts:
 
     (watchdog := threading.Timer(COMMAND_S, guard.kill)).start()
     with guard:
-        said = replies(question, count)
+        lines = replies(question, count)
         with suppress(BrokenPipeError):  # it has ended
             stdin.close()
         errors = stderr.read()
     watchdog.cancel()
-    return {**said, "errors": errors}
+    return {**lines, "errors": errors}
 
 
 def replies(question: Callable[[str], str], count: int) -> Facts:

@@ -1,4 +1,4 @@
-"""What status has seen of the nodes, before it is joined."""
+"""Reports of containers, nodes and services, before they are joined to a status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sparkops.docker.facts import Container
 from sparkops.engine.load import UNKNOWN, Load, Rates
-from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
+from sparkops.gateway.facts import GatewayFacts, ServiceFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.host import GpuState, HostFacts
 from sparkops.status.picture import Health
@@ -44,76 +44,63 @@ class NodeReport:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """All that is known of one service."""
+class ServiceReport:
+    """One service as observed on all nodes."""
 
     name: str
     ranks: tuple[RankReport, ...]
     front: ServiceFacts | None
     states: tuple[ServiceState, ...] = ()
-    """What the leaders say: one behind the gateway, without one that of each replica; none where none leads it."""
+    """States of its leaders: one behind the gateway, else one for each replica; none if no guard leads it."""
     events: tuple[str, ...] = ()
     """Its last events, oldest first."""
 
     @property
     def journals(self) -> tuple[Journal, ...]:
-        """What is intended."""
+        """Journals of its leaders: the intended state."""
         return tuple(state.journal for state in self.states)
 
     @property
     def live(self) -> RankReport | None:
-        """What has the traffic, if it runs. Without a gateway: what answers."""
+        """Rank 0 of the active release, if it runs; without a gateway of a replica that answers."""
         if self.front is None:
             return next((rank for rank in self.ranks if rank.health is Health.OK), None)
         active = self.front.active
-        return next(
-            (
-                rank
-                for rank in self.ranks
-                if active and _is(rank.container, active) and _up(rank) and not rank.container.rank
-            ),
-            None,
-        )
+        place = (active.release, active.slot.value) if active else None
+        heads = (rank for rank in self.ranks if rank.container.running and not rank.container.rank)
+        return next((head for head in heads if (head.container.release, head.container.slot) == place), None)
 
     @property
     def live_ranks(self) -> Sequence[RankReport]:
-        """All ranks of what has the traffic."""
+        """All ranks of the replica of `live`."""
         return next((ranks for ranks in replicas(self.ranks) if self.live in ranks), ())
 
 
 def replicas(ranks: Sequence[RankReport]) -> list[tuple[RankReport, ...]]:
-    """The ranks of each replica together, rank 0 first. Without labels of several, each container is a replica."""
-    found: dict[tuple[str, ...], list[RankReport]] = {}
+    """Return the ranks of each replica, rank 0 first. Without labels of several ranks, each container is a replica."""
+    groups: dict[tuple[str, ...], list[RankReport]] = {}
     for rank in ranks:
-        each = rank.container
-        alone = (each.node, each.name) if each.ranks == 1 else ()
-        found.setdefault((each.release, each.slot, *alone), []).append(rank)
-    return [tuple(sorted(group, key=lambda rank: rank.container.rank)) for group in found.values()]
+        container = rank.container
+        alone = (container.node, container.name) if container.ranks == 1 else ()
+        groups.setdefault((container.release, container.slot, *alone), []).append(rank)
+    return [tuple(sorted(group, key=lambda rank: rank.container.rank)) for group in groups.values()]
 
 
 def missing(ranks: Sequence[RankReport]) -> tuple[int, ...]:
-    """Numbers of the ranks that do not run, of a replica of which some do."""
+    """Return the numbers of the ranks that do not run; none for a replica of which no rank runs."""
     running = {rank.container.rank for rank in ranks if rank.container.running}
     return tuple(number for number in range(ranks[0].container.ranks) if number not in running) if running else ()
 
 
-def _is(container: Container, slot: SlotFacts) -> bool:
-    return (container.release, container.slot) == (slot.release, slot.slot.value)
-
-
-def _up(rank: RankReport) -> bool:
-    return rank.container.running
-
-
-def services(reached: Sequence[NodeReport]) -> Iterator[Seen]:
-    """Everything that is known of each service, by name."""
-    ranks = [rank for report in reached for rank in report.ranks]
-    fronts = {name: facts for report in reached if report.gateway for name, facts in report.gateway.services.items()}
-    states = [state for report in reached for state in report.states]
+def services(reports: Sequence[NodeReport]) -> Iterator[ServiceReport]:
+    """Yield the report of each service, by name."""
+    ranks = [rank for report in reports for rank in report.ranks]
+    fronts = {name: facts for report in reports if report.gateway for name, facts in report.gateway.services.items()}
+    states = [state for report in reports for state in report.states]
     led = {state.journal.service for state in states}
     for name in sorted({rank.container.service for rank in ranks} | fronts.keys() | led):
-        own = tuple(rank for rank in ranks if rank.container.service == name)
-        of_it = tuple(state for state in states if state.journal.service == name)
-        front = None if any(state.direct for state in of_it) else fronts.get(name)
-        events = tuple(event for report in reached for event in report.events.get(name, ()))
-        yield Seen(name, own, front, of_it, events)
+        own_ranks = tuple(rank for rank in ranks if rank.container.service == name)
+        own_states = tuple(state for state in states if state.journal.service == name)
+        front = None if any(state.direct for state in own_states) else fronts.get(name)
+        events = tuple(event for report in reports for event in report.events.get(name, ()))
+        yield ServiceReport(name, own_ranks, front, own_states, events)

@@ -5,20 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from sparkops.status import picture
 from sparkops.status.failures import ENDED_WELL
-from sparkops.status.picture import (
-    Drift,
-    GatewayRow,
-    Gpu,
-    Health,
-    NodeRow,
-    RankRow,
-    ReplicaRow,
-    ServiceRow,
-    Status,
-    SwapRow,
-    WaitingRow,
-)
 
 Cell = tuple[str, str]
 """Text and colour; without a colour empty."""
@@ -37,7 +25,7 @@ BAR = 30
 """Columns of a progress bar."""
 
 
-def lines(status: Status, width: int = WIDE) -> Iterator[Line]:
+def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
     """Yield a status as lines of at most `width` columns; a single longer word is cut."""
     disk = any(node.disk_free_gib is not None for node in status.nodes)
     head = ("NODE", "STATE", "MEMORY AVAILABLE", *(("DISK FREE",) if disk else ()))
@@ -53,7 +41,7 @@ def lines(status: Status, width: int = WIDE) -> Iterator[Line]:
         yield from _service(service, width)
     for drift in status.drift:
         yield ()
-        yield from _drift(drift, width)
+        yield from _failure(f"drift {drift.code} on {drift.node}: {drift.detail}", drift.next_step, "", width)
     if not status.services:
         yield ()
         yield from _folded("no service; next: sparkops deploy RECIPE", "", "", width)
@@ -69,7 +57,7 @@ def age(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _node(node: NodeRow) -> Sequence[str | Cell]:
+def _node(node: picture.NodeRow) -> Sequence[str | Cell]:
     state = "reachable" if node.reachable else "unreachable"
     memory = node.memory
     free = f"{memory.available_gib:.1f} of {memory.total_gib:.1f} GiB" if memory else "-"
@@ -77,14 +65,14 @@ def _node(node: NodeRow) -> Sequence[str | Cell]:
     return node.name, (state, COLORS[state]), free, disk
 
 
-def _gpu(title: str, gpu: Gpu, width: int) -> Iterator[Line]:
+def _gpu(title: str, gpu: picture.Gpu, width: int) -> Iterator[Line]:
     use = None if gpu.use is None else f"{gpu.use:.0%} busy"
     figures = ((gpu.power_w, "W"), (gpu.temperature_c, "°C"), (gpu.clock_mhz, "MHz"))
     parts = [title, use, *(f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None)]
     yield from _folded("  ".join(part.replace(" ", "\0") for part in parts if part), "", "", width)
 
 
-def _gateway(gateway: GatewayRow) -> Line:
+def _gateway(gateway: picture.GatewayRow) -> Line:
     return (
         ("gateway  ", ""),
         (gateway.state, COLORS[gateway.state]),
@@ -92,7 +80,7 @@ def _gateway(gateway: GatewayRow) -> Line:
     )
 
 
-def _service(service: ServiceRow, width: int) -> Iterator[Line]:
+def _service(service: picture.ServiceRow, width: int) -> Iterator[Line]:
     head: Line = ((service.name, STRONG), ("  ", ""), (service.state, COLORS[service.state]))
     yield from _cut([(*head, (f"  {service.url}", "")) if service.url else head], width)
     if service.swap:
@@ -114,37 +102,37 @@ def _service(service: ServiceRow, width: int) -> Iterator[Line]:
         yield from _folded(event, "  ", FAINT, width)
 
 
-def _swap(swap: SwapRow, service: str, width: int) -> Iterator[Line]:
+def _swap(swap: picture.SwapRow, service: str, width: int) -> Iterator[Line]:
     verb, why = "return to" if swap.reverting else "swap to", f" ({swap.why})" if swap.why else ""
     yield from _folded(f"{verb} {swap.release}, {swap.mode}, phase {swap.phase}{why}", "  ", BUSY, width)
     step = "promote" if swap.waits_for_promote else "follow"
     yield from _folded(f"next: sparkops {step} {service}", "    ", STRONG, width)
 
 
-def _waiting(row: WaitingRow) -> str:
+def _waiting(row: picture.WaitingRow) -> str:
     limits = f"at most {row.most} requests, {row.limit_s:.0f} s each"
     return f"{row.requests} requests wait, longest {row.longest_s:.0f} s, about {row.left_s:.0f} s left ({limits})"
 
 
-def _replica(replica: ReplicaRow, ranks: Sequence[RankRow], active: str, width: int) -> Iterator[Line]:
+def _replica(replica: picture.ReplicaRow, ranks: Sequence[picture.RankRow], active: str, width: int) -> Iterator[Line]:
     mark = "  active" if replica.release == active else ""
     title = f"  {replica.slot:<5}  {replica.release}  age {age(replica.age_s)}"
     yield from _cut([((title, ""), (mark, GOOD))], width)
     for rank, row in zip(ranks, _aligned(map(_rank, ranks), "    "), strict=True):
         yield from _cut([row], width)
         yield from _load(rank, width)
-        if rank.progress and rank.health is not Health.OK:
+        if rank.progress and rank.health is not picture.Health.OK:
             yield from _progress(rank, rank.progress, width)
         yield from _failure(rank.problem, rank.next_step, "      ", width)
 
 
-def _rank(rank: RankRow) -> Sequence[str | Cell]:
+def _rank(rank: picture.RankRow) -> Sequence[str | Cell]:
     color = COLORS[rank.health] if rank.exit_code is None else BAD if rank.problem else FAINT
     state = rank.state if rank.exit_code is None else f"{rank.state} ({rank.exit_code})"
     return rank.node, (state, color), f"up {age(rank.up_s)}", f"port {rank.port}", (rank.stage or "-", color)
 
 
-def _load(rank: RankRow, width: int) -> Iterator[Line]:
+def _load(rank: picture.RankRow, width: int) -> Iterator[Line]:
     """Yield the figures of an engine, folded between two figures."""
     if rank.running is None:
         return
@@ -155,7 +143,7 @@ def _load(rank: RankRow, width: int) -> Iterator[Line]:
     yield from _folded("  ".join(part.replace(" ", "\0") for part in parts if part), "      ", "", width)
 
 
-def _progress(rank: RankRow, text: str, width: int) -> Iterator[Line]:
+def _progress(rank: picture.RankRow, text: str, width: int) -> Iterator[Line]:
     """Yield a bar of the time of the start, where its end is known, and the guard's words; the row has the stage."""
     if rank.left_s is not None and rank.up_s is not None:
         share = rank.up_s / max(1.0, rank.up_s + rank.left_s)
@@ -171,10 +159,6 @@ def _failure(problem: str | None, next_step: str | None, indent: str, width: int
         yield from _folded(text, indent, BAD, width)
     for text in (next_step or "").splitlines() if problem else ():
         yield from _folded(f"next: {text}", f"{indent}  ", STRONG, width)
-
-
-def _drift(drift: Drift, width: int) -> Iterator[Line]:
-    yield from _failure(f"drift {drift.code} on {drift.node}: {drift.detail}", drift.next_step, "", width)
 
 
 def _folded(text: str, indent: str, color: str, width: int) -> Iterator[Line]:

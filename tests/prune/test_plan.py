@@ -17,7 +17,7 @@ def image(number: int, *shared: str) -> StoredImage:
     """Image iN of inputs NNN..., of 100 bytes of its own, and 1000 for each step that it shares."""
     steps = {**dict.fromkeys(shared, 1000), f"own {number}": 100}
     inputs = str(number) * 64
-    return StoredImage(f"i{number}", (f"sparkops/q:{inputs[:12]}",), inputs, made_at=float(number), steps=steps)
+    return StoredImage(f"i{number}", (f"sparkops/q:{inputs[:12]}",), inputs, built_at=float(number), steps=steps)
 
 
 def old(number: int) -> StoredEngine:

@@ -35,7 +35,7 @@ def engine(name: str = "old", **changes: Any) -> StoredEngine:
 
 def image(tag: str | None = image_tag("q", OLD), **changes: Any) -> StoredImage:
     """Its image."""
-    made = StoredImage("i", (tag,) if tag else (), OLD, made_at=1.0, steps={"own": 100})
+    made = StoredImage("i", (tag,) if tag else (), OLD, built_at=1.0, steps={"own": 100})
     return replace(made, **changes)
 
 
@@ -151,12 +151,12 @@ def test_an_image_of_ours_that_has_lost_its_name_goes() -> None:
 def test_a_young_candidate_stays_and_an_old_one_goes() -> None:
     candidate = "sparkops-candidate/q:1"
 
-    assert [*retention.image(image(candidate, made_at=NOW_S - 60), around())] == ["a build may be at work on it"]
-    assert [*retention.image(image(candidate, made_at=NOW_S - 4000), around())] == []
+    assert [*retention.image(image(candidate, built_at=NOW_S - 60), around())] == ["a build may be at work on it"]
+    assert [*retention.image(image(candidate, built_at=NOW_S - 4000), around())] == []
 
 
 def test_the_newest_image_of_a_recipe_stays() -> None:
-    node = Stored("n1", images=(image(), image(image_tag("q", "e" * 64), id="j", made_at=2.0)))
+    node = Stored("n1", images=(image(), image(image_tag("q", "e" * 64), id="j", built_at=2.0)))
 
     assert retention.newest_images(node) == {"q": "j"}
     assert [*retention.image(node.images[1], around(newest={"q": "j"}))] == ["the newest of q"]

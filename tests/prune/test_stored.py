@@ -35,8 +35,8 @@ def test_an_image_is_as_young_as_its_newest_name(image: dict[str, Any]) -> None:
     named = {**inspect, "Metadata": {"LastTagTime": "2026-11-21T06:00:00+01:00"}}
     later = {**inspect, "Metadata": {"LastTagTime": "2026-11-21T07:00:01+01:00"}}
 
-    assert stored.image(never, []).made_at == stored.image(named, []).made_at == 1795237200.25
-    assert stored.image(later, []).made_at == 1795237200 + 3601
+    assert stored.image(never, []).built_at == stored.image(named, []).built_at == 1795237200.25
+    assert stored.image(later, []).built_at == 1795237200 + 3601
 
 
 def test_two_images_share_what_came_about_alike(image: dict[str, Any]) -> None:

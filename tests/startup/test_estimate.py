@@ -119,12 +119,12 @@ def test_of_one_kind_are_starts_of_the_same_image_and_model() -> None:
     ],
 )
 def test_what_is_left_is_counted_from_the_last_stage(watch: Watch, at_s: float, left: str) -> None:
-    assert LEARNT.left(watch, at_s) == f"{left}, learnt from 3 starts"
+    assert LEARNT.remaining(watch, at_s) == f"{left}, learnt from 3 starts"
 
 
 @pytest.mark.parametrize("seconds", [0.0, 45.0, 180.0, 370.0, 7200.0])
 def test_the_seconds_left_are_read_back_from_the_words(seconds: float) -> None:
-    words = f"loading weights 40 %, {Forecast(seconds, 'learnt from 3 starts').left(Watch(Startup()), 0.0)}"
+    words = f"loading weights 40 %, {Forecast(seconds, 'learnt from 3 starts').remaining(Watch(Startup()), 0.0)}"
 
     assert durations.left_s(words) == seconds
 
@@ -139,7 +139,7 @@ def test_words_without_the_time_left_have_no_seconds(words: str) -> None:
 def test_without_stages_the_whole_start_is_counted() -> None:
     figure = Forecast(600.0, "by the recipe's figure")
 
-    assert figure.left(loading(10.0), 230.0) == "about 6 min 10 s left, by the recipe's figure"
+    assert figure.remaining(loading(10.0), 230.0) == "about 6 min 10 s left, by the recipe's figure"
 
 
 @pytest.mark.parametrize(

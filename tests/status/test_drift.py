@@ -8,7 +8,7 @@ from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
 from sparkops.status import drift
-from sparkops.status.observation import RankReport, Seen
+from sparkops.status.observation import RankReport, ServiceReport
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
 from tests.deploy.swaps import NEW as NEW_RELEASE
@@ -20,7 +20,7 @@ JOURNAL = Journal("chat", "n1", revision=1)
 
 
 def found(journal: Journal, **state: Any) -> list[tuple[str, str, str]]:
-    seen = Seen("chat", (), None, (ServiceState(journal, **state),))
+    seen = ServiceReport("chat", (), None, (ServiceState(journal, **state),))
     drifts = [*drift.of_service(seen)]
     assert all(each.next_step for each in drifts)
     return [(each.code, each.node, each.detail) for each in drifts]
@@ -35,7 +35,7 @@ def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() 
     ranks = (RankReport(container(other)), RankReport(container(active, state="exited", exit_code=1)))
 
     def live_not_running(*reports: RankReport) -> list[tuple[str, str]]:
-        drifts = drift.of_service(Seen("chat", reports, front))
+        drifts = drift.of_service(ServiceReport("chat", reports, front))
         return [(found.node, found.detail) for found in drifts if found.code == "LIVE_NOT_RUNNING"]
 
     detail = f"chat: {active.release.id} has the traffic and does not run"
@@ -66,6 +66,6 @@ def test_a_guard_that_the_leader_has_not_asked_yet_is_no_drift() -> None:
 def test_a_restart_policy_is_named_since_the_guard_starts_engines() -> None:
     reports = (RankReport(container(rank("n1"), restart_policy="always")),)
 
-    assert [*drift.of_service(Seen("chat", reports, None))] == []
-    (only,) = drift.of_service(Seen("chat", reports, None, (ServiceState(JOURNAL),)))
+    assert [*drift.of_service(ServiceReport("chat", reports, None))] == []
+    (only,) = drift.of_service(ServiceReport("chat", reports, None, (ServiceState(JOURNAL),)))
     assert (only.code, only.node) == ("RESTART_POLICY", "n1")

@@ -11,7 +11,7 @@ from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
 from sparkops.status import failures
-from sparkops.status.observation import RankReport, Seen
+from sparkops.status.observation import RankReport, ServiceReport
 from sparkops.status.picture import Health
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
@@ -22,7 +22,7 @@ NAME = container(rank()).name
 
 def of(health: Health, states: tuple[ServiceState, ...] = (), **changes: Any) -> tuple[str, str]:
     report = RankReport(container(rank(), **changes), health)
-    return failures.of_rank(report, Seen("chat", (report,), None, states))
+    return failures.of_rank(report, ServiceReport("chat", (report,), None, states))
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_how_an_earlier_release_ended_is_history_while_another_one_works() -> No
     works = RankReport(container(live), Health.OK)
     led = (ServiceState(Journal("chat", "n1")),)
 
-    assert failures.of_rank(ended, Seen("chat", (ended, works), front, led)) == ("", "")
+    assert failures.of_rank(ended, ServiceReport("chat", (ended, works), front, led)) == ("", "")
     assert (
-        failures.of_rank(ended, Seen("chat", (ended,), front, led))[0]
+        failures.of_rank(ended, ServiceReport("chat", (ended,), front, led))[0]
         == f"{ended.container.name} ended with exit code 1"
     )
 

@@ -13,7 +13,7 @@ from sparkops.names import Slot, backend
 from sparkops.release import Rank
 from sparkops.status import drift
 from sparkops.status.join import join
-from sparkops.status.observation import NodeReport, RankReport, Seen
+from sparkops.status.observation import NodeReport, RankReport, ServiceReport
 from sparkops.status.picture import Health, Status
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
@@ -50,7 +50,7 @@ def found(*reports: RankReport, **intended: Any) -> list[tuple[str, str]]:
     active = backend("chat", Slot.BLUE)
     front = ServiceFacts("chat", 8000, active, active, {Slot.BLUE: slot})
     journal = Journal("chat", "n1", **{"active": at(NEW, Slot.BLUE, "n1", "n2"), **intended})
-    joined = Seen("chat", reports, front, (ServiceState(journal),))
+    joined = ServiceReport("chat", reports, front, (ServiceState(journal),))
     return [(each.code, each.node) for each in drift.of_service(joined)]
 
 

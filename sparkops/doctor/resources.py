@@ -1,13 +1,19 @@
-"""Findings about the resources of a node: memory, swap, page cache, disk, clocks. Pure."""
+"""Findings about the resources of a node: disk, weights on it, memory, swap, page cache, clocks. Pure."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import PurePath
 
+from sparkops.command import quote
 from sparkops.config.image import Image
 from sparkops.docker.commands import model_dir
 from sparkops.doctor.node_facts import NodeFacts, warning
+from sparkops.errors import NodeError
 from sparkops.network.finding import Finding
+from sparkops.nodes.host import GIB
+from sparkops.weights.checkpoint import ModelDirectory
 
 DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
 MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
@@ -15,6 +21,8 @@ SWAP_GIB = 8.0  # our figure for "small" in spark-vllm-docker's advice: swap sma
 CACHE_GIB = 8.0  # of MemFree: tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark PR#19 drops caches below it
 BUSY_PERCENT, STUCK_SHARE = 80, 1 / 3  # eugr/spark-vllm-docker#334: 702 MHz under load, 2398 MHz after a power cycle
 SKEW_S = 5.0
+CACHED = "models--"
+"""Prefix of a model's directory in the hub's own cache."""
 
 
 def findings(node: NodeFacts) -> Iterator[Finding]:
@@ -67,3 +75,33 @@ def _clocks(node: NodeFacts) -> Iterator[Finding]:
         problem = f"the GPU runs at {last.sm_mhz} of {last.max_mhz} MHz while {last.busy_percent} % busy"
         step = "sudo poweroff, unplug the power adapter for some minutes, start it: a reboot does not help"
         yield warning("CLOCKS_LOW", node.name, problem, step)
+
+
+def duplicates(node: NodeFacts) -> Iterator[Finding]:
+    """Yield each further copy of a model: in the model directory, and in the hub's own cache of the SSH user.
+
+    Copies are recognized by the recorded model and commit, in the cache by the model alone.
+    """
+    if isinstance(node.weights, NodeError):
+        step = node.weights.next_step or f"sparkops models list --node {node.name}"
+        yield warning("WEIGHTS_UNREAD", node.name, node.weights.problem, step)
+    checkpoints = node.weights.checkpoints.values() if isinstance(node.weights, ModelDirectory) else ()
+    root, copies = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list)
+    sizes = {f"{root}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in checkpoints}
+    for checkpoint in checkpoints:
+        if checkpoint.complete and checkpoint.origin and not checkpoint.origin.steps and checkpoint.commit:
+            copies[checkpoint.origin.model, checkpoint.commit].append(f"{root}/{checkpoint.path}")
+    for (model, _), (first, *others) in copies.items():
+        for copy in others:
+            yield _duplicate(node.name, model, first, copy, sizes[copy])
+    kept = {model: directories[0] for (model, _), directories in copies.items()}
+    for directory, size in node.machine.hub_cache.items():
+        model = PurePath(directory).name.removeprefix(CACHED).replace("--", "/")
+        if model in kept and not PurePath(directory).is_relative_to(root):
+            yield _duplicate(node.name, model, kept[model], directory, size)
+
+
+def _duplicate(node: str, model: str, first: str, copy: str, size_gib: float) -> Finding:
+    problem = f"{model} exists twice: {first} and {copy} ({size_gib:.1f} GiB)"
+    step = f"If no recipe's model.path or program names it: rm -r {quote(copy)}"
+    return warning("WEIGHTS_TWICE", node, problem, step)
