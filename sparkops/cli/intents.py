@@ -24,6 +24,8 @@ from sparkops.swap.model import Mode
 
 Target = tuple[Operation, Leader]
 """An operation, and the leader that gets its intent."""
+Accept = Callable[[Operation, Leader], Accepted | None]
+"""Send an intent to a leader; None: nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,7 @@ def _leaders(operation: Operation, service: str) -> Iterator[list[Target]]:
         yield targets
 
 
-def send(
-    fleet: Fleet,
-    service: str,
-    accept: Callable[[Operation, Leader], Accepted | None],
-    options: Options,
-    *,
-    back: bool = False,
-) -> None:
+def send(fleet: Fleet, service: str, accept: Accept, options: Options, *, back: bool = False) -> None:
     """Send an intent to every leader of a service, and follow all. Raises UsageError without a leader."""
     with leaders(fleet, service, options.wait_s) as targets:
         if not targets:
@@ -107,14 +102,7 @@ def send(
         _send_to(targets, service, accept, options, back=back)
 
 
-def _send_to(
-    targets: Sequence[Target],
-    service: str,
-    accept: Callable[[Operation, Leader], Accepted | None],
-    options: Options,
-    *,
-    back: bool = False,
-) -> None:
+def _send_to(targets: Sequence[Target], service: str, accept: Accept, options: Options, *, back: bool = False) -> None:
     operation, leader = targets[0]
     if len(targets) > 1:
         by_node = {operation.node: (operation, leader) for operation, leader in targets}

@@ -6,9 +6,8 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -61,15 +60,13 @@ def lint(
         data_json(report.rules_json()) if kind == "json" else data(report.rules_page().rstrip())
         return
     chosen = _chosen(rule or (), ignore or ())
-    reader = _Reader()
-    for file in dict.fromkeys(_files(paths or ())):
-        reader.read(file)
-    violations = findings(reader.checked, chosen)
-    _show(report.LintReport(len(reader.checked), violations, tuple(map(str, reader.errors))), kind)
-    for error in reader.errors[1:]:
+    checked, errors = _check_all(dict.fromkeys(_files(paths or ())))
+    violations = findings(checked, chosen)
+    _show(report.LintReport(len(checked), violations, tuple(map(str, errors))), kind)
+    for error in errors[1:]:
         say(f"sparkops: {error}", fg="red")
-    if reader.errors:
-        raise reader.errors[0]
+    if errors:
+        raise errors[0]
     if violations:
         raise typer.Exit(1)
 
@@ -115,30 +112,29 @@ def _is_recipe(file: Path) -> bool:
         return True
 
 
-@dataclass
-class _Reader:
-    """Reads files one by one; an unreadable file does not stop the others."""
-
-    checked: list[CheckedFile] = field(default_factory=list)
-    errors: list[SparkopsError] = field(default_factory=list)
-
-    def read(self, file: Path) -> None:
+def _check_all(files: Iterable[Path]) -> tuple[list[CheckedFile], list[SparkopsError]]:
+    """Return the checked files, and the errors of unreadable ones, which stop no other."""
+    checked, errors = list[CheckedFile](), list[SparkopsError]()
+    for file in files:
         try:
-            check = self._recipe(file) if file.suffix in RECIPES else check_dockerfile(_text(file), str(file))
-            self.checked.append(check)
+            checked.append(_check(file))
         except SparkopsError as error:
-            self.errors.append(error)
+            errors.append(error)
+    return checked, errors
 
-    def _recipe(self, file: Path) -> CheckedFile:
-        loaded, written = recipe.load(file, parts=False), overlay.read(file)
-        others = written.files.values() if isinstance(written, overlay.MergedSource) else ()
-        texts = {path: _text(path) for path in (file, *others)}
-        templates, mods = self._assets
-        return check_recipe(loaded, written, texts, templates, mods)
 
-    @cached_property
-    def _assets(self) -> tuple[Mapping[str, str], Mapping[str, bytes]]:
-        return assets.load_templates(), assets.load_mods()
+def _check(file: Path) -> CheckedFile:
+    if file.suffix not in RECIPES:
+        return check_dockerfile(_text(file), str(file))
+    loaded, written = recipe.load(file, parts=False), overlay.read(file)
+    others = written.files.values() if isinstance(written, overlay.MergedSource) else ()
+    texts = {path: _text(path) for path in (file, *others)}
+    return check_recipe(loaded, written, texts, *_assets())
+
+
+@cache
+def _assets() -> tuple[Mapping[str, str], Mapping[str, bytes]]:
+    return assets.load_templates(), assets.load_mods()
 
 
 def _text(file: Path) -> str:

@@ -53,7 +53,9 @@ def prune(
         pruning = plan(survey.nodes, survey.intended, policy)
         if not json:
             _show(survey, pruning, policy, why=dry_run)
-        if pruning.removals and not dry_run and confirm(_question(pruning), yes=yes):
+        size = sum(removal.size for removal in pruning.removals)
+        question = f"Remove {len(pruning.removals)} items (about {_gib(size)})?"
+        if pruning.removals and not dry_run and confirm(question, yes=yes):
             pruned = remove(connected, tell, survey, policy, pruning, wait)
     for name, result in pruned.items():
         free_after = f"{_gib(result.after)} free ({_gib(result.before)} before)"
@@ -69,11 +71,6 @@ def _bytes(gib: float | None) -> int | None:
 
 def _gib(size: int | None) -> str:
     return "an unknown amount" if size is None else f"{size / GIB:.2f} GiB"
-
-
-def _question(pruning: Pruning) -> str:
-    size = sum(removal.size for removal in pruning.removals)
-    return f"Remove {len(pruning.removals)} items (about {_gib(size)})?"
 
 
 def _show(survey: DiskSurvey, pruning: Pruning, policy: Policy, *, why: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -14,9 +13,7 @@ from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.deploy import intents, sending
 from sparkops.errors import UsageError
-from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.replies import lines
-from sparkops.guard_client.leader import Leader
 
 
 def promote(
@@ -28,20 +25,9 @@ def promote(
 
     Example: sparkops promote qwen3.5-122b
     """
-    _send_free(context, service, intents.promote, Options(wait_s=wait, detach=detach, json=json))
-
-
-def _send_free(
-    context: typer.Context,
-    service: str,
-    intend: Callable[[Leader, str], Accepted | None],
-    options: Options,
-    *,
-    back: bool = False,
-) -> None:
-    """Send an intent once no other change is in progress."""
+    options = Options(wait_s=wait, detach=detach, json=json)
     fleet = load_fleet(context.obj)
-    send(fleet, service, lambda at, leader: at.until_free(lambda: intend(leader, service)), options, back=back)
+    send(fleet, service, lambda at, leader: at.until_free(lambda: intents.promote(leader, service)), options)
 
 
 def rollback(
@@ -77,7 +63,9 @@ def cancel(
 
     Example: sparkops cancel qwen3.5-122b
     """
-    _send_free(context, service, intents.cancel, Options(wait_s=wait, detach=detach, json=json), back=True)
+    options = Options(wait_s=wait, detach=detach, json=json)
+    fleet = load_fleet(context.obj)
+    send(fleet, service, lambda at, leader: at.until_free(lambda: intents.cancel(leader, service)), options, back=True)
 
 
 def stop(

@@ -40,10 +40,5 @@ def _screen(status: Status, width: int) -> Text:
 
 
 def _text(line: Line) -> Text:
-    return Text.assemble(*((visible(text), _style(color)) for text, color in line))
-
-
-def _style(color: str) -> Style:
-    if color == STRONG:
-        return Style(bold=True)
-    return Style(color=color or None)
+    styles = (Style(bold=True) if color == STRONG else Style(color=color or None) for _, color in line)
+    return Text.assemble(*((visible(text), style) for (text, _), style in zip(line, styles, strict=True)))

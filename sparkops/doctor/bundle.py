@@ -6,7 +6,7 @@ import io
 import json
 import platform
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -128,13 +128,8 @@ def archive(texts: Mapping[str, str], at_s: float) -> bytes:
     """Return a tar.gz of the files for their owner only, changed `at_s` seconds after 1970."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for entry, content in _entries(texts, int(at_s)):
+        for name, text in texts.items():
+            content, entry = text.encode(errors="replace"), tarfile.TarInfo(f"sparkops-bundle/{name}")
+            entry.size, entry.mode, entry.mtime = len(content), 0o600, int(at_s)
             tar.addfile(entry, io.BytesIO(content))
     return packed.getvalue()
-
-
-def _entries(texts: Mapping[str, str], at_s: int) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    for name, text in texts.items():
-        content, entry = text.encode(errors="replace"), tarfile.TarInfo(f"sparkops-bundle/{name}")
-        entry.size, entry.mode, entry.mtime = len(content), 0o600, at_s
-        yield entry, content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Address, IPv6Address
@@ -93,24 +94,26 @@ def query(root: str = "") -> Command:
 
 def parse(text: str) -> MachineFacts:
     """Parse the output of query(). Raises ValueError for other text."""
-    lines = [line.partition(" ")[::2] for line in text.splitlines()]
-    values = dict(lines)
+    values = defaultdict[str, list[str]](list)
+    for key, _, value in (line.partition(" ") for line in text.splitlines()):
+        values[key].append(value)
     if "kho" not in values:
         raise ValueError(f"no 'kho' in {text!r}")
-    listeners = (_address(value) for key, value in lines if key == "docker-tcp")
+    docker = [_address(socket) for socket in values["docker-tcp"]]
+    cached = [value.partition(" ") for value in values["hub-cache"]]
     return MachineFacts(
-        kho_off=values["kho"] == "kho=off",
-        oom_score=_scores(value.split() for key, value in lines if key == "oom"),
-        docker_tcp=tuple(str(address) for address in listeners if not address.is_loopback),
+        kho_off=values["kho"][-1] == "kho=off",
+        oom_score=_scores(value.split() for value in values["oom"]),
+        docker_tcp=tuple(str(address) for address in docker if not address.is_loopback),
         toolkit="toolkit" in values,
-        gpu=values.get("gpu", ""),
-        gpu_error=values.get("gpu-error", ""),
-        open_ports=frozenset(_open_ports(value for key, value in lines if key == "listen")),
-        cdi=tuple(value for key, value in lines if key == "cdi"),
-        swap_gib=_gib(values["swap"].split()[0]) if "swap" in values else None,
-        oom_killers=frozenset(value for key, value in lines if key == "killer"),
-        clocks=tuple(_clocks(value for key, value in lines if key == "clocks")),
-        hub_cache=dict(_sizes(value for key, value in lines if key == "hub-cache")),
+        gpu="".join(values["gpu"]),
+        gpu_error="".join(values["gpu-error"]),
+        open_ports=frozenset(_port(socket) for socket in values["listen"] if not _address(socket).is_loopback),
+        cdi=tuple(values["cdi"]),
+        swap_gib=_gib(values["swap"][-1].split()[0]) if "swap" in values else None,
+        oom_killers=frozenset(values["killer"]),
+        clocks=tuple(_clocks(values["clocks"])),
+        hub_cache={directory: _gib(kib) for kib, _, directory in cached if kib.isdecimal()},  # others took too long
     )
 
 
@@ -126,13 +129,6 @@ def _clocks(rows: Iterable[str]) -> Iterator[Clocks]:
             yield Clocks(*map(int, figures))
 
 
-def _sizes(rows: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Parse directories with their sizes; one that was not measured in time is missing."""
-    for size, _, directory in (row.partition(" ") for row in rows):
-        if size.isdecimal():
-            yield directory, _gib(size)
-
-
 def _scores(rows: Iterable[list[str]]) -> dict[str, int]:
     """Return the lowest score of each name: sshd protects its listening process, not those of its sessions."""
     lowest: dict[str, int] = {}
@@ -141,10 +137,8 @@ def _scores(rows: Iterable[list[str]]) -> dict[str, int]:
     return lowest
 
 
-def _open_ports(sockets: Iterable[str]) -> Iterator[int]:
-    for socket in sockets:
-        if not _address(socket).is_loopback:
-            yield int(socket.partition(":")[2], 16)
+def _port(socket: str) -> int:
+    return int(socket.partition(":")[2], 16)
 
 
 def _address(socket: str) -> IPv4Address | IPv6Address:

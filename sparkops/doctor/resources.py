@@ -34,7 +34,7 @@ def findings(node: NodeFacts) -> Iterator[Finding]:
     if memory < MEMORY_GIB:
         problem = f"{memory:.1f} of {node.host.memory_total_gib:.1f} GiB are available: a node that runs out may hang"
         yield warning("MEMORY", node.name, problem, f"Keep {MEMORY_GIB:g} GiB free: sparkops status shows what runs.")
-    if _shares_memory(node):
+    if node.config.gpu not in (None, "none") and not node.host.gpu_is_discrete:
         yield from _unified(node)
     if abs(node.skew_s) > SKEW_S:
         way = "ahead of" if node.skew_s > 0 else "behind"
@@ -42,10 +42,6 @@ def findings(node: NodeFacts) -> Iterator[Finding]:
         step = "sudo timedatectl set-ntp true; timedatectl shows whether it is synchronized"
         yield warning("CLOCK", node.name, problem, step, fixable=True)
     yield from _clocks(node)
-
-
-def _shares_memory(node: NodeFacts) -> bool:
-    return node.config.gpu not in (None, "none") and not node.host.gpu_is_discrete
 
 
 def _unified(node: NodeFacts) -> Iterator[Finding]:

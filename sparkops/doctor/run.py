@@ -70,15 +70,15 @@ def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
 
 def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
     """Run the fixes one by one, and return a row with the output or the error of each."""
-    return [_run_fix(connected.member(fix.finding.node), fix) for fix in due]
-
-
-def _run_fix(member: Member, fix: Fix) -> FixRow:
-    row = FixRow(node=member.name, code=fix.finding.code, command=fix.words, done=True)
-    try:
-        return row.model_copy(update={"detail": member.node.run(fix.command).stdout.strip()})
-    except NodeError as error:
-        return row.model_copy(update={"done": False, "detail": error.problem})
+    rows = []
+    for fix in due:
+        member = connected.member(fix.finding.node)
+        try:
+            detail, succeeded = member.node.run(fix.command).stdout.strip(), True
+        except NodeError as error:
+            detail, succeeded = error.problem, False
+        rows.append(FixRow(node=member.name, code=fix.finding.code, command=fix.words, done=succeeded, detail=detail))
+    return rows
 
 
 def _closed(status: Status) -> Iterator[Finding]:

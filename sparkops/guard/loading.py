@@ -22,7 +22,7 @@ from sparkops.nodes.local import LocalNode
 from sparkops.startup import advice
 from sparkops.startup.estimate import Forecast
 from sparkops.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
-from sparkops.startup.watch import LogCursor, StartMonitor
+from sparkops.startup.watch import StartMonitor
 
 POLL_S = 1.0
 
@@ -90,13 +90,12 @@ class Loading:
         """Sample over one connection until the verdict; False if cancelled."""
         with closing(Engine(self.node)) as engine, session(self.node, self.container.port) as asking:
             member = Member(self.node.name, NodeConfig(transport="local"), self.node, engine)
-            cursor = LogCursor(member, self.container, self.last)
             born_s = time.monotonic() - (time.time() - self.container.started_at)
-            eyes = StartMonitor(member, self.container, asking, cursor, born_s, memory=self.memory)
+            monitor = StartMonitor(member, self.container, asking, born_s, self.last, memory=self.memory)
             self.watch = resumed(self.watch, max(0.0, time.monotonic() - born_s - self.sampled_s))
             while not self.cancel.is_set():
-                over = self._advance(eyes.sample())
-                self.last = cursor.last
+                over = self._advance(monitor.sample())
+                self.last = monitor.last
                 if over:
                     return True
                 self.cancel.wait(POLL_S)
@@ -107,7 +106,9 @@ class Loading:
         before, self.watch, self.sampled_s = self.watch, advance(self.watch, sample), sample.at_s
         if not self.watch.healthy:
             self.unanswered()
-        remaining = f", {self.forecast.remaining(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
+        remaining = (
+            f", {self.forecast.remaining(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
+        )
         self.show(f"{self.watch.text}{remaining or f', {sample.at_s:.0f} s'}")
         ended = bool(self.watch.failure) and not sample.running
         return self.watch.healthy or bool(before.failure) or ended

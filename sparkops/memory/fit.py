@@ -11,8 +11,7 @@ from sparkops.memory import arguments, cache, overhead
 from sparkops.memory.bound import KV_BYTES, SHARE, bound, cache_bytes
 from sparkops.memory.cache import Layout
 from sparkops.memory.description import Description, rank_gib
-from sparkops.memory.loader import Loader, loaders
-from sparkops.memory.overhead import Term
+from sparkops.memory.overhead import Loader, Term, loaders
 from sparkops.memory.pools import Room
 from sparkops.memory.shape import parse
 from sparkops.nodes.host import GIB

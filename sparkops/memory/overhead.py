@@ -1,14 +1,16 @@
-"""What an engine takes beside weights and KV cache: estimates, each with its basis. Pure.
+"""Memory that an engine takes beside weights and KV cache: always, and for a while as it loads. Pure.
 
-No formula of vLLM gives these: it measures them at each start. The figures here are fitted to few published starts, so
-they are good to a few GiB; docs/memory.md compares the sum with measurements.
+No formula of vLLM gives the lasting part: it measures that at each start. The figures here are fitted to few published
+starts, so they are good to a few GiB; docs/memory.md compares the sum with measurements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sparkops.memory.cache import Serving
+from sparkops.memory.relief import FLOOR_GIB
 from sparkops.memory.shape import Shape
 from sparkops.nodes.host import GIB
 
@@ -20,34 +22,38 @@ MOST_CAPTURED = 512
 GRAPHS = "CUDA graphs"
 CPU_HOST_GIB = 2.4
 """Host side of vLLM on a CPU: recipes/tiny-qwen3-cpu.yaml, measured in three processes with 0.32.0."""
+MMAP = ("auto", "hf", "safetensors")
+INSTANT_GIB = 4.4
+"""GiB that InstantTensor keeps on each of two Sparks: MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#204."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """One part of the memory in GiB, and where its figure comes from."""
+    """One part of the memory in GiB."""
 
     name: str
     gib: float
-    basis: str
 
 
 def terms(shape: Shape, serving: Serving, requests: int, graphs: int) -> tuple[Term, ...]:
-    """Return the parts. `requests`: max-num-seqs; `graphs`: the largest batch of a CUDA graph, 0 without graphs."""
+    """Return the lasting parts. `requests`: max-num-seqs; `graphs`: the largest batch of a CUDA graph, 0 without them.
+
+    The sampler is fitted to the start of 122b-autoround, vision to that of 122b-nvfp4-sehyo. Runtime is CUDA context,
+    NCCL and workspaces: 0.17 to 0.32 GiB on an H100, FlashInfer's 0.39. CUDA graphs are linear through two starts: 0.27
+    GiB for 6 sizes, 1.29 for 51.
+    """
+    logits = min(requests, serving.batched_tokens) * shape.vocabulary
     return (
-        Term("activations", _activations(shape, serving), f"{serving.batched_tokens} tokens at once, 16 bits"),
-        Term(
-            "sampler",
-            min(requests, serving.batched_tokens) * shape.vocabulary * LOGIT_BYTES / GIB,
-            f"{requests} x {shape.vocabulary} logits x {LOGIT_BYTES} bytes, fitted to the start of 122b-autoround",
-        ),
-        Term("vision", VISION_GIB if shape.vision else 0.0, "fitted to the start of 122b-nvfp4-sehyo"),
-        Term("runtime", RUNTIME_GIB, "CUDA context, NCCL, workspaces: 0.17 to 0.32 on an H100, FlashInfer's 0.39"),
-        Term(GRAPHS, graph_gib(graphs), "linear through two starts: 0.27 GiB for 6 sizes, 1.29 for 51"),
+        Term("activations", _activations(shape, serving)),
+        Term("sampler", logits * LOGIT_BYTES / GIB),
+        Term("vision", VISION_GIB if shape.vision else 0.0),
+        Term("runtime", RUNTIME_GIB),
+        Term(GRAPHS, graph_gib(graphs)),
     )
 
 
 def _activations(shape: Shape, serving: Serving) -> float:
-    """Return GiB of a forward pass: a few vectors of the residual stream, and those of every expert of a token."""
+    """Return GiB of a forward pass in 16 bits: vectors of the residual stream, and of every expert of a token."""
     experts = shape.experts_per_token * (shape.hidden + 3 * shape.intermediate // serving.ranks)
     return serving.batched_tokens * 2 * (8 * shape.hidden + experts) / GIB
 
@@ -62,3 +68,52 @@ def graph_gib(largest: int) -> float:
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, MOST_CAPTURED + 1, 16)]
     count = sum(size <= largest for size in sizes)
     return GRAPH_GIB + GRAPH_SIZE_GIB * count if count else 0.0
+
+
+@dataclass(frozen=True)
+class Loader:
+    """One load-format. `peak_gib` is the most that the node holds while it loads; None where no rule is known."""
+
+    name: str
+    peak_gib: float | None
+    limit_gib: float
+    terms: str
+
+    @property
+    def safe(self) -> bool | None:
+        """Whether the peak leaves the node its floor; None for a loader without a rule."""
+        return None if self.peak_gib is None else self.peak_gib <= self.limit_gib
+
+    def __str__(self) -> str:
+        if self.peak_gib is None:
+            return f"{self.name}: unknown: {self.terms}"
+        relation = "within" if self.safe else "NOT SAFE: above"
+        return f"{self.name}: {self.terms} = {self.peak_gib:.1f} GiB, {relation} {self.limit_gib:.1f} GiB"
+
+
+def loaders(
+    named: str, weights_gib: float, shard_gib: float, host_gib: float, total_gib: float, *, shared: bool
+) -> Iterator[Loader]:
+    """Yield the loaders that are known, the one of the recipe first. `shared`: CPU and GPU have one memory.
+
+    fastsafetensors copies whole files to the GPU (fastsafetensors_weights_iterator of vLLM 0.23.0) and reads them
+    through the page cache, which a GB10 counts as used. So one file counts twice there: 67 GB in 14 files loaded at
+    0.85, 78 GB in 2 files froze the host at 0.84 (forum post on AutoRound). The default maps files; clean pages are
+    given back.
+    """
+    host_gib, floor_gib = (host_gib, FLOOR_GIB) if shared else (0.0, 0.0)
+    limit_gib, side = total_gib - floor_gib, f" + host side {host_gib:g}" if host_gib else ""
+    known = {
+        "safetensors": (0.0, f"weights {weights_gib:.1f}{side}"),
+        "fastsafetensors": (
+            shard_gib * (2 if shared else 1),
+            f"weights {weights_gib:.1f} + largest file {shard_gib:.1f}{' twice' if shared else ''}{side}",
+        ),
+        "instanttensor": (INSTANT_GIB, f"weights {weights_gib:.1f} + buffers {INSTANT_GIB}{side}"),
+    }
+    first = "safetensors" if named in MMAP else named
+    if first not in known:
+        yield Loader(first, None, limit_gib, "no rule for this load-format")
+    for name in sorted(known, key=lambda name: name != first):
+        extra_gib, terms = known[name]
+        yield Loader(name, weights_gib + extra_gib + host_gib, limit_gib, terms)

@@ -75,7 +75,9 @@ def plan(nodes: Sequence[Stored], intended: Intended, policy: Policy) -> Pruning
         due = _Disk(around, list(node.images), dict(node.volumes)).removals(going)
         removals += [*_enough(due, node, policy.free), *_build_cache(node, policy.cache)]
         last = replace(around, staying=[engine for engine in node.engines if engine not in going])
-        kept += _kept_images(last)
+        for image in node.images:
+            if retention.is_from_sparkops(image) and (reason := next(retention.image(image, last), "")):
+                kept.append(Kept(node.node, "image", _name(image), reason))
     return Pruning(tuple(removals), tuple(kept))
 
 
@@ -91,12 +93,6 @@ def _services(nodes: Sequence[Stored], intended: Intended) -> Mapping[str, str]:
             for _, deployment in retention.named(journal)
         },
     }
-
-
-def _kept_images(around: Surroundings) -> Iterator[Kept]:
-    for image in around.node.images:
-        if retention.is_from_sparkops(image) and (why := next(retention.image(image, around), "")):
-            yield Kept(around.node.node, "image", _name(image), why)
 
 
 def _enough(due: Iterable[Removal], node: Stored, bound: int | None) -> Iterator[Removal]:

@@ -217,7 +217,7 @@ def last(state: str) -> int:
 
 
 def survey(request: Mapping[str, Any]) -> Facts:
-    """Read everything at once. `request` is that of status.commands.survey."""
+    """Read everything at once. `request` is that of status.commands.request."""
     inspects, docker, names = containers(request["label"])
     with ThreadPoolExecutor(16) as pool:
         shows = request["show"] and (names is None or request["gateway"] in names)

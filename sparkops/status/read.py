@@ -15,11 +15,13 @@ from sparkops.nodes import host
 from sparkops.nodes.connect import Connector
 from sparkops.nodes.node import GatewayPlace, Node, Routes
 from sparkops.nodes.parallel import on_each
+from sparkops.nodes.program import python
 from sparkops.nodes.waiting import START_FAILED, retry_start
-from sparkops.status.commands import FORMAT, request, survey
+from sparkops.status.commands import FORMAT, request
 from sparkops.status.unused import DOCKER_SOCKET, survey_unused
 
-PATIENCE_S = 0.0  # one try: status shows what is true now
+PATIENCE_S = 0.0  # one attempt: status shows the present state
+TIMEOUT_S = 60.0
 REPORT_S = 5.0  # a guard that takes longer is asked in its container, where an error shows
 REPORT_BYTES = 16 * 2**20
 
@@ -64,10 +66,10 @@ class Reader:
 
     def _surveyed(self, name: str, node: Node) -> str:
         """Return what the program prints on a node. A node without containers of sparkops needs no program."""
-        at_gateway = self.gateway is not None and self.gateway.node == name
-        if facts := survey_unused(node, self.docker, request(at_gateway=at_gateway)):
+        survey_request = request(at_gateway=self.gateway is not None and self.gateway.node == name)
+        if facts := survey_unused(node, self.docker, survey_request):
             return f"{json.dumps(facts)}\n"
-        command = survey(programs.load_survey(), at_gateway=at_gateway)
+        command = python(programs.load_survey(), survey_request, timeout_s=TIMEOUT_S)
         return retry_start(lambda: _begun(name, node.run(command).stdout), raised=(ConnectionLost,))
 
     def _close(self, name: str) -> None:

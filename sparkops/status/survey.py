@@ -52,10 +52,7 @@ def read(node: str, text: str) -> NodeReport:
         host=(facts := host.parse(survey["host"]["out"])),
         gpus=host.parse_gpu_states(gpus),
         ranks=tuple(
-            replace(
-                _aged(_rank(parse_container(node, inspect), engine), facts.now_s),
-                sampled_s=engine.get("sampled_s", 0.0),
-            )
+            _rank(parse_container(node, inspect), engine, facts.now_s)
             for inspect, engine in zip(survey["containers"], survey["engines"], strict=True)
         ),
         gateway=_gateway(survey["gateway"]) if survey["gateway"] else None,
@@ -64,17 +61,21 @@ def read(node: str, text: str) -> NodeReport:
     )
 
 
-def _aged(rank: RankReport, now_s: float) -> RankReport:
-    created_at, container = rank.container.created_at, rank.container
-    age_s = None if created_at is None else max(0.0, now_s - created_at)
-    return replace(rank, age_s=age_s, up_s=max(0.0, now_s - container.started_at) if container.running else None)
+def _rank(container: Container, engine: Facts, now_s: float) -> RankReport:
+    created_at = container.created_at
+    return replace(
+        _engine(container, engine),
+        age_s=None if created_at is None else max(0.0, now_s - created_at),
+        up_s=max(0.0, now_s - container.started_at) if container.running else None,
+        sampled_s=engine.get("sampled_s", 0.0),
+    )
 
 
 def _words(ended: Facts) -> str:
     return f"{ended['out']}\n{ended['err']}".strip()
 
 
-def _rank(container: Container, engine: Facts) -> RankReport:
+def _engine(container: Container, engine: Facts) -> RankReport:
     """Return one container with its stage, health and load."""
     if not container.running:
         return RankReport(container)

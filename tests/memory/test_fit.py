@@ -10,7 +10,7 @@ import pytest
 
 from sparkops.memory.description import Description
 from sparkops.memory.fit import Fit, fit, lower
-from sparkops.memory.loader import loaders
+from sparkops.memory.overhead import loaders
 from sparkops.memory.pools import Room, room
 from sparkops.memory.report import as_json, lines
 from sparkops.nodes.host import GpuMemory

@@ -23,8 +23,9 @@ from sparkops.guard_client import replies
 from sparkops.names import Slot
 from sparkops.nodes.host import GpuState
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.program import python
 from sparkops.nodes.waiting import START_FAILED
-from sparkops.status.commands import survey
+from sparkops.status.commands import request
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Health
 from sparkops.status.read import Reader
@@ -98,7 +99,7 @@ class Docker:
 
     def report(self, *, at_gateway: bool = False) -> NodeReport:
         """Read this machine."""
-        command = survey(programs.load_survey(), at_gateway=at_gateway)
+        command = python(programs.load_survey(), request(at_gateway=at_gateway))
         return read("n1", LocalNode("n1").run(command).stdout)
 
     @property
