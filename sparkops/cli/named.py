@@ -1,4 +1,4 @@
-"""Find recipes by name."""
+"""Recipes by file or name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from sparkops.config.shipped import known_recipes
 from sparkops.errors import UsageError
 
 
-def load_recipe(named: str, fleet: Fleet | None = None, changes: Sequence[str] = ()) -> Recipe:
-    """Return the recipe of a file or name.
-
-    Raises ConfigError, UsageError.
-    """
-    return recipe.load(find_recipe(named), fleet.nodes if fleet else None, changes)
+def load_recipe(named: str, fleet: Fleet, changes: Sequence[str] = ()) -> Recipe:
+    """Return the recipe of a file or name, with these KEY=VALUE changes. Raises ConfigError, UsageError."""
+    return recipe.load(find_recipe(named), fleet.nodes, changes)
 
 
 def find_recipe(named: str) -> Path:

@@ -1,1 +1,1 @@
-"""What `sparkops doctor` examines and reports."""
+"""The verb `doctor`: examination, findings and fixes."""

@@ -57,7 +57,7 @@ class Discovered:
 
     @property
     def gpu(self) -> str:
-        """How the GPU reaches a container: `runtime` for a GPU without toolkit and CDI spec, which doctor reports."""
+        """Way of the GPU into a container: `runtime` for a GPU without toolkit and CDI spec, which doctor reports."""
         if not (self.machine.gpu or self.machine.gpu_error or self.host.gpu_model):
             return "none"
         return "cdi" if self.machine.cdi and not self.machine.toolkit else GPU
@@ -75,7 +75,7 @@ class Discovered:
 
 
 def query(root: str = "") -> Command:
-    """Ask a node for its model directories."""
+    """List the model directories of a node."""
     return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=15.0)
 
 

@@ -1,4 +1,4 @@
-"""Whether guards and the gateway answer: on their nodes, to the leader, and to this machine. Pure."""
+"""Findings about guards and the gateway: whether they answer on their nodes, the leader and this machine. Pure."""
 
 from __future__ import annotations
 

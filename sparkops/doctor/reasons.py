@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from sparkops.network.finding import Finding
 
@@ -76,9 +76,3 @@ REASONS: Mapping[str, str] = {
 def explained(finding: Finding) -> Finding:
     """Return a finding with its reason."""
     return finding.model_copy(update={"reason": REASONS[finding.code]})
-
-
-def table() -> Iterator[str]:
-    """Yield the section of docs/doctor.md about codes, line by line."""
-    yield from ("", "## Codes", "", "| code | why it matters |", "| --- | --- |")
-    yield from (f"| `{code}` | {reason} |" for code, reason in sorted(REASONS.items()))

@@ -23,7 +23,7 @@ RELEASE = re.compile(r"[^=]*==0\.(\d+)\.")
 
 @dataclass(frozen=True)
 class Arguments:
-    """What the engine is asked to take. `requests` is max-num-seqs."""
+    """Arguments of the engine, with defaults. `requests` is max-num-seqs."""
 
     serving: Serving
     requests: int

@@ -22,7 +22,7 @@ UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20
 
 @dataclass(frozen=True)
 class Bound:
-    """What an engine may take in GiB, and the sum behind it. `share` is None where no utilization governs it."""
+    """Most GiB that an engine may take, and the sum behind it. `share` is None if no utilization sets it."""
 
     gib: float
     terms: str
@@ -99,7 +99,7 @@ def refusals(
 
 
 def _lower(name: str, most: Bound, share: float) -> str:
-    """The next step: the largest value that fits."""
+    """Return the next step: the largest value that fits."""
     if most.share is None or share <= 0:
         return f"Lower serve.args.{KV_BYTES if most.share is None else SHARE} of {name}."
     return f"Set serve.args.{SHARE} of {name} to {floor(share * 100) / 100:g} or less."

@@ -28,7 +28,7 @@ class Description:
     largest_bytes: int
     """Bytes of the largest safetensors file."""
     origin: str
-    """Where it was read, for people."""
+    """Source of the description, for messages."""
 
 
 def parse(text: str, origin: str) -> Description | None:

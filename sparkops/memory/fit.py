@@ -1,4 +1,4 @@
-"""Whether a recipe fits a node: weights, KV cache and overhead against its memory, before anything starts. Pure."""
+"""The fit of a recipe on a node: weights, KV cache and overhead against its memory, before any start. Pure."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ class Pool:
     need_gib: float
     of: str = ""
     beside_gib: float = HOST_GIB
-    """What an engine takes of it beside its share: the host side, where the GPU has no memory of its own."""
+    """GiB that an engine takes of it beside its share: the host side, if the GPU has no memory of its own."""
     claimed: bool = True
     """Whether the recipe's claim is for this pool; otherwise only the host side is."""
 
     @property
     def lack(self) -> str:
-        """What is missing, with the arithmetic; empty where it suffices."""
+        """Missing GiB, with the arithmetic; empty if it suffices."""
         short_gib = self.need_gib - self.available_gib
         need = f"{self.need_gib:g} GiB {'claimed' if self.claimed else 'of the host side needed'}"
         lack = f"{need}, {self.available_gib:.1f} GiB{self.of} available: {short_gib:.1f} GiB short"
@@ -36,7 +36,7 @@ class Pool:
 
 
 def counts_page_cache(recipe: Recipe, host: HostFacts) -> bool:
-    """Whether page cache counts as used when the recipe's engine starts: CUDA's free memory is MemFree on a GB10."""
+    """Return whether page cache counts as used at the start of the engine: CUDA's free memory is MemFree on a GB10."""
     return recipe.backend != "cpu" and ENGINES[recipe.engine].weights and host.gpu_shares_memory
 
 

@@ -1,1 +1,1 @@
-"""What can be removed from the nodes' disks, and its removal."""
+"""The verb `prune`: what a disk holds, what must stay, and the removal of the rest."""

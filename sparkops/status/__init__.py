@@ -1,1 +1,1 @@
-"""What `sparkops status` reads and shows."""
+"""The verb `status`: reading and output."""

@@ -1,4 +1,4 @@
-"""How far the start of an engine is. Apart from survey.py, because it imports pydantic: most engines have started."""
+"""The stage of an engine's start. Apart from survey.py, because it imports pydantic: most engines have started."""
 
 from __future__ import annotations
 
