@@ -32,7 +32,7 @@ def schema(
     if of not in models:
         raise UsageError(f"schema not found: {of}", next_step=f"One of: {', '.join(models)}")
     model = models[of]
-    json_schema = model.model_json_schema(Documented)=schema_generator=DocumentedSchema)=Documented)
+    json_schema = model.model_json_schema(schema_generator=DocumentedSchema)
     text = reference(model) if markdown else json.dumps(json_schema, indent=2) + "\n"
     if output:
         write(output, text)
