@@ -16,27 +16,27 @@ SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schem
 HEAD = """\
 # Lint
 
-`sparkops lint` reads Dockerfiles, yours or ours, and recipes with the Dockerfiles that they make. It runs nothing and
-asks no network. Each finding is `file:line: RULE: what is wrong, what was expected`, with a line that says what to
-write; it ends with 1 if there is any, and with 2 if a file cannot be read.
+`sparkops lint` checks Dockerfiles, and recipes with the Dockerfiles that they make. It runs nothing and uses no
+network. Each finding is `file:line: RULE: problem, expected value`, followed by the text to write. The exit code is
+1 if there is a finding, and 2 if a file cannot be read.
 
-Variables are followed as BuildKit hands them on: ENV and ARG of the stage itself and of a stage that it begins with,
-nothing from an image, and an ARG before the first FROM only where the stage declares it again. Values are those in the
-file; what a build argument or a command would give instead is not known, and is not held against the file. Branches of
-an `if` that never run on a Spark with these values are left out: it is arm64, and `uname -m` prints aarch64.
+Variables resolve as in BuildKit: ENV and ARG of the stage and of its parent stages, nothing from an image, and an ARG
+before the first FROM only if the stage declares it again. Values are those in the file; other values from build
+arguments or commands are unknown and cause no finding. Branches of an `if` that never run on a Spark with these values
+are skipped: it is arm64, and `uname -m` prints aarch64.
 
-A comment passes a finding over: in a Dockerfile for the instruction that it stands in or before, in a recipe for the
-line that it ends or stands before, with all that is indented below:
+A comment ignores findings: in a Dockerfile those of the instruction that contains or follows it, in a recipe those of
+its line or the next one, with the indented lines below:
 
     # sparkops: ignore=git-pin the tags of this repository have no versions
 
-The reason is required, and an ignore that hits nothing is a finding itself. Several rules are written `ignore=a,b`.
+The reason is required, and an ignore without a finding is itself a finding. Several rules: `ignore=a,b`.
 
-Without arguments it reads the recipes that `sparkops recipes` lists and Dockerfiles/. In a directory it looks for
+Without arguments it reads Dockerfiles/ and the recipes that `sparkops recipes` lists. In a directory it looks for
 Dockerfile, Dockerfile.NAME, Dockerfile-NAME, Dockerfile_NAME, NAME.Dockerfile, the same with Containerfile, in upper or
 lower case, and recipes; `-` is a Dockerfile on stdin. `--rule` and `--ignore`
-choose rules by name. `--json` prints `files` (how many were read), `findings` (each with `file`, `line`, `rule`,
-`problem` and `fix`) and `unreadable` (why, for each file); `--format sarif` prints SARIF 2.1.0.
+select rules by name. `--json` prints `files` (the number of files), `findings` (each with `file`, `line`, `rule`,
+`problem` and `fix`) and `unreadable` (the reason for each file); `--format sarif` prints SARIF 2.1.0.
 
 ## With hadolint
 
@@ -47,10 +47,10 @@ overlap; ignore those of hadolint: DL3006 and DL3007 (`latest`), DL3009 (`apt-li
     hadolint --ignore DL3006 --ignore DL3007 --ignore DL3009 Dockerfile
     sparkops lint Dockerfile
 
-For one report in CI let both write SARIF: `hadolint --format sarif` and `sparkops lint --format sarif`. Their ignores
-do not meet: `# hadolint ignore=DL3013` and `# sparkops: ignore=RULE reason` are comments of one tool each.
+For one report in CI let both write SARIF: `hadolint --format sarif` and `sparkops lint --format sarif`. Each has its
+own ignores: `# hadolint ignore=DL3013` and `# sparkops: ignore=RULE reason`.
 
-| rule | reads | what it asks for | why |
+| rule | reads | requirement | reason |
 | --- | --- | --- | --- |
 """
 

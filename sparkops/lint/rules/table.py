@@ -11,10 +11,9 @@ RULES = (
     Rule(
         "syntax",
         DOCKERFILE,
-        "What BuildKit can read: known instructions and flags with their values, numbers of arguments, quotes and "
-        "heredocs that end, names of images and stages, ports and times, parser "
-        "directives that stand once. Of several unknown instructions only the first is a finding: "
-        "the others follow from it.",
+        "Syntax that BuildKit accepts: instructions, flags and their values, numbers of arguments, closed quotes and "
+        "heredocs, names of images and stages, ports and times, unique parser directives. Of several unknown "
+        "instructions only the first is a finding: the others follow from it.",
         "A heredoc that never ends swallows the rest of the file, and every other rule would be silent about it.",
         syntax.check,
     ),
@@ -24,8 +23,8 @@ RULES = (
         "`UV_HTTP_TIMEOUT` above 30 and `UV_HTTP_RETRIES` above 3 in the environment of every uv that fetches, by ENV "
         "or ARG of the stage itself or of a stage that it begins with; for pip `PIP_DEFAULT_TIMEOUT` above 15 and "
         "`PIP_RETRIES` above 5, or `--timeout` and `--retries`. pip may install only tools such as uv without them.",
-        "uv gives up after 30 seconds without a byte, and CUDA wheels have hundreds of megabytes. A stage that begins "
-        "with FROM IMAGE has nothing of the stages above it, and an ARG before the first FROM reaches no RUN.",
+        "uv fails after 30 seconds without a byte, and CUDA wheels have hundreds of megabytes. A stage that begins "
+        "with FROM IMAGE inherits nothing from earlier stages, and an ARG before the first FROM reaches no RUN.",
         network.check,
     ),
     Rule(
@@ -36,10 +35,10 @@ RULES = (
         "override or constraint names, or in a stage that it begins with. `torch==X.Y.Z` without build counts with "
         "`--torch-backend=cu130`, `UV_TORCH_BACKEND` or an index that ends in /cu130, given by flag, ENV or ARG; "
         "`auto` does not: a build sees no GPU. All stages name the same torch. Images that have a torch (vllm, "
-        "sglang, torch, tensorrt in their name), images whose name is not known, stages that install a requirements "
-        "file whose text is not known, and stages for ROCm, CPUs, Jetsons or other accelerators are left alone.",
-        "Without the build in its version, torch comes as whatever the index has first, also as the CPU's, and nothing "
-        "fails before the engine starts. Extensions compiled for one torch do not load in another.",
+        "sglang, torch, tensorrt in their name), images with an unknown name, stages that install a requirements "
+        "file with unknown text, and stages for ROCm, CPUs, Jetsons or other accelerators are not checked.",
+        "Without the build in its version, the index decides which torch is installed, even one for the CPU, and no "
+        "error appears before the engine starts. Extensions compiled for one torch do not load in another.",
         torch.check_pin,
     ),
     Rule(
@@ -48,12 +47,12 @@ RULES = (
         "`--override` or `UV_OVERRIDE` on every `uv pip install` of an engine or a wheel in a stage for CUDA, naming a "
         "file that pins torch and that the stage has: written there, copied, mounted, or from a stage that it begins "
         "with. pip knows no override; there it is `--constraint` or `PIP_CONSTRAINT`. `--no-deps` needs neither, nor "
-        "does a call that pins torch itself, unless another stage has an override. Where a torch is there already, "
-        "only packages that ask for certain versions of it count (sparkops/lint/torch_needs.py), and no `*.whl` if a "
+        "does a call that pins torch itself, unless another stage has an override. If the image already has torch, "
+        "only packages that require certain versions of it count (sparkops/lint/torch_needs.py), and no `*.whl` if a "
         "stage of the file runs `use_existing_torch.py`. "
-        "One finding for each slip of a stage.",
-        "Wheels of engines ask for torch loosely, or for another one. Without an override the resolver is free to put "
-        "the CPU's torch in place of CUDA's, without a word.",
+        "One finding for each mistake in a stage.",
+        "Wheels of engines allow a range of torch versions, or require another one. Without an override the resolver "
+        "may silently replace torch for CUDA with torch for the CPU.",
         torch.check_override,
     ),
     Rule(
@@ -69,9 +68,9 @@ RULES = (
     Rule(
         "secret",
         BOTH,
-        "No ENV, ARG or variable of a RUN whose name says secret, token, password or key, no text anywhere that looks "
+        "No ENV, ARG or variable of a RUN with secret, token, password or key in its name, no text that looks "
         "like a key, and no COPY of .env, private keys or files of credentials.",
-        "ENV, ARG and RUN stay in the image's history: whoever can pull the image reads them. A recipe is "
+        "ENV, ARG and RUN stay in the image's history, readable for anyone who can pull the image. A recipe is "
         "committed, and `docker inspect` shows its env.",
         secret.check,
     ),
@@ -80,50 +79,50 @@ RULES = (
         BOTH,
         "A version or a digest on every image of FROM, `COPY --from` and `RUN --mount=from`; not `latest`, not "
         "`nightly` without a commit, not a word such as `main` or `stable` alone. "
-        "A bare name in `--from` may be a build context, and is left alone.",
-        "The same file would build another image tomorrow, and ranks built on different days would not match.",
+        "A bare name in `--from` may be a build context and is not checked.",
+        "The same file builds a different image later, and ranks built on different days do not match.",
         images.check,
     ),
     Rule(
         "pipe-to-shell",
         DOCKERFILE,
-        "Nothing that curl or wget prints goes into a shell or interpreter, by pipe, `sh -c` or `<(...)`.",
-        "It runs as root whatever the server sends on that day, and half of it if the connection breaks.",
+        "No output of curl or wget is run by a shell or interpreter, through a pipe, `sh -c` or `<(...)`.",
+        "It runs any reply of the server as root, and a part of it if the connection breaks.",
         commands.check_pipe,
     ),
     Rule(
         "apt-lists",
         DOCKERFILE,
         "`rm -rf /var/lib/apt/lists/*` after `apt-get update` in the same RUN, or a mount there.",
-        "A later RUN cannot take them out of the layer, and a build that finds old lists installs old packages.",
+        "A later RUN cannot remove them from the layer, and old lists install old packages.",
         commands.check_apt,
     ),
     Rule(
         "git-pin",
         DOCKERFILE,
-        "A commit or a tag for every `git clone` (by `--branch`, or a checkout behind it), `git+` URL and ADD of a "
+        "A commit or a tag for every `git clone` (by `--branch`, or a checkout after it), `git+` URL and ADD of a "
         "repository. A name with a version in it counts as a tag; a ref that is only known at build time counts too.",
-        "A branch is another commit tomorrow: what was tested is not what is built.",
+        "A branch moves: later builds use a commit that was not tested.",
         commands.check_git,
     ),
     Rule(
         "model-revision",
         RECIPE,
         "A commit of 40 hex digits in `revision` of the model, or of each of its sources.",
-        "The repository of a model changes under its name: weights, tokenizer, chat template, and the code that "
-        "`trust-remote-code` runs. Two nodes that were filled on different days would serve different models.",
+        "Without a commit, weights, tokenizer, chat template and the code of `trust-remote-code` can change. Two nodes "
+        "with downloads of different days would serve different models.",
     ),
     Rule(
         "missing-part",
         RECIPE,
-        "The template and every mod that the recipe names are in templates/, and its values fit in there.",
-        "The build would stop at it. Without a template none of the rules for Dockerfiles has been looked at.",
+        "The template and every mod that the recipe names are in templates/, and its values are valid there.",
+        "The build fails otherwise. Without a template no rule for Dockerfiles is checked.",
     ),
     Rule(
         "ignore-reason",
         BOTH,
-        "A reason behind every `# sparkops: ignore=RULE`. Without one it ignores nothing.",
-        "Who reads it later has to know whether it still holds.",
+        "A reason after every `# sparkops: ignore=RULE`. Without one it ignores nothing.",
+        "A later reader needs it to decide whether the ignore is still valid.",
     ),
     Rule(
         "ignore-unused",
