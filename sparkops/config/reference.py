@@ -129,6 +129,8 @@ def _section(kind: Any) -> type[BaseModel] | None:
     """Return the model in a type: itself, or in a list, a mapping or beside null."""
     if inspect.isclass(kind) and issubclass(kind, BaseModel):
         return kind
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):  # Memory of a status, in a model of doctor
+        return as_model(kind)
     return next(filter(None, map(_section, get_args(kind))), None)
 
 
@@ -174,7 +176,7 @@ def _words(kind: Any, metadata: Iterable[Any] = ()) -> str:
         return text
     if origin := get_origin(kind):
         return _compound(origin, get_args(kind))
-    if issubclass(kind, BaseModel):
+    if issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind):
         return "mapping"
     if issubclass(kind, Enum):
         return _choice(member.value for member in kind)
