@@ -76,7 +76,7 @@ def test_a_failure_of_another_kind_or_node_is_a_difference(why: str) -> None:
         (ACROSS, "model", "Phase.DRAIN, Phase.RETIRE)", "Phase.RETIRE)", "events"),
         (ACROSS, "journal", "stopped = self._stopped(swap.source.ranks)", "pass", "n2 old"),
         (ACROSS, "orders", "return None if moving else Armed()", "return None", "n2 boot record"),
-        (ACROSS, "phases", "seen.gateway.answer(swap.target) if seen.gateway else Answer.UNKNOWN", "proof", ""),
+        (ACROSS, "phases", "fleet.gateway.answer(swap.target) if fleet.gateway else Answer.UNKNOWN", "proof", ""),
         (WRONG, "leader", "engine.proven_key == swap.key and engine.proven is Answer.NO", "False", "events"),
     ],
     ids=["no drain", "no stop", "a boot record is kept", "an equivalent rule", "failed checks are ignored"],
