@@ -11,6 +11,7 @@ import shlex
 import socket
 import sys
 import threading
+from contextlib import suppress
 
 AT_ONCE = 65536
 
@@ -29,8 +30,9 @@ def main() -> None:
 
 
 def _send(stream: socket.socket) -> None:
-    while data := os.read(0, AT_ONCE):
-        stream.sendall(data)
+    with suppress(ConnectionError):  # a client that was killed may leave a reply unread
+        while data := os.read(0, AT_ONCE):
+            stream.sendall(data)
     stream.shutdown(socket.SHUT_WR)
 
 
