@@ -99,7 +99,7 @@ class NotReady(NodeError):
             return cls(node, "Docker is not installed", next_step="Install Docker Engine 24 or newer.")
         if "permission denied" in words:
             step = "Add the user to the group `docker` and log in again."
-            return cls(node, "the user may not use Docker", next_step=step)
+            return cls(node, "the user has no access to Docker", next_step=step)
         why = (words.splitlines() or ["no output"])[-1]
         return cls(node, f"Docker does not answer: {why}", next_step="Start it: sudo systemctl start docker")
 
@@ -116,8 +116,8 @@ class CommandFailed(NodeError):
     """A command ended with a code other than 0. `cause` is the likely one, if known."""
 
     def __init__(self, completed: Completed, *, cause: str = "", next_step: str = "") -> None:
-        output = completed.last_lines or "it printed nothing"
-        problem = f"`{completed.command}` ended with code {completed.exit_code}: {output}"
+        output = completed.last_lines or "no output"
+        problem = f"`{completed.command}` exited with code {completed.exit_code}: {output}"
         problem += f"\n  likely cause: {cause}" if cause else ""
         super().__init__(completed.node, problem, next_step=next_step)
         self.completed = completed

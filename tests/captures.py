@@ -110,11 +110,11 @@ def watched(service: Service) -> str:
     options = ("--inventory", str(service.cli.inventory), "status", "--watch")
     with terminal(CHECKOUT, COLUMNS, options, service.cli.env) as shown:
         shown.until("loading")
-        shown.until("Ctrl-C ends", shown.shown.count("Ctrl-C ends") + 1)
+        shown.until("Ctrl-C to quit", shown.shown.count("Ctrl-C to quit") + 1)
         shown.interrupt()
     frames = shown.shown.split(ERASED)
-    frame = max((text for text in frames if "Ctrl-C ends" in text), key=frames.index)
-    return f"$ sparkops status --watch\n{frame[: frame.index('Ctrl-C ends')]}Ctrl-C ends"
+    frame = max((text for text in frames if "Ctrl-C to quit" in text), key=frames.index)
+    return f"$ sparkops status --watch\n{frame[: frame.index('Ctrl-C to quit')]}Ctrl-C to quit"
 
 
 def printed(service: Service) -> str:

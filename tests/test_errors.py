@@ -37,18 +37,18 @@ def test_a_config_error_says_file_line_field_and_problem() -> None:
     assert str(ConfigError(Path("r.yaml"), 1, "", "the file is empty")) == "r.yaml:1: the file is empty"
 
 
-@pytest.mark.parametrize(("said", "shown"), [("no such image\n", "no such image"), ("", "it printed nothing")])
+@pytest.mark.parametrize(("said", "shown"), [("no such image\n", "no such image"), ("", "no output")])
 def test_a_failed_command_shows_its_line_its_code_and_what_it_said(said: str, shown: str) -> None:
     error = CommandFailed(Completed("n1", Command(("docker", "start", "a b")), 125, "", said))
 
-    assert str(error) == f"n1: `docker start 'a b'` ended with code 125: {shown}"
+    assert str(error) == f"n1: `docker start 'a b'` exited with code 125: {shown}"
     assert (error.node, error.exit_code) == ("n1", 1)
 
 
 def test_a_failed_command_shows_its_likely_cause_last() -> None:
     error = CommandFailed(Completed("n1", Command(("x",)), 1, "", "why"), cause="a cause", next_step="do it")
 
-    assert (str(error), error.next_step) == ("n1: `x` ended with code 1: why\n  likely cause: a cause", "do it")
+    assert (str(error), error.next_step) == ("n1: `x` exited with code 1: why\n  likely cause: a cause", "do it")
 
 
 @pytest.mark.parametrize(

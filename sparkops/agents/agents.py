@@ -64,7 +64,7 @@ def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
     differing = tuple(of_container(member.name, GUARD, container, guard.labels))
     yield from differing
     if not differing and not _reaches(member):
-        yield Change(member.name, GUARD, Kind.START, "it does not reach Docker any more")
+        yield Change(member.name, GUARD, Kind.START, "its connection to Docker is lost")
     if specs.gateway is None:
         return
     gateway, place = gateway_agent.agent(specs.gateway), specs.gateway.settings.node
@@ -174,7 +174,7 @@ def ensure_guard(member: Member, order: BuildOrder, tell: Tell) -> bool:
     if not up(member, _guard(member, order), tell):
         if _reaches(member):
             return False
-        tell(Event(member.name, "restarting the guard: it does not reach Docker any more"))
+        tell(Event(member.name, "restarting the guard: its connection to Docker is lost"))
         member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     return True

@@ -86,7 +86,7 @@ def of_container(
     elif not labels.items() <= container.labels.items():
         yield Change(node, agent, Kind.REPLACE, f"labels {dict(container.labels)}, expected {dict(labels)}")
     elif not container.running:
-        yield Change(node, agent, Kind.START, "its container does not run")
+        yield Change(node, agent, Kind.START, "its container is not running")
 
 
 def of_gateway(node: str, facts: GatewayFacts, contents: GatewayContents) -> Iterator[Change]:

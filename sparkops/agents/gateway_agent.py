@@ -107,11 +107,7 @@ def _configure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: 
     if not differing:
         return False
     if any(change.kind is not Kind.START for change in differing):
-        tell(
-            Event(
-                member.name, f"the gateway is given its services: {', '.join(sorted(contents.services)) or 'none yet'}"
-            )
-        )
+        tell(Event(member.name, f"configuring services: {', '.join(sorted(contents.services)) or 'none yet'}"))
     member.node.run(commands.configure(contents.files))
     answered(member, commands.CONTAINER, lambda: _running(member))
     return True

@@ -76,7 +76,7 @@ def failing(leader: Leader, service: str) -> str:
     state = leader.state(service)
     active, view = state.journal.active, state.gateway
     if active is None:
-        return "no release is left" if state.journal.previous or state.journal.stopped else ""
+        return "no release remains" if state.journal.previous or state.journal.stopped else ""
     if state.needs_operator:
         return state.needs_operator
     return "" if view and view.traffic == active.release else f"{active.release} has no traffic yet"

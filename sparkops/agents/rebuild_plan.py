@@ -89,7 +89,7 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
     Raises PlanRefused while the old leader answers, or where a guard that may hold a newer journal is missing.
     """
     if answering := sorted(without & set(copies_by_node)):
-        raise UsageError(f"--without {answering[0]}: its guard answers", next_step="Leave it out.")
+        raise UsageError(f"--without {answering[0]}: its guard answers", next_step="Drop --without for this node.")
     newest: dict[str, Journal] = {}
     for journal in (journal for copies in copies_by_node.values() for journal in copies.known):
         present = newest.get(journal.service)
@@ -122,7 +122,7 @@ def _require_lost_leader(node: str, copies_by_node: Mapping[str, GuardCopies], n
             problem = (
                 f"{name}: the leader {copies.leader} sent a message {copies.heard_ago_s:.0f} s ago: it is not lost"
             )
-            raise PlanRefused(problem, next_step="Restore this machine's way to it, or stop the node; then retry.")
+            raise PlanRefused(problem, next_step="Restore the connection to it, or stop the node; then retry.")
 
 
 def _require_all(
@@ -137,7 +137,7 @@ def _require_all(
     if missing := sorted(holders - set(copies_by_node) - given_up - {node}):
         options = " ".join(f"--without {name}" for name in [*sorted(without), *missing])
         problem = f"guards that may keep a newer journal do not answer: {', '.join(missing)}"
-        step = f"Bring them back, or give them up with all that ran there: sparkops gateway rebuild {node} {options}"
+        step = f"Restart them, or give them up with their engines: sparkops gateway rebuild {node} {options}"
         raise PlanRefused(problem, next_step=step)
 
 

@@ -27,7 +27,7 @@ def import_(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout")
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option("--without", metavar="KEY", help="Import although KEY is missing (repeatable)")
+        list[str] | None, typer.Option("--without", metavar="KEY", help="Import without KEY (repeatable)")
     ] = None,
     json: JSON = False,
 ) -> None:
@@ -44,7 +44,8 @@ def import_(
     name = as_name((output or file).stem)
     if output and output.name != f"{name}.yaml":
         raise UsageError(
-            f"{output}: a recipe's file has its name: expected {name}.yaml", next_step=f"-o {output.parent}/{name}.yaml"
+            f"{output}: the file name differs from the recipe's: expected {name}.yaml",
+            next_step=f"-o {output.parent}/{name}.yaml",
         )
     carried = importing.carry(read, file.read_text(encoding="utf-8"), name, without or ())
     _refuse(carried)
@@ -80,7 +81,7 @@ def _refuse(carried: Conversion) -> None:
 def _text(carried: Conversion) -> str:
     """Return the recipe with a comment at each guess, and in the place of each missing part."""
     name = carried.source.file.name
-    lines = [f"# Imported from {name}. Check what is guessed, and what `sparkops import` left out."]
+    lines = [f"# Imported from {name}. Check the guessed values and the settings that were not imported."]
     for section, value in carried.data.items():
         if section in carried.guessed:
             lines.append(f"# {carried.guessed[section]}")

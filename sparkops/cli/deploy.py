@@ -70,7 +70,7 @@ def deploy(
     ] = False,
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
-    no_promote: Annotated[bool, typer.Option("--no-promote", help="Stop after the switch, until `promote`")] = False,
+    no_promote: Annotated[bool, typer.Option("--no-promote", help="Wait after the switch until `promote`")] = False,
     wait: WAIT = 0.0,
     set_: SET = None,
     without: WITHOUT = None,
@@ -83,7 +83,7 @@ def deploy(
 ) -> None:
     """Deploy a recipe and verify its answers
 
-    The fleet executes the deploy; this client only follows.
+    The fleet executes the deploy; the client only follows it.
 
     Exit code 1 if the new release fails and the old one still serves, 4 if another change is in progress, 5 if refused,
     6 if it fails in place and the old one is back, 7 if an operator is needed.
@@ -122,10 +122,10 @@ def up(
 ) -> None:
     """Build, download and deploy what is missing
 
-    Brings the recipe's image and weights to its nodes, deploys it, and prints a request to try. Run it again after an
-    interruption: it continues.
+    Brings image and weights to the recipe's nodes, deploys it, and prints a request to try. Continues when run again
+    after an interruption.
 
-    Exit codes as of deploy.
+    Exit codes as for deploy.
 
     Example: sparkops up qwen3.6-35b-nvfp4
     """

@@ -45,10 +45,10 @@ def doctor(
 
     Prints each finding with its reason and the next step. Exit code 1 if there is a problem.
 
-    --fix runs only what stops and removes nothing: start a stopped guard or gateway, drop page cache, turn NTP on,
-    write a missing CDI spec.
+    --fix starts a stopped guard or gateway, drops page cache, turns on NTP and writes a missing CDI spec. It stops and
+    removes nothing.
 
-    --bundle holds versions, findings, status, events and logs of the guards, and the evidence of the last failures.
+    --bundle writes versions, findings, status, events and logs of the guards, and the evidence of the last failures.
 
     Example: sparkops doctor --fix
     """
@@ -93,7 +93,7 @@ def _fix(connected: Connected, diagnosis: Diagnosis, *, yes: bool) -> list[FixRo
     for fix in due:
         say(f"{fix.finding.node}: {fix.finding.code}: {fix.words}")
     if not due:
-        say("no finding that --fix can repair")
+        say("no finding has a safe fix")
     elif confirm(f"Run {len(due)} {'fix' if len(due) == 1 else 'fixes'}?", yes=yes):
         return fix_all(connected, due)
     return []
@@ -107,7 +107,7 @@ def report(diagnosis: Diagnosis) -> Iterator[str]:
     for pair in joined:
         yield from _pair(pair)
     if diagnosis.pairs and not joined:
-        yield "\nno network for ranks between any two nodes: a replica needs one node"
+        yield "\nno two nodes share a network for ranks: each replica needs one node"
     for finding in diagnosis.findings:
         yield from _finding(finding)
     if diagnosis.fixes:

@@ -26,14 +26,14 @@ family = make_family("gateway", "Manage the gateway")
 @family.command()
 def rebuild(
     context: typer.Context,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Node that gateway and leader run on from now on")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="New node of the gateway and the leader")],
     without: WITHOUT = None,
     dry_run: DRY_RUN = False,
     json: JSON = False,
 ) -> None:
     """Rebuild gateway and leader on NODE after their node is lost
 
-    The journals come from the guards that answer. The inventory must name NODE as `gateway.node` first.
+    Restores the journals from the guards that reply. First set `gateway.node: NODE` in the inventory.
 
     Exit code 5 if a guard still follows the old leader.
 
@@ -44,7 +44,7 @@ def rebuild(
     with connect(fleet, required=False, patience_s=PATIENCE_S) as connected, progress() as tell:
         connected.member(node)
         for name, error in connected.unreachable.items():
-            say(f"{name} is left out: {error}", fg="yellow")
+            say(f"skipping {name}: {error}", fg="yellow")
         planned = plan(node, read_copies(connected), frozenset(without or ()))
         (data if dry_run and not json else say)(str(planned))
         failing: Mapping[str, str] = {}
@@ -66,7 +66,7 @@ def _require_named(fleet: Fleet, node: str, without: Sequence[str]) -> None:
     for name in (node, *without):
         fleet.node(name)
     if node in without:
-        raise UsageError(f"--without {node}: the gateway is to run there")
+        raise UsageError(f"--without {node}: the gateway moves there")
     if fleet.gateway is None or fleet.gateway.node != node:
         named = fleet.gateway.node if fleet.gateway else "not set"
         raise source.read(fleet.file).fail(("gateway", "node"), f"{named}, expected {node}")

@@ -45,7 +45,7 @@ def build(
 
     All nodes build at once; an image that exists and matches is kept.
 
-    Ranks of one replica must run the same content, and two builds always differ: their image is built on one node.
+    Two builds always differ, so the image of a replica on several nodes is built on one and copied.
 
     Exit code 4 if an engine loads on a node.
 

@@ -51,7 +51,7 @@ def init(
     """
     settings: Settings = context.obj
     if settings.inventory.exists() and not force and not _is_unedited(settings.inventory):
-        step = "Edit it, name another with --inventory, or replace it with --force."
+        step = "Edit it, pass another with --inventory, or replace it with --force."
         raise UsageError(f"{settings.inventory} exists already", next_step=step)
     routes = _routes(addresses or (), user)
     known, lost = _discover(_draft(settings, routes), yes=yes)
@@ -61,7 +61,7 @@ def init(
     for name, node in known.items():
         say(f"{name}: {node}")
     if not known:
-        say("no node was read: the inventory has all of them", fg="yellow")
+        say("no node could be read; the inventory lists all of them", fg="yellow")
         say("  next: sparkops trust, then sparkops doctor", bold=True)
         raise typer.Exit(1)
     doctor(context)
@@ -131,6 +131,6 @@ def _read(connector: Connector, name: str) -> Discovered:
             discovery.parse(node.run(discovery.query()).stdout),
         )
     except ValueError as error:
-        raise NotReady(name, f"its shell answered what cannot be read: {error}") from None
+        raise NotReady(name, f"unexpected output of its shell: {error}") from None
     finally:
         node.close()

@@ -69,7 +69,7 @@ def _reached(fleet: Fleet, wait_s: float, nodes: Sequence[str] = (), *, required
         if fleet.gateway:
             connected.member(fleet.gateway.node)
         for name, error in connected.unreachable.items():
-            say(f"{name} is left out: {error}", fg="yellow")
+            say(f"skipping {name}: {error}", fg="yellow")
         yield Operation(connected, tell, wait_s)
 
 
@@ -164,7 +164,7 @@ def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options
         ]
         if nodes and any(not operation.direct for operation, _ in known):
             step = f"sparkops stop {service}"
-            problem = f"--node: {service} is behind the gateway: its leader stops it on all nodes"
+            problem = f"--node: {service} is behind the gateway, whose leader stops it on all nodes"
             raise UsageError(problem, next_step=step)
         if chosen := [target for target in known if not nodes or target[0].node in nodes]:
             _send_to(chosen, service, lambda at, leader: at.until_free(lambda: intents.stop(leader, service)), options)
@@ -173,6 +173,6 @@ def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options
             raise UsageError(f"--node: {service} is led by {leader}, which stops all its ranks", next_step=step)
         elif running := leads.running(connected, service):
             names = [f"docker stop {' '.join(names)} on {node}" for node, names in running.items()]
-            raise PlanRefused(f"{service}: its containers run, but no guard leads it", next_step="\n".join(names))
+            raise PlanRefused(f"{service}: containers run, but no guard leads the service", next_step="\n".join(names))
         else:
             _print_nothing(service, json=options.json)

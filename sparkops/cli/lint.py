@@ -43,11 +43,11 @@ def lint(
     json: JSON = False,
     rule: Annotated[list[str] | None, typer.Option("--rule", metavar="RULE", help="Run only RULE (repeatable)")] = None,
     ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="RULE", help="Skip RULE (repeatable)")] = None,
-    rules: Annotated[bool, typer.Option("--rules", help="Print every rule with its reason; read no file")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="Print every rule with its reason and exit")] = False,
 ) -> None:
     """Check Dockerfiles and recipes
 
-    Checks the named files, or all of this project, against the needs of a Spark.
+    Checks the given files, or the whole project, against the requirements of a Spark.
 
     Exit code 1 if there is a finding.
 
@@ -89,7 +89,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         if path.is_dir():
             files = list(_inside(path))
             if not files:
-                raise UsageError(f"{path} holds no Dockerfile and no recipe", next_step="Name the files themselves.")
+                raise UsageError(f"{path} has no Dockerfile or recipe", next_step="Pass the files themselves.")
             yield from files
         elif path == STDIN or path.exists():
             yield path

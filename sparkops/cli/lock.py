@@ -41,7 +41,7 @@ def lock(
 
     Writes NAME.lock beside the recipe, with their digests and hashes.
 
-    A lock that fits the recipe is left alone. Where the recipe has changed, versions that still fit are kept.
+    An up-to-date lock is not changed. If the recipe has changed, versions that still match are kept.
 
     Example: sparkops lock 122b-autoround --node spark-1
     """

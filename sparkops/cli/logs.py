@@ -25,7 +25,7 @@ def logs(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until Ctrl-C")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", metavar="LINES", help="Limit to the last LINES of each log")
+        int | None, typer.Option("--tail", metavar="LINES", help="Print only the last LINES of each log")
     ] = None,
 ) -> None:
     """Show a service's logs

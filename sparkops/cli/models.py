@@ -88,10 +88,10 @@ def read_token(file: Path | None) -> str:
     try:
         mode, text = file.stat().st_mode, file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "not text"
         raise UsageError(f"{file} cannot be read: {reason}") from None
     if mode & OTHERS:
-        raise UsageError(f"{file} can be read by others", next_step=f"chmod 600 {file}")
+        raise UsageError(f"{file} is readable by other users", next_step=f"chmod 600 {file}")
     if len(text.split()) != 1:
         raise UsageError(f"{file}: expected one token")
     return text
@@ -151,7 +151,7 @@ def prepare(
     fleet = load_fleet(context.obj)
     loaded = load_recipe(recipe, fleet)
     if not loaded.model.steps:
-        raise UsageError(f"{loaded.name}: no model.steps to run", next_step=f"sparkops models pull {recipe}")
+        raise UsageError(f"{loaded.name}: the recipe has no model.steps", next_step=f"sparkops models pull {recipe}")
     image = make_order(loaded, fleet).tag
 
     def run_steps(member: Member, tell: Tell) -> Preparation:

@@ -27,7 +27,7 @@ def in_range(number: float | None) -> float | None:
 
 
 RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="File or name of a recipe")]
-SERVICE = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service, as in status")]
+SERVICE = Annotated[str, typer.Argument(metavar="SERVICE", help="Service, as shown by `status`")]
 NODES = Annotated[list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Limit to NODE (repeatable)")]
 SOURCE = Annotated[str, typer.Option("--from", metavar="NODE", help="Node to copy from")]
 TARGETS = Annotated[list[str] | None, typer.Option("--to", metavar="NODE", help="Copy only to NODE (repeatable)")]
@@ -53,7 +53,7 @@ TOKEN_FILE = Annotated[
 ]
 ENDPOINT = Annotated[str, typer.Option(metavar="URL", help="Mirror of the hub", envvar="HF_ENDPOINT")]
 DETACH = Annotated[bool, typer.Option("--detach", help="Return once the fleet has accepted; do not follow")]
-DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Print what would be done and stop")]
+DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Print the steps without running them")]
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
 

@@ -75,13 +75,13 @@ def _show_success(service: str, ending: Ending, node: str = "") -> None:
     """Print the result of an intent that succeeded, and the seconds of its phases."""
     serves = f"{ending.release} serves" if ending.release else "no release serves"
     mode = f", mode {ending.mode}" if ending.mode else ""
-    results = {"stopped": "stopped", "waiting": f"{ending.release} has the traffic and waits for promotion{mode}"}
+    results = {"stopped": "stopped", "waiting": f"{ending.release} is active and waits for promotion{mode}"}
     result = results.get(ending.result, f"{ending.result}: {serves}{mode}")
     say(f"{f'{node}: ' if node else ''}{service}: {result}", fg="green")
     if ending.seconds:
         say("  " + " · ".join(f"{phase} {took:g} s" for phase, took in ending.seconds.items()), fg="green")
     if ending.cut:
-        say(f"  {ending.cut} requests were open after the drain time and were cut", fg="yellow")
+        say(f"  {ending.cut} requests were cut at the end of the drain", fg="yellow")
     if ending.result == "waiting":
         say(f"  next: sparkops promote {service}, or: sparkops rollback {service}", bold=True)
 

@@ -31,12 +31,12 @@ def probe(
     passes: Annotated[
         int | None, typer.Option(min=1, metavar="NUMBER", help="Full passes in a row; default: the recipe's")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Print which checks run and why, and stop")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Print each check, its state and its reason, and exit")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object with all requests and replies")] = False,
 ) -> None:
     """Run the smoke suite on a running service
 
-    Exit code 1 with the reasons if an answer is wrong.
+    Exit code 1 if an answer is wrong, with the reasons.
 
     Example: sparkops probe qwen3.5-122b
     """
@@ -61,7 +61,7 @@ def _find(connected: Connected, service: str) -> dict[str, Target]:
     """Return the running replica on each node that has one; of two, the newest."""
     by_node = connected.all(lambda member: probing.targets(member, service))
     if not any(by_node.values()):
-        raise UsageError(f"{service} does not run", next_step="sparkops status")
+        raise UsageError(f"{service} is not running", next_step="sparkops status")
     return {
         name: max(group, key=lambda target: target.container.started_at) for name, group in by_node.items() if group
     }

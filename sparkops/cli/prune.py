@@ -22,18 +22,18 @@ def prune(
     context: typer.Context,
     node: NODES = None,
     keep: Annotated[
-        int, typer.Option(min=0, metavar="NUMBER", help="Newest releases of each service that stay, running or not")
+        int, typer.Option(min=0, metavar="NUMBER", help="Number of newest releases to keep for each service")
     ] = 3,
     free: Annotated[
         float | None,
-        typer.Option(callback=in_range, metavar="GIB", help="Stop once this much of Docker's disk is free"),
+        typer.Option(callback=in_range, metavar="GIB", help="Stop when this much of Docker's disk is free"),
     ] = None,
     build_cache: Annotated[
         float | None,
         typer.Option(callback=in_range, metavar="GIB", help="Shrink BuildKit's cache to this size; default: keep all"),
     ] = None,
     wait: WAIT = 0.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed, what stays and why")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed or kept, and why")] = False,
     yes: YES = False,
     json: JSON = False,
 ) -> None:
@@ -110,7 +110,7 @@ def _raise_problems(survey: DiskSurvey, policy: Policy, pruned: Mapping[str, Pru
     problems: list[SparkopsError] = list(survey.problems)
     for name, result in pruned.items():
         if policy.free is not None and result.after is not None and result.after < policy.free:
-            step = "Name a smaller --keep; --build-cache frees what BuildKit shares with images that are gone."
+            step = "Lower --keep, or pass --build-cache: BuildKit's cache keeps data of removed images."
             problem = f"{_gib(result.after)} free, expected {_gib(policy.free)}"
             problems.append(NodeError(name, problem, next_step=step))
     if problems:

@@ -58,7 +58,7 @@ def render(
         bool, typer.Option("--all", help="Render every recipe, the gateway, the guard and the hub")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file differs")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIRECTORY", help="Where to write")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIRECTORY", help="Output directory")] = Path(
         "Dockerfiles"
     ),
 ) -> None:
@@ -72,7 +72,7 @@ def render(
     """
     files = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
     if not files:
-        raise UsageError("nothing to render", next_step="Name recipes, or give --all.")
+        raise UsageError("nothing to render", next_step="Pass recipes or --all.")
     texts = _dockerfiles(files, agents=all_)
     stale = []
     for name, text in texts.items():

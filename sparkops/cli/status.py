@@ -19,7 +19,7 @@ from sparkops.status.read import Reader
 def status(
     context: typer.Context,
     json: JSON = False,
-    gpu: Annotated[bool, typer.Option("--gpu", help="Show GPUs as well, as --watch does")] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Show GPUs too, as with --watch")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s on the terminal until Ctrl-C")] = False,
 ) -> None:
     """Show nodes, services and releases
@@ -29,8 +29,8 @@ def status(
     Example: sparkops status --watch
     """
     if watch and (json or not sys.stdout.isatty()):
-        step = "sparkops status --json, as often as needed"
-        raise UsageError("--watch: it refreshes a terminal, and this is none", next_step=step)
+        step = "Run `sparkops status --json` instead."
+        raise UsageError("--watch: stdout is not a terminal", next_step=step)
     settings: Settings = context.obj
     with closing(_reader(settings, gpus=gpu or watch)) as reader, ThreadPoolExecutor(1) as importing:
         module = importing.submit(import_module, f"sparkops.cli.{'watch' if watch else 'status_output'}")

@@ -21,7 +21,7 @@ def promote(
 ) -> None:
     """Keep a release deployed with --no-promote
 
-    Exit codes as of deploy.
+    Exit codes as for deploy.
 
     Example: sparkops promote qwen3.5-122b
     """
@@ -43,7 +43,7 @@ def rollback(
 
     Cancels an unfinished swap, switches to a release that is still warm, or deploys the previous one.
 
-    Exit code 0 when the previous release serves, else as of deploy.
+    Exit code 0 when the previous release serves, else as for deploy.
 
     Example: sparkops rollback qwen3.5-122b
     """
@@ -59,7 +59,7 @@ def cancel(
 ) -> None:
     """Cancel an unfinished swap
 
-    Exit code 0 when the old release serves, else as of deploy.
+    Exit code 0 when the old release serves, else as for deploy.
 
     Example: sparkops cancel qwen3.5-122b
     """
@@ -93,7 +93,7 @@ def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None
 
     Ctrl-C stops following; the swap continues.
 
-    Exit code of what it follows; 130 after Ctrl-C.
+    Exit code of the swap or stop; 130 after Ctrl-C.
 
     Example: sparkops follow qwen3.5-122b
     """
@@ -115,7 +115,7 @@ def hold(
     Example: sparkops hold qwen3.5-122b --message "benchmark until 18:00"
     """
     if not message.strip():
-        raise UsageError("--message: empty; a hold needs a reason")
+        raise UsageError("--message: empty, expected a reason")
     _hold(load_fleet(context.obj), service, message)
     say(f"{service} is on hold: {message}")
 
@@ -126,7 +126,7 @@ def unhold(context: typer.Context, service: SERVICE) -> None:
     Example: sparkops unhold qwen3.5-122b
     """
     _hold(load_fleet(context.obj), service, "")
-    say(f"{service}: the hold has ended")
+    say(f"{service}: hold released")
 
 
 def _hold(fleet: Fleet, service: str, reason: str) -> None:

@@ -30,10 +30,10 @@ def trust(
 ) -> None:
     """Pin the nodes' SSH host keys
 
-    Prints each key and asks before pinning it beside the inventory. With --fingerprint and no NODE, only the nodes
-    of the fingerprints.
+    Prints each key and asks before pinning it beside the inventory. With --fingerprint and no NODE, pins only the
+    nodes of the fingerprints.
 
-    Exit code 2 if a question is answered with no, 5 if another key is pinned.
+    Exit code 2 if a confirmation is denied, 5 if another key is pinned.
 
     Example: sparkops trust spark-2
     """

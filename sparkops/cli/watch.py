@@ -35,7 +35,7 @@ def show(settings: Settings, reader: Reader, outcomes: Outcomes, *, json: bool) 
 
 
 def _screen(status: Status, width: int) -> Text:
-    foot = f"{time.strftime('%H:%M:%S')}  every {PAUSE_S:g} s, Ctrl-C ends"
+    foot = f"{time.strftime('%H:%M:%S')}  every {PAUSE_S:g} s, Ctrl-C to quit"
     return Text("\n").join(map(_text, (*lines(status, width), (), ((foot, FAINT),))))
 
 

@@ -20,7 +20,7 @@ from sparkops.weights.steps import remedy
 def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> None:
     """List models and their state
 
-    Prints the size of each directory under model_dir, and what is missing or wrong.
+    Prints the size of each directory under model_dir, and its missing or damaged files.
 
     Example: sparkops models list --node spark-1
     """

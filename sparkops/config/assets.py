@@ -107,7 +107,7 @@ def _wheels(fleet: Fleet) -> tuple[WheelFile, ...]:
     directory = fleet.resolve(fleet.build.wheels)
     wheels = sorted(directory.glob("*.whl"))
     if not wheels:
-        problem = "holds no .whl file" if directory.is_dir() else "is not a directory"
+        problem = "has no .whl file" if directory.is_dir() else "is not a directory"
         raise _fail(fleet, ("build", "wheels"), f"{directory} {problem}")
     with ThreadPoolExecutor() as threads:
         return tuple(threads.map(_wheel, wheels))
@@ -124,7 +124,7 @@ def _ca_certificates(fleet: Fleet) -> tuple[tuple[str, bytes], ...]:
     for number, path in enumerate(fleet.build.ca_certificates):
         file, where = fleet.resolve(path), ("build", "ca_certificates", number)
         if file.suffix != ".crt" or file.name in certificates:
-            raise _fail(fleet, where, f"expected a file name of its own that ends in .crt, got {file.name!r}")
+            raise _fail(fleet, where, f"expected a unique file name that ends in .crt, got {file.name!r}")
         certificates[file.name] = _certificate(fleet, where, file)
     return tuple(sorted(certificates.items()))
 
@@ -135,7 +135,7 @@ def _certificate(fleet: Fleet, where: Location, file: Path) -> bytes:
     except OSError as error:
         raise _fail(fleet, where, f"{file} cannot be read: {error.strerror}") from None
     if PEM not in content:  # the image's tool ignores anything else
-        raise _fail(fleet, where, f"{file} holds no PEM certificate")
+        raise _fail(fleet, where, f"{file} has no PEM certificate")
     return content
 
 

@@ -17,16 +17,16 @@ Address = Annotated[str, matching(rf"({OCTET}\.){{3}}{OCTET}", "an IPv4 address"
 
 
 class Port(Section):
-    """One port of a node that ranks use. What is left out is read on the node."""
+    """One network port of a node, used by ranks. Absent values are detected on the node."""
 
     device: RdmaDevice | None = None
-    """RDMA device, such as rocep1s0f0; left out, the port is for plain TCP."""
+    """RDMA device, such as rocep1s0f0; if absent, the port uses plain TCP."""
     interface: Interface | None = None
     """Network interface, such as enp1s0f0np0; the device's own if absent."""
     address: Address | None = None
-    """IPv4 address of that interface, where it has several."""
+    """IPv4 address of the interface, if it has several."""
     gid_index: Annotated[int, Field(ge=0, le=255)] | None = None
-    """Row of the device's GID table: RoCE v2 with that address."""
+    """Row of the device's GID table for RoCE v2 with that address."""
 
     @model_validator(mode="after")
     def _something(self) -> Port:
@@ -49,6 +49,6 @@ class FabricRules(Section):
     """What the network between the nodes of one replica must be."""
 
     allow_tcp: bool = False
-    """Go on over plain TCP where two nodes have no RoCE between them. Every token then waits for a slower network."""
+    """Use plain TCP between nodes without RoCE; slower, because every token crosses this network."""
     mtu: Annotated[int, Field(ge=1280, le=9216)] = 9000
-    """MTU in bytes that both ends of a RoCE link must have at least. Interfaces come with 1500."""
+    """Minimum MTU in bytes of both ends of a RoCE link; interfaces default to 1500."""

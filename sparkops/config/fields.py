@@ -59,7 +59,7 @@ def _hint(section: type[BaseModel], key: object) -> str:
 def one_line(text: str) -> str:
     """Refuse text that could add a line or hide a character."""
     if control := CONTROL.search(text):
-        problem = "expected one line of visible text, got the character {code}"
+        problem = "expected one line of visible text, got character {code}"
         raise PydanticCustomError("one_line", problem, {"code": repr(control.group())})
     return text
 
@@ -72,7 +72,7 @@ def as_name(text: str) -> str:
 def literal(text: str) -> str:
     """Refuse shell expansions: no shell reads a value, so they would stay unexpanded."""
     if EXPANSION.search(text):
-        problem = "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing"
+        problem = "expected a plain value: no shell expands $NAME, $(...), ${...} or backticks"
         raise PydanticCustomError("literal", problem)
     return one_line(text)
 
@@ -163,7 +163,7 @@ def _argument(value: Any, levels: int) -> Any:
         case str():
             return literal(value)
         case None:
-            raise PydanticCustomError("argument", "expected a value; leave the key out to leave the argument out")
+            raise PydanticCustomError("argument", "expected a value; remove the key to omit the argument")
         case _:
             return value
 
@@ -176,7 +176,7 @@ def apart(value: Any) -> Any:
     """
     for item in value if isinstance(value, list) else ():
         if str(item).startswith("-") and not NEGATIVE.fullmatch(str(item)):
-            problem = "expected list items that do not begin with a dash, got {item}: the engine would read a flag"
+            problem = "expected list items that do not begin with a dash, got {item}: the engine would parse a flag"
             raise PydanticCustomError("apart", problem, {"item": repr(item)})
     return value
 

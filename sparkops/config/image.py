@@ -12,15 +12,15 @@ PATCH = ".patch"
 
 
 class Torch(Section):
-    """The torch that every stage of the Dockerfile is held to."""
+    """The version of torch in every stage of the Dockerfile."""
 
     version: Version
     """Version without its local part, such as 2.11.0."""
     backend: Annotated[str, matching(r"cpu|cu[0-9]{3}", "cpu or a CUDA build such as cu130")]
-    """`cpu` or a CUDA build such as `cu130`. The built image is asked for it."""
+    """`cpu` or a CUDA build such as `cu130`; checked in the built image."""
     local_version: bool = True
-    """Whether the wheels' version names the backend (2.11.0+cu130). The package index's own do not: false takes torch
-    from there, and not from PyTorch's index."""
+    """Whether the version of the wheels has the backend (2.11.0+cu130), as in PyTorch's index. With `false` torch comes
+    from the package index, whose versions lack it."""
 
     @property
     def pin(self) -> str:
@@ -34,40 +34,40 @@ class Torch(Section):
 
 
 class Repository(Section):
-    """Source code at one commit. A branch or tag may move, so neither is taken."""
+    """Source code at one commit; branches and tags are not accepted, because they can move."""
 
     url: Annotated[str, matching(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+", "a git repository's https:// URL")]
-    """Where git fetches it. Without credentials: it stands in the Dockerfile."""
+    """URL for git. It is written into the Dockerfile, so it must not contain credentials."""
     commit: Annotated[str, matching(r"[0-9a-f]{40}", "a whole commit of 40 hex digits")]
-    """The commit; git fetches exactly this one."""
+    """Commit to fetch."""
 
 
 class Image(Section):
-    """How the image is made."""
+    """Content of the image."""
 
     template: Name
     """File in templates/ without `.Dockerfile.j2`."""
     base: ImageRef
-    """Image of every stage's FROM, or the finished image that is built upon. With @sha256: it cannot move."""
+    """Image in FROM of every stage, or the finished image to extend; @sha256: pins it."""
     torch: Torch | None = None
-    """The torch of an engine that needs one."""
+    """torch, for engines that need it."""
     vllm: Requirement | None = None
-    """The vLLM distribution, pinned with ==. The built image is asked for it."""
+    """The vLLM distribution, pinned with ==; checked in the built image."""
     source: Repository | None = None
-    """What vLLM is compiled from, on the node, where no wheel has what the recipe needs."""
+    """Source that the node compiles vLLM from, if no wheel fits the recipe."""
     packages: list[Requirement] = []
-    """Further Python packages, pinned with ==."""
+    """Additional Python packages, pinned with ==."""
     override: list[Requirement] = []
-    """Python packages that are held at this version although another package refuses it."""
+    """Python packages forced to this version, even if another package excludes it."""
     apt: list[Package] = []
-    """Further packages of the base image's distribution."""
+    """Additional packages of the base image's distribution."""
     remove: list[Package] = []
-    """Python packages that are kept out although another package asks for them."""
+    """Python packages to leave out, even if another package requires them."""
     mods: list[Name] = []
-    """Mods from templates/mods, applied in this order; each checks what it finds and leaves a marker. A name that
-    ends in .patch is a unified diff: it changes `source` before that is compiled, or else what is installed."""
+    """Mods from templates/mods, applied in this order; each checks its target and leaves a marker. A name that ends in
+    .patch is a unified diff, applied to `source` before the compilation, or without `source` to the installed files."""
     disk_gib: Positive = 40.0
-    """Free space in GiB that a node needs before a build begins."""
+    """Free disk in GiB that a build requires."""
 
     @property
     def source_version(self) -> str:

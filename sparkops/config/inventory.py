@@ -34,28 +34,28 @@ DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
 
 
 class NodeSettings(Section):
-    """What a node may say, and what `defaults` may say for all nodes."""
+    """Settings of a node, or of all nodes in `defaults`."""
 
     user: User | None = None
-    """SSH user; the name of the local user if absent. It must be allowed to use Docker."""
+    """SSH user, in the group `docker`; the local user if absent."""
     port: Port | None = None
     """SSH port; 22 if absent."""
     ssh_key: LocalPath | None = None
-    """Private key file, relative to the inventory; no other key is offered. If absent: agent, usual files."""
+    """Private key file, relative to the inventory; the only key that is tried. If absent: SSH agent, default files."""
     jump: Name | None = None
-    """Another node of this inventory through which this one is reached."""
+    """Another node of this inventory, used as a jump host."""
     model_dir: AbsolutePath | None = None
-    """Directory on the node that holds the models; /srv/models if absent."""
+    """Directory of the models on the node; /srv/models if absent."""
     gpu: Gpu | None = None
-    """How the accelerator reaches a container: `runtime` (--gpus=all, as on DGX OS), cdi, devices, none."""
+    """How containers get the GPU: `runtime` (--gpus=all, as on DGX OS), `cdi`, `devices` or `none`."""
     gpu_devices: list[AbsolutePath] | None = None
-    """With `gpu: devices`, which needs them: device nodes given to the container, such as /dev/nvidia0."""
+    """Required with `gpu: devices`: device nodes for the container, such as /dev/nvidia0."""
     gpu_mounts: list[AbsolutePath] | None = None
     """With `gpu: devices`: driver files or directories mounted read-only at the same path."""
     fabric: Ports | None = None
-    """Ports that ranks of one replica use: `auto` (the same if absent) reads them on the node, a list names them."""
+    """Network ports for ranks of a replica: `auto` (the default) detects them on the node, a list names them."""
     env: dict[EnvName, Value] | None = None
-    """Environment of every engine here, in place of the recipe's and of what ranks get: NCCL_IB_GID_INDEX: "-1"."""
+    """Environment of every engine here; overrides the recipe and values for ranks, such as NCCL_IB_GID_INDEX: "-1"."""
 
 
 class NodeConfig(NodeSettings):
@@ -64,7 +64,7 @@ class NodeConfig(NodeSettings):
     address: Host = "127.0.0.1"
     """Host name or IP address; needed unless `transport: local`."""
     transport: Literal["ssh", "local"] = "ssh"
-    """`local` is this machine's own Docker, without SSH."""
+    """`ssh`, or `local` for the Docker of this machine, without SSH."""
 
     @model_validator(mode="after")
     def _addressed(self) -> NodeConfig:
@@ -74,20 +74,20 @@ class NodeConfig(NodeSettings):
 
 
 class Build(Section):
-    """Where the packages of an image come from when the usual places cannot be reached."""
+    """Sources of packages and parent images, for networks without access to the default ones."""
 
     package_index: Url | None = None
-    """Replaces the default Python package index. Reaches the build as a secret in the node's memory: no disk keeps it.
-    With http:// it is trusted without encryption."""
+    """Python package index that replaces the default one. Passed to the build as a secret in memory, never on
+    disk. An http:// index is trusted without encryption."""
     torch_index: Url | None = None
-    """Replaces the PyTorch index. Reaches the build as `package_index` does."""
+    """Index that replaces PyTorch's; passed to the build like `package_index`."""
     wheels: LocalPath | None = None
-    """Directory of wheels, relative to the inventory. All of it is sent to each build, so keep it small."""
+    """Directory of wheels, relative to the inventory. Every build receives all of it, so keep it small."""
     ca_certificates: list[LocalPath] = []
-    """PEM files ending in .crt, relative to the inventory, added to what the image trusts."""
+    """PEM files ending in .crt, relative to the inventory, added to the trusted certificates of the image."""
     parent_images: dict[ImageRef, ImageRef] = {}
-    """Images in place of the Debian that gateway, guard and hub are built on, which is pinned by digest: by its name,
-    as in debian:trixie-slim: mirror.lan/debian:trixie-slim. What nodes have under that name is used as it is."""
+    """Replacements for the Debian image of gateway, guard and hub, by its name, such as
+    debian:trixie-slim: mirror.lan/debian:trixie-slim. The default is pinned by digest; a replacement is not."""
 
     def parent(self, pinned: str) -> str:
         """Return the image to build on in place of `pinned`, NAME@sha256:DIGEST."""
@@ -95,29 +95,29 @@ class Build(Section):
 
 
 class Gateway(Section):
-    """HAProxy before the services: clients call it, and a deploy switches it from one release to the next."""
+    """HAProxy in front of the services: clients call it, and a deploy switches it to the new release."""
 
     node: Name
-    """Node that it runs on."""
+    """Node of the gateway."""
     address: Host | None = None
-    """Host name or IP address that clients use; the node's own address if absent."""
+    """Host name or IP address for clients; the address of the node if absent."""
     api_keys: list[LocalPath] = []
-    """Files that hold one key each, relative to the inventory, with mode 0600. With any, requests need a key."""
+    """Files with one API key each, relative to the inventory, mode 0600. If set, requests need a key."""
     tls_certificate: LocalPath | None = None
-    """PEM file with certificate chain and private key, relative to the inventory. With it, services speak https."""
+    """PEM file with certificate chain and private key, relative to the inventory. If set, services use https."""
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
-    """Port of one address for all services: by `model` of a JSON body up to 32 MiB, or by the path /SERVICE/v1/...
-    A service whose `serve.port` is the same has no other port."""
+    """One port for all services, selected by `model` in a JSON body up to 32 MiB or by path /SERVICE/v1/... A service
+    with the same `serve.port` has no other port."""
     memory_mib: Annotated[int, Field(ge=1536, le=16384)] = 1536
-    """Memory limit of its container in MiB. More takes larger bodies or more connections: docs/security.md."""
+    """Memory limit of the container in MiB; more allows larger bodies or more connections: docs/security.md."""
     metrics_port: Annotated[int, Field(ge=1024, le=65535)] = 8405
-    """Port of the metrics for Prometheus, on 127.0.0.1 of the gateway's node."""
+    """Port of the Prometheus metrics, on 127.0.0.1 of the gateway's node."""
     max_body_mib: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Largest request body with a Content-Length, in MiB; larger ones get 413. Without one the limit is 96 KiB."""
+    """Maximum request body in MiB; larger ones get 413. Without a Content-Length the limit is 96 KiB."""
     client_connections: Annotated[int, Field(ge=1, le=1000)] = 256
-    """Connections of one client address to one service; further ones are closed. Raise it for a proxy (1000 in all)."""
+    """Maximum connections of one client address to one service; more are closed. Raise it for a proxy."""
     client_requests: Annotated[int, Field(ge=10, le=1000000)] = 10000
-    """Requests that one client address may send to one service within 10 s; further ones get 429."""
+    """Maximum requests of one client address to one service in 10 s; more get 429."""
 
     def url(self, port: int) -> str:
         """Return the base URL for OpenAI clients of the service on `port`."""
@@ -125,18 +125,18 @@ class Gateway(Section):
 
 
 class Inventory(Section):
-    """The fleet: its nodes, and how to reach them."""
+    """The nodes of a fleet, its gateway, network and build settings."""
 
     nodes: Annotated[dict[Name, NodeConfig], Field(min_length=1)]
-    """The nodes by name. A name is what `--node` takes and status shows. Stop its services before you rename a node."""
+    """Nodes by name, as used by `--node` and `status`. Stop the services of a node before you rename it."""
     defaults: NodeSettings = NodeSettings()
-    """Values for every node that does not set its own."""
+    """Defaults for all nodes."""
     build: Build = Build()
     gateway: Gateway | None = None
-    """Without it clients call the nodes themselves, and a release is replaced in place only."""
+    """Needed for swaps without downtime; without it, clients call the nodes, and releases are replaced in place."""
     fabric: FabricRules = FabricRules()
     known_hosts: LocalPath = "known_hosts"
-    """File of pinned host keys by node name, relative to the inventory; `sparkops trust` writes it."""
+    """File of pinned SSH host keys, relative to the inventory; written by `sparkops trust`."""
 
 
 class Fleet(Section):
@@ -157,7 +157,7 @@ class Fleet(Section):
     def node(self, name: str) -> NodeConfig:
         """Return the node of that name. Raises UsageError for an unknown name."""
         if name not in self.nodes:
-            step = f"Name one of: {', '.join(self.nodes)}"
+            step = f"One of: {', '.join(self.nodes)}"
             raise UsageError(f"{self.file}: unknown node '{name}'", next_step=step)
         return self.nodes[name]
 
@@ -219,7 +219,7 @@ def _check_devices(read: Source, name: str, node: NodeConfig) -> None:
         return read.fail(("nodes", name, key) if own else ("defaults", key), problem)
 
     if node.gpu == "devices" and not node.gpu_devices:
-        why = "without them no accelerator reaches a container"
+        why = "without them containers get no GPU"
         raise fail("gpu", f"expected gpu_devices for node {name}, such as [/dev/nvidia0]: {why}")
     for key in DEVICE_KEYS:
         if node.gpu != "devices" and getattr(node, key):
@@ -234,5 +234,5 @@ def _check_jumps(read: Source, name: str, nodes: Mapping[str, NodeConfig]) -> No
         if jump not in nodes:
             raise read.fail(where, f"unknown node '{jump}', expected one of: {', '.join(nodes)}")
         if jump in path:
-            raise read.fail(where, f"no way leads there: {' -> '.join([*path, jump])}")
+            raise read.fail(where, f"circular: {' -> '.join([*path, jump])}")
         path.append(jump)

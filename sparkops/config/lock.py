@@ -120,12 +120,12 @@ def not_locked(lock: Lock) -> list[str]:
     """Return the inputs that may still move, each in a sentence."""
     moving = ["packages of the base's distribution: its archive has only the newest of each"]
     if lock.parent.digest is None and "@" not in lock.parent.name:
-        noted = "its layers are noted, and the gate compares them" if lock.parent.layers else "nor is any layer noted"
-        moving.append(f"the base {lock.parent.name}: no registry gave its digest; {noted}")
+        noted = "the gate compares its recorded layers" if lock.parent.layers else "and no layers are recorded"
+        moving.append(f"the base {lock.parent.name}: no digest from a registry; {noted}")
     if not lock.whole:
-        moving.append("Python packages that the base brings, or that vLLM's own build asks for")
+        moving.append("Python packages of the base, or required by vLLM's own build")
     return moving + (
-        [] if lock.models else ["the model: no node that was asked has it, and the recipe names no revision"]
+        [] if lock.models else ["the model: it is not on a node that was read, and the recipe has no revision"]
     )
 
 

@@ -13,18 +13,18 @@ OPTIONAL = ("exclude", "sources", "steps")
 
 
 class Weights(Section):
-    """A checkpoint: a directory under a node's `model_dir`, and the model repository that it comes from."""
+    """A checkpoint: its directory under a node's `model_dir`, and its model repository."""
 
     id: Line
-    """Name of the model on its hub, or any name for a model of your own."""
+    """Name of the model on the hub, or any name for your own model."""
     revision: Line | None = None
-    """Commit of the model repository; part of the release. A node that has another one is refused."""
+    """Commit of the model repository; part of the release. A node with another one is refused."""
     path: RelativePath
     """Directory under the node's `model_dir`."""
     size_gb: Positive | None = None
-    """Size on disk in GB (10^9 bytes), as its publisher states it."""
+    """Size on disk in GB (10^9 bytes), as stated by its publisher."""
     exclude: list[Line] = []
-    """Files of the repository that no engine reads, as patterns such as original/*; `models pull` leaves them out."""
+    """Patterns of files that the engine does not need, such as original/*; `models pull` skips them."""
 
     @model_validator(mode="after")
     def _plain(self) -> Weights:
@@ -40,32 +40,32 @@ class Weights(Section):
 
 
 class Step(Section):
-    """One program that makes a checkpoint out of others, on a node, in a container of the recipe's image."""
+    """A program that makes a checkpoint from others, on a node, in a container of the recipe's image."""
 
     script: Name
     """File in templates/steps/ without .py: replace-tensors or add-tensors."""
     inputs: Annotated[dict[Name, RelativePath], Field(min_length=1)]
-    """The checkpoints that it reads: the script's word for each, and the `path` of a source or of an earlier step."""
+    """Input checkpoints: by the script's name for each, the `path` of a source or of an earlier step."""
     output: RelativePath
-    """Directory under the node's `model_dir` that it makes. The last step makes the model's own `path`."""
+    """Output directory under the node's `model_dir`; for the last step the model's own `path`."""
     args: dict[Name, Argument] = {}
-    """The script's arguments; templates/steps/ says which there are."""
+    """Arguments of the script, documented in templates/steps/."""
     disk_gb: Positive
-    """Free space in GB (10^9 bytes) that it needs. Shards that stay as they are take none: they are linked."""
+    """Free disk in GB (10^9 bytes) that the step requires; unchanged shards are linked and need none."""
 
 
 class Model(Weights):
-    """The weights. They lie on the node, in a directory under its `model_dir`."""
+    """The weights, in a directory under the node's `model_dir`."""
 
     sources: list[Weights] = []
-    """The checkpoints that `steps` begin with. `models pull` fetches them in place of the model itself."""
+    """Input checkpoints of `steps`; `models pull` downloads them instead of the model."""
     steps: list[Step] = []
-    """What makes the model out of its sources, in this order; `models prepare` runs it."""
+    """Steps that make the model from its sources, in this order; `models prepare` runs them."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Model:
         if bool(self.steps) != bool(self.sources):
-            raise ValueError("`sources` and `steps` together, or none of them")
+            raise ValueError("both `sources` and `steps`, or neither")
         paths = [source.path for source in self.sources]
         for step in self.steps:
             for path in step.inputs.values():

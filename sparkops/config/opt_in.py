@@ -12,14 +12,14 @@ from sparkops.config.source import Location
 
 REMOTE_CODE = "trust-remote-code"
 COMMIT = re.compile(r"[0-9a-f]{40}")
-IMPORTS = "imports Python code that its value names"
+IMPORTS = "imports Python code named in its value"
 READS_FLAGS = "reads further flags from a file"
 FLAGS: Mapping[str, str] = {
     REMOTE_CODE: "runs Python code of the model repository",
     "config": READS_FLAGS,
-    "log-config-file": "creates the Python objects that a file names",
+    "log-config-file": "creates Python objects named in a file",
     "allowed-local-media-path": "lets clients read files of the container",
-    "tool-server": "may run code that the model writes",
+    "tool-server": "may run code written by the model",
     "trust-request-chat-template": "runs chat templates of clients",
     "trust-request-mm-kwargs": "passes arguments of clients to the model's processor",
     **dict.fromkeys(
@@ -47,7 +47,7 @@ KEY = re.compile(r"(module_path|_cls|_plugin|inductor_passes|custom_class)$")
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 BY_NAME = frozenset({"compilation-config.backend", "speculative-config.model", "spec-model"})
 """Values that are import paths if they have dots and no slash (ibid., compilation.py and speculative.py)."""
-ONLINE = "lets the engine download, code included"
+ONLINE = "lets the engine download, including code"
 OFF = frozenset({"", "0", "false", "no", "off"})
 OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"})
 VARIABLES: Mapping[str, str] = {
@@ -58,13 +58,13 @@ VARIABLES: Mapping[str, str] = {
     r"PATH|BASH_ENV|ENV|CC|CXX|CUDAHOSTCXX|TRITON_PTXAS_PATH": "changes which programs run",
     r"VLLM_ALLOW_INSECURE_SERIALIZATION": "unpickles what the engine receives",
     r"VLLM_(PLUGINS|LOGGING_CONFIG_PATH|CONFIG_ROOT|MODEL_REDIRECT_PATH|RUST_FRONTEND_PATH|\w+_SO_PATH)": (
-        "loads code or settings that its value names"
+        "loads code or settings named in its value"
     ),
     r"VLLM_ALLOW_RUNTIME_LORA_UPDATING|VLLM_SERVER_DEV_MODE": "opens endpoints that change the engine",
-    r"VLLM_PORT": "moves ports of ranks out of those that the guard closes to others",
+    r"VLLM_PORT": "moves ports of ranks out of the range that the guard closes",
     r"VLLM_USE_MODELSCOPE|HF_ENDPOINT": "changes where models come from",
     r"\w*TRUST_REMOTE_CODE": FLAGS[REMOTE_CODE],
-    r"(CUDA|NVTX)_INJECTION64_PATH|NCCL_(NET|TUNER|PROFILER|ENV)_PLUGIN|RAY_\w+_HOOK": "loads code that it names",
+    r"(CUDA|NVTX)_INJECTION64_PATH|NCCL_(NET|TUNER|PROFILER|ENV)_PLUGIN|RAY_\w+_HOOK": "loads code named in its value",
 }
 """Of glibc, CPython, vllm/envs.py of 0.32.0, huggingface_hub, CUDA, NCCL and Ray."""
 
@@ -133,7 +133,7 @@ def refusals(serve: Serve) -> Iterator[tuple[Location, str]]:
     """Yield where a recipe needs an opt-in that `allow` lacks, and the problem."""
     for need in needs(serve):
         if need.name not in serve.allow:
-            yield need.where, f"{need.effect}, and serve.allow does not name it, expected `allow: [{need.name}]`"
+            yield need.where, f"{need.effect}; not in serve.allow, expected `allow: [{need.name}]`"
 
 
 def notes(serve: Serve) -> Iterator[str]:

@@ -43,7 +43,7 @@ def read(file: Path, children: tuple[Path, ...] = ()) -> Source:
     chain = (*children, file.resolve())
     if parent_file.resolve() in chain:
         names = " extends ".join(recipe.stem for recipe in (*chain, parent_file))
-        raise child.fail((KEY,), f"a circle: {names}")
+        raise child.fail((KEY,), f"circular: {names}")
     return _over(child, read(parent_file, chain))
 
 
@@ -53,7 +53,7 @@ def _find(child: Source, name: str) -> Path:
     candidates = (directory / f"{name}.yaml" for directory in directories if Path(name).name == name)
     file = next((candidate for candidate in candidates if candidate.is_file()), None)
     if file is None:
-        raise child.fail((KEY,), f"recipe {name!r} not found beside this one or among those of sparkops")
+        raise child.fail((KEY,), f"recipe {name!r} not found in this directory or among the shipped recipes")
     return file
 
 
@@ -99,6 +99,6 @@ def _put(target: Source, path: tuple[str, ...], text: str) -> None:
     for part in path[:-1]:
         data = data.setdefault(part, {}) if isinstance(data, dict) else None
     if not isinstance(data, dict):
-        raise UsageError(f"--set {'.'.join(path)}: there is nothing of that name to change")
+        raise UsageError(f"--set {'.'.join(path)}: unknown key")
     data[path[-1]] = text if path[:-1] == ENV else source.value(SET, path, text)
     target.lines.setdefault(path, 1)

@@ -1,4 +1,4 @@
-"""The recipe: what to build, what to serve and how to know that it works."""
+"""The recipe: image, model, server, checks and swap settings of one service."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from sparkops.config.startup import Startup
 
 
 class Probe(Section):
-    """How a started engine proves that it works."""
+    """Limits of a start, and the smoke suite that a new release must pass."""
 
     startup: Startup = Startup()
     passes: Annotated[int, Field(ge=1, le=10)] = 3
-    """Full passes of the smoke suite in a row before it may have traffic."""
+    """Consecutive full passes of the smoke suite that a release needs before it gets traffic."""
     smoke: Smoke = Smoke()
 
 
 class SwapSettings(Section):
-    """How a blue-green swap goes."""
+    """Settings of a swap from one release to the next."""
 
     allow_downtime: bool = False
-    """Whether the service may be down while green starts, where nothing else fits."""
+    """Allow downtime while the new release starts, if no other mode fits."""
     bake_s: NotNegative = 120.0
-    """Seconds that green is watched with the traffic before it is promoted."""
+    """Seconds that the new release is checked under traffic before it is promoted."""
     stall_s: Positive = 30.0
-    """Seconds without a step of the engine after which a green that owes an answer has failed while it bakes."""
+    """Seconds without an engine step after which a new release with a pending request fails during the bake."""
     drain_s: NotNegative = 900.0
-    """Seconds that requests under way in blue may still take; what is open then is cut, and counted."""
+    """Seconds that open requests of the old release get to finish; the remaining ones are cut and counted."""
     hold_s: Annotated[float, Field(ge=0, le=3000, allow_inf_nan=False)] = 540.0
-    """Seconds that a request may wait in the gateway for a release that starts in place of another one. Where the start
-    is predicted to take longer, or its time is unknown, requests get 503 at once."""
+    """Seconds that a request may wait in the gateway during an in-place swap. If the start is predicted to take longer,
+    or its duration is unknown, requests get 503 at once."""
     hold_max: Annotated[int, Field(ge=0, le=900)] = 500
-    """Requests of the service that may wait at once; further ones get 503."""
+    """Maximum number of waiting requests of the service; more get 503."""
     keep_blue_s: NotNegative = 600.0
-    """Seconds that blue stays warm after the swap, where both fit, so that a rollback takes no start.
+    """Seconds that the old release stays warm after the swap, if both fit, so that a rollback needs no start.
 
-    Longer while it alone answers.
+    It stays longer while no other release answers.
     """
     reserve_gib: NotNegative = 15.0
-    """Memory in GiB kept back where another engine runs. Overcommitted, a Spark does not fail: it wedges.
+    """Memory in GiB that stays free on a node with another engine: a Spark without free memory hangs.
 
-    A green that leaves less than 4 GiB, or less than this, is killed before it is promoted.
+    A new release that leaves less than this, or less than 4 GiB, is killed before it is promoted.
     """
     memory_return_s: NotNegative = 120.0
-    """Seconds within which a stopped engine must have given its memory back."""
+    """Seconds within which a stopped engine must free its memory."""
 
 
 class Expected(Section):
@@ -69,25 +69,25 @@ class Expected(Section):
     cold_start_s: Positive | None = None
     """Seconds from container start to the first answer."""
     source: Line
-    """Who measured it, and on what."""
+    """Author and machine of the measurement."""
 
 
 class Recipe(Section):
     """One way to build and serve one model."""
 
     name: Name
-    """The same as the file's name without .yaml."""
+    """Name of the file without .yaml."""
     service: Name
-    """The name that clients put into `model`; releases of one service replace each other."""
+    """Name that clients pass as `model`; releases of one service replace each other."""
     description: Line
-    """One line for `sparkops recipes`."""
+    """One line, shown by `sparkops recipes`."""
     extends: Name | None = None
-    """Another recipe, beside this one or shipped, that this one differs from: mappings are merged, other values
-    replaced, and null takes a key away. Its description, `expected` and `verified` are its own."""
+    """Base recipe, from the same directory or shipped: mappings are merged, other values replaced, and null removes a
+    key. Description, `expected` and `verified` are not inherited."""
     engine: Literal["vllm", "stand-in", "atlas"] = "vllm"
-    """Inference server. `atlas` has its own flags; `stand-in` has vLLM's endpoints and no model, to rehearse."""
+    """Inference server. `atlas` has its own flags; `stand-in` has vLLM's endpoints and no model, for tests."""
     nodes: list[Name] = []
-    """Nodes of the inventory that this recipe runs on; empty lets the plan choose, or `--node`."""
+    """Nodes of the inventory for this recipe; if empty, the plan or `--node` chooses."""
     image: Image
     model: Model
     serve: Serve = Serve()
@@ -96,9 +96,9 @@ class Recipe(Section):
     swap: SwapSettings = SwapSettings()
     expected: Expected | None = None
     unlocked: Line | None = None
-    """Why no lock ships with this recipe; None where one does, or for a recipe of your own."""
+    """Reason why no lock ships with this recipe."""
     verified: Text
-    """What has been run of this recipe, and where. The truth, also when it is 'nothing yet'."""
+    """What was tested with this recipe, and where; also 'Nothing yet.'."""
     _lock: Lock | None = PrivateAttr(None)
 
     @model_validator(mode="after")
@@ -111,7 +111,7 @@ class Recipe(Section):
                 raise wrong_at(("serve", "args", flag), "not allowed: sparkops sets it from the recipe's other keys")
         for key in ("torch", "vllm") if engine.python else ():
             if getattr(self.image, key) is None:
-                raise wrong_at(("image", key), f"missing, and the engine {self.engine} needs it")
+                raise wrong_at(("image", key), f"missing, but the engine {self.engine} needs it")
         if self.serve.tensor_parallel > 1 and not engine.executors:
             problem = f"expected 1: sparkops starts the engine {self.engine} on one node"
             raise wrong_at(("serve", "tensor_parallel"), problem)
@@ -157,7 +157,7 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
     lock = read_lock(lock_file(file))
     if lock is not None:
         if lock.made_for != fingerprint(recipe.image):
-            raise stale(lock_file(file), "made_for", f"`image` of {recipe.name} is not what was locked")
+            raise stale(lock_file(file), "made_for", f"`image` of {recipe.name} has changed since the lock")
         recipe = recipe.with_lock(lock)
     for where, problem in opt_in.unpinned(recipe.serve, recipe.model):
         raise read.fail(where, problem)
@@ -178,7 +178,7 @@ def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, par
         raise read.fail(("name",), f"expected '{name}' as in the file's name, got {recipe.name!r}")
     for number, node in enumerate(recipe.nodes):
         if nodes is not None and node not in nodes:
-            raise read.fail(("nodes", number), f"the inventory has no node {node!r}, only: {', '.join(nodes)}")
+            raise read.fail(("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}")
     for where, problem in opt_in.refusals(recipe.serve):  # not in the model: journals hold recipes of older versions
         raise read.fail(where, problem)
     if parts:

@@ -37,7 +37,7 @@ WORDS: Mapping[Any, str] = {
 }
 MARKS: Mapping[Any, str] = {list: "[]", dict: ".NAME"}
 """The parts of a path for a list and a mapping: nodes.NAME, services[]."""
-HEAD = "| key | what it is | default | meaning |\n| --- | --- | --- | --- |"
+HEAD = "| key | type | default | meaning |\n| --- | --- | --- | --- |"
 
 
 class Row(BaseModel):

@@ -1,4 +1,4 @@
-"""How an engine is started, and what it takes of a node."""
+"""The start of an engine, and the memory that it claims on a node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic_core import PydanticCustomError
 from sparkops.config.fields import EnvName, Flag, FlagValue, Line, ModelName, Positive, Section, Text, Value
 
 THREE = (
-    "three ranks cannot share the attention heads of these models evenly; run one replica on a pair, and another on "
-    "the third node"
+    "three ranks cannot share the attention heads of these models evenly; run one replica on two nodes, and another "
+    "on the third"
 )
 
 
@@ -25,23 +25,23 @@ def _one_or_two(value: Any) -> Any:
 
 
 class Serve(Section):
-    """How the engine is started."""
+    """Settings of the engine's container and command line."""
 
     port: Annotated[int, Field(ge=1024, le=65000)] = 8000
-    """The service's port on the gateway. On its nodes the blue slot has the next one, green the one after."""
+    """Port of the service on the gateway. On the nodes, slot blue has the next port and slot green the one after it."""
     aliases: list[ModelName] = []
-    """Further names of the service: clients may put each into `model`. No other service may have the name."""
+    """Further names that clients may pass as `model`; each belongs to one service."""
     args: dict[Flag, FlagValue] = {}
-    """Arguments of the engine without dashes: true: a bare flag; false: switched off; a mapping: JSON."""
+    """Arguments of the engine, without dashes. `true` makes a bare flag, `false` disables it, a mapping makes JSON."""
     env: dict[EnvName, Value] = {}
-    """Environment of the container; overrides what sparkops sets, such as MAX_JOBS. Not for secrets."""
+    """Environment of the container; overrides values of sparkops such as MAX_JOBS. Not for secrets."""
     allow: list[Line] = []
-    """Names from `args` and `env` that run code or open files, such as trust-remote-code; without it they are
-    refused. trust-remote-code also needs a commit in `model.revision`. `plan` prints each with its effect."""
+    """Names in `args` and `env` that may run code or open files, such as trust-remote-code; others are refused.
+    trust-remote-code also needs a commit in `model.revision`. `plan` prints each with its effect."""
     tensor_parallel: Annotated[Literal[1, 2], BeforeValidator(_one_or_two)] = 1
-    """Nodes that hold one replica together, each a part of every layer."""
+    """Number of nodes of a replica; each has a part of every layer."""
     executor: Literal["ray", "mp"] = "ray"
-    """What joins the two ranks: a Ray cluster, or vLLM's own `--nnodes`."""
+    """Executor of a replica on two nodes: a Ray cluster (`ray`) or vLLM's own `--nnodes` (`mp`)."""
     shm_gib: Positive = 16.0
     """Shared memory of the container in GiB."""
     stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60
@@ -49,12 +49,12 @@ class Serve(Section):
 
 
 class MemorySettings(Section):
-    """What one node must have free before the engine starts."""
+    """Memory that the engine takes on a node."""
 
     claim_gib: Positive
     """Memory in GiB that the engine takes on each node: weights, KV cache, graphs and host side.
 
-    On a GPU with memory of its own: what it takes there.
+    For a GPU with its own memory: the GPU memory that it takes.
     """
     why: Text
-    """Where the figure comes from."""
+    """Source of the figure."""

@@ -1,4 +1,4 @@
-"""What a started engine is asked before it may have traffic, and how much of each answer must be right."""
+"""Settings of the smoke suite: the requests to a started engine and the limits of their results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MOST_AT_ONCE = 7  # connections: a node gets at most 8 channels over one SSH con
 
 
 class SmokeQuestion(Section):
-    """A question whose answer is known."""
+    """A question with a known answer."""
 
     ask: Line
     """The question, sent as one user message at temperature 0."""
     expect: Line
-    """Text that the answer must contain as words of its own; upper and lower case and spaces are the same."""
+    """Text that the answer must contain as separate words; case and spaces are ignored."""
     max_tokens: Tokens = 64
     """Length of the answer in tokens."""
     extra: dict[str, Argument] = {}
@@ -40,33 +40,33 @@ def general_questions() -> list[SmokeQuestion]:
 
 
 class SmokeCheck(Section):
-    """A check with nothing to tune."""
+    """A check without settings."""
 
     enabled: bool | None = None
-    """`false` switches it off (say why beside it), `true` on; left out, the recipe's other keys decide."""
+    """`true` or `false` switches the check on or off; if absent, the recipe's other keys decide."""
 
 
 class VersionCheck(SmokeCheck):
-    """/version answers."""
+    """/version returns the version."""
 
     expect: Line | None = None
-    """What the version must begin with; left out, any version will do."""
+    """Required prefix of the version; if absent, any version passes."""
 
 
 class WarmUpCheck(SmokeCheck):
-    """One request that may compile for minutes. Nothing of it is judged but the status 200."""
+    """One request that may compile for minutes; only its status 200 is checked."""
 
     timeout_s: Positive = 300.0
-    """Seconds that it may take."""
+    """Timeout of the request in seconds."""
 
 
 class QuestionsCheck(SmokeCheck):
-    """Questions whose answers are known. Fluent nonsense fails here."""
+    """Questions with known answers; detects fluent nonsense."""
 
     ask: Annotated[list[SmokeQuestion], Field(min_length=1)] = Field(default_factory=general_questions)
-    """The questions; left out, five that any general chat model can answer."""
+    """The questions; if absent, five that any general chat model can answer."""
     wrong: Count = 1
-    """How many may be answered wrongly."""
+    """Maximum number of wrong answers."""
 
     @model_validator(mode="after")
     def _some_right(self) -> QuestionsCheck:
@@ -76,127 +76,127 @@ class QuestionsCheck(SmokeCheck):
 
 
 class TextCheck(SmokeCheck):
-    """Statistics of a longer text. Garbage with HTTP 200 fails here: `!!!!`, noise, loops."""
+    """Statistics of a longer text; detects garbage with HTTP 200: `!!!!`, noise, loops."""
 
     ask: Line = "Write a short story about a lighthouse keeper in one paragraph of about 200 words."
-    """What is asked for."""
+    """Prompt."""
     max_tokens: Tokens = 200
     """Length of the text in tokens."""
     characters: Count = 200
-    """Characters that it must have at least."""
+    """Minimum length in characters."""
     printable: Share = 0.97
-    """Share of its characters that must be printable."""
+    """Minimum share of printable characters."""
     words: Share = 0.6
-    """Share of its characters that must be letters or spaces."""
+    """Minimum share of letters and spaces."""
     run: Annotated[int, Field(ge=2)] = 8
-    """A character that stands so often in a row is a fault; spaces and the dashes of tables are not counted."""
+    """Number of equal characters in a row that fails the check; spaces and the dashes of tables do not count."""
     packed_low: Share = 0.25
-    """Packed by zlib the text must keep more than this share of its size: a loop keeps less."""
+    """Minimum size after zlib compression, as a share of the text: a loop compresses to less."""
     packed_high: Share = 0.85
-    """Packed by zlib the text must keep less than this share of its size: noise keeps more."""
+    """Maximum size after zlib compression, as a share of the text: noise stays larger."""
     distinct: Share = 0.6
-    """Share of its groups of three words that must be distinct."""
+    """Minimum share of distinct groups of three words."""
     scripts: Share = 0.85
-    """Share of its letters that must belong to its two commonest scripts."""
+    """Minimum share of letters in the two most common scripts."""
     logprobs: bool = True
-    """Whether the probabilities of the tokens are asked for and judged."""
+    """Whether the probabilities of the tokens are requested and checked."""
     mean_logprob: float = -2.5
-    """What the mean of the logarithms of the tokens' probabilities must be above."""
+    """Minimum of the mean log probability of the tokens."""
 
 
 class RepeatCheck(SmokeCheck):
-    """The questions once more: at temperature 0 the answers are the same. Races and a bad cache fail here."""
+    """The questions again, at temperature 0; differing answers detect races and a bad cache."""
 
     differences: Count = 1
-    """How many answers may differ."""
+    """Maximum number of differing answers."""
 
 
 class NeedleCheck(SmokeCheck):
-    """A long prompt with one fact in its middle. A fault of prefill or of chunked prefill fails here."""
+    """A long prompt with one fact in its middle; detects faults of prefill and chunked prefill."""
 
     tokens: Annotated[int, Field(ge=256, le=1_000_000)] = 8192
-    """Length of the prompt in tokens, roughly; at most half of the model's window is used."""
+    """Approximate length of the prompt in tokens; at most half of the model's window."""
 
 
 class ConcurrentCheck(SmokeCheck):
-    """Questions of mixed lengths at once. Kernels that only fail on some batch shapes fail here."""
+    """Concurrent questions of mixed lengths; detects kernels that fail on some batch shapes."""
 
     words: Annotated[list[Count], Field(min_length=2, max_length=MOST_AT_ONCE)] = [0, 0, 60, 250, 600, 1200]
-    """One request for each number, with so many words of other text before its question."""
+    """One request for each number, with that many words of other text before its question."""
     timeout_s: Positive = 120.0
-    """Seconds that the slowest may take."""
+    """Timeout of each request in seconds."""
 
 
 class StreamingCheck(SmokeCheck):
-    """An answer in pieces. A proxy that buffers and a stream that is cut fail here."""
+    """A streamed answer; detects proxies that buffer and streams that are cut."""
 
     ask: Line = "Count from one to forty in words, separated by commas."
-    """What is asked for."""
+    """Prompt."""
     max_tokens: Tokens = 96
     """Length of the answer in tokens."""
     chunks: Annotated[int, Field(ge=1)] = 5
-    """Pieces that must come at least."""
+    """Minimum number of pieces."""
     first_s: Positive = 10.0
-    """Seconds until the first piece."""
+    """Maximum seconds until the first piece."""
     gap_s: Positive = 10.0
-    """Seconds between two pieces."""
+    """Maximum seconds between two pieces."""
 
 
 class ToolsCheck(SmokeCheck):
-    """A question that wants a tool. A tool-call parser that does not fit the model fails here."""
+    """A question that needs a tool; detects a wrong tool-call parser."""
 
     max_tokens: Tokens = 256
     """Length of the answer in tokens."""
 
 
 class StructuredCheck(SmokeCheck):
-    """An answer that is held to a JSON schema."""
+    """An answer that must match a JSON schema."""
 
     max_tokens: Tokens = 256
     """Length of the answer in tokens."""
 
 
 class ReasoningCheck(SmokeCheck):
-    """Thoughts and answer come in fields of their own."""
+    """A question that needs reasoning; reasoning and answer must arrive in separate fields."""
 
     max_tokens: Tokens = 512
-    """Length of thoughts and answer in tokens; thoughts that take all of them are no fault."""
+    """Length of reasoning and answer in tokens; reasoning may use all of them."""
     extra: dict[str, Argument] | None = None
-    """Keys of the request that make the model think; left out, what serve.args.reasoning-parser implies."""
+    """Keys of the request that enable reasoning; if absent, those of serve.args.reasoning-parser."""
 
 
 class SpeedCheck(SmokeCheck):
-    """Decode speed of one stream. A silent fall to a slow kernel fails here."""
+    """Decode speed of one stream; detects a silent fallback to a slow kernel."""
 
     floor: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of expected.tok_s that must be reached."""
+    """Minimum speed as a share of expected.tok_s."""
     max_tokens: Annotated[int, Field(ge=32, le=8192)] = 256
     """Length of the measured text in tokens."""
 
 
 class NegativesCheck(SmokeCheck):
-    """What must be refused is refused: an unknown model, a prompt that is too long, a caller without the key."""
+    """Requests that the server must refuse: an unknown model, a prompt that is too long, a missing key."""
 
     too_long: bool = True
-    """Whether a prompt longer than the model's window is sent."""
+    """Whether to send a prompt longer than the model's window."""
 
 
 class MetricsCheck(SmokeCheck):
-    """/metrics counts what was generated, and nothing runs at the end. A hung engine that answers fails here."""
+    """/metrics counts generated tokens, and no request runs at the end; detects a hung engine that still answers."""
 
     settle_s: Positive = 5.0
-    """Seconds after which nothing may run any more."""
+    """Seconds after which no request may run."""
 
 
 class Smoke(Section):
-    """The checks of the smoke suite; each can be tuned, or switched off with `enabled: false`."""
+    """Checks of the smoke suite; `enabled: false` switches one off."""
 
     timeout_s: Positive = 120.0
-    """Seconds that one request may take."""
+    """Timeout of a request in seconds."""
     extra: dict[str, Argument] | None = None
-    """Keys of every chat request; left out, what switches thinking off for serve.args.reasoning-parser."""
+    """Keys of every chat request; if absent, those that disable reasoning for serve.args.reasoning-parser."""
     thinking_tokens: Count | None = None
-    """Room for thoughts in every answer; left out, 1024 for a model whose thinking cannot be switched off."""
+    """Tokens added to every answer for reasoning; if absent, 1024 for a model whose reasoning cannot be disabled."""
     health: SmokeCheck = SmokeCheck()
     version: VersionCheck = VersionCheck()
     models: SmokeCheck = SmokeCheck()

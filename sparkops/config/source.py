@@ -101,7 +101,7 @@ def _translate(source: Source, error: ValidationError) -> ConfigError:
     if first["type"] == "wrong_at":
         return source.fail((*where, *first["ctx"]["where"]), first["msg"])
     if first["type"] == "missing":
-        return source.fail((*where, first["loc"][-1]), "missing, and it is required")
+        return source.fail((*where, first["loc"][-1]), "missing, but required")
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", first["msg"])
     problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
     got = first.get("input")
@@ -145,9 +145,9 @@ def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> obje
     source.lines.setdefault(where, node.start_mark.line + 1)
     source.count += 1
     if depth > MAX_DEPTH or source.count > MAX_VALUES:
-        raise source.fail(where, f"too much: at most {MAX_DEPTH} levels and {MAX_VALUES} values")
+        raise source.fail(where, f"too large: expected at most {MAX_DEPTH} levels and {MAX_VALUES} values")
     if node.tag not in TAGS and not source.loose(where):
-        raise source.fail(where, f"the tag '{node.tag}' is not allowed, expected plain values")
+        raise source.fail(where, f"tag '{node.tag}' is not allowed, expected plain values")
     if isinstance(node, yaml.MappingNode):
         return {key: _value(source, (*where, key), child, depth + 1) for key, child in _keys(source, where, node)}
     if isinstance(node, yaml.SequenceNode):
@@ -169,7 +169,7 @@ def _keys(source: Source, where: Location, node: yaml.MappingNode) -> Iterator[t
             raise ConfigError(source.file, line, dotted(where), "expected a text key; put it in quotes")
         place = (*where, key.value)
         if key.value in earlier and not _may_repeat(source, place, earlier[key.value], child):
-            problem = f"written twice, first on line {source.lines[place]}"
+            problem = f"duplicate key, first on line {source.lines[place]}"
             raise ConfigError(source.file, line, dotted(place), problem)
         earlier[key.value] = child
         source.lines[place] = line

@@ -6,11 +6,11 @@ from sparkops.config.fields import Positive, Section
 
 
 class Startup(Section):
-    """When a start counts as hung. Nothing else ends a start that still moves."""
+    """Limits after which a start has failed; a start that makes progress has no other deadline."""
 
     stall_s: Positive = 180.0
     """Seconds without any progress while weights load."""
     compile_stall_s: Positive = 300.0
     """Seconds without any progress while the engine compiles, tunes or captures graphs."""
     ceiling_s: Positive = 1800.0
-    """Seconds after which a start is given up although it moves."""
+    """Maximum seconds of a start, even with progress."""

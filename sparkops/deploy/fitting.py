@@ -26,7 +26,7 @@ def describe(member: Member, path: str) -> Description | None:
     try:
         return description.parse((answer.splitlines() or [""])[-1], f"{member.name}: {directory}")
     except ValueError as error:
-        step = "sparkops models list shows what is wrong with it"
+        step = "sparkops models list"
         raise NodeError(member.name, f"{directory}: {error}", next_step=step) from error
 
 
@@ -55,6 +55,6 @@ def _description(member: Member, recipe: Recipe) -> Description:
     if described is None:
         where = f"{model_dir(member.config)}/{model.path}"
         problem = f"memory unknown: no config.json in {where}, no description of {model.id} in a lock"
-        step = f"{remedy(recipe, member.name)}\nor, where a node has it: sparkops lock {recipe.name} --node NODE"
+        step = f"{remedy(recipe, member.name)}\nor, if a node has it: sparkops lock {recipe.name} --node NODE"
         raise NotReady(member.name, problem, next_step=step)
     return described

@@ -41,7 +41,7 @@ def direct(connected: Connected, service: str, tell: Tell) -> dict[str, ServiceS
     states: dict[str, ServiceState] = {}
     for name, state in connected.on_each(lambda member: state_on(member, service)).items():
         if isinstance(state, SparkopsError):
-            tell(Event(name, f"left out: {state}"))
+            tell(Event(name, f"skipped: {state}"))
         elif state is not None and state.direct:
             states[name] = state
     return states
@@ -102,8 +102,10 @@ def _place_of(connected: Connected, active: Deployment) -> Place:
     nodes = nodes_of(active)
     if set(nodes) <= connected.members.keys():
         return nodes
-    problem = f"{active.release} runs on {' and '.join(nodes)}: without a gateway a release takes its place there"
-    raise PlanRefused(problem, next_step="Name these with --node, or stop the service first: sparkops stop")
+    problem = (
+        f"{active.release} runs on {' and '.join(nodes)}: without a gateway, only these nodes can run its replacement"
+    )
+    raise PlanRefused(problem, next_step="Pass these nodes with --node, or stop the service first: sparkops stop")
 
 
 def known(connected: Connected, leader: Leader, service: str, tell: Tell, *, direct: bool) -> ServiceState:
@@ -132,7 +134,7 @@ def lead_directly(connected: Connected, leader: Leader, service: str, nodes: Pla
 
 
 def _led_by(connected: Connected, service: str, leader: str) -> PlanRefused:
-    problem = f"{service} is deployed already, led by {leader}"
+    problem = f"{service} is already deployed, led by {leader}"
     return PlanRefused(problem, next_step=stop_step(connected, service, leader) + ", then deploy it again")
 
 

@@ -77,9 +77,9 @@ def require_free(member: Member, recipe: Recipe, freed_gib: float = 0.0) -> None
     for pool in pools(recipe, facts, dropped=True):
         freed = replace(pool, available_gib=pool.available_gib + freed_gib)
         if freed.lack:
-            after = f", with {freed_gib:g} GiB that the old release gives back" if freed_gib else ""
+            after = f", including {freed_gib:g} GiB of the old release" if freed_gib else ""
             cached = pool.available_gib < facts.memory_available_gib
-            step = DROP_ALL.format(node=name) if cached else "Stop what uses the memory: sparkops status"
+            step = DROP_ALL.format(node=name) if cached else "Stop a service on that node: sparkops status"
             raise NotReady(name, f"{freed.lack}{after}", next_step=step)
 
 

@@ -49,7 +49,7 @@ def _with_fabric(member: Member, observed: Observed) -> Observed:
     except NodeError as error:
         return replace(observed, fabric_unknown=error.problem.replace(f"`{fabric_query()}`", "the query"))
     except ValueError as error:
-        return replace(observed, fabric_unknown=f"its answer cannot be read: {error}")
+        return replace(observed, fabric_unknown=f"unexpected reply: {error}")
 
 
 def containers(member: Member, **labels: str) -> tuple[Container, ...]:

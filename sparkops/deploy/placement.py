@@ -45,7 +45,7 @@ def network(ranks: Sequence[Rank], nodes: Sequence[Observed], rules: FabricRules
 
 
 def _unknown(node: str, why: str) -> Finding:
-    problem = f"its network is unknown: {why or 'it was not read'}"
+    problem = f"its network is unknown: {why or 'not read'}"
     return Finding(code="NETWORK_UNKNOWN", node=node, problem=problem, next_step="Check `sparkops doctor`.")
 
 
@@ -93,8 +93,8 @@ class Site:
             return "the release runs, its memory is taken already"
         back_gib, kept_gib, remaining_gib = self.back_gib(pool), self.kept_gib(pool), self.remaining_gib(pool)
         parts = [f"{pool.available_gib:.1f} GiB{pool.of} available"]
-        parts += [f"+ {back_gib:g} given back"] if back_gib else []
-        parts += [f"- {kept_gib:g} kept back"] if kept_gib else []
+        parts += [f"+ {back_gib:g} freed"] if back_gib else []
+        parts += [f"- {kept_gib:g} reserved"] if kept_gib else []
         how = f"{remaining_gib:.1f} GiB left" if remaining_gib >= 0 else f"{-remaining_gib:.1f} GiB short"
         return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
 
@@ -183,6 +183,6 @@ class Option:
             yield self.where, error
         allowed = self.options.allow_downtime or self.ranks[0].release.recipe.swap.allow_downtime
         if self.mode is Mode.IN_PLACE and not allowed:
-            other = "" if self.current.direct else ", or give green another node with --node"
-            step = f"Accept the gap with --allow-downtime{other}."
+            other = "" if self.current.direct else ", or run the new release on another node with --node"
+            step = f"Accept the downtime with --allow-downtime{other}."
             yield self.where, PlanRefused(f"the service would be down {self.current.down_for}", next_step=step)

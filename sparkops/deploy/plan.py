@@ -66,7 +66,7 @@ class SwapPlan:
             yield f"  {leaving.release} ({where}) stops first: it has no traffic"
         yield f"  phases: {' > '.join(self.phases)}"
         if self.mode is Mode.IN_PLACE:
-            yield f"  the service is down {self.current.down_for}; if green fails, for a start of blue as well"
+            yield f"  the service is down {self.current.down_for}, and again if it fails and the old one restarts"
 
 
 def plan(
@@ -101,7 +101,7 @@ def plan(
     if busy:
         raise busy
     reasons = "\n".join(refused) or f"  {_no_way(release, nodes, current, options)}"
-    raise PlanRefused(f"no safe way to {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
+    raise PlanRefused(f"no safe mode for {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
 
 
 def _wait(problems: list[SparkopsError]) -> Busy | None:
@@ -114,9 +114,9 @@ def _no_way(release: Release, nodes: tuple[str, ...], current: Current, options:
     size = release.recipe.serve.tensor_parallel
     if current.direct and current.blue:
         where = " and ".join(nodes_of(current.blue))
-        return f"without a gateway only mode in-place on {where}, where {current.blue.release} runs"
+        return f"without a gateway, only mode in-place on {where}, where {current.blue.release} runs"
     if len(nodes) < size:
-        return f"it needs {size} nodes, and there is only {', '.join(nodes) or 'none'}"
+        return f"{size} nodes needed, available: {', '.join(nodes) or 'none'}"
     return f"no node for mode {options.mode}"
 
 

@@ -61,7 +61,7 @@ class Current:
     @property
     def down_for(self) -> str:
         """How long a service is down in place, in words."""
-        return "while green starts" + (f": {self.gap}" if self.gap else "")
+        return "while the new release starts" + (f": {self.gap}" if self.gap else "")
 
 
 def current(state: ServiceState) -> Current:
@@ -117,12 +117,12 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         return
     if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
         step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
-        yield NotReady(rank.node, f"it offers no GPU, and {recipe.name} needs {recipe.backend}", next_step=step)
+        yield NotReady(rank.node, f"containers get no GPU, and {recipe.name} needs {recipe.backend}", next_step=step)
     else:
         yield from too_large(recipe, rank.node, node.host)
     if node.image is None:
         step = f"sparkops build {recipe.name} --node {rank.node}"
-        yield NotReady(rank.node, f"it does not have the image {rank.release.image}", next_step=step)
+        yield NotReady(rank.node, f"image not found: {rank.release.image}", next_step=step)
     if ENGINES[recipe.engine].weights:
         yield from _weights_refused(rank, node)
     if rank.index:

@@ -110,7 +110,7 @@ def files(parts: Mapping[str, Any]) -> dict[str, str]:
     """Return the redacted text of each file, .json files as JSON."""
     texts = {name: _text(name, part) for name, part in sorted(parts.items())}
     sizes = (f"{len(text.encode()):>9} {name}" for name, text in texts.items())
-    title = "For a bug report of sparkops. Bytes and names; *** is where a secret may have been."
+    title = "For a bug report of sparkops. Sizes in bytes, and names; *** replaces possible secrets."
     return {MANIFEST: "\n".join([title, *sizes, ""]), **texts}
 
 

@@ -58,7 +58,7 @@ class NodeHealth(_Row):
     disk_free_gib: float | None = None
     """Free space for images, in GiB (2^30 bytes)."""
     clock_skew_s: float | None = None
-    """Seconds that its clock is ahead of this machine's; 0 if within the time of the request."""
+    """Seconds that its clock is ahead of this machine's; 0 if less than the duration of the request."""
     devices: list[DeviceRow] = []
     """Its RDMA devices."""
 
@@ -88,7 +88,7 @@ class LinkRow(_Row):
     subnet: str
     """Subnet in CIDR notation."""
     ends: list[EndRow]
-    """One end for each node."""
+    """The end at each node."""
 
 
 class PairRow(_Row):

@@ -69,9 +69,9 @@ class Discovered:
             self.machine.gpu or self.host.gpu_model or "no GPU found",
             f"{self.host.memory_total_gib:.1f} GiB of memory",
             *(f"{port.name} {port.gids[0].address}" for port in ports),
-            f"{models.count} models in {models.path}" if models else f"no model directory found: make {MODEL_DIR}",
+            f"{models.count} models in {models.path}" if models else f"no model directory found: create {MODEL_DIR}",
         ]
-        return ", ".join(parts) + ("" if models is None or models.writable else ", which its user cannot write to")
+        return ", ".join(parts) + ("" if models is None or models.writable else ", not writable for its user")
 
 
 def query(root: str = "") -> Command:

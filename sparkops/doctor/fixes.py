@@ -45,7 +45,7 @@ def _action(code: str, node: NodeConfig) -> tuple[str, Command]:
         case "NO_CDI_SPEC":
             return _as_root("nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml")
         case _:
-            raise ValueError(f"{code}: no fix is known for this code")
+            raise ValueError(f"{code}: this code has no fix")
 
 
 def _as_root(*argv: str) -> tuple[str, Command]:

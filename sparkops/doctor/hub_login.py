@@ -15,7 +15,7 @@ from sparkops.weights.checkpoint import ModelDirectory
 HUB = "https://huggingface.co"
 HERE = "this machine"
 TIMEOUT_S = 5.0
-MAKE_ONE = "Make a token (type: read) in your account of the hub, chmod 600 its file, set HF_TOKEN_PATH to it."
+MAKE_ONE = "Create a token (type: read) at the hub, save it in a file of mode 600, set HF_TOKEN_PATH to the file."
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from sparkops.network.finding import Finding
 
-NCCL_FAILS = "Ranks meet over this link: NCCL fails there, or waits until its deadline of 600 s."
+NCCL_FAILS = "Ranks use this link: NCCL fails on it, or waits for its timeout of 600 s."
 OPEN = "Any client that reaches the port can use the engine without a key, or disturb the ranks."
-UNLIKE = "Two Sparks of different driver and kernel were 2.4 times slower together than alike (reported by al-engr)."
+UNLIKE = (
+    "Two Sparks with different drivers and kernels were 2.4 times slower than with the same ones (reported by al-engr)."
+)
 REASONS: Mapping[str, str] = {
-    "UNREACHABLE": "Nothing can be deployed to, read from or repaired on a node without SSH and Docker.",
+    "UNREACHABLE": "sparkops needs SSH and Docker to deploy to a node, read it or repair it.",
     "DOCKER_OLD": "sparkops is tested with Docker Engine 26; its builds and copies need BuildKit's streams.",
     "NO_BUILDKIT": "Images of sparkops are built with cache mounts and secrets, which only BuildKit has.",
     "DOCKER_TCP": "Port 2375 has neither TLS nor a password (docs.docker.com, Protect the Docker daemon socket).",
@@ -19,30 +21,30 @@ REASONS: Mapping[str, str] = {
     "NO_DRIVER": "An engine with CUDA cannot start without the driver.",
     "NO_TOOLKIT": "Docker's --gpus calls the programs of nvidia-container-toolkit.",
     "NO_CDI_SPEC": "Docker reads the devices of a GPU from that file.",
-    "DRIVER_590": "Capture of CUDA graphs deadlocks with 590.x on GB10 (README of eugr/spark-vllm-docker).",
-    "KERNEL_KHO": "NCCL cannot register memory, and ends at start (eugr/spark-vllm-docker#392).",
-    "KERNEL_RDMA": "NCCL cannot register memory, and ends at start; 7.0.0-30 works "
+    "DRIVER_590": "CUDA graph capture deadlocks with 590.x on GB10 (README of eugr/spark-vllm-docker).",
+    "KERNEL_KHO": "NCCL cannot register memory, and exits at start (eugr/spark-vllm-docker#392).",
+    "KERNEL_RDMA": "NCCL cannot register memory, and exits at start; 7.0.0-30 works "
     "(MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).",
     "DISK": "A build that fills the disk fails, and Docker with it.",
-    "MEMORY": "GPU and system share the memory of a Spark: a node that runs out answers no SSH until it is reset "
+    "MEMORY": "GPU and system share the memory of a Spark: a node without free memory answers no SSH until it is reset "
     "(NVIDIA/dgx-spark-playbooks#116, NVIDIA/open-gpu-kernel-modules#1358).",
-    "NO_EARLYOOM": "The kernel acts too late where the GPU holds the memory: the node hangs first "
+    "NO_EARLYOOM": "The kernel's OOM killer acts too late if the GPU holds the memory: the node hangs first "
     "(README of eugr/spark-vllm-docker, MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#193).",
-    "SWAP": "Under pressure a node with much swap thrashes instead of ending a process: keep it small or off, with "
-    "earlyoom (README of eugr/spark-vllm-docker).",
+    "SWAP": "Under memory pressure, a node with a large swap thrashes instead of killing a process: keep swap small or "
+    "off, and run earlyoom (README of eugr/spark-vllm-docker).",
     "PAGE_CACHE": "CUDA counts the page cache as used on GB10, so a loader can abort although memory is available "
     "(MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205, NVIDIA/xr-ai#440).",
     "CLOCKS_LOW": "The GPU stays in a low-power state, at half the speed, until its power is cut "
     "(eugr/spark-vllm-docker#334, Blackwellboy/model-serving-minefield#55).",
-    "CLOCK": "Times of logs and events cannot be compared, and TLS may refuse certificates.",
+    "CLOCK": "Timestamps of logs and events cannot be compared, and TLS may refuse certificates.",
     "OOM_SCORE": "A node whose sshd or dockerd was killed cannot be repaired from here.",
     "WEIGHTS_TWICE": "Weights of 60 to 80 GB fill the disk (eugr/spark-vllm-docker#262, spark-arena/sparkrun#291).",
     "WEIGHTS_UNREAD": "A deploy verifies the weights first, and fails the same way.",
     "HUB_LOGIN": "Without a valid token the hub refuses gated models, and may answer 416 for public ones.",
-    "GATEWAY_DOWN": "Clients get no answer, whatever runs behind the gateway.",
+    "GATEWAY_DOWN": "Clients get no answer from any service behind the gateway.",
     "GATEWAY_CLOSED": "Clients call this address; a firewall, a wrong gateway.address or a stopped gateway closes it.",
-    "GUARD_DOWN": "Nothing starts engines after a boot, watches the memory floor or continues a swap on this node.",
-    "GUARD_SILENT": "sparkops cannot ask this guard for its services, and deploys that need it fail.",
+    "GUARD_DOWN": "On this node no engine starts after a boot, no memory floor is enforced and no swap continues.",
+    "GUARD_SILENT": "sparkops cannot read the services of this guard, and deploys that need it fail.",
     "STATUS_FAILED": "`sparkops status` cannot show the node either.",
     "GUARD_NOT_REACHED": "Swaps wait for every guard that takes part.",
     "DRIVERS": UNLIKE,
@@ -56,8 +58,8 @@ REASONS: Mapping[str, str] = {
     "NO_GID": NCCL_FAILS,
     "SAME_SUBNET": "The kernel answers for both ports through either of them (docs/NETWORKING.md of "
     "eugr/spark-vllm-docker).",
-    "MTU": "TCP agrees on a size; RoCE loses what is larger, without an error.",
-    "MTU_PATH": "TCP agrees on a size; RoCE loses what is larger, without an error.",
+    "MTU": "TCP negotiates a packet size; RoCE drops larger packets without an error.",
+    "MTU_PATH": "TCP negotiates a packet size; RoCE drops larger packets without an error.",
     "SUBNET": NCCL_FAILS,
     "NO_PEER": "A port without a peer carries no traffic.",
     "CROSSED": "NCCL pairs devices by their order (AINode 0.5.11: ibv_modify_qp timed out).",

@@ -30,9 +30,11 @@ def findings(node: NodeFacts) -> Iterator[Finding]:
     disk, memory = node.host.disk_free_gib, node.host.memory_available_gib
     if disk is not None and disk < DISK_GIB:
         problem = f"{disk:.1f} GiB are free for images; a build needs {DISK_GIB:g}"
-        yield warning("DISK", node.name, problem, "sparkops prune --dry-run; docker system df shows the rest")
+        yield warning("DISK", node.name, problem, "sparkops prune --dry-run; docker system df lists other data")
     if memory < MEMORY_GIB:
-        problem = f"{memory:.1f} of {node.host.memory_total_gib:.1f} GiB are available: a node that runs out may hang"
+        problem = (
+            f"{memory:.1f} of {node.host.memory_total_gib:.1f} GiB are available: a node without free memory may hang"
+        )
         yield warning("MEMORY", node.name, problem, f"Keep {MEMORY_GIB:g} GiB free: sparkops status shows what runs.")
     if node.config.gpu not in (None, "none") and not node.host.gpu_is_discrete:
         yield from _unified(node)
@@ -48,7 +50,7 @@ def _unified(node: NodeFacts) -> Iterator[Finding]:
     """Yield the findings about a node whose GPU shares its memory."""
     machine, host = node.machine, node.host
     if not machine.oom_killers:
-        problem = "neither earlyoom, systemd-oomd nor nohang runs: nothing ends a process before memory runs out"
+        problem = "neither earlyoom, systemd-oomd nor nohang runs: no daemon kills a process before memory runs out"
         yield warning("NO_EARLYOOM", node.name, problem, "sudo apt-get install earlyoom")
     if machine.swap_gib is not None and machine.swap_gib > SWAP_GIB:
         problem = f"swap has {machine.swap_gib:.1f} GiB, expected up to {SWAP_GIB:g}"
@@ -69,7 +71,7 @@ def _clocks(node: NodeFacts) -> Iterator[Finding]:
     ):
         last = samples[-1]
         problem = f"the GPU runs at {last.sm_mhz} of {last.max_mhz} MHz while {last.busy_percent} % busy"
-        step = "sudo poweroff, unplug the power adapter for some minutes, start it: a reboot does not help"
+        step = "sudo poweroff, unplug the power adapter for a few minutes, start again: a reboot does not help"
         yield warning("CLOCKS_LOW", node.name, problem, step)
 
 

@@ -25,7 +25,7 @@ SAME = (
     Same("FIRMWARE", "the firmware of the RDMA devices", UPDATE_FIRMWARE, Severity.WARNING),
 )
 
-NO_MEMORY = "RDMA gets no memory (ibv_reg_mr: ENOMEM)"
+NO_MEMORY = "RDMA cannot register memory (ibv_reg_mr: ENOMEM)"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _docker(node: NodeFacts) -> Iterator[Finding]:
         step = f"sudo apt-get install --only-upgrade docker-ce: version {OLDEST_DOCKER} or newer"
         yield warning("DOCKER_OLD", node.name, f"Docker Engine is {node.docker}", step)
     if not node.host.buildkit:
-        problem = "Docker has no BuildKit to build with"
+        problem = "Docker has no BuildKit"
         step = "sudo apt-get install docker-buildx-plugin (docker-buildx on Debian)"
         yield Finding(code="NO_BUILDKIT", node=node.name, problem=problem, next_step=step)
     for address in node.machine.docker_tcp:
@@ -102,7 +102,7 @@ def _known_bad(node: NodeFacts) -> Iterator[Finding]:
     """Yield versions of driver and kernel that are known to fail on a Spark."""
     driver, kernel = node.fabric.driver, node.fabric.kernel
     if driver.startswith(DRIVER):
-        problem = f"driver {driver}: 590.x hangs on a GB10 while CUDA graphs are captured; 580.x does not"
+        problem = f"driver {driver}: 590.x hangs on a GB10 during CUDA graph capture; 580.x does not"
         step = "sudo apt-get install nvidia-driver-580-open; sudo reboot"
         yield warning("DRIVER_590", node.name, problem, step)
     for bad in KERNELS if node.fabric.devices else ():

@@ -22,7 +22,7 @@ def main() -> None:
             door.sendall(line)
             answered = answers.readline()
             if not answered:
-                sys.exit("the guard ended before it answered")
+                sys.exit("the guard exited before it replied")
             sys.stdout.buffer.write(answered)
             sys.stdout.buffer.flush()
 
@@ -37,7 +37,7 @@ def _connected() -> socket.socket:
         except (FileNotFoundError, ConnectionRefusedError) as error:
             door.close()
             if time.monotonic() >= end_s:
-                sys.exit(f"the guard does not answer: {error}")
+                sys.exit(f"no reply from the guard: {error}")
             time.sleep(POLL_S)
         else:
             return door

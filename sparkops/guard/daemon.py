@@ -79,7 +79,7 @@ class Daemon:
             opened.callback(server.shutdown)
             self._report(opened, requests)
             self._watch_docker()
-        self.log("Docker does not answer any more")
+        self.log("Docker stopped answering")
 
     def _report(self, opened: ExitStack, requests: Verbs) -> None:
         """Report this node to `sparkops status`, which else reads it over SSH. A failure ends no guard."""

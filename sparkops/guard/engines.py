@@ -147,7 +147,7 @@ class Engines:
         if token is None:
             raise NotReady(self.node.name, "no Ray token on this node: deploy again")
         if engine_spec.token_digest(token) != spec.token:
-            raise NotReady(self.node.name, "the Ray token on this node is of another deploy: deploy again")
+            raise NotReady(self.node.name, "the Ray token on this node belongs to another deploy: deploy again")
         return token
 
     def _create_with(self, token: bytes, command: Command, container: str) -> None:
@@ -166,7 +166,7 @@ class Engines:
         """Return the container of a rank; None if it does not exist. Raises NodeError for a container that is none."""
         container = self.container(name)
         if container is not None and not container.service:
-            raise NodeError(self.node.name, f"{name} belongs to no service of sparkops: left as it is")
+            raise NodeError(self.node.name, f"{name} belongs to no service of sparkops: not changed")
         return container
 
     def _remove(self, container: str) -> None:

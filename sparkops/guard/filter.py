@@ -52,7 +52,7 @@ class Filter:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
-            trouble = f"ports of engines and ranks are not closed to others: {error}"
+            trouble = f"ports of engines and ranks stay open: {error}"
         if trouble and trouble != self.trouble:
             self.log(trouble)
         self.trouble = trouble

@@ -142,7 +142,7 @@ class Jobs:
         since_s = service.lacking.setdefault(container, room.began_s)
         if room.ended_s - since_s >= patience_s:
             lack = service.progress.get(container, "").removeprefix(LACK)
-            step = f"See what holds it (docker ps, nvidia-smi); a reboot of {service.node} gives it back."
+            step = f"Find the process that uses it (docker ps, nvidia-smi); a reboot of {service.node} frees it."
             service.problems[container] = f"memory not freed within {patience_s:g} s: {lack}\nnext: {step}"
 
     def _prove(self, service: LocalService, container: str, key: str, cancel: threading.Event) -> None:
@@ -183,10 +183,10 @@ class Jobs:
             if loaded:
                 self._loaded(service, container, recipe, loaded)
         except (SparkopsError, OSError, ValueError) as error:
-            self.log(f"{container.name}: its start is not watched: {reason(error)}")
+            self.log(f"{container.name}: start not monitored: {reason(error)}")
             start.cancel.wait(RETRY_S)
         except Exception:  # noqa: BLE001 - as in _work
-            self.log(f"{container.name}: its start is not watched: {traceback.format_exc()}")
+            self.log(f"{container.name}: start not monitored: {traceback.format_exc()}")
             start.cancel.wait(RETRY_S)
         finally:
             with self.lock:
@@ -229,7 +229,7 @@ class Jobs:
     def _recipe(service: LocalService, container: str) -> Recipe:
         rank = service.ranks.get(container)
         if rank is None:
-            raise Interrupted(f"{container} is not ordered any more")
+            raise Interrupted(f"{container} is no longer ordered")
         return engine_spec.of(rank).parsed
 
     def _show(self, service: LocalService, container: str) -> Callable[[str], None]:

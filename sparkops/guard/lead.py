@@ -140,7 +140,7 @@ class Lead:
     def _note_effect(self, effect: LeaderEffect, printed: str) -> None:
         match effect:
             case effects.SwitchTraffic(deployment=None, hold=effects.RequestHold(left_s=left_s)):
-                self.note(SwapEvent("traffic", f"requests wait, for about {left_s:.0f} s"))
+                self.note(SwapEvent("traffic", f"requests wait, about {left_s:.0f} s"))
             case effects.SwitchTraffic(deployment=None):
                 self.note(SwapEvent("traffic", "no release has the traffic"))
             case effects.SwitchTraffic(deployment=Deployment() as deployment):
@@ -181,7 +181,7 @@ class Lead:
         try:
             self.state.add_event(self.journal.service, event.record())
         except OSError as error:
-            self.log(f"{self.journal.service}: the event is not kept: {error}")
+            self.log(f"{self.journal.service}: event not saved: {error}")
 
     def intend(self, intent: Intent) -> Refused | NothingToDo | None:
         """Decide on an intent; None: accepted. Raises OSError where it cannot be written."""

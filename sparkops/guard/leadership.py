@@ -232,6 +232,6 @@ class Leadership:
 
 def _deployed(journal: Journal) -> PlanRefused:
     """Return the refusal of another leader, or of another way to lead a service."""
-    problem = f"{journal.service} is deployed already, led by {journal.leader}"
+    problem = f"{journal.service} is already deployed, led by {journal.leader}"
     step = f"sparkops stop {journal.service}, then deploy it again"
     return PlanRefused(problem, next_step=step)

@@ -92,7 +92,7 @@ class Members:
             if any(not direct_only or is_direct(item) for item in journal.deployments):
                 follows = "leads" if leader == self.node else f"follows {leader} for"
                 problem = f"{self.node} {follows} {service}: a guard takes orders from one leader"
-                step = f"sparkops stop {service}\nor name nodes of that leader with --node, {leader} first"
+                step = f"sparkops stop {service}\nor pass nodes of that leader with --node, {leader} first"
                 raise PlanRefused(problem, next_step=step)
 
     def set_peers(self, peers: Mapping[str, Peer]) -> bool:

@@ -50,9 +50,9 @@ def answer(verbs: Verbs, line: bytes, leases: ConnectionLeases) -> dict[str, Any
     except SparkopsError as error:
         return {"error": str(error), "next_step": error.next_step, "exit_code": error.exit_code}
     except OSError as error:
-        return {"error": f"the guard could not do it: {error}", "next_step": "", "exit_code": 1}
+        return {"error": f"the guard failed: {error}", "next_step": "", "exit_code": 1}
     except (KeyError, TypeError, ValueError) as error:
-        step = "Its version may differ from this one; the next deploy replaces it."
+        step = "Its version may differ from this client's; the next deploy replaces it."
         return {"error": f"the guard does not understand {line[:60]!r}: {error!r}", "next_step": step, "exit_code": 1}
 
 

@@ -178,11 +178,11 @@ class Reach:
             reports = link.exchange(self.orders(link.node, boots))
         except (SparkopsError, OSError) as error:
             if link.node not in self.lost:
-                self.log(f"{link.node}: its guard is not reached: {error}")
+                self.log(f"{link.node}: its guard cannot be reached: {error}")
             self.lost[link.node] = str(error)
             return
         if self.lost.pop(link.node, None):
-            self.log(f"{link.node}: its guard is reached again")
+            self.log(f"{link.node}: its guard is reachable again")
         self.last[link.node] = LastReply(reports, link.progress, time.monotonic())
         self.contacts.add(link.node)
         if known is None or known.reports != reports:

@@ -83,7 +83,7 @@ class Baking:
         self.pending, self.next_s = None, self.clock() + (1.0 if problem else PAUSE_S)
         self.failures = self.failures + 1 if problem else 0
         if problem:
-            self.log(f"{self.release}: a light pass has failed: {problem}")
+            self.log(f"{self.release}: a light pass failed: {problem}")
 
 
 def light_pass(deployment: Deployment) -> str:

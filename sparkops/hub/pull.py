@@ -21,33 +21,36 @@ from sparkops.weights import commands, models
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
 from sparkops.weights.plan import fetched, refused
 
-GIVE_ONE = "Make a token (type: read) in your account of the hub, put it into a file of mode 0600, give --token-file."
+GIVE_ONE = "Create a token (type: read) at the hub, save it in a file of mode 0600, and pass --token-file."
 
 # Source for 416: the seed article on the NVFP4 checkpoint (May 2026), whose download failed so until a token was given.
 FAILURES: Mapping[str, tuple[str, str]] = {
-    "range": ("the hub answered 416, Range Not Satisfiable", "Run it again; what has arrived is kept."),
+    "range": ("the hub answered 416, Range Not Satisfiable", "Run the command again: it continues."),
     "gated": ("the model is gated", "Accept its conditions on the model's page, with the account of your token."),
-    "revision": ("the hub has no such revision of the model", "Correct model.revision of the recipe."),
+    "revision": ("the hub does not have this revision of the model", "Correct model.revision of the recipe."),
     "unknown": (
-        "the hub knows no such model, or hides it from this account",
-        "Correct model.id, or give --token-file.",
+        "the hub does not have this model, or hides it from this account",
+        "Correct model.id, or pass --token-file.",
     ),
     "denied": ("the hub refused access", GIVE_ONE),
-    "throttled": ("the hub takes no more requests for now (429)", "Wait some minutes, or give --token-file."),
-    "disk": ("the disk is too small", "Free space on the node: sparkops models list shows what takes it."),
-    "name": ("model.id is no name of a model on a hub", "Write it as ORGANISATION/NAME."),
-    "directory": ("the directory cannot be written to", "Give it to the user that sparkops logs in as."),
-    "library": ("the image has no huggingface_hub", "Remove the image sparkops/hub from the node, and run it again."),
-    "incomplete": ("the hub's own list and what has arrived differ", "Run it again; what has arrived is kept."),
-    "unreachable": (
-        "the hub cannot be reached from there",
-        "Pull on a node with internet (--node), or through a mirror (--endpoint); then: sparkops models copy. "
-        "Without internet at all, copy the directory to a node by hand, and from there to the others.",
+    "throttled": ("the hub refuses requests for now (429)", "Wait a few minutes, or pass --token-file."),
+    "disk": ("the disk is too small", "Free space on the node: sparkops models list"),
+    "name": ("model.id is not the name of a model on a hub", "Write it as ORGANISATION/NAME."),
+    "directory": ("the directory cannot be written to", "Make the SSH user of sparkops its owner."),
+    "library": (
+        "the image has no huggingface_hub",
+        "Remove the image sparkops/hub from the node, then run the command again.",
     ),
-    "other": ("the download failed", "Run it again; what has arrived is kept."),
+    "incomplete": ("the downloaded files differ from the hub's list", "Run the command again: it continues."),
+    "unreachable": (
+        "the hub cannot be reached from this node",
+        "Pull on a node with internet (--node), or through a mirror (--endpoint); then: sparkops models copy. "
+        "Without internet, copy the directory to a node by hand, then from there to the others.",
+    ),
+    "other": ("the download failed", "Run the command again: it continues."),
 }
 ANONYMOUS = (
-    "the hub answered 416, Range Not Satisfiable: its storage limits who comes without a token, for public models too"
+    "the hub answered 416, Range Not Satisfiable: its storage limits requests without a token, even for public models"
 )
 ASK = b"import huggingface_hub; huggingface_hub.HfApi"
 """Imports the library, to show that the image can download."""
@@ -74,7 +77,7 @@ def require_encrypted(token: str, endpoint: str) -> None:
     """Raise UsageError for a token that would be sent to a URL without encryption."""
     if token and endpoint and urlsplit(endpoint).scheme != "https":
         problem = f"--endpoint: the token would be sent unencrypted to {endpoint}, expected https://"
-        raise UsageError(problem, next_step="Use the https:// URL of the mirror, or leave out --token-file.")
+        raise UsageError(problem, next_step="Use the https:// URL of the mirror, or omit --token-file.")
 
 
 def hub_order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> BuildOrder:
@@ -92,7 +95,7 @@ def pull_model(member: Member, weights: Weights, source: Hub, tell: Tell) -> Che
         return checkpoint
     models.refuse_to_lose(member, fetched(weights), directory, replace=source.replace)
     image = build_on(member, source.order, tell).image
-    tell(Event(member.name, f"fetching {weights.id}"))
+    tell(Event(member.name, f"downloading {weights.id}"))
     _fetch(member, image, weights, source, directory, tell)
     checkpoint = models.publish(member, weights.path)
     tell(Event(member.name, f"{weights.path} is complete"))
@@ -110,7 +113,7 @@ def _fetch(member: Member, image: str, weights: Weights, source: Hub, directory:
         nonlocal meter, end
         match parse(line, anonymous=not source.token):
             case ByteCount(count, total):
-                meter = meter or Meter(tell, member.name, f"fetching {weights.id}", total, at=count)
+                meter = meter or Meter(tell, member.name, f"downloading {weights.id}", total, at=count)
                 meter(count)
             case Fetched() | Failure() as message:
                 end = message

@@ -118,7 +118,7 @@ def build_on(member: Member, order: BuildOrder, tell: Tell) -> Built:
     run_build(member, order, tell)
     image = member.engine.image(order.candidate) or member.engine.trusted(order.tag)
     if image is None:
-        raise BuildFailed(member.name, f"the build ended well, and {order.candidate} is not there")
+        raise BuildFailed(member.name, f"the build succeeded, but {order.candidate} does not exist")
     try:
         verdicts, labels = _pass_gate(member, order, image, tell)
         image = _name(member, order, image, labels)
@@ -206,16 +206,16 @@ def _pass_gate(
     member: Member, order: BuildOrder, image: Facts, tell: Tell
 ) -> tuple[tuple[GateVerdict, ...], Mapping[str, str]]:
     """Check the image. Without a pass it never gets its tag, so nothing can start it by mistake."""
-    tell(Event(member.name, "asking the image what it is"))
+    tell(Event(member.name, "checking the image"))
     try:
         printed = member.node.run(order.gate.ask(image["Id"])).stdout
         verdicts = tuple(order.gate.judge(printed, image))
     except (CommandFailed, ValueError) as error:
-        raise ImageRejected(member.name, f"the image could not say what it is: {error}") from error
+        raise ImageRejected(member.name, f"the image report failed: {error}") from error
     for verdict in verdicts:
         tell(Event(member.name, f"gate {'passed' if verdict.ok else 'refused'}: {verdict}"))
     wrong = [str(verdict) for verdict in verdicts if not verdict.ok]
     if wrong:
-        problem = "\n".join(["the image is not what the recipe says:", *wrong])
+        problem = "\n".join(["the image differs from the recipe:", *wrong])
         raise ImageRejected(member.name, problem, verdicts=[asdict(verdict) for verdict in verdicts])
     return verdicts, order.gate.labels(printed)

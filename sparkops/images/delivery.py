@@ -100,7 +100,7 @@ class ImageCopy:
         count, node = len(self.source.image.layers), self.source.node.name
         about = f", about {self.need / MB:.1f} MB" if self.need > MB else ""
         self.report(f"{self.source.tag}: {count - skip} of {count} layers come from {node}{about}")
-        detour = f"{node} does not reach it: it goes through this machine"
+        detour = f"no direct route from {node}; relaying through this machine"
         return TransferObserver(self._count, on_detour=lambda: self.report(detour), on_all=self._arrived)
 
     def _count(self, count: int) -> None:
@@ -114,13 +114,13 @@ class ImageCopy:
 
     def _arrived(self) -> None:
         self.unpacks = True
-        self.report("all has arrived; Docker unpacks it")
+        self.report("received; Docker unpacks it")
 
     def verify(self) -> None:
         """Check that the target lists an image of the same content now. Raises NodeError."""
         self.present = self._lack(images(self.target)).same
         if self.present is None:
-            raise NodeError(self.target.name, f"what has arrived is not the image that {self.source.node.name} has")
+            raise NodeError(self.target.name, f"the received image differs from the one on {self.source.node.name}")
 
     def finish(self, image: DockerImage) -> CopiedImage:
         """Give `image` the tag. The image that had it is removed unless something needs it."""

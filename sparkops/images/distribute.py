@@ -53,7 +53,7 @@ def _source(node: Member, tag: str, tell: Tell) -> ImageSource:
     inspect = node.engine.trusted(tag)
     if inspect is None:
         step = f"sparkops build {recipe_of(tag)} --node {node.name}"
-        raise NotReady(node.name, f"it does not have the image {tag}, built or copied by sparkops", next_step=step)
+        raise NotReady(node.name, f"image not found, built or copied by sparkops: {tag}", next_step=step)
     image = layers.parse(inspect)
     store = layers.store(node.engine.info(), str(node.engine.version.get("Version", "0")))
     guard = node.engine.container(places.CONTAINER) if store.graph else None

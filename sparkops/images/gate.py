@@ -11,10 +11,10 @@ from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.engine.runtime import USER
 
-OVERRIDE = "every `uv pip install` must see UV_OVERRIDE, also in a stage that begins again with FROM"
-CPU_TORCH = f"the CPU's torch came along without a word: a package with an open torch dependency brought it; {OVERRIDE}"
+OVERRIDE = "every `uv pip install` must see UV_OVERRIDE, also in a stage with its own FROM"
+CPU_TORCH = f"torch for the CPU was installed silently: a package with an open torch dependency brought it; {OVERRIDE}"
 REPLACED = f"the override was not applied: a package with an open torch dependency brought its own; {OVERRIDE}"
-OTHER_CUDA = "this torch is for another CUDA; check image.torch.backend and where the build finds torch"
+OTHER_CUDA = "this torch is for another CUDA; check image.torch.backend and the index of the build"
 NO_DRIVER = (
     "vLLM's binaries need the driver's library, and this image has neither a stub of it nor a compiler that could make "
     "one; take a -devel base, or add gcc to image.apt"
@@ -32,10 +32,10 @@ OTHER_ABI = (
     "vLLM's binaries were made for another torch (an ABI break); take the vLLM that asks for exactly the torch of this "
     "recipe, or build it against that torch"
 )
-OTHER_PROCESSOR = "the binary ended the process that loaded it: it is made for another processor"
-NOT_IMPORTED = "vLLM cannot be imported in this image; a dependency is missing, or does not fit"
+OTHER_PROCESSOR = "the binary crashed the process that loaded it: it was built for another processor"
+NOT_IMPORTED = "vLLM cannot be imported in this image; a dependency is missing or incompatible"
 NO_CACHE = (
-    "engines run as this user, and would lose what they compile; end the template with `macros.finish`, which creates "
+    "engines run as this user and would lose compiled kernels; end the template with `macros.finish`, which creates "
     "the user and its ~/.cache"
 )
 MOD_MISSING = "the mod left no marker: the image was built without it"
@@ -188,7 +188,7 @@ def _kernels(code: Mapping[str, DeviceCode] | None) -> GateVerdict:
     """Compare GPU code. A binary with PTX only is named even where it is accepted: its first start takes longer."""
     name, expected = "GPU code", f"cubins that a GB10 runs: {', '.join(sorted(SPARK))}"
     if code is None:
-        return GateVerdict(name, ok=True, found="not looked at: the image has no cuobjdump", expected=expected)
+        return GateVerdict(name, ok=True, found="not checked: the image has no cuobjdump", expected=expected)
     needed = {library: kernels for library, kernels in code.items() if library.startswith(KERNELS)}
     lacking = [_printed(library, kernels) for library, kernels in needed.items() if not kernels.cubins & SPARK]
     if lacking or not needed:

@@ -9,11 +9,10 @@ from sparkops.images.gate import GateVerdict, ImageFacts
 
 SHOWN = 5
 OTHER_PARENT = (
-    "the image that FROM names is another one than when it was locked; give the node that one, or run "
-    "`sparkops lock --update`"
+    "the image of FROM differs from the locked one; load the locked one on the node, or run `sparkops lock --update`"
 )
-OTHER_PACKAGES = "something changed what uv had installed: a mod, or an installation that did not see UV_CONSTRAINT"
-OTHER_TORCH = "it has the locked version and is another build of it; see from which index it came"
+OTHER_PACKAGES = "a mod, or an installation without UV_CONSTRAINT, changed packages that uv had installed"
+OTHER_TORCH = "the version is locked, but this is another build of it; check its index"
 
 
 def verdicts(lock: Lock, facts: ImageFacts, layers: Sequence[str]) -> Iterator[GateVerdict]:

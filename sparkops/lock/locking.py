@@ -75,13 +75,13 @@ def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFile
 
 def _parent(member: Member, name: str, report: Tell) -> Parent:
     """Return the image of that name by the digest of its registry, or by its layers if only this node has it."""
-    report(Event(member.name, f"asking which image {name} is"))
+    report(Event(member.name, f"resolving {name}"))
     with suppress(CommandFailed):  # no registry has it, or none can be reached; the node may have it
         member.node.run(commands.docker("pull", "--quiet", name, timeout_s=PULL_TIMEOUT_S))
     facts = member.engine.image(name)
     if facts is None:
-        step = "Let the node reach the registry, or give it the image: docker save | docker load"
-        raise NodeError(member.name, f"no registry gave {name}, and the node has none of that name", next_step=step)
+        step = "Give the node access to the registry, or load the image: docker save | docker load"
+        raise NodeError(member.name, f"{name} was not found in a registry or on the node", next_step=step)
     digests = [digest.partition("@")[2] for digest in facts.get("RepoDigests") or ()]
     layers = facts["RootFS"].get("Layers") or []
     return Parent(name=name, digest=digests[0] if digests and "@" not in name else None, layers=layers)
@@ -130,6 +130,6 @@ def _packages(
     try:
         pinned = resolving.parse(answer)
     except ValueError as error:
-        raise NodeError(member.name, f"uv did not say what the build takes: {error}") from error
+        raise NodeError(member.name, f"uv could not resolve the packages: {error}") from error
     source = recipe.image.vllm.lower() if recipe.image.source and recipe.image.vllm else ""
     return {name: hashes for name, hashes in pinned.items() if name != source}

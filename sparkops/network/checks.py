@@ -22,7 +22,7 @@ MARK = 0.9
 FUNCTION_GBIT_S = 100.0
 PERFTEST_KIB = 1024  # it locks two messages of 64 KiB and its queues; the limit of old systems is 64 KiB
 
-SAME_DRIVER = Same("DRIVER", "the NVIDIA driver", "Install one driver on all nodes; mixed ones are slow.")
+SAME_DRIVER = Same("DRIVER", "the NVIDIA driver", "Install the same driver on all nodes; mixed drivers are slow.")
 
 Outcome = str | SparkopsError
 """What a command printed, or why it failed."""
@@ -63,10 +63,10 @@ def equipment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Findi
     for node in fabric.ranks:
         files = facts[node].rdma_files
         if fabric.transport is Transport.ROCE and not any(name.startswith("uverbs") for name in files):
-            problem, step = "there is no /dev/infiniband/uverbs* for a container", "sudo modprobe ib_uverbs"
+            problem, step = "/dev/infiniband/uverbs* not found", "sudo modprobe ib_uverbs"
             yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
         if "ping" not in facts[node].tools:
-            problem = "ping is not installed, so it was not seen whether packets pass"
+            problem = "ping is not installed, so the link was not tested"
             step = "sudo apt-get install iputils-ping"
             yield Finding(code="NO_PING", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
 
@@ -93,12 +93,12 @@ def _path(link: Link, here: End, far: End) -> Check:
 def _judge_path(link: Link, here: End, far: End, outcomes: Sequence[Outcome]) -> Iterator[Finding]:
     way = f"{here.node} {here} to {far.node} {far}"
     if isinstance(outcomes[0], SparkopsError):
-        problem = f"the link {link.subnet} is broken: nothing comes back from {way}: {why(outcomes[0])}"
-        step = f"Look at the cable between {here.interface.name} and {far.interface.name}, and at both addresses."
+        problem = f"the link {link.subnet} is broken: no reply from {way}: {why(outcomes[0])}"
+        step = f"Check the cable between {here.interface.name} and {far.interface.name}, and both addresses."
         yield Finding(code="NO_ANSWER", node=here.node, problem=problem, next_step=step)
     elif isinstance(outcomes[-1], SparkopsError):
         problem = f"the link {link.subnet} loses packets of {link.mtu} bytes from {way}: {why(outcomes[-1])}"
-        step = f"Give both ends, and a switch between them, MTU {link.mtu} or more."
+        step = f"Set MTU {link.mtu} or more at both ends, and on a switch between them."
         yield Finding(code="MTU_PATH", node=here.node, problem=problem, next_step=step)
 
 
@@ -106,7 +106,7 @@ def why(error: SparkopsError) -> str:
     """Return the last line of a failed program; of ping the one about packet loss."""
     text = error.completed.last_lines if isinstance(error, CommandFailed) else str(error)
     lines = [line for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if "packet loss" in line), lines[-1] if lines else "it printed nothing")
+    return next((line for line in lines if "packet loss" in line), lines[-1] if lines else "no output")
 
 
 def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
@@ -128,21 +128,21 @@ def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Chec
 def _perftest(end: End, link: int) -> Perftest:
     device = end.device
     if device is None or end.gid_index is None:  # join() has refused such a link
-        raise ValueError(f"{end} is no port for RoCE")
+        raise ValueError(f"{end} is not a port for RoCE")
     return Perftest(device.name, device.port, end.gid_index, link)
 
 
 def _judge_bandwidth(link: Link, end: End, outcomes: Sequence[Outcome]) -> Iterator[Finding]:
     measured = _measured(outcomes[0])
     if isinstance(measured, str):
-        step = f"Try the link by hand, and look at its GID table: show_gids {end.device.name if end.device else ''}"
+        step = f"Test the link by hand, and check its GID table: show_gids {end.device.name if end.device else ''}"
         problem = f"the link {link} carries no RDMA: {measured}"
         yield Finding(code="NO_RDMA", node=end.node, problem=problem, next_step=step)
         return
     mark = MARK * min(FUNCTION_GBIT_S, link.speed_mbit_s / 1000 or FUNCTION_GBIT_S)
     if measured < mark:
-        problem = f"the link {link} carries {measured:g} Gbit/s, and {mark:g} are usual"
-        step = "Restart both nodes: after a cable was moved a port may stay at 13 Gbit/s until then."
+        problem = f"the link {link} carries {measured:g} Gbit/s, expected {mark:g}"
+        step = "Restart both nodes: after a cable was moved, a port may stay at 13 Gbit/s until a restart."
         yield Finding(code="SLOW_LINK", node=end.node, problem=problem, next_step=step, severity=Severity.WARNING)
 
 

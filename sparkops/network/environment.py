@@ -80,11 +80,11 @@ def _one_network(name: str, values: Mapping[str, str], facts: Mapping[str, NodeF
     missing = [node for node, addresses in chosen.items() if not addresses]
     for node in missing:
         up = ", ".join(f"{interface.name} {address.ip}" for interface, address in facts[node].addresses if interface.up)
-        yield _wrong(node, f"{name}={values[node]} names nothing that is up and has an IPv4 address; up are: {up}")
+        yield _wrong(node, f"{name}={values[node]} names no interface that is up with an IPv4 address; these are: {up}")
     networks = [{address.network for address in addresses} for addresses in chosen.values()]
     if not missing and not set.intersection(*networks):
         chosen_values = ", ".join(f"{node} {values[node]} ({listed(chosen[node])})" for node in values)
-        yield _wrong(list(values)[-1], f"{name} names no network that the nodes have in common: {chosen_values}")
+        yield _wrong(list(values)[-1], f"{name} names no common network of the nodes: {chosen_values}")
 
 
 def _addresses(name: str, value: str, facts: NodeFabric) -> list[IPv4Interface]:
@@ -100,12 +100,12 @@ def _devices(node: str, env: Mapping[str, str], facts: NodeFabric) -> Iterator[F
     chosen = [device for device in up if _selected(env["NCCL_IB_HCA"], device.name)]
     if not chosen:
         active = listed(device.name for device in up)
-        yield _wrong(node, f"NCCL_IB_HCA={env['NCCL_IB_HCA']} names no device that is up; up are: {active}")
+        yield _wrong(node, f"NCCL_IB_HCA={env['NCCL_IB_HCA']} names no device that is up; these are: {active}")
     gid_index = env["NCCL_IB_GID_INDEX"]
     for device in chosen:
         rows = [str(gid.index) for gid in device.gids]
         if gid_index not in (*rows, ANY_GID):
-            problem = f"NCCL_IB_GID_INDEX={gid_index} is no row for RoCE v2 over IPv4 of {device.name}"
+            problem = f"NCCL_IB_GID_INDEX={gid_index} is not a row for RoCE v2 over IPv4 of {device.name}"
             yield _wrong(node, f"{problem}; its rows are: {listed(rows)}")
 
 
@@ -118,5 +118,5 @@ def _selected(value: str, name: str) -> bool:
 
 
 def _wrong(node: str, problem: str) -> Finding:
-    step = f"Correct `env` of {node} in the inventory; what is left out there is derived from the node."
+    step = f"Correct `env` of {node} in the inventory; absent variables are derived from the node."
     return Finding(code="ENVIRONMENT", node=node, problem=problem, next_step=step)

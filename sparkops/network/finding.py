@@ -34,11 +34,11 @@ class Finding(BaseModel):
     next_step: str
     """The next step."""
     severity: Severity = Severity.PROBLEM
-    """Whether it stops a deploy."""
+    """A `problem` stops a deploy, a `warning` does not."""
     reason: str = ""
-    """Why it matters, where doctor reports it."""
+    """Reason why it matters, in the output of doctor."""
     fixable: bool = False
-    """Whether `sparkops doctor --fix` can take the next step."""
+    """Whether `sparkops doctor --fix` can fix it."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,9 @@ def engine_findings(
         if not container.running or container.rank or container.port not in open_ports:
             continue
         if not container.callers:
-            problem = f"{container.name} answers every address on port {container.port}, without keys or TLS"
+            problem = (
+                f"{container.name} accepts connections from every address on port {container.port}, without keys or TLS"
+            )
             step = f"sparkops stop {container.service}; then deploy it behind the gateway: sparkops deploy RECIPE"
             yield _warning("ENGINE_OPEN", node, problem, step)
         elif filtered is None:

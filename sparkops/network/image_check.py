@@ -18,7 +18,7 @@ from sparkops.release import recipe_of
 
 RAY_TOKENS = (2, 52)
 """The first release of Ray with token authentication (RAY_AUTH_MODE=token)."""
-COPY = "Run one image on all: `sparkops images copy` brings it from one node to the others."
+COPY = "Run one image on all nodes: `sparkops images copy` copies it from one node to the others."
 
 
 def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
@@ -26,8 +26,8 @@ def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> 
     recipe, present = recipe_of(image), [node for node, inspect in inspects.items() if inspect]
     for node, inspect in inspects.items():
         if inspect is None:
-            step = f"sparkops build {recipe} builds it once, and copies it to the nodes that lack it."
-            yield Finding(code="NO_IMAGE", node=node, problem=f"it does not have the image {image}", next_step=step)
+            step = f"sparkops build {recipe} builds it once and copies it to the nodes without it."
+            yield Finding(code="NO_IMAGE", node=node, problem=f"image not found: {image}", next_step=step)
     contents = {node: image_content(inspect)[:12] for node, inspect in inspects.items() if inspect}
     others = "".join(f" --to {node}" for node in present[1:])
     step = f"sparkops images copy {recipe} --from {present[0]}{others}" if present else ""
@@ -42,7 +42,7 @@ def checks(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: byte
         meeting = Meeting(number, len(nodes), rank.address, head.address, ranks.port, ranks.ports)
         yield Check(
             node=node,
-            title=f"rank {number} meets the others from inside {ranks.image}",
+            title=f"rendezvous of rank {number} from inside {ranks.image}",
             commands=(commands.meet(images[node], rank.options, meeting, script),),
             judge=partial(_judge_meeting, fabric.transport, number, rank, head, ranks),
             meets=True,
@@ -54,13 +54,13 @@ def _judge_meeting(
 ) -> Iterator[Finding]:
     report, port = read(outcomes[0]), ranks.port
     if isinstance(report, SparkopsError):
-        step = "Try it by hand: docker run --rm --network=host IMAGE python --version"
-        problem = f"a container of the image could not be tried: {why(report)}"
+        step = "Test it by hand: docker run --rm --network=host IMAGE python --version"
+        problem = f"no test in a container of the image: {why(report)}"
         yield Finding(code="NO_CONTAINER", node=rank.node, problem=problem, next_step=step)
         return
     for taken in report.taken:
-        step = f"Who has it: sudo ss -ltnp 'sport = :{taken}'"
-        yield Finding(code="PORT_TAKEN", node=rank.node, problem=f"port {taken} is taken", next_step=step)
+        step = f"Find the program: sudo ss -ltnp 'sport = :{taken}'"
+        yield Finding(code="PORT_TAKEN", node=rank.node, problem=f"port {taken} is in use", next_step=step)
     if report.problem:
         what = f"rank {number} cannot reach {head.address}:{port}, rank 0 on {head.node}, from {rank.address}"
         problem = (
@@ -68,7 +68,7 @@ def _judge_meeting(
             if number
             else f"rank 0 cannot listen on {head.address}:{port}: {report.problem}"
         )
-        step = f"Is a firewall in the way? On {head.node}: sudo ufw status; sudo ss -ltnp 'sport = :{port}'"
+        step = f"Check the firewall on {head.node}: sudo ufw status; sudo ss -ltnp 'sport = :{port}'"
         yield Finding(code="NO_MEETING", node=rank.node, problem=problem, next_step=step)
     if ranks.ray:
         yield from _judge_ray(rank.node, report)
@@ -88,12 +88,12 @@ def _judge_ray(node: str, report: MeetReport) -> Iterator[Finding]:
 
 def _judge_rights(node: str, report: MeetReport) -> Iterator[Finding]:
     if report.memlock_bytes != UNLIMITED:
-        problem = f"a container may lock {report.memlock_bytes} bytes of memory, and RDMA needs no limit"
+        problem = f"containers may lock {report.memlock_bytes} bytes of memory, but RDMA needs an unlimited amount"
         step = "Raise it for dockerd: sudo systemctl edit docker, LimitMEMLOCK=infinity, and restart it."
         yield Finding(code="MEMLOCK", node=node, problem=problem, next_step=step)
     if not any(name.startswith("uverbs") for name in report.rdma):
-        problem = "a container sees no /dev/infiniband/uverbs*"
-        step = "sudo modprobe ib_uverbs, and look: ls /dev/infiniband"
+        problem = "containers have no /dev/infiniband/uverbs*"
+        step = "sudo modprobe ib_uverbs, then check: ls /dev/infiniband"
         yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
 
 

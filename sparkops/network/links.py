@@ -63,18 +63,21 @@ def broken(link: Link, ends: Iterable[End], mtu: int) -> Iterator[Finding]:
     yield from _twins(link, ends)
     if link.same_address:
         last = link.ends[-1]
-        problem, step = f"the link {link} has one address twice", f"Give {last.interface.name} another one there."
+        problem, step = (
+            f"the link {link} has the same address at both ends",
+            f"Set another address for {last.interface.name} there.",
+        )
         yield Finding(code="SAME_ADDRESS", node=last.node, problem=problem, next_step=step)
     for end in link.ends:
         if not end.up:
             state = end.device.phys_state if end.device and not end.device.active else "no carrier"
             problem = f"the link {link} is broken: {end.interface.name} is down there ({state})"
-            step = f"Look at its cable, and at: ip link show {end.interface.name}"
+            step = f"Check its cable, and: ip link show {end.interface.name}"
             yield Finding(code="LINK_DOWN", node=end.node, problem=problem, next_step=step)
         elif end.device and end.gid_index is None:
             row = f"no RoCE v2 row for {end.address.ip} of {end.interface.name}"
             problem = f"{end.device.name} has {row} in its GID table"
-            step = f"Set {end.interface.name} down and up again, and look: show_gids {end.device.name}"
+            step = f"Set {end.interface.name} down and up again, then check: show_gids {end.device.name}"
             yield Finding(code="NO_GID", node=end.node, problem=problem, next_step=step)
     yield from _mtu(link, mtu)
 
@@ -84,7 +87,7 @@ def _twins(link: Link, ends: Iterable[End]) -> Iterator[Finding]:
     for one, two in combinations([end for end in ends if end.subnet == link.subnet], 2):
         if one.node == two.node and one.interface.name != two.interface.name:
             problem = f"{one} and {two} are both in {link.subnet}"
-            step = "Give each port a subnet of its own, the same one at both ends of its cable."
+            step = "Use one subnet for each cable, the same at both ends."
             yield Finding(code="SAME_SUBNET", node=one.node, problem=problem, next_step=step)
 
 
@@ -97,8 +100,8 @@ def _mtu(link: Link, least: int) -> Iterator[Finding]:
             yield Finding(
                 code="MTU",
                 node=end.node,
-                problem=f"MTU of the link {link.subnet}: {sizes}; {expected} at each end is wanted",
-                next_step=f"sudo ip link set {end.interface.name} mtu {expected}; and in its netplan file, to last",
+                problem=f"MTU of the link {link.subnet}: {sizes}; {expected} expected at each end",
+                next_step=f"sudo ip link set {end.interface.name} mtu {expected}; set it in the netplan file too",
                 severity=Severity.PROBLEM if least else Severity.WARNING,
             )
 
@@ -111,10 +114,10 @@ def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
     for end in unused:
         if other := lopsided.get(end):
             problem = f"{end.interface.name} has {end.address}, {other.node} {other.interface.name} has {other.address}"
-            step = "Give both the same length of prefix, such as /24."
+            step = "Use the same prefix length at both ends, such as /24."
             yield Finding(code="SUBNET", node=end.node, problem=problem, next_step=step)
         else:
-            problem = f"{end} leads to no other node over {end.subnet}"
+            problem = f"{end} reaches no other node over {end.subnet}"
             step = f"Give its other end an address in {end.subnet}, or leave it out of `fabric` in the inventory."
             severity = Severity.PROBLEM if end.named else Severity.WARNING
             yield Finding(code="NO_PEER", node=end.node, problem=problem, next_step=step, severity=severity)

@@ -80,7 +80,7 @@ def halves(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[Find
             twins = device.slot == twin.slot and device.slot and device.name in used and twin.name not in used
             if twins and twin.active:
                 problem = f"{device.name} is used without its twin {port_words(twin, twin.interface)}: half of the port"
-                step = f"Give {twin.interface} an address in a subnet of its own, and the same at the other end."
+                step = f"Give {twin.interface} an address in its own subnet, at both ends."
                 yield Finding(code="HALF_PORT", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
 
 
@@ -131,9 +131,9 @@ def _named(node: str, facts: NodeFabric, port: Port) -> Iterator[End | Finding]:
     interface = facts.interfaces.get(name or "")
     if port.device and device is None:
         names = listed(device.name for device in facts.devices)
-        yield _wrong(node, f"there is no RDMA device {port.device}, only: {names}")
+        yield _wrong(node, f"RDMA device {port.device} not found, expected one of: {names}")
     elif interface is None:
-        yield _wrong(node, f"there is no interface {name}, only: {listed(facts.interfaces)}")
+        yield _wrong(node, f"interface {name} not found, expected one of: {listed(facts.interfaces)}")
     else:
         yield from _addressed(node, device, interface, port)
 
@@ -145,7 +145,9 @@ def _addressed(node: str, device: Device | None, interface: Interface, port: Por
         addresses = _global(interface.addresses) or list(interface.addresses)
     if not addresses:
         has = listed(str(address.ip) for address in interface.addresses)
-        yield _wrong(node, f"{interface.name} has no IPv4 address {port.address or ''}, only: {has}".replace(" ,", ","))
+        yield _wrong(
+            node, f"{interface.name} has no IPv4 address {port.address or ''}, it has: {has}".replace(" ,", ",")
+        )
     for end in _ends(node, device, interface, addresses, named=True):
         if device and port.gid_index not in (None, end.gid_index):
             has = f"row {end.gid_index}" if end.gid_index is not None else "no row"

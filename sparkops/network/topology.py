@@ -115,7 +115,7 @@ def wrong_environment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterat
 def _nothing(survey: Survey, nodes: str, rules: FabricRules) -> PlanRefused:
     if rules.allow_tcp:
         return PlanRefused(
-            f"no network joins {nodes}", next_step="Give each an IPv4 address of one subnet: ip -br addr"
+            f"no network joins {nodes}", next_step="Give both an IPv4 address in one subnet: ip -br addr"
         )
     step = "Give both ends of a cable addresses of one subnet, or set `fabric: {allow_tcp: true}` in the inventory."
     return PlanRefused(f"no RoCE between {nodes}: {'; '.join(survey.reasons)}", next_step=step)
@@ -139,7 +139,7 @@ def derive(survey: Survey, nodes: Sequence[str], configs: Mapping[str, NodeConfi
 
 def _notes(survey: Survey, nodes: Sequence[str]) -> Iterator[str]:
     if survey.transport is Transport.TCP:
-        yield f"plain TCP, as fabric.allow_tcp says: no RoCE between {' and '.join(nodes)}: {'; '.join(survey.reasons)}"
+        yield f"plain TCP (fabric.allow_tcp): no RoCE between {' and '.join(nodes)}: {'; '.join(survey.reasons)}"
     yield from (
         f"{finding.node}: {finding.problem}" for finding in survey.findings if finding.severity is Severity.WARNING
     )

@@ -108,11 +108,11 @@ class Connector:
             return None
         file, step = self.fleet.resolve(config.ssh_key), f"Correct ssh_key of {name} in {self.fleet.file}."
         if not file.is_file():
-            raise NotReachable(name, f"there is no key file {file}", next_step=step)
+            raise NotReachable(name, f"key file not found: {file}", next_step=step)
         try:
             key: paramiko.PKey = paramiko.PKey.from_path(file)
         except TypeError:  # what a key with a passphrase raises, which only an agent can open
-            step = "Load it with ssh-add, and leave ssh_key out of the inventory."
+            step = "Load it with ssh-add, and remove ssh_key from the inventory."
             raise NotReachable(name, f"the key {file} has a passphrase", next_step=step) from None
         except (OSError, ValueError, paramiko.SSHException, UnknownKeyType) as error:
             raise NotReachable(name, f"{file} cannot be read as a private key: {error}", next_step=step) from None
@@ -139,9 +139,9 @@ class Connector:
             case TimeoutError():
                 why, step = "no answer", "Check that the node is on and its network is up."
             case socket.gaierror():
-                why, step = "the address is not known", f"Correct the address of {name} in {self.fleet.file}."
+                why, step = "unknown address", f"Correct the address of {name} in {self.fleet.file}."
             case _:
-                why, step = str(error) or type(error).__name__, f"Try: ssh {where}"
+                why, step = str(error) or type(error).__name__, f"Test it with: ssh {where}"
         return NotReachable(name, f"cannot connect to {where}: {why}", next_step=step)
 
 
@@ -156,7 +156,7 @@ def configured(address: str) -> dict[str, str]:
     try:
         settings = paramiko.SSHConfig.from_path(file).lookup(address) if file.is_file() else {}
     except (OSError, ImportError, ValueError, paramiko.SSHException) as error:  # `Match exec` needs another package
-        raise UsageError(f"{file}: cannot be read: {error}", next_step="Name the SSH user with --user.") from None
+        raise UsageError(f"{file}: cannot be read: {error}", next_step="Pass the SSH user with --user.") from None
     key = next(filter(_opens, settings.get("identityfile", ())), None)
     route = {"address": settings.get("hostname"), "user": settings.get("user"), "port": settings.get("port")}
     return {name: value for name, value in {**route, "ssh_key": key}.items() if value}

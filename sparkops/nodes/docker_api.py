@@ -47,7 +47,7 @@ class _ApiAdapter(StreamAdapter):
         trace(self.node, f"docker API {request.method} {path}")
         response = super().send(request, *args, **options)
         most = MOST_LOG_BYTES if path.endswith("/logs") else MOST_BYTES
-        problem = f"docker API {request.method} {path}: the answer has more than {most} bytes; stopped"
+        problem = f"docker API {request.method} {path}: the reply exceeds {most} bytes"
         refusal = partial(NodeError, self.node, problem, next_step="Check `sparkops doctor`.")
         response.raw = BoundedBody(response.raw, most, refusal)
         return response

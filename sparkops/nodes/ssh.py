@@ -77,7 +77,7 @@ class SshNode:
         except GONE as error:
             raise self._lost(command, error) from error
         if exit_code == -1:
-            raise self._lost(command, "the program was killed or the connection ended")
+            raise self._lost(command, "the program was killed or the connection was lost")
         completed = Completed(self.name, command, exit_code, running.out.text, running.err.text)
         if exit_code:
             raise CommandFailed(completed)
@@ -102,7 +102,7 @@ class SshNode:
                 if self.cancel.is_set():
                     raise Interrupted(f"{self.name}: interrupted")
                 if time.monotonic() > deadline:
-                    raise paramiko.SSHException(f"it did not end within {running.command.timeout_s:g} s")
+                    raise paramiko.SSHException(f"no result within {running.command.timeout_s:g} s")
             running.feeding.check()
         except BaseException:
             self._stop(running)

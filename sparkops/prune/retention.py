@@ -62,9 +62,9 @@ def engine(stored: StoredEngine, intended: Intended, newest_of: Mapping[str, Seq
     """Yield the reasons why a container must stay."""
     container = stored.container
     if container.running:
-        yield "it runs"
+        yield "running"
     if container.restart_policy != "no":
-        yield "Docker would start it again"
+        yield "Docker would restart it"
     if reason := intended.untouchable.get(container.service):
         yield reason
     yield from (role for role, deployment in intended.named if deployment.release == container.release)
@@ -90,9 +90,9 @@ def image(stored: StoredImage, around: Surroundings) -> Iterator[str]:
     if stored.id in around.node.used:
         yield "a container uses it"
     yield from (f"{engine.container.name} uses it" for engine in around.staying if engine.container.image == stored.id)
-    yield from (f"it is {tag} as well" for tag in stored.tags if not tag.startswith((IMAGE, CANDIDATE)))
+    yield from (f"also tagged {tag}" for tag in stored.tags if not tag.startswith((IMAGE, CANDIDATE)))
     if any(tag.startswith(CANDIDATE) for tag in stored.tags) and around.node.now_s - stored.built_at < BUILD_S:
-        yield "a build may be at work on it"
+        yield "a build may use it"
     recipes = {recipe_of(tag) for tag in stored.tags}
     yield from (f"the newest of {recipe}" for recipe in recipes if around.newest.get(recipe) == stored.id)
     yield from (role for role, deployment in around.intended.named if _is_of(stored, deployment))
@@ -128,9 +128,9 @@ def cache(volume: str, images: Sequence[StoredImage], engines: Sequence[StoredEn
     """Yield the reasons why a volume must stay."""
     if volume.startswith(TRUSTED):
         if volume.rpartition("-")[2] in {image.id.partition(":")[2] for image in images}:
-            yield "it marks an image as trusted"
+            yield "marks a verified image"
     elif not volume.startswith(CACHE):
         yield "not a cache of sparkops"
     inputs = {image.inputs[:SHORT] for image in images} | {engine.container.inputs[:SHORT] for engine in engines}
     if volume.rpartition("-")[2] in inputs:
-        yield "its image is there"
+        yield "its image exists"

@@ -33,7 +33,7 @@ def one(request: Request) -> Asking:
 def health(_: Round) -> Steps:
     """Check that /health returns 200. It proves only that a server listens."""
     reply = openai.complete((yield from one(Request("/health", timeout_s=LOOK_S))))
-    return status_is(reply, 200, "/health does not say that all is well")
+    return status_is(reply, 200, "/health reports no success")
 
 
 def status_is(reply: Reply, expected: int, problem: str) -> CheckFinding:
@@ -48,7 +48,9 @@ def version(run: Round) -> Steps:
     reported = str(body.get("version", "")) if isinstance(body, dict) else ""
     expected = run.smoke.version.expect or ""
     if not reported or not reported.startswith(expected):
-        return CheckFinding("the engine is not the one of the recipe", f"version {expected or 'any'}", shown(str(body)))
+        return CheckFinding(
+            "the engine's version differs from the recipe's", f"version {expected or 'any'}", shown(str(body))
+        )
     return CheckFinding(note=reported)
 
 
@@ -58,11 +60,11 @@ def models(run: Round) -> Steps:
     card = next((card for card in cards if card.name == run.recipe.service), None)
     if card is None:
         got = ", ".join(card.name for card in cards) or "no model"
-        return CheckFinding("clients will not find the model by its name", f"the name {run.recipe.service}", got)
+        return CheckFinding("the model is not served under its name", f"the name {run.recipe.service}", got)
     window = coverage.window_of(run.recipe)
     run.window = card.window or window
     if window and card.window and card.window < window:
-        return CheckFinding("the window is smaller than the recipe says", f"{window} tokens", str(card.window))
+        return CheckFinding("the window is smaller than the recipe's", f"{window} tokens", str(card.window))
     return CheckFinding(note=f"{card.name}, {run.window or 'unknown'} tokens")
 
 
@@ -120,7 +122,7 @@ def repeat(run: Round) -> Steps:
     if len(differing) <= allowed:
         return CheckFinding(note=f"{len(second) - len(differing)} of {len(second)} the same")
     both = f"{differing[0]!r} answered with {shown(first[differing[0]])}, then with {shown(second[differing[0]])}"
-    problem = "the same question has another answer each time, at temperature 0"
+    problem = "answers differ at temperature 0"
     return CheckFinding(problem, f"at most {allowed} to differ", f"{len(differing)}: {both}")
 
 
@@ -140,14 +142,14 @@ def concurrent(run: Round) -> Steps:
         run.answers = yield from ask_all(run)
     known = [question for question in run.smoke.questions.ask if right(run, question)]
     if not known:
-        return CheckFinding("no question got the expected answer alone, so none is sent concurrently")
+        return CheckFinding("no question was answered correctly alone, so none is sent concurrently")
     lengths = run.smoke.concurrent.words
     batch = [known[number % len(known)] for number in range(len(lengths))]
     requests = (prompts.question(run, question, words) for question, words in zip(batch, lengths, strict=True))
     replies = yield tuple(replace(request, timeout_s=run.smoke.concurrent.timeout_s) for request in requests)
     for question, words, reply in zip(batch, lengths, replies, strict=True):
         if problem := _wrong_in_batch(question, reply):
-            head = f"one of {len(lengths)} requests at once, with {words} words before the question, went wrong"
+            head = f"one of {len(lengths)} requests at once, with {words} words before the question, failed"
             return CheckFinding(head, repr(question.expect), problem, silent=bool(reply.problem))
     return CheckFinding(note=f"{len(replies)} right, the slowest in {max(reply.took_s for reply in replies):.1f} s")
 
@@ -191,7 +193,7 @@ def metrics(run: Round) -> Steps:
         try:
             after = parse(reply.body)
         except ValueError as error:
-            return CheckFinding("/metrics are not vLLM's", "vLLM's metrics", str(error))
+            return CheckFinding("/metrics has no vLLM metrics", "vLLM's metrics", str(error))
         if run.before is None:
             return CheckFinding("/metrics could not be read before the other checks")
         grown = after.generated - run.before.generated
@@ -199,8 +201,10 @@ def metrics(run: Round) -> Steps:
             return CheckFinding(note=f"{grown} tokens generated, {after.running} running")
         wait_s = run.smoke.metrics.settle_s / (LOOKS - 1)
     if grown <= 0:
-        return CheckFinding("the engine answers, but counts no token", "generation_tokens_total to grow", f"{grown}")
-    return CheckFinding("requests are left running after all answers came", "0 running", f"{after.running}")
+        return CheckFinding(
+            "the engine answers, but its token counter does not grow", "generation_tokens_total to grow", f"{grown}"
+        )
+    return CheckFinding("requests still run after all answers arrived", "0 running", f"{after.running}")
 
 
 def restarts(count: int) -> CheckFinding:

@@ -62,7 +62,7 @@ def judge_stream(stream: Streamed, tuning: StreamingCheck) -> CheckFinding:
     if len(stream.arrivals) < tuning.chunks:
         return CheckFinding("the stream has too few pieces", f"at least {tuning.chunks}", f"{len(stream.arrivals)}")
     if stream.tokens < 1:
-        return CheckFinding("the stream does not say how many tokens it used", "usage in the last piece", "none")
+        return CheckFinding("the stream does not report its token usage", "usage in the last piece", "none")
     late = next(_late(stream.arrivals, tuning), None)
     return late or CheckFinding(note=f"{len(stream.arrivals)} pieces, the first after {stream.arrivals[0]:.2f} s")
 
@@ -73,9 +73,9 @@ def _late(arrivals: tuple[float, ...], tuning: StreamingCheck) -> Iterator[Check
     gap_s = max((late - early for early, late in pairwise(arrivals)), default=0.0)
     if last_s > BURST_S and last_s - first_s < BURST_SHARE * last_s:
         got = f"{len(arrivals)} pieces within {last_s - first_s:.2f} s after {first_s:.2f} s"
-        yield CheckFinding("something holds the stream back until it is whole", "pieces over time", got)
+        yield CheckFinding("the stream is buffered until it is complete", "pieces over time", got)
     if first_s > tuning.first_s:
-        yield CheckFinding("the first piece comes late", f"it within {tuning.first_s:g} s", f"{first_s:.1f} s")
+        yield CheckFinding("the first piece arrives late", f"it within {tuning.first_s:g} s", f"{first_s:.1f} s")
     if gap_s >= tuning.gap_s:
         yield CheckFinding("the stream stops in between", f"no gap of {tuning.gap_s:g} s", f"{gap_s:.1f} s")
 
@@ -94,7 +94,7 @@ def judge_tool(reply: ChatReply, parser: str) -> CheckFinding:
     """Judge whether the answer is the expected call."""
     name = TOOL["function"]["name"]
     if RAW_TAGS.search(reply.text):
-        problem = f"the tool call came as text: tool-call-parser {parser} does not fit the model"
+        problem = f"the tool call arrived as text: tool-call-parser {parser} does not fit the model"
         return CheckFinding(problem, "it in tool_calls", shown(reply.text))
     if not reply.calls:
         return CheckFinding("the model called no tool", f"a call of {name}", shown(reply.text or reply.reasoning))
@@ -122,7 +122,7 @@ def judge_structured(text: str) -> CheckFinding:
     try:
         parsed = json.loads(text)
     except ValueError:
-        return CheckFinding("response_format json_schema is not obeyed", "JSON", shown(text))
+        return CheckFinding("response_format json_schema is ignored", "JSON", shown(text))
     wrong = not isinstance(parsed, dict) or {key: type(value) for key, value in parsed.items()} != TYPES
     if wrong:
         return CheckFinding(
@@ -145,15 +145,17 @@ def reasoning(run: Round) -> Steps:
 def judge_thoughts(reply: ChatReply, parser: str) -> CheckFinding:
     """Judge whether thoughts and answer are separate. No answer is fine where the thoughts took all tokens."""
     if THINK_TAGS.search(reply.text):
-        problem = f"thoughts leak into the answer: reasoning-parser {parser} does not fit the model"
+        problem = f"reasoning leaks into the answer: reasoning-parser {parser} does not fit the model"
         return CheckFinding(problem, "no think tag in content", shown(reply.text))
     if not reply.reasoning:
         return CheckFinding(
-            "the thoughts are missing", "a reasoning field that is not empty", f"content {shown(reply.text)}"
+            "the reasoning is missing", "a reasoning field that is not empty", f"content {shown(reply.text)}"
         )
     if not reply.text.strip() and reply.finish != "length":
-        return CheckFinding("the model thinks and says nothing", "content after the thoughts", shown(reply.reasoning))
-    return CheckFinding(note=f"{len(reply.reasoning)} characters of thoughts, {len(reply.text)} of answer")
+        return CheckFinding(
+            "the model reasons but does not answer", "content after the reasoning", shown(reply.reasoning)
+        )
+    return CheckFinding(note=f"{len(reply.reasoning)} characters of reasoning, {len(reply.text)} of answer")
 
 
 def judge_quiet(reply: ChatReply, note: str) -> CheckFinding:
@@ -161,7 +163,7 @@ def judge_quiet(reply: ChatReply, note: str) -> CheckFinding:
     if reply.reasoning or THINK_TAGS.search(reply.text):
         return CheckFinding("thinking cannot be switched off", "no reasoning", shown(reply.reasoning or reply.text))
     if not reply.text.strip():
-        return CheckFinding("without thinking the model says nothing", "content", f"finish_reason {reply.finish!r}")
+        return CheckFinding("without thinking the model does not answer", "content", f"finish_reason {reply.finish!r}")
     return CheckFinding(note=note)
 
 

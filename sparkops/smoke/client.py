@@ -161,7 +161,7 @@ class StallDetector:
         if (now := time.monotonic()) - self.polled_s >= self.poll_s:
             self._poll(now)
             self.polled_s = time.monotonic()
-        return f"the engine made no step for {self.stall_s:g} s" if now - self.stepped_s > self.stall_s else ""
+        return f"no engine step for {self.stall_s:g} s" if now - self.stepped_s > self.stall_s else ""
 
     def _poll(self, now: float) -> None:
         with self.open() as session:

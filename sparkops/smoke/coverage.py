@@ -75,12 +75,12 @@ def _questions(recipe: Recipe) -> tuple[bool, str]:
 
 
 DEFAULTS: dict[str, Default] = {
-    "health": _always("/health says 200"),
+    "health": _always("/health returns 200"),
     "version": _always("/version answers"),
     "models": _always("the served name and the window"),
     "warm_up": _always("the first request may compile"),
     "questions": _questions,
-    "text": _always("garbage has other statistics than text"),
+    "text": _always("statistics that differ between text and garbage"),
     "repeat": _always("the same answers again"),
     "needle": _needle,
     "concurrent": lambda recipe: (True, f"{len(recipe.probe.smoke.concurrent.words)} at once"),
@@ -90,7 +90,7 @@ DEFAULTS: dict[str, Default] = {
     "reasoning": _reasoning,
     "speed": _speed,
     "negatives": _always("an unknown model, a prompt that is too long"),
-    "metrics": _always("tokens are counted, nothing is left running"),
+    "metrics": _always("token counters grow, no request stays running"),
     "restarts": _always("the container has not restarted"),
 }
 

@@ -47,7 +47,7 @@ def _faults(text: str, tuning: TextCheck) -> Iterator[Fault]:
         expected = f"at least {tuning.distinct:.0%} distinct groups of three words"
         yield "the text runs in a loop", expected, f"{share:.0%}"
     if (share := worded(text)) < tuning.words:
-        yield "the text is hardly words", f"at least {tuning.words:.0%} letters and spaces", f"{share:.0%}"
+        yield "the text has too few words", f"at least {tuning.words:.0%} letters and spaces", f"{share:.0%}"
     if (share := in_two_scripts(text)) < tuning.scripts:
         yield "the text mixes scripts", f"at least {tuning.scripts:.0%} of its letters in two scripts", f"{share:.0%}"
 
@@ -56,7 +56,7 @@ def garbage(text: str, tuning: TextCheck) -> Iterator[Fault]:
     """What is wrong with a text of any length."""
     if text and (share := printable(text)) < tuning.printable:
         expected = f"at least {tuning.printable:.0%} printable characters"
-        yield "the answer holds unprintable characters", expected, f"{share:.0%}"
+        yield "the answer has unprintable characters", expected, f"{share:.0%}"
     if (longest := longest_run(text)) and len(longest) >= tuning.run:
         yield (
             "one character fills the answer",
@@ -73,7 +73,7 @@ def _doubts(logprobs: Sequence[float | None], tuning: TextCheck) -> Iterator[Fau
         yield "logprobs are not numbers", "a number for each token", got
     elif logprobs and mean(logprobs) <= tuning.mean_logprob:
         expected = f"a mean logprob above {tuning.mean_logprob:g}"
-        yield "the model does not believe its own text", expected, f"{mean(logprobs):.2f}"
+        yield "the model gives its own text a low probability", expected, f"{mean(logprobs):.2f}"
 
 
 def mean(logprobs: Sequence[float | None]) -> float:

@@ -70,4 +70,4 @@ def refused(node: str, service: str, report: SmokeReport) -> ProbeFailed | None:
     """Return the error of a replica that failed the suite; None if it passed."""
     if report.ok:
         return None
-    return ProbeFailed(node, report.failure, next_step=f"What the engine logged: sparkops logs {service} --node {node}")
+    return ProbeFailed(node, report.failure, next_step=f"sparkops logs {service} --node {node}")

@@ -37,7 +37,7 @@ def _too_little_free(match: re.Match[str]) -> Advice:
     cause = f"{free:g} of {total:g} GiB are free on {device}; gpu-memory-utilization {share:g} reserves {needed:g} GiB"
     # Not free / total: where another process holds the weights (0.32), the engine's own budget is less than its share.
     most = math.floor(100 * (share - (needed - free) / total)) / 100
-    step = "Stop what uses the memory (on the node: nvidia-smi, docker ps, free -g)"
+    step = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"
     lower = f", or set gpu-memory-utilization to {most:.2f} or less in serve.args" if most > 0 else ""
     return Advice(cause, f"{step}{lower}.")
 
@@ -70,8 +70,8 @@ LOG: tuple[Cause, ...] = (
     ),
     _known(
         r"[Aa]ddress already in use(?!\. Retrying)",
-        "another program has the port",
-        "`ss -ltnp` on the node names it: stop it, or change serve.port.",
+        "another program uses the port",
+        "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
     ),
     (
         re.compile(
@@ -111,8 +111,8 @@ LOG: tuple[Cause, ...] = (
     ),
     _known(
         r"unrecognized arguments: (.+)",
-        "this vLLM does not know an argument of serve.args",
-        "Remove {} from serve.args, or build a vLLM that knows it.",
+        "this vLLM does not accept an argument of serve.args",
+        "Remove {} from serve.args, or build a vLLM that accepts it.",
     ),
     _known(
         r"No space left on device",
@@ -123,7 +123,7 @@ LOG: tuple[Cause, ...] = (
     _known(
         r"ModuleNotFoundError: No module named '([\w.]+)'",
         "the image lacks a Python module that the engine imports",
-        "Add the package that has `{}` to image.packages, or take it out of image.remove; then build and deploy again.",
+        "Add the package that has `{}` to image.packages, or remove it from image.remove; then build and deploy again.",
     ),
 )
 

@@ -146,25 +146,25 @@ def _check_memory(watch: Watch, sample: Sample) -> Watch:
 
 def _failure(watch: Watch, sample: Sample) -> str:
     if len(watch.low) >= relief.LOOKS or (watch.low and not sample.running):
-        return f"the node had {min(watch.low):.1f} GiB of memory left while {watch.text}: it must not hang"
+        return f"the node had {min(watch.low):.1f} GiB of memory left (stage: {watch.text})"
     if not sample.running:
         return _end(watch, sample)
     if sample.restarted:
-        return f"its process ended while {watch.text}, and Docker has started it again"
+        return f"its process exited and Docker restarted it (stage: {watch.text})"
     stall_s = _stall_s(watch)
     if sample.at_s - watch.moved_s > stall_s:
-        return f"nothing has moved for {stall_s:.0f} s while {watch.text}"
+        return f"no progress for {stall_s:.0f} s (stage: {watch.text})"
     if sample.at_s > watch.limits.ceiling_s:
-        return f"it is still {watch.text} after {watch.limits.ceiling_s:.0f} s"
+        return f"not ready after {watch.limits.ceiling_s:.0f} s (stage: {watch.text})"
     return ""
 
 
 def _end(watch: Watch, sample: Sample) -> str:
     """Return how the process ended. The error that it printed last is the reason unless the kernel killed it."""
     if sample.oom_killed:
-        return f"its process was killed for want of memory (OOM) while {watch.text}"
+        return f"its process was OOM-killed (stage: {watch.text})"
     error = headline(watch.tail)
-    return f"its process ended with code {sample.exit_code} while {watch.text}" + (f": {error}" if error else "")
+    return f"its process exited with code {sample.exit_code} (stage: {watch.text})" + (f": {error}" if error else "")
 
 
 def memory_csv(samples: Iterable[MemorySample]) -> str:

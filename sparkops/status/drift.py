@@ -22,7 +22,7 @@ def of_service(service: ServiceReport) -> Iterator[Drift]:
     for ranks in replicas(service.ranks):
         for number in missing(ranks):
             head = ranks[0].container
-            detail = f"{name}: rank {number} of {head.release} ({head.slot}) does not run, so the replica cannot work"
+            detail = f"{name}: rank {number} of {head.release} ({head.slot}) is not running, so the replica cannot work"
             yield Drift(code="RANK_MISSING", node=head.node, detail=detail, next_step=f"sparkops history {name}")
     yield from _of_journals(service)
     yield from _of_traffic(service)
@@ -39,7 +39,7 @@ def _of_traffic(service: ServiceReport) -> Iterator[Drift]:
     if active and service.live is None:
         containers = (rank.container for rank in service.ranks)
         node = next((container.node for container in containers if container.release == active.release), "")
-        detail = f"{service.name}: {active.release} has the traffic and does not run"
+        detail = f"{service.name}: {active.release} is active but not running"
         yield Drift(code="LIVE_NOT_RUNNING", node=node, detail=detail, next_step=_ways_out(service.name))
 
 
@@ -57,7 +57,7 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
             yield Drift(code=NEEDS_PERSON, node=leader, detail=detail, next_step=_ways_out(name))
         for node in sorted(set(state.missing) & set(state.why_missing)):  # a guard that has just started asks soon
             why = state.why_missing[node]
-            detail = f"{name}: {leader} does not reach the guard of {node}: swaps wait for it: {why}"
+            detail = f"{name}: {leader} cannot reach the guard of {node}, swaps wait: {why}"
             step = f"docker logs {CONTAINER}, on {node}"
             yield Drift(code="GUARD_NOT_REACHED", node=node, detail=detail, next_step=step)
 
@@ -72,7 +72,7 @@ def _of_releases(service: ServiceReport) -> Iterator[Drift]:
     for rank in service.ranks:
         container = rank.container
         if container.running and container.name not in needed and rank not in service.live_ranks:
-            detail = f"{container.name} runs, and no release of its service needs it"
+            detail = f"{container.name} runs, but no release of its service needs it"
             step = f"docker stop {container.name}, on {container.node}"
             yield Drift(code="ORPHAN", node=container.node, detail=detail, next_step=step)
 

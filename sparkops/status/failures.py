@@ -49,9 +49,9 @@ def _observed(rank: RankReport) -> str:
     if container.oom_killed:
         return f"{container.name} was OOM-killed"
     if container.state == "restarting":
-        return f"{container.name} restarts again and again: {container.restarts} times, exit code {container.exit_code}"
+        return f"{container.name} is in a restart loop: {container.restarts} restarts, exit code {container.exit_code}"
     if not container.running:
         code = container.exit_code
-        return "" if code in ENDED_WELL else f"{container.name} ended with exit code {code}"
+        return "" if code in ENDED_WELL else f"{container.name} exited with code {code}"
     failing = rank.health is Health.FAILING
-    return f"{container.name} runs, and /health does not answer" if failing else ""
+    return f"{container.name} runs, but /health does not answer" if failing else ""

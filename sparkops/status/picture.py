@@ -1,4 +1,4 @@
-"""What `sparkops status --json` prints. These models are its schema, and docs/status.md is made from them."""
+"""The output of `sparkops status --json`. These models are its schema and the source of docs/status.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 
 class Health(StrEnum):
-    """What a container's server says about itself."""
+    """Health of a container's server."""
 
     OK = "ok"
     STARTING = "starting"
@@ -25,23 +25,23 @@ class Memory:
     """Memory of a node in GiB (2^30 bytes), shared by CPU and GPU on a Spark."""
 
     total_gib: float
-    """All of it, in GiB."""
+    """Total memory in GiB."""
     available_gib: float
-    """What a new program could take, in GiB."""
+    """Memory available to new programs, in GiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """What a GPU does now, as its driver reports it; null: unknown."""
+    """Load of a GPU, as reported by its driver; null if unknown."""
 
     use: float | None
-    """Share of the last moment in which it computed, 0 to 1."""
+    """Share of the driver's last sample period in which it computed, 0 to 1."""
     power_w: float | None
-    """Watts."""
+    """Power in watts."""
     temperature_c: float | None
-    """Degrees Celsius."""
+    """Temperature in degrees Celsius."""
     clock_mhz: float | None
-    """Clock of its processors in MHz."""
+    """Clock of the processors in MHz."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +51,15 @@ class NodeRow:
     name: str
     """Name in the inventory."""
     reachable: bool
-    """Whether it could be reached and read."""
+    """Whether the node could be reached and read."""
     error: str | None
-    """Why it could not be reached or read."""
+    """Reason if not; null otherwise."""
     memory: Memory | None
     """Its memory; null if it could not be read."""
     next_step: str | None = None
-    """What to do about the error; null without one."""
+    """Next step after the error; null without one."""
     disk_free_gib: float | None = None
-    """Free disk for Docker's images and containers, in GiB; null if unknown."""
+    """Free disk for images and containers, in GiB; null if unknown."""
     gpus: list[Gpu] = field(default_factory=list)
     """Its GPUs; empty without `--gpu`, and on nodes without nvidia-smi."""
 
@@ -75,17 +75,17 @@ class RankRow:
     container: str
     """Name of the container."""
     image: str
-    """ID of the image that runs, sha256:..."""
+    """ID of its image, sha256:..."""
     state: str
-    """Docker's word: created, running, restarting, paused, exited, dead."""
+    """State in Docker: created, running, restarting, paused, exited or dead."""
     stage: str | None
-    """Where a start is, such as `loading weights 40 %`; `serving` afterwards."""
+    """Stage of the start, such as `loading weights 40 %`; `serving` afterwards."""
     health: Health
-    """`ok` answers, `failing` did and does not, `none` does not run. A rank above 0 is `ok` while it runs."""
+    """`ok`: answers; `failing`: stopped answering; `none`: not running. A rank above 0 is `ok` while it runs."""
     port: int
     """HTTP port on the node."""
     exit_code: int | None
-    """How the container ended; null while it runs."""
+    """Exit code of the container; null while it runs."""
     running: int | None
     """Requests in the engine's batch."""
     waiting: int | None
@@ -101,17 +101,17 @@ class RankRow:
     draft_accepted: float | None = None
     """Share of the drafted tokens that were accepted, 0 to 1; null without speculative decoding."""
     up_s: float | None = None
-    """Seconds since the container was started; null unless it runs."""
+    """Seconds since the start of the container; null unless it runs."""
     sampled_s: float = 0.0
     """Age in seconds of health and figures, at most 4 s."""
     progress: str | None = None
-    """What the guard is waiting for, such as `loading weights 40 %, about 3 min left`; null otherwise."""
+    """Progress of a start, such as `loading weights 40 %, about 3 min left`; null otherwise."""
     left_s: float | None = None
-    """Seconds until it answers, learnt from earlier starts: as the guard rounds them; null if unknown."""
+    """Estimated seconds until it answers, from earlier starts, rounded; null if unknown."""
     problem: str | None = None
-    """Why it does not work; null otherwise."""
+    """Reason why it does not work; null if it works."""
     next_step: str | None = None
-    """What to do about the problem; null without one."""
+    """Next step after the problem; null without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,20 +142,20 @@ class Live:
 
 @dataclass(frozen=True, kw_only=True)
 class SwapRow:
-    """A swap that is under way."""
+    """A swap in progress."""
 
     release: str
-    """ID of the release that it starts and gives the traffic to."""
+    """ID of the new release."""
     mode: str
     """first, beside, across, in-place or restart."""
     phase: str
-    """What it does now."""
+    """Current phase."""
     reverting: bool
-    """Whether it goes back to the old release."""
+    """Whether it reverts to the old release."""
     waits_for_promote: bool
-    """Whether an operator decides: `sparkops promote` or `sparkops rollback`."""
+    """Whether it waits for `sparkops promote` or `sparkops rollback`."""
     why: str
-    """Why it goes back, or starts a release again; empty otherwise."""
+    """Reason why it reverts or restarts a release; empty otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,13 +163,13 @@ class WaitingRow:
     """Requests that wait in the gateway for a release."""
 
     requests: int
-    """How many wait."""
+    """Number of waiting requests."""
     most: int
-    """How many may wait; further ones get 503."""
+    """Maximum number of waiting requests; more get 503."""
     longest_s: float
-    """How long the oldest has waited, in seconds."""
+    """Wait of the oldest request, in seconds."""
     limit_s: float
-    """How long one may wait, in seconds."""
+    """Maximum wait of a request, in seconds."""
     left_s: float
     """Predicted seconds until a release answers."""
 
@@ -179,15 +179,15 @@ class ServiceRow:
     """One service."""
 
     name: str
-    """The name that clients put into `model`."""
+    """Name that clients pass as `model`."""
     url: str | None
     """Base URL for OpenAI clients on the gateway; null without a gateway."""
     state: State
-    """`degraded`: some replicas answer; `failed`: one ended by itself, or none answers; `stopping`: not confirmed."""
+    """`degraded`: some replicas answer; `failed`: one exited, or none answers; `stopping`: not confirmed yet."""
     live: Live | None
-    """The active release, or without a gateway the one that answers; null if there is none."""
+    """The active release, or without a gateway the one that answers; null without one."""
     swap: SwapRow | None = None
-    """The swap under way; null if there is none."""
+    """The swap in progress; null without one."""
     waiting: WaitingRow | None = None
     """Requests that wait for a release; null while they are answered or refused."""
     hold: str | None = None
@@ -195,7 +195,7 @@ class ServiceRow:
     replicas: list[ReplicaRow]
     """Its endpoints, running or not."""
     events: list[str] = field(default_factory=list)
-    """Its last events as its leader keeps them, oldest first."""
+    """Its last events, oldest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,32 +209,32 @@ class GatewayRow:
     url: str | None = None
     """Base URL for OpenAI clients of all services, by their `model`; null without `gateway.port`."""
     state: GatewayState
-    """`absent`: no deploy has needed it yet; `unreachable`: its node could not be read."""
+    """`absent`: not deployed yet; `unreachable`: its node could not be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A disagreement between what runs and what should."""
+    """A difference between journal and node."""
 
     code: str
-    """What kind, such as `RESTARTING`, `TWO_RELEASES` or `LIVE_NOT_RUNNING`; the detail says it in words."""
+    """Code, such as `RESTARTING`, `TWO_RELEASES` or `LIVE_NOT_RUNNING`."""
     node: str
     """Name of the node."""
     detail: str
-    """The disagreement in words."""
+    """Description."""
     next_step: str = ""
-    """What to do about it."""
+    """Next step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What `sparkops status --json` prints."""
+    """The output of `sparkops status --json`."""
 
     nodes: list[NodeRow]
     """Every node of the inventory, in its order."""
     services: list[ServiceRow]
-    """Every service of which a node has a container, by name."""
+    """Every service with a container on a node, by name."""
     gateway: GatewayRow | None = None
     """The gateway; null without one."""
     drift: list[Drift]
-    """Every disagreement."""
+    """Every difference between journal and node."""

@@ -41,7 +41,7 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
             yield _end(old, outcome)
     yield from _stop(old, new)
     if old.hold != new.hold:
-        yield SwapEvent("note", f"on hold: {new.hold}" if new.hold else "the hold has ended")
+        yield SwapEvent("note", f"on hold: {new.hold}" if new.hold else "hold released")
     if new.trouble and new.trouble != old.trouble:
         step = f"sparkops status; sparkops rollback {new.service}"
         more = {"result": "needs operator", "exit_code": NEEDS_OPERATOR, "next_step": step}

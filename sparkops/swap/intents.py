@@ -116,7 +116,7 @@ def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | N
     if not fleet.confirmed(journal) and not gives_up:
         return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
     if intent.revision != journal.revision:
-        return Refused("the service has changed since this was planned: plan again", Code.BUSY)
+        return Refused("the service has changed since this plan; plan again", Code.BUSY)
     if journal.stopping:
         return Refused(f"{journal.service} is being stopped", Code.BUSY)
     if journal.hold and not isinstance(intent, Hold):
@@ -158,7 +158,7 @@ def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
 def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
     """Return why the leader cannot reach the guards of the target; empty if it can."""
     missing = sorted({rank.node for rank in intent.target.ranks} - set(fleet.reports))
-    return f"{journal.leader} does not reach the guards of: {', '.join(missing)}" if missing else ""
+    return f"{journal.leader} cannot reach the guards of: {', '.join(missing)}" if missing else ""
 
 
 def _leased(intent: Deploy, fleet: FleetState) -> str:

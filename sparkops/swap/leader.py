@@ -76,7 +76,7 @@ def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     empty = (drained(item, fleet) for item in journal.deployments if pointed.get(item.slot) == item.release)
     for reached in (move(journal, fleet, None), *empty):
         if reached is Answer.UNKNOWN:
-            return _needs_operator(journal, "the gateway cannot be read, so the service is not stopped", fleet)
+            return _needs_operator(journal, "the gateway cannot be read; the service is not stopped", fleet)
         if reached is not Answer.YES:
             return None if isinstance(reached, Answer) else reached
     return WriteJournal(journal.offline())

@@ -25,7 +25,7 @@ def require_schema(kind: type[Value], value: Value) -> Value:
     """Return a value. Raises WireError for one that a newer version has written."""
     if (schema := getattr(value, "schema", SCHEMA)) > SCHEMA:
         step = "Use the version of sparkops that last deployed to this fleet, or a newer one."
-        raise WireError(f"{kind.__name__}: schema {schema}; this version reads up to {SCHEMA}", next_step=step)
+        raise WireError(f"{kind.__name__}: schema {schema}; expected up to {SCHEMA}", next_step=step)
     return value
 
 

@@ -84,10 +84,10 @@ def in_words(member: Member, failed: CommandFailed) -> NodeError:
     """Return the last line that a program of sparkops printed as an error, without its command."""
     if failed.completed.exit_code == NOT_FOUND:
         step = "Install it: sudo apt-get install python3"
-        return NotReady(member.name, "it has no python3, which sparkops looks at models with", next_step=step)
+        return NotReady(member.name, "python3 not found; sparkops reads models with it", next_step=step)
     lines = failed.completed.stderr.strip().splitlines()
     why = lines[-1] if lines else f"a program ended with code {failed.completed.exit_code} and no message"
-    return NodeError(member.name, why, next_step="Run it again: what has arrived is kept.")
+    return NodeError(member.name, why, next_step="Run the command again: it continues.")
 
 
 def attended(member: Member, command: Command, on_line: Callable[[str], None]) -> None:
@@ -99,9 +99,9 @@ def attended(member: Member, command: Command, on_line: Callable[[str], None]) -
     try:
         member.node.run(command, stdin=held_open(over), on_line=on_line)
     except CommandFailed as failed:
-        last_line = (failed.completed.stderr.strip() or "it said nothing").splitlines()[-1]
+        last_line = (failed.completed.stderr.strip() or "no output").splitlines()[-1]
         code = failed.completed.exit_code
-        raise NodeError(member.name, f"a container of ours ended with code {code}: {last_line}") from failed
+        raise NodeError(member.name, f"a container of sparkops exited with code {code}: {last_line}") from failed
     finally:
         over.set()
 

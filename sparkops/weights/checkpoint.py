@@ -14,8 +14,8 @@ MARKER = ".sparkops.json"
 NUMBERED = re.compile(r"[0-9]+(?=-of-[0-9]+\.safetensors$)")
 """The number of a shard among others: model-00002-of-00014.safetensors."""
 UNFINISHED = {
-    ".partial": "it was begun and is not whole; the same command goes on with it",
-    ".replaced": "it is left over from a replacement that was interrupted",
+    ".partial": "incomplete; run the same command again to continue",
+    ".replaced": "left over from an interrupted replacement",
 }
 
 
@@ -111,7 +111,7 @@ def parse(text: str) -> ModelDirectory:
         models = [_checkpoint(model) for model in listing["models"]]
         user, group = root["user"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not what a model directory says: {text[:200]!r}") from error
+        raise ValueError(f"unexpected description of a model directory: {text[:200]!r}") from error
     checkpoints = {model.path: model for model in models}
     return ModelDirectory(root["there"], root["writable"], root["free"], user, group, checkpoints)
 
@@ -173,9 +173,9 @@ def problems(checkpoint: Checkpoint) -> Iterator[str]:
             yield why
             return
     if "config.json" not in checkpoint.files:
-        yield "it has no config.json"
+        yield "no config.json"
     if not any(name.endswith(WEIGHTS) for name in checkpoint.files):
-        yield "it holds no weights"
+        yield "no weights"
     yield from _damaged(checkpoint)
     if checkpoint.index:
         yield from _incomplete(checkpoint, checkpoint.index)
@@ -211,9 +211,9 @@ def _changed(checkpoint: Checkpoint) -> Iterator[str]:
     """Compare files with the sizes in the marker."""
     for name, size in sorted((checkpoint.noted or {}).items()):
         if name not in checkpoint.files:
-            yield f"{name} is missing: it was there when the directory was made"
+            yield f"{name} is missing; it existed when the directory was created"
         elif name not in checkpoint.shards and checkpoint.files[name][0] != size:
-            yield f"{name} has {checkpoint.files[name][0]} bytes, and had {size} when the directory was made"
+            yield f"{name} has {checkpoint.files[name][0]} bytes, expected {size}"
 
 
 def overlooked(checkpoint: Checkpoint) -> tuple[str, ...]:

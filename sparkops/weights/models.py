@@ -45,7 +45,7 @@ def room(member: Member, *paths: str) -> ModelDirectory:
     """Return the same for a node that is to receive files. Raises NotReady if its directory is not writable."""
     directory, where = look(member, paths), model_dir(member.config)
     if not directory.writable:
-        what = "cannot be written to" if directory.exists else "is not there"
+        what = "cannot be written to" if directory.exists else "does not exist"
         step = f"On {member.name}: sudo install -d -o {directory.user} -g {directory.group} {where}"
         raise NotReady(member.name, f"the model directory {where} {what}", next_step=step)
     return directory
@@ -55,7 +55,7 @@ def refuse_to_lose(member: Member, model: RequiredModel, directory: ModelDirecto
     """Raise NotReady where another complete model has the name: a release that runs or waits may read it."""
     other = may_be_in_use(model, directory.checkpoints.get(model.path))
     if other and not replace:
-        step = "Give the model a path of its own in the recipe; or, if nothing needs what is there: --replace."
+        step = "Set another model.path in the recipe; or, if the existing files are not needed, pass --replace."
         raise NotReady(member.name, f"{model.path} is taken: {other}", next_step=step)
 
 
@@ -63,7 +63,7 @@ def publish(member: Member, path: str) -> Checkpoint:
     """Rename PATH.partial to PATH, if it is complete. Raises NodeError."""
     partial = look(member, [path + PARTIAL]).checkpoints.get(path + PARTIAL)
     if partial is None:
-        raise NodeError(member.name, f"{path}{PARTIAL} is gone", next_step="Run it again.")
+        raise NodeError(member.name, f"{path}{PARTIAL} has disappeared", next_step="Run it again.")
     complete = replace(partial, path=path)
     if reasons := in_words(checkpoint.problems(complete)):
         raise NodeError(member.name, f"{path} is not complete: {reasons}")
@@ -115,8 +115,8 @@ def copy(
     member = connected.members[source]
     present = look(member, [model.path]).checkpoints.get(model.path)
     if present is None or (reasons := in_words(refused(model, present))):
-        why = "it is not there" if present is None else reasons
-        raise NotReady(source, f"{model.path} cannot be copied from there: {why}", next_step="sparkops models list")
+        why = "not found" if present is None else reasons
+        raise NotReady(source, f"{model.path} cannot be copied from this node: {why}", next_step="sparkops models list")
     hashes = hash_files(member, present, list(present.files), tell) if checksum else None
     job = WeightsCopy(model, member, present, tell, replace_other, hashes)
     targets = {name: member for name, member in connected.members.items() if name != source}
@@ -132,7 +132,7 @@ def _copy_to(target: Member, job: WeightsCopy) -> CopiedWeights:
         return CopiedWeights(0, job.checkpoint.size)
     refuse_to_lose(target, job.model, directory, replace=job.replace)
     if plan.replaced:
-        job.tell(Event(target.name, f"{path} there has other files, which are replaced: {', '.join(plan.replaced)}"))
+        job.tell(Event(target.name, f"{path} has other files, which are replaced: {', '.join(plan.replaced)}"))
     if short := enough_room(directory.free, plan.sent):
         raise NotReady(target.name, short, next_step=f"Free space under {model_dir(target.config)}.")
     _send(job, target, plan)
@@ -170,7 +170,7 @@ def _send(job: WeightsCopy, target: Member, plan: Copy) -> None:
     meter = Meter(job.tell, target.name, what, plan.sent)
 
     def detour() -> None:
-        where = f"{target.name} cannot be reached from {job.source.name}: it goes through this machine"
+        where = f"no direct route from {job.source.name} to {target.name}; relaying through this machine"
         job.tell(Event(target.name, where))
 
     job.tell(Event(target.name, f"{what}: {amount(0, plan.sent, 0, 0.0)}"))

@@ -38,7 +38,7 @@ def fetched(weights: Weights) -> RequiredModel:
 def refused(model: RequiredModel, checkpoint: Checkpoint | None) -> Iterator[str]:
     """Yield why a directory is not the required model; nothing if it is."""
     if checkpoint is None:
-        yield "it is not there"
+        yield "not found"
         return
     yield from problems(checkpoint)
     if other := other_model(model, checkpoint):
@@ -60,14 +60,14 @@ def other_model(model: RequiredModel, checkpoint: Checkpoint) -> str:
     """Return how a directory is known to differ from the required model, as text; empty if nothing is known."""
     origin = checkpoint.origin
     if model.steps and (origin is None or origin.steps != model.steps):
-        other = "it was made by other steps than the recipe's"
-        return other if origin else "nothing tells that the recipe's steps made it"
+        other = "it was made by steps other than the recipe's"
+        return other if origin else "it has no record of the recipe's steps"
     if not model.steps and origin and origin.steps:
         return "it was made by steps, and the recipe has none"
     if origin and origin.model != model.model:
         return f"it holds {origin.model}"
     if not model.steps and model.revision and _other_revision(model.revision, checkpoint):
-        return f"it is revision {checkpoint.commit}, and the recipe asks for {model.revision}"
+        return f"it is revision {checkpoint.commit}, the recipe needs {model.revision}"
     return ""
 
 

@@ -48,7 +48,7 @@ def plan_steps(member: Member, recipe: Recipe, image: str, *, replace: bool) -> 
     problem = lacking(recipe, member.name, steps, directory)
     if problem is None and member.engine.trusted(image) is None:
         build = f"sparkops build {recipe.name} --node {member.name}"
-        problem = NotReady(member.name, f"it does not have the image {image}", next_step=build)
+        problem = NotReady(member.name, f"image not found: {image}", next_step=build)
     user = (directory.user, directory.group)
     inside = commands.container(model_dir(member.config), image, user, network="none", task="prepare")
     due = [StepCommand(step, commands.take_step(inside, step, marker(model, step))) for step in steps]

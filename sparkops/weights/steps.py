@@ -68,7 +68,7 @@ def lacking(recipe: Recipe, node: str, steps: Sequence[Step], directory: ModelDi
     written = {path: checkpoint.size for path, checkpoint in directory.checkpoints.items()}
     needed = sum(max(step.disk_gb * GB - written.get(step.output + PARTIAL, 0), 0) for step in steps)
     if short := enough_room(directory.free, needed):
-        step = "Free space under the model directory: sparkops models list shows what takes it."
+        step = "Free space under the model directory: sparkops models list"
         return NotReady(node, short, next_step=step)
     return None
 

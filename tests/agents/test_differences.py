@@ -158,7 +158,7 @@ def test_a_gateway_that_has_no_files_yet_or_lost_its_program_needs_no_consent() 
     ("container", "kind", "text"),
     [
         (None, Kind.INSTALL, "image aaaaaaaaaaaa"),
-        (AgentContainer(LABELS, running=False), Kind.START, "its container does not run"),
+        (AgentContainer(LABELS, running=False), Kind.START, "its container is not running"),
         (AgentContainer({INPUTS: "b" * 64}, running=True), Kind.REPLACE, "image bbbbbbbbbbbb, expected aaaaaaaaaaaa"),
     ],
 )

@@ -92,7 +92,7 @@ def test_without_a_model_and_without_a_lock_it_refuses(sparkops: Sparkops, root:
     assert (ran.code, ran.out) == (5, "")
     assert f"here: memory unknown: no config.json in {where}, no description of org/q in a lock\n" in ran.err
     assert "next: sparkops models pull q --node here" in ran.err
-    assert "next: or, where a node has it: sparkops lock q --node NODE" in ran.err
+    assert "next: or, if a node has it: sparkops lock q --node NODE" in ran.err
 
 
 def test_a_lock_stands_in_for_the_model(sparkops: Sparkops, root: Path) -> None:

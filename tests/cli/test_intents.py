@@ -152,7 +152,7 @@ def test_a_hold_blocks_with_4_also_after_a_wait_and_unhold_ends_it(sparkops: Her
     assert "waiting: chat is on hold: fair" in ran.err
     assert "sparkops: chat is on hold: fair" in ran.err
     assert sparkops("hold", "chat", "-m", " ").code == 2
-    assert sparkops("unhold", "chat").err == "chat: the hold has ended\n"
+    assert sparkops("unhold", "chat").err == "chat: hold released\n"
     assert sparkops("stop", "chat", "--node", "here").code == 2
     stopped = sparkops("stop", "chat")
     assert (stopped.code, "chat: stopped" in stopped.err) == (0, True)

@@ -107,7 +107,12 @@ def test_status_shows_a_node_that_refuses_and_ends_with_1(sparkops: Sparkops, re
     where = refusing.split()[3].removesuffix(":")
     assert (ran.code, ran.err) == (1, "")
     assert (head.split()[:2], row.split()) == (["NODE", "STATE"], ["n1", "unreachable", "-"])
-    assert rest == [f"n1: {refusing}", f"  next: Try: ssh {where}", "", "no service; next: sparkops deploy RECIPE"]
+    assert rest == [
+        f"n1: {refusing}",
+        f"  next: Test it with: ssh {where}",
+        "",
+        "no service; next: sparkops deploy RECIPE",
+    ]
 
 
 def test_status_in_json_says_the_same(sparkops: Sparkops, refusing: str) -> None:
@@ -116,7 +121,7 @@ def test_status_in_json_says_the_same(sparkops: Sparkops, refusing: str) -> None
     assert ran.code == 1
     [node] = ran.json["nodes"]
     assert (node["name"], node["reachable"], node["error"], node["memory"]) == ("n1", False, refusing, None)
-    assert node["next_step"].startswith("Try: ssh ops@127.0.0.1:")
+    assert node["next_step"].startswith("Test it with: ssh ops@127.0.0.1:")
     assert ran.err == f"n1: {refusing}\n"
 
 
@@ -125,7 +130,7 @@ def test_a_verb_that_needs_the_node_ends_with_5(sparkops: Sparkops, refusing: st
     ran = sparkops(*argv)
 
     assert (ran.code, ran.out) == (5, "")
-    assert ran.err.startswith(f"sparkops: n1: {refusing}\n  next: Try: ssh ops@127.0.0.1:")
+    assert ran.err.startswith(f"sparkops: n1: {refusing}\n  next: Test it with: ssh ops@127.0.0.1:")
 
 
 @pytest.mark.usefixtures("refusing")
@@ -134,7 +139,7 @@ def test_a_node_that_is_not_in_the_inventory_is_a_wrong_command_line(sparkops: S
 
     assert (ran.code, ran.err) == (
         2,
-        "sparkops: inventory.yaml: unknown node 'n9'\n  next: Name one of: n1\n",
+        "sparkops: inventory.yaml: unknown node 'n9'\n  next: One of: n1\n",
     )
 
 

@@ -35,10 +35,10 @@ def test_every_verb_and_each_of_its_options_has_help(verb: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "text", "problem", "step"),
     [
-        (0o644, "hf_x\n", "token can be read by others", "next: chmod 600 token"),
+        (0o644, "hf_x\n", "token is readable by other users", "next: chmod 600 token"),
         (0o600, "", "token: expected one token", ""),
         (0o600, "HF_TOKEN = hf_x", "token: expected one token", ""),
-        (0o600, "\udcff", "token cannot be read: it is not text", ""),
+        (0o600, "\udcff", "token cannot be read: not text", ""),
     ],
 )
 def test_a_token_file_that_is_not_one_is_refused(
@@ -79,7 +79,7 @@ def test_a_node_that_the_inventory_does_not_have_is_bad_input(sparkops: Sparkops
     ran = sparkops("models", *argv)
 
     assert (ran.code, ran.out) == (2, "")
-    assert "unknown node 'n9'\n  next: Name one of: n1, n2" in ran.err
+    assert "unknown node 'n9'\n  next: One of: n1, n2" in ran.err
 
 
 @pytest.mark.usefixtures("inventory")
@@ -87,4 +87,4 @@ def test_a_model_without_steps_has_nothing_to_prepare(sparkops: Sparkops) -> Non
     ran = sparkops("models", "prepare", "tiny-qwen3-cpu")
 
     assert ran.code == 2
-    assert "tiny-qwen3-cpu: no model.steps to run\n  next: sparkops models pull tiny-qwen3-cpu" in ran.err
+    assert "tiny-qwen3-cpu: the recipe has no model.steps\n  next: sparkops models pull tiny-qwen3-cpu" in ran.err

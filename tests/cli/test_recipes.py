@@ -130,4 +130,4 @@ def test_an_unknown_part_fails_render_and_show_and_lint_has_a_rule_for_it(
 def test_render_needs_a_recipe(sparkops: Sparkops) -> None:
     ran = sparkops("render")
 
-    assert (ran.code, ran.err) == (2, "sparkops: nothing to render\n  next: Name recipes, or give --all.\n")
+    assert (ran.code, ran.err) == (2, "sparkops: nothing to render\n  next: Pass recipes or --all.\n")

@@ -53,10 +53,10 @@ def test_init_names_nodes_that_it_cannot_reach_and_writes_all_where_it_reaches_n
 
     assert ran.code == 1
     assert "spark-1: cannot connect to nvidia@127.0.0.2:22: " in ran.err
-    assert "spark-2: cannot connect to nvidia@spark.invalid:22: the address is not known" in ran.err
+    assert "spark-2: cannot connect to nvidia@spark.invalid:22: unknown address" in ran.err
     assert "next: Correct the address of spark-2 in fleet.yaml." in ran.err
     assert ran.err.endswith(
-        "no node was read: the inventory has all of them\n  next: sparkops trust, then sparkops doctor\n"
+        "no node could be read; the inventory lists all of them\n  next: sparkops trust, then sparkops doctor\n"
     )
     fleet = inventory.load(Path("fleet.yaml"))
     assert {name: (node.address, node.user, node.gpu) for name, node in fleet.nodes.items()} == {
@@ -137,7 +137,7 @@ def test_init_overwrites_only_with_force(sparkops: Sparkops) -> None:
     assert (ran.code, ran.err) == (
         2,
         "sparkops: inventory.yaml exists already\n"
-        "  next: Edit it, name another with --inventory, or replace it with --force.\n",
+        "  next: Edit it, pass another with --inventory, or replace it with --force.\n",
     )
     assert Path("inventory.yaml").read_text() == "mine"
     assert sparkops("init", "127.0.0.2", "--force").code == 1
@@ -260,7 +260,7 @@ def test_trust_refuses_a_key_of_another_fingerprint(sparkops: Sparkops, pinned: 
     shown = f"ecdsa-sha2-nistp256 {fingerprint_of(key)}"
     assert (ran.code, ran.err) == (
         5,
-        f"sparkops: n1: host key refused: it shows {shown}, expected {fingerprint_of(other)}\n"
+        f"sparkops: n1: host key refused: got {shown}, expected {fingerprint_of(other)}\n"
         "  next: Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_ecdsa_key.pub\n",
     )
     assert Path("known_hosts").read_text() == before

@@ -18,13 +18,13 @@ UP = "\x1b[1A"
 @pytest.mark.parametrize("columns", [80, 200])
 def test_watch_refreshes_in_place_at_the_width_of_the_terminal(tmp_path: Path, docker: str, columns: int) -> None:
     with terminal(tmp_path, columns, ("status", "--watch"), {"PATH": docker}) as shown:
-        shown.until("Ctrl-C ends", 2)
+        shown.until("Ctrl-C to quit", 2)
         code = shown.interrupt()
 
     plain = ESCAPE.sub("", shown.shown).replace("\r", "\n").splitlines()
     assert code == 0
     assert UP in shown.shown
-    assert "here: the user may not use Docker" in plain
+    assert "here: the user has no access to Docker" in plain
     assert "  next: Add the user to the group `docker` and log in again." in plain
     assert max(map(len, plain)) <= columns
 
@@ -52,4 +52,4 @@ def test_watch_without_a_terminal_names_the_way_for_programs(
     ran = sparkops("--inventory", tmp_path / "inventory.yaml", "status", *options)
 
     assert ran.code == 2
-    assert ran.err.splitlines()[1] == "  next: sparkops status --json, as often as needed"
+    assert ran.err.splitlines()[1] == "  next: Run `sparkops status --json` instead."

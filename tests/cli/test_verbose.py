@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Sparkops
 
 READS = "here: python3 -c 'import json, sys; "
-REFUSED = "here: the user may not use Docker"
+REFUSED = "here: the user has no access to Docker"
 
 
 def test_status_prints_every_command_on_stderr(

@@ -65,20 +65,20 @@ def test_certificates_are_read_in_the_order_of_their_names(tmp_path: Path) -> No
     ("build", "error"),
     [
         ("wheels: nowhere", "build.wheels: {here}/nowhere is not a directory"),
-        ("wheels: empty", "build.wheels: {here}/empty holds no .whl file"),
+        ("wheels: empty", "build.wheels: {here}/empty has no .whl file"),
         (
             "ca_certificates: [ca.pem]",
-            "build.ca_certificates[0]: expected a file name of its own that ends in .crt, got 'ca.pem'",
+            "build.ca_certificates[0]: expected a unique file name that ends in .crt, got 'ca.pem'",
         ),
         (
             "ca_certificates: [ca.crt, sub/ca.crt]",
-            "build.ca_certificates[1]: expected a file name of its own that ends in .crt, got 'ca.crt'",
+            "build.ca_certificates[1]: expected a unique file name that ends in .crt, got 'ca.crt'",
         ),
         (
             "ca_certificates: [no.crt]",
             "build.ca_certificates[0]: {here}/no.crt cannot be read: No such file or directory",
         ),
-        ("ca_certificates: [der.crt]", "build.ca_certificates[0]: {here}/der.crt holds no PEM certificate"),
+        ("ca_certificates: [der.crt]", "build.ca_certificates[0]: {here}/der.crt has no PEM certificate"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_a_mistake_of_the_inventory(tmp_path: Path, build: str, error: str) -> None:

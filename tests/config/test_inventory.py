@@ -152,21 +152,21 @@ def test_a_node_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(UsageError, match=r"^inventory\.yaml: unknown node 'c'$") as caught:
         load("nodes: {a: {address: h}, b: {address: h}}").node("c")
 
-    assert caught.value.next_step == "Name one of: a, b"
+    assert caught.value.next_step == "One of: a, b"
 
 
 NODE = "nodes:\n  a:\n    address: h\n    "
-PLAIN = "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing"
+PLAIN = "expected a plain value: no shell expands $NAME, $(...), ${...} or backticks"
 LOCAL = "expected a path that does not begin with a dash"
 URL = "expected a URL that begins with https://, http:// or file://"
-NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without them no accelerator reaches a container"
+NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without them containers get no GPU"
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
         ("- a\n", "1: expected a mapping of keys to values, like `name: my-recipe`"),
-        ("defaults: {}\n", "1: nodes: missing, and it is required"),
+        ("defaults: {}\n", "1: nodes: missing, but required"),
         ("nodes: {}\n", "1: nodes: expected at least 1 item"),
         ("nodes: [a]\n", "1: nodes: expected a mapping of keys to values"),
         ("nodes:\n  a: h\n", "2: nodes.a: expected a mapping of keys to values, got 'h'"),
@@ -188,7 +188,7 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         (NODE + "ssh_key: ''\n", "4: nodes.a.ssh_key: expected at least 1 character, got ''"),
         (
             NODE + 'ssh_key: "a\\nb"\n',
-            "4: nodes.a.ssh_key: expected one line of visible text, got the character '\\n'",
+            "4: nodes.a.ssh_key: expected one line of visible text, got character '\\n'",
         ),
         (
             NODE + "model_dir: models\n",
@@ -226,10 +226,10 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         ("gateway: {node: a, tls_certificate: -a}\n" + NODE, f"1: gateway.tls_certificate: {LOCAL}, got '-a'"),
         (NODE + "jump: b\n", "4: nodes.a.jump: unknown node 'b', expected one of: a"),
         ("defaults: {jump: b}\n" + NODE, "3: nodes.a.jump: unknown node 'b', expected one of: a"),
-        (NODE + "jump: a\n", "4: nodes.a.jump: no way leads there: a -> a"),
+        (NODE + "jump: a\n", "4: nodes.a.jump: circular: a -> a"),
         (
             "nodes:\n  a: {address: h, jump: b}\n  b: {address: h, jump: a}\n",
-            "3: nodes.b.jump: no way leads there: a -> b -> a",
+            "3: nodes.b.jump: circular: a -> b -> a",
         ),
         (NODE + "fabric: enp1\n", "4: nodes.a.fabric: expected `auto` or a list of ports, got 'enp1'"),
         (NODE + "fabric: []\n", "4: nodes.a.fabric: expected at least 1 item"),

@@ -32,8 +32,8 @@ def test_a_plain_model_says_nothing_of_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"steps": []}, "`sources` and `steps` together"),
-        ({"sources": []}, "`sources` and `steps` together"),
+        ({"steps": []}, "both `sources` and `steps`"),
+        ({"sources": []}, "both `sources` and `steps`"),
         ({"sources": [BASE]}, "step replace-tensors to read a source or an earlier output, not 'donor'"),
         ({"steps": [LAST, FIRST]}, "step add-tensors to read a source or an earlier output, not 'half'"),
         ({"path": "other"}, "the last step to make the model's own path 'other'"),

@@ -85,7 +85,7 @@ def test_a_variant_speaks_for_itself(key: str) -> None:
     write("base", BASE)
     file = write("q", {name: value for name, value in OWN.items() if name != key})
 
-    with pytest.raises(ConfigError, match=rf"^q\.yaml:1: {key}: missing, and it is required$"):
+    with pytest.raises(ConfigError, match=rf"^q\.yaml:1: {key}: missing, but required$"):
         recipe.load(file)
 
 
@@ -125,7 +125,7 @@ def test_a_mistake_without_a_known_line_is_reported_in_line_1() -> None:
 def test_what_is_missing_from_a_mapping_is_told_where_the_mapping_stands() -> None:
     base = {**BASE, "memory": {"claim_gib": 10.0}}
 
-    assert mistake({}, base) == f"base.yaml:{line('base.yaml', 'memory:')}: memory.why: missing, and it is required"
+    assert mistake({}, base) == f"base.yaml:{line('base.yaml', 'memory:')}: memory.why: missing, but required"
 
 
 def test_a_change_for_one_time_goes_over_all() -> None:
@@ -138,9 +138,9 @@ def test_a_change_for_one_time_goes_over_all() -> None:
 @pytest.mark.parametrize(
     ("chain", "told"),
     [
-        ({"q": "q"}, "q.yaml:1: extends: a circle: q extends q"),
-        ({"q": "a", "a": "q"}, "a.yaml:1: extends: a circle: q extends a extends q"),
-        ({"q": "a", "a": "b", "b": "a"}, "b.yaml:1: extends: a circle: q extends a extends b extends a"),
+        ({"q": "q"}, "q.yaml:1: extends: circular: q extends q"),
+        ({"q": "a", "a": "q"}, "a.yaml:1: extends: circular: q extends a extends q"),
+        ({"q": "a", "a": "b", "b": "a"}, "b.yaml:1: extends: circular: q extends a extends b extends a"),
     ],
 )
 def test_a_circle_is_refused(chain: dict[str, str], told: str) -> None:
@@ -155,7 +155,7 @@ def test_a_circle_is_refused(chain: dict[str, str], told: str) -> None:
 @pytest.mark.parametrize("name", ["nothing", "../base", "/etc/passwd"])
 def test_a_base_that_is_not_there_is_refused(name: str) -> None:
     assert mistake({"extends": name}) == (
-        f"q.yaml:2: extends: recipe {name!r} not found beside this one or among those of sparkops"
+        f"q.yaml:2: extends: recipe {name!r} not found in this directory or among the shipped recipes"
     )
 
 

@@ -18,7 +18,7 @@ from sparkops.errors import ConfigError
 from tests import examples
 from tests.examples import RECIPE
 
-APART = "expected list items that do not begin with a dash, got '{}': the engine would read a flag"
+APART = "expected list items that do not begin with a dash, got '{}': the engine would parse a flag"
 SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
 
 
@@ -92,9 +92,9 @@ def test_the_pin_of_torch_names_its_backend(torch: Torch, pin: str, cuda: str | 
 NAME = "expected a name of at most 63 lower-case letters, digits, dots and dashes"
 PACKAGE = "expected a Python package pinned with ==, such as ray[default]==2.49.0"
 REPOSITORY = "expected a git repository's https:// URL"
-PLAIN = "expected a plain value: no shell sees it, so $NAME, $(...), ${...} and backticks do nothing"
+PLAIN = "expected a plain value: no shell expands $NAME, $(...), ${...} or backticks"
 PATH = "expected a relative path without '..' or colon that does not begin with a dash"
-ONE_LINE = "expected one line of visible text, got the character"
+ONE_LINE = "expected one line of visible text, got character"
 
 
 def step(**changes: Any) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
     [
         ("servce", "chat", "servce: unknown key, did you mean 'service'?"),
         ("serve.prt", 1, "serve.prt: unknown key, did you mean 'port'?"),
-        ("service", None, "service: missing, and it is required"),
-        ("memory.why", None, "memory.why: missing, and it is required"),
+        ("service", None, "service: missing, but required"),
+        ("memory.why", None, "memory.why: missing, but required"),
         ("service", "my chat", f"service: {NAME}, got 'my chat'"),
         ("service", "x" * 64, f"service: {NAME}, got '{'x' * 64}'"),
         ("description", "two\nlines", f"description: {ONE_LINE} '\\n'"),
@@ -155,7 +155,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
             {"url": "https://h/a.git", "commit": "v0.19.0"},
             "image.source.commit: expected a whole commit of 40 hex digits, got 'v0.19.0'",
         ),
-        ("image.source", {"url": "https://h/a.git"}, "image.source.commit: missing, and it is required"),
+        ("image.source", {"url": "https://h/a.git"}, "image.source.commit: missing, but required"),
         ("image.disk_gib", 0, "image.disk_gib: expected greater than 0, got 0"),
         ("model.path", "/srv/q", f"model.path: {PATH}, got '/srv/q'"),
         ("model.path", "a/../../b", f"model.path: {PATH}, got 'a/../../b'"),
@@ -177,7 +177,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         (
             "serve.args",
             {"x": {"y": [None]}},
-            "serve.args.x: expected a value; leave the key out to leave the argument out",
+            "serve.args.x: expected a value; remove the key to omit the argument",
         ),
         ("serve.env", {"A": "`id`"}, f"serve.env.A: {PLAIN}, got '`id`'"),
         ("serve.env", {"A": "$HOME/x"}, f"serve.env.A: {PLAIN}, got '$HOME/x'"),
@@ -209,7 +209,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("serve.args", {"x": {"y": float("inf")}}, "serve.args.x.y: expected a finite number, got .inf"),
         ("probe.passes", 0, "probe.passes: expected greater than or equal to 1, got 0"),
         ("memory.claim_gib", True, "memory.claim_gib: expected a valid number, got True"),
-        ("expected", {"tok_s": 1}, "expected.source: missing, and it is required"),
+        ("expected", {"tok_s": 1}, "expected.source: missing, but required"),
     ],
 )
 def test_a_mistake_names_its_field_and_what_was_expected(where: str, value: Any, error: str) -> None:
@@ -317,7 +317,7 @@ def test_atlas_is_started_on_one_node_and_the_stand_in_on_two_without_ray() -> N
 
 @pytest.mark.parametrize("missing", ["image.torch", "image.vllm"])
 def test_vllm_needs_a_torch_and_a_vllm(missing: str) -> None:
-    assert mistake({missing: None}) == f"{missing}: missing, and the engine vllm needs it"
+    assert mistake({missing: None}) == f"{missing}: missing, but the engine vllm needs it"
 
 
 @pytest.mark.parametrize(
@@ -365,6 +365,6 @@ def test_a_recipe_has_the_name_of_its_file() -> None:
 def test_a_recipe_names_only_nodes_of_the_inventory() -> None:
     file = written({"nodes": ["n1", "n3"]})
 
-    with pytest.raises(ConfigError, match=r": nodes\[1\]: the inventory has no node 'n3', only: n1, n2$"):
+    with pytest.raises(ConfigError, match=r": nodes\[1\]: unknown node 'n3', expected one of: n1, n2$"):
         recipe.load(file, ["n1", "n2"])
     assert recipe.load(file).nodes == ["n1", "n3"]

@@ -51,7 +51,7 @@ EXPECTED = f"""\
 
 What rides.
 
-| key | what it is | default | meaning |
+| key | type | default | meaning |
 | --- | --- | --- | --- |
 | `name` | {NAME} | required | What it is called, a\\|b. |
 | `colour` | `red` or `blue` | required | Of its frame. |
@@ -66,7 +66,7 @@ What rides.
 
 One wheel.
 
-| key | what it is | default | meaning |
+| key | type | default | meaning |
 | --- | --- | --- | --- |
 | `inches` | whole number from 10 to 30 | `26` | Its size. |
 | `spokes` | number above 0 | - |  |
@@ -75,7 +75,7 @@ One wheel.
 
 One wheel.
 
-| key | what it is | default | meaning |
+| key | type | default | meaning |
 | --- | --- | --- | --- |
 | `inches` | whole number from 10 to 30 | `26` | Its size. |
 | `spokes` | number above 0 | - |  |

@@ -240,8 +240,8 @@ def test_odd_keys_do_not_refuse_a_file_whose_needed_keys_are_clear(tmp_path: Pat
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ("model: c/d", ":3: model: written twice, first on line 2"),
-        ("defaults:\n  port: 1\n  port: 2", ":5: defaults.port: written twice, first on line 4"),
+        ("model: c/d", ":3: model: duplicate key, first on line 2"),
+        ("defaults:\n  port: 1\n  port: 2", ":5: defaults.port: duplicate key, first on line 4"),
         ("env: {A: yes}", ":3: env.A: yes is ambiguous in YAML"),
     ],
 )

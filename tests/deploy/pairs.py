@@ -48,7 +48,7 @@ def joined(number: int, free: float, *containers: Container, **host: Any) -> Obs
     return replace(on(free, *containers, **host), fabric=net(f"10.0.0.{number}/24"))
 
 
-UNREAD = "ip ended with code 127"
+UNREAD = "ip exited with code 127"
 BLUE = ranks(OLD, Slot.BLUE, "n1", "n2")
 SERVING = Current(at(OLD, Slot.BLUE, "n1", "n2"), Slot.BLUE)
 

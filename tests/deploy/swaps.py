@@ -22,8 +22,8 @@ from tests.examples import CHECKPOINT, HOST, IMAGE_ID, container, node, release
 NEW = release(memory={"claim_gib": 40.0})
 OLD = release(model={"revision": "old"})
 OLDEST = release(model={"revision": "oldest"})
-DOWNTIME = "the service would be down while green starts"
-ACCEPT = "Accept the gap with --allow-downtime, or give green another node with --node."
+DOWNTIME = "the service would be down while the new release starts"
+ACCEPT = "Accept the downtime with --allow-downtime, or run the new release on another node with --node."
 
 
 def at(of: Release, slot: Slot, *names: str) -> Deployment:
@@ -64,7 +64,7 @@ def refusal(
 
 def reasons(error: PlanRefused) -> list[str]:
     head, *lines = str(error).splitlines()
-    assert head == f"no safe way to {NEW.id}:"
+    assert head == f"no safe mode for {NEW.id}:"
     return lines
 
 

@@ -40,7 +40,7 @@ def test_the_next_release_waits_for_consent_to_the_gap() -> None:
     error = refusal(SERVING, n1=on(90, BLUE_RUNS), n2=on(90))
 
     assert reasons(error) == [f"  in-place on n1: {DOWNTIME}"]
-    assert error.next_step == "Accept the gap with --allow-downtime."
+    assert error.next_step == "Accept the downtime with --allow-downtime."
 
 
 def test_with_consent_it_takes_the_old_one_s_place_whatever_else_is_free() -> None:
@@ -55,11 +55,11 @@ def test_with_consent_it_takes_the_old_one_s_place_whatever_else_is_free() -> No
 def test_memory_counts_with_what_the_old_release_gives_back() -> None:
     error = refusal(SERVING, ACCEPTED, n1=on(5, replace(BLUE_RUNS, claim_gib=30)))
 
-    assert reasons(error) == ["  in-place on n1: 5.0 GiB available + 30 given back - 40 claimed: 5.0 GiB short"]
+    assert reasons(error) == ["  in-place on n1: 5.0 GiB available + 30 freed - 40 claimed: 5.0 GiB short"]
 
 
 def test_another_mode_or_another_node_is_refused_with_the_one_that_there_is() -> None:
-    only = [f"  without a gateway only mode in-place on n1, where {OLD.id} runs"]
+    only = [f"  without a gateway, only mode in-place on n1, where {OLD.id} runs"]
 
     assert reasons(refusal(SERVING, DeployOptions(mode=Mode.BESIDE), n1=on(90, BLUE_RUNS))) == only
     assert reasons(refusal(SERVING, DeployOptions(nodes=("n2",)), n1=on(90, BLUE_RUNS), n2=on(90))) == only
@@ -70,7 +70,7 @@ def test_a_single_rank_does_not_take_the_place_of_a_pair() -> None:
 
     refused = refusal(current, ACCEPTED, n1=on(90), n2=on(90))
 
-    assert reasons(refused) == [f"  without a gateway only mode in-place on n2 and n1, where {OLD.id} runs"]
+    assert reasons(refused) == [f"  without a gateway, only mode in-place on n2 and n1, where {OLD.id} runs"]
 
 
 def test_a_release_that_does_not_answer_makes_room_for_the_next() -> None:

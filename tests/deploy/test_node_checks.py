@@ -59,8 +59,7 @@ class Bench:
             50,
             30,
             60.0,
-            "n1: 100 GiB claimed, 90.0 GiB of MemFree available: 10.0 GiB short, "
-            "with 60 GiB that the old release gives back",
+            "n1: 100 GiB claimed, 90.0 GiB of MemFree available: 10.0 GiB short, including 60 GiB of the old release",
             "sudo sh",
         ),
     ],

@@ -83,8 +83,8 @@ def test_beside_blue_both_nodes_must_have_room_and_the_sum_of_each_is_shown() ->
 
     assert where(swap_plan) == (Mode.BESIDE, ("n1", "n2"), Slot.GREEN)
     assert swap_plan.notes == (
-        "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left",
-        "n2: 70.0 GiB available - 15 kept back - 40 claimed: 15.0 GiB left",
+        "n1: 55.0 GiB available - 15 reserved - 40 claimed: 0.0 GiB left",
+        "n2: 70.0 GiB available - 15 reserved - 40 claimed: 15.0 GiB left",
     )
 
 
@@ -92,7 +92,7 @@ def test_one_node_that_is_short_refuses_beside_and_its_own_sum_says_so() -> None
     error = refusal({"n1": 90, "n2": 54})
 
     assert reasons(error) == [
-        "  beside on n2: 54.0 GiB available - 15 kept back - 40 claimed: 1.0 GiB short",
+        "  beside on n2: 54.0 GiB available - 15 reserved - 40 claimed: 1.0 GiB short",
         f"  in-place on n1 and n2: {DOWNTIME}",
     ]
     assert error.next_step == ACCEPT
@@ -103,8 +103,8 @@ def test_in_place_each_node_counts_what_blue_s_rank_gives_back_there() -> None:
 
     assert where(swap_plan) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
     assert swap_plan.notes == (
-        "n1: 5.0 GiB available + 40 given back - 40 claimed: 5.0 GiB left",
-        "n2: 8.0 GiB available + 40 given back - 40 claimed: 8.0 GiB left",
+        "n1: 5.0 GiB available + 40 freed - 40 claimed: 5.0 GiB left",
+        "n2: 8.0 GiB available + 40 freed - 40 claimed: 8.0 GiB left",
     )
 
 
@@ -117,7 +117,7 @@ def test_in_place_over_half_of_blue_s_nodes_counts_only_what_stops_there() -> No
 
 def test_who_names_one_node_for_a_pair_is_told_how_many_it_needs() -> None:
     on_one = DeployOptions(nodes=("n1",))
-    assert reasons(refusal({"n1": 90, "n2": 90}, on_one)) == ["  it needs 2 nodes, and there is only n1"]
+    assert reasons(refusal({"n1": 90, "n2": 90}, on_one)) == ["  2 nodes needed, available: n1"]
 
 
 def test_a_rank_s_node_that_cannot_be_reached_is_named() -> None:
@@ -151,8 +151,8 @@ def test_a_pair_whose_network_could_not_be_read_is_refused_with_the_reason() -> 
     error = refusal({"n1": 90, "n2": 90}, current=Current(), without=frozenset({"n1", "n2"}))
 
     assert reasons(error) == [
-        "  first on n1 and n2: n1: its network is unknown: ip ended with code 127",
-        "n2: its network is unknown: ip ended with code 127",
+        "  first on n1 and n2: n1: its network is unknown: ip exited with code 127",
+        "n2: its network is unknown: ip exited with code 127",
     ]
     assert error.next_step == "Check `sparkops doctor`."
 
@@ -190,7 +190,7 @@ def test_in_place_from_a_single_node_to_a_pair_only_its_node_gives_back() -> Non
     swap_plan = plan({"n1": 5, "n2": 60}, Current(at(ALONE, Slot.BLUE, "n1"), Slot.BLUE), DOWN)
 
     assert swap_plan.notes == (
-        "n1: 5.0 GiB available + 40 given back - 40 claimed: 5.0 GiB left",
+        "n1: 5.0 GiB available + 40 freed - 40 claimed: 5.0 GiB left",
         "n2: 60.0 GiB available - 40 claimed: 20.0 GiB left",
     )
 
@@ -220,8 +220,8 @@ def test_every_warm_rank_stops_first_and_gives_back_on_its_own_node() -> None:
     ]
     assert swap_plan.leaves == (warm,)
     assert swap_plan.notes == (
-        "n1: 5.0 GiB available + 40 given back - 40 claimed: 5.0 GiB left",
-        "n2: 6.0 GiB available + 40 given back - 40 claimed: 6.0 GiB left",
+        "n1: 5.0 GiB available + 40 freed - 40 claimed: 5.0 GiB left",
+        "n2: 6.0 GiB available + 40 freed - 40 claimed: 6.0 GiB left",
     )
     assert f"  {OLD.id} (green on n1 and n2) stops first: it has no traffic" in str(swap_plan).splitlines()
 

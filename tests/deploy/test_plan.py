@@ -47,7 +47,7 @@ def test_the_plan_of_a_swap_names_what_runs_code() -> None:
         of=release(serve={"args": {"middleware": ["a.B"]}, "allow": ["middleware"]}), n1=on(100), n2=on(100)
     )
 
-    assert str(swap_plan).splitlines()[1] == "  allowed: middleware (imports Python code that its value names)"
+    assert str(swap_plan).splitlines()[1] == "  allowed: middleware (imports Python code named in its value)"
 
 
 def test_another_node_goes_before_blue_s_own_because_blue_is_left_alone() -> None:
@@ -66,7 +66,7 @@ def test_beside_blue_a_reserve_is_kept_back() -> None:
     swap_plan = plan(n1=on(55, BLUE_RUNS), n2=on(39.9))
 
     assert chosen(swap_plan) == (Mode.BESIDE, "n1", Slot.GREEN)
-    assert "".join(swap_plan.notes) == "n1: 55.0 GiB available - 15 kept back - 40 claimed: 0.0 GiB left"
+    assert "".join(swap_plan.notes) == "n1: 55.0 GiB available - 15 reserved - 40 claimed: 0.0 GiB left"
 
 
 def test_an_engine_of_another_service_is_not_put_at_risk_either() -> None:
@@ -75,7 +75,7 @@ def test_an_engine_of_another_service_is_not_put_at_risk_either() -> None:
     refused = refusal(n1=on(0, BLUE_RUNS), n2=on(50, embeds))
     swap_plan = plan(n1=on(0, BLUE_RUNS), n2=on(56, embeds))
 
-    assert "  across on n2: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short" in reasons(refused)
+    assert "  across on n2: 50.0 GiB available - 15 reserved - 40 claimed: 5.0 GiB short" in reasons(refused)
     assert chosen(swap_plan) == (Mode.ACROSS, "n2", Slot.GREEN)
 
 
@@ -88,13 +88,13 @@ def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
     assert str(swap_plan) == (
         f"service chat, release {NEW.id}, mode in-place\n"
         f"  from {OLD.id} (blue) on n1 to green on n1, port 8002\n"
-        "  n1: 54.9 GiB available + 40 given back - 40 claimed: 54.9 GiB left\n"
+        "  n1: 54.9 GiB available + 40 freed - 40 claimed: 54.9 GiB left\n"
         "  phases: prepare > stop traffic > stop old release > start > wait until ready > "
         "verify > switch > bake > promote\n"
-        "  the service is down while green starts: about 12 min, learnt from 3 starts on n1; "
-        "if green fails, for a start of blue as well"
+        "  the service is down while the new release starts: about 12 min, learnt from 3 starts on n1, "
+        "and again if it fails and the old one restarts"
     )
-    assert "down while green starts;" in str(plan(options=DeployOptions(allow_downtime=True), **nodes))
+    assert "down while the new release starts," in str(plan(options=DeployOptions(allow_downtime=True), **nodes))
     down = f"  in-place on n1: {DOWNTIME}: about 12 min, learnt from 3 starts on n1"
     assert down in reasons(refusal(learnt, **nodes))
 
@@ -178,7 +178,7 @@ def test_a_warm_release_makes_room_and_the_plan_says_so() -> None:
 
     assert (swap_plan.mode, swap_plan.leaves) == (Mode.BESIDE, (WARM,))
     assert str(swap_plan).splitlines()[2:4] == [
-        "  n1: 20.0 GiB available + 40 given back - 15 kept back - 40 claimed: 5.0 GiB left",
+        "  n1: 20.0 GiB available + 40 freed - 15 reserved - 40 claimed: 5.0 GiB left",
         f"  {OLDEST.id} (green on n1) stops first: it has no traffic",
     ]
 
@@ -190,8 +190,8 @@ def test_a_warm_release_on_another_node_gives_back_nothing_here() -> None:
     swap_plan = plan(current, **nodes)
 
     assert (swap_plan.mode, swap_plan.rank.node) == (Mode.ACROSS, "n2")
-    assert "".join(swap_plan.notes) == "n2: 30.0 GiB available + 40 given back - 40 claimed: 30.0 GiB left"
-    assert "  beside on n1: 20.0 GiB available - 15 kept back" in str(
+    assert "".join(swap_plan.notes) == "n2: 30.0 GiB available + 40 freed - 40 claimed: 30.0 GiB left"
+    assert "  beside on n1: 20.0 GiB available - 15 reserved" in str(
         refusal(current, DeployOptions(nodes=("n1",)), **nodes)
     )
 

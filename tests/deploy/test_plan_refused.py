@@ -34,7 +34,7 @@ def test_without_consent_nothing_is_stopped_and_all_reasons_come_with_their_sums
 
     assert reasons(error) == [
         "  across on n2: 30.0 GiB available - 40 claimed: 10.0 GiB short",
-        "  beside on n1: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short",
+        "  beside on n1: 50.0 GiB available - 15 reserved - 40 claimed: 5.0 GiB short",
         f"  in-place on n1: {DOWNTIME}",
     ]
     assert error.next_step == ACCEPT
@@ -43,13 +43,13 @@ def test_without_consent_nothing_is_stopped_and_all_reasons_come_with_their_sums
 def test_in_place_too_must_fit() -> None:
     error = refusal(options=DeployOptions(allow_downtime=True), n1=on(5, runs(OLD, Slot.BLUE, gib=30)))
 
-    assert reasons(error)[-1] == "  in-place on n1: 5.0 GiB available + 30 given back - 40 claimed: 5.0 GiB short"
+    assert reasons(error)[-1] == "  in-place on n1: 5.0 GiB available + 30 freed - 40 claimed: 5.0 GiB short"
 
 
 def test_a_forced_mode_that_does_not_fit_is_refused_with_its_own_reason_only() -> None:
     error = refusal(options=DeployOptions(mode=Mode.BESIDE, allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(90))
 
-    assert reasons(error) == ["  beside on n1: 50.0 GiB available - 15 kept back - 40 claimed: 5.0 GiB short"]
+    assert reasons(error) == ["  beside on n1: 50.0 GiB available - 15 reserved - 40 claimed: 5.0 GiB short"]
 
 
 def test_a_forced_mode_without_a_node_for_it_says_so() -> None:
@@ -134,8 +134,8 @@ def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
     )
 
     assert reasons(error) == [
-        f"  across on n2: it does not have the image {NEW.image}",
-        "  across on n2: the weights in /srv/models/q: it has no config.json",
+        f"  across on n2: image not found: {NEW.image}",
+        "  across on n2: the weights in /srv/models/q: no config.json",
         "  across on n2: 1.0 GiB available - 40 claimed: 39.0 GiB short",
     ]
     assert error.next_step.splitlines() == [

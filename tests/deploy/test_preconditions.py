@@ -52,28 +52,28 @@ PORT_OWNER = container(rank(service="other"))
             observed(image=None),
             {},
             NotReady,
-            "n1: it does not have the image sparkops/q:0123456789ab",
+            "n1: image not found: sparkops/q:0123456789ab",
             "sparkops build q --node n1",
         ),
         (
             observed(),
             {"image": {"torch": CUDA}},
             NotReady,
-            "n1: it offers no GPU, and q needs cu130",
+            "n1: containers get no GPU, and q needs cu130",
             "Set `gpu: runtime` (or cdi, or devices) for n1 in the inventory.",
         ),
         (
             without_model(),
             {},
             NotReady,
-            "n1: the weights in /srv/models/q: it is not there",
+            "n1: the weights in /srv/models/q: not found",
             PULL,
         ),
         (
             replace(observed(), weights=HALF_A_CHECKPOINT),
             {},
             NotReady,
-            "n1: the weights in /srv/models/q: it has no config.json",
+            "n1: the weights in /srv/models/q: no config.json",
             PULL,
         ),
         (
@@ -142,7 +142,7 @@ def test_weights_that_the_user_of_engines_cannot_read_are_refused(
 def test_an_engine_without_torch_says_where_it_computes() -> None:
     error = problem(observed(), engine="atlas", image={"torch": None, "vllm": None})
 
-    assert str(error) == "n1: it offers no GPU, and q needs cu130"
+    assert str(error) == "n1: containers get no GPU, and q needs cu130"
 
 
 @pytest.mark.parametrize("gpu", ["runtime", "cdi", "devices"])

@@ -7,7 +7,7 @@ import pytest
 from sparkops.deploy.provision import Missing
 from tests.examples import recipe
 
-ABSENT = "it is not there"
+ABSENT = "not found"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_ports_of_the_fabric_that_carry_data_are_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_its_user_cannot_write_to_is_named() -> None:
-    assert str(replace(SPARK, models=Models(0, False, "/srv/models"))).endswith("which its user cannot write to")
+    assert str(replace(SPARK, models=Models(0, False, "/srv/models"))).endswith("not writable for its user")
 
 
 def test_the_directory_with_the_most_models_is_taken(tmp_path: Path) -> None:

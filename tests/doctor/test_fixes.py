@@ -66,5 +66,5 @@ def test_root_runs_the_command_itself_and_others_through_sudo(tmp_path: Path) ->
 
 
 def test_a_code_without_a_fix_is_an_error() -> None:
-    with pytest.raises(ValueError, match="SWAP: no fix is known"):
+    with pytest.raises(ValueError, match="SWAP: this code has no fix"):
         [*fixes([finding("SWAP")], {"a": node()})]

@@ -83,7 +83,7 @@ def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: NodeFacts) -> N
 
 def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) -> None:
     drift = [
-        Drift(code="GUARD_NOT_REACHED", node="b", detail="chat: a does not reach the guard of b"),
+        Drift(code="GUARD_NOT_REACHED", node="b", detail="chat: a cannot reach the guard of b"),
         Drift(code="ORPHAN", node="b", detail="x runs"),
     ]
 

@@ -156,7 +156,7 @@ def test_what_is_just_well_or_not_known_is_no_finding(sound: NodeFacts, changes:
         ({"skew_s": -6.4}, "its clock is 6 s behind this machine's"),
         (
             {"host": replace(HOST, memory_available_gib=7.94)},
-            "7.9 of 119.7 GiB are available: a node that runs out may hang",
+            "7.9 of 119.7 GiB are available: a node without free memory may hang",
         ),
         ({"host": replace(HOST, disk_free_gib=39.94)}, "39.9 GiB are free for images; a build needs 40"),
     ],

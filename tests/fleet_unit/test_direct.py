@@ -96,7 +96,7 @@ def test_the_next_release_needs_consent_and_takes_the_place_of_the_old_one(make:
         serve(world, world.release("2", **SMALL), "n1")
     ending = serve(world, world.release("2", **SMALL), "n1", downtime=True)
 
-    assert caught.value.next_step == "Accept the gap with --allow-downtime."
+    assert caught.value.next_step == "Accept the downtime with --allow-downtime."
     assert (ending.result, ending.mode, ending.release) == ("done", "in-place", world.release("2", **SMALL).id)
     assert len(peer(world, "n1").asked("intend")) == 2
 
@@ -252,7 +252,7 @@ def test_a_guard_that_cannot_be_asked_hides_no_other_leader(make: Make) -> None:
     with world.order(direct="n1") as order:
         world.machines["n2"].go_dark()
         assert leads.heads(order.connected, "chat", world.told, None) == {"n1": True}
-    assert any(event.node == "n2" and event.text.startswith("left out: ") for event in world.events)
+    assert any(event.node == "n2" and event.text.startswith("skipped: ") for event in world.events)
 
 
 def test_the_guard_of_another_rank_names_the_leader(make: Make) -> None:
@@ -275,7 +275,7 @@ def test_a_service_that_runs_without_a_gateway_is_refused_before_the_gateway_get
     serve(world, world.release("1"), "n2")
 
     with world.order() as order, leading(order.connected.members["n1"]) as leader:
-        with pytest.raises(PlanRefused, match="chat is deployed already, led by n2") as caught:
+        with pytest.raises(PlanRefused, match="chat is already deployed, led by n2") as caught:
             leads.known(order.connected, leader, "chat", world.told, direct=False)
         stopped = Journal("chat", "n2", revision=30)
         peer(world, "n2").write(stopped)

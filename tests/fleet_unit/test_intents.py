@@ -127,8 +127,10 @@ def test_an_in_place_plan_names_the_starts_that_the_guard_of_the_node_remembers(
         (peer(world, "n2").directory / "chat.starts").write_text(json.dumps(starts))
         after = sending.dry_run(*found, world.release("2"), options)
 
-    assert "the service is down while green starts; if" in str(before and before.plan)
-    assert "while green starts: about 1 min 10 s, learnt from 3 starts on n2; if" in str(after and after.plan)
+    assert "the service is down while the new release starts, and again" in str(before and before.plan)
+    assert "while the new release starts: about 1 min 10 s, learnt from 3 starts on n2, and again" in str(
+        after and after.plan
+    )
 
 
 def test_starts_that_cannot_be_read_are_told_and_refuse_nothing(make: Make) -> None:

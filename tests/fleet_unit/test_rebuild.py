@@ -39,7 +39,7 @@ def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make:
         ({}, ""),
         ({"trouble": "q does not answer"}, "q does not answer"),
         ({"active": None}, ""),
-        ({"active": None, "previous": serving().journal.active}, "no release is left"),
+        ({"active": None, "previous": serving().journal.active}, "no release remains"),
     ],
 )
 def test_a_service_is_rebuilt_once_it_has_its_traffic(make: Make, changes: dict[str, object], why: str) -> None:

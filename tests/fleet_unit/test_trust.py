@@ -158,5 +158,5 @@ def test_only_a_trusted_image_is_copied(store: Store, member: Member) -> None:
     store.tags[ORDER.tag] = FOREIGN
     connected = Connected(None, {"n1": member}, cancel=store.cancel)  # type: ignore[arg-type]  # it is not looked at
 
-    with pytest.raises(NotReady, match="it does not have the image sparkops/q:0123456789ab, built or copied by"):
+    with pytest.raises(NotReady, match="image not found, built or copied by sparkops: sparkops/q:0123456789ab"):
         distribute.copy(connected, ORDER.tag, "n1", silent)

@@ -53,7 +53,7 @@ def test_a_crash_is_reported_with_its_error_and_known_cause(guard: Here) -> None
 
 def test_a_start_that_stalls_is_reported_while_it_runs(guard: Here) -> None:
     engine = failed(guard, "stall", HANG_AT="40", probe__startup={"stall_s": 8})
-    assert "nothing has moved for 8 s while loading weights 40 %" in engine.problem
+    assert "no progress for 8 s (stage: loading weights 40 %)" in engine.problem
     assert engine.state is EngineState.LOADING
 
 

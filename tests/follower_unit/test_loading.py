@@ -14,7 +14,7 @@ def test_a_guard_that_was_away_for_hours_ends_no_start() -> None:
     age_s = 7200.0
     watch = advance(resumed(Watch(LIMITS), age_s), Sample(age_s + 1))
     assert watch.failure == ""
-    assert advance(watch, Sample(age_s + 12)).failure == "nothing has moved for 10 s while starting"
+    assert advance(watch, Sample(age_s + 12)).failure == "no progress for 10 s (stage: starting)"
     assert advance(Watch(LIMITS), Sample(age_s)).failure != ""
 
 

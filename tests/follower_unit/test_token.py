@@ -16,7 +16,7 @@ RECIPE = examples.recipe(serve={"tensor_parallel": 2, "executor": "ray"})
 SEAT = Seat("10.0.0.2", "10.0.0.1", peers=("10.0.0.1", "10.0.0.2"))
 
 
-@pytest.mark.parametrize(("kept", "why"), [(None, "no Ray token"), (b"earlier", "is of another deploy")])
+@pytest.mark.parametrize(("kept", "why"), [(None, "no Ray token"), (b"earlier", "belongs to another deploy")])
 def test_a_guard_without_the_token_of_this_deploy_creates_nothing(kept: bytes | None, why: str) -> None:
     spec = EngineSpec(
         recipe=RECIPE.model_dump(mode="json", exclude_defaults=True),

@@ -63,4 +63,4 @@ def test_a_journal_of_a_newer_version_is_named(state: State) -> None:
     failed = check(state.directory)
 
     assert failed.returncode == 1
-    assert "schema 99; this version reads up to 2" in failed.stderr
+    assert "schema 99; expected up to 2" in failed.stderr

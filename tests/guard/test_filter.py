@@ -92,7 +92,7 @@ def test_what_fails_is_logged_once_until_it_works_again(node: NftNode) -> None:
         ports.look()
 
     assert len(lines) == 2
-    assert lines[0].startswith("ports of engines and ranks are not closed to others: ")
+    assert lines[0].startswith("ports of engines and ranks stay open: ")
     assert "nft -f -" in lines[0]
 
 
@@ -116,6 +116,6 @@ def test_an_order_changes_no_container_of_somebody_else(node: NftNode) -> None:
     before = [*node.machine.ran]
 
     for change in (engines.start, engines.stop):
-        with pytest.raises(NodeError, match="sparkops-guard belongs to no service of sparkops: left as it is"):
+        with pytest.raises(NodeError, match="sparkops-guard belongs to no service of sparkops: not changed"):
             change(GUARD)
     assert (node.machine.ran, node.sent) == (before, [])

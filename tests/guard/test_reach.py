@@ -74,5 +74,5 @@ def test_a_lost_guard_is_told_once_and_so_is_its_return() -> None:
     way.exchange(wire)
     way.exchange(wire)
 
-    assert [line.split(": ")[1] for line in lines] == ["its guard is not reached", "its guard is reached again"]
+    assert [line.split(": ")[1] for line in lines] == ["its guard cannot be reached", "its guard is reachable again"]
     assert way.lost == {}

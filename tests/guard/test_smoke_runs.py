@@ -52,7 +52,7 @@ def test_one_failed_pass_is_repeated_before_a_verdict() -> None:
     passes = Passes(["nonsense", "", "nonsense", ""])
 
     assert passes.looks(8) == [False] * 8
-    assert passes.lines == ["new: a light pass has failed: nonsense"] * 2
+    assert passes.lines == ["new: a light pass failed: nonsense"] * 2
 
 
 def test_two_failed_passes_in_a_row_are_wrong() -> None:

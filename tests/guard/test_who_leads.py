@@ -115,7 +115,7 @@ def test_what_is_deployed_without_a_gateway_is_stopped_before_it_gets_one(begin:
     state.write_direct("chat", DirectMap())
     leadership = begin()
 
-    with pytest.raises(PlanRefused, match="chat is deployed already, led by n1") as caught:
+    with pytest.raises(PlanRefused, match="chat is already deployed, led by n1") as caught:
         lead(leadership, direct=False)
 
     assert (caught.value.next_step, caught.value.exit_code) == (NEXT, 5)
@@ -138,7 +138,7 @@ def test_what_another_guard_leads_is_stopped_there_first(begin: Begin, state: St
     state.write_record("chat", Record(1, BEHIND))
     leadership = begin()
 
-    with pytest.raises(PlanRefused, match="chat is deployed already, led by n2"):
+    with pytest.raises(PlanRefused, match="chat is already deployed, led by n2"):
         lead(leadership)
     lead_elsewhere = replace(BEHIND, active=None, revision=8)
     state.write_record("chat", Record(1, lead_elsewhere))
@@ -252,5 +252,5 @@ def test_a_deploy_behind_the_gateway_is_refused_while_the_service_has_none(begin
     target = wire.plain(Deployment, deployed("n1", direct=False))
     intent = {"kind": "deploy", "id": "i1", "revision": 9, "target": target, "mode": Mode.FIRST.value}
 
-    with pytest.raises(PlanRefused, match="chat is deployed already, led by n1"):
+    with pytest.raises(PlanRefused, match="chat is already deployed, led by n1"):
         begin().verbs()["intend"]({"service": "chat", "intent": intent})

@@ -31,7 +31,7 @@ def test_a_416_without_a_token_is_explained() -> None:
     message = failure("range", anonymous=True)
 
     assert message.problem.startswith(
-        "the hub answered 416, Range Not Satisfiable: its storage limits who comes without"
+        "the hub answered 416, Range Not Satisfiable: its storage limits requests without"
     )
     assert "--token-file" in message.next_step
     assert "--token-file" not in failure("range").next_step
@@ -40,7 +40,7 @@ def test_a_416_without_a_token_is_explained() -> None:
 def test_without_internet_the_next_step_is_another_node_or_a_copy() -> None:
     message = failure("unreachable")
 
-    assert message.problem == "the hub cannot be reached from there (HubError: words)"
+    assert message.problem == "the hub cannot be reached from this node (HubError: words)"
     assert "sparkops models copy" in message.next_step
 
 

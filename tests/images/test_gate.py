@@ -252,7 +252,7 @@ def test_an_image_without_cuobjdump_is_not_judged_by_it() -> None:
         verdict for verdict in gate.verdicts(GPU, replace(GPU_FACTS, device_code=None)) if verdict.name == "GPU code"
     )
 
-    assert (verdict.ok, verdict.found) == (True, "not looked at: the image has no cuobjdump")
+    assert (verdict.ok, verdict.found) == (True, "not checked: the image has no cuobjdump")
 
 
 def test_the_packages_have_one_digest() -> None:

@@ -148,7 +148,7 @@ def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
         ),
         (["--format", "xml", "Dockerfile"], "--format: unknown format xml\n  next: One of: text, json, sarif\n"),
         (["Dockerfile", "none"], "file not found: none\n"),
-        (["empty"], "empty holds no Dockerfile and no recipe\n  next: Name the files themselves.\n"),
+        (["empty"], "empty has no Dockerfile or recipe\n  next: Pass the files themselves.\n"),
     ],
 )
 def test_an_unknown_rule_format_or_file_is_bad_input(sparkops: Sparkops, argv: list[str], err: str) -> None:

@@ -253,6 +253,6 @@ def test_the_architecture_of_the_lock_and_a_recipe_without_a_lock_build() -> Non
 def test_a_base_that_no_registry_gave_is_named_with_what_is_known_of_it() -> None:
     parent = Parent(name="debian:bookworm-slim")
 
-    assert any("nor is any layer noted" in line for line in lock.not_locked(locked(parent=parent)))
+    assert any("and no layers are recorded" in line for line in lock.not_locked(locked(parent=parent)))
     known = parent.model_copy(update={"layers": ["sha256:a"]})
-    assert any("its layers are noted" in line for line in lock.not_locked(locked(parent=known)))
+    assert any("the gate compares its recorded layers" in line for line in lock.not_locked(locked(parent=known)))

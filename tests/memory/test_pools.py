@@ -78,8 +78,8 @@ def test_a_discrete_gpu_that_cannot_be_asked_leaves_the_host_side_to_compare() -
     ("gpu_gib", "free", "mode", "note"),
     [
         (40.0, 90.0, Mode.BESIDE, "n1: 40.0 GiB of GPU memory available - 32 claimed: 8.0 GiB left"),
-        (20.0, 90.0, Mode.IN_PLACE, "n1: 20.0 GiB of GPU memory available + 40 given back - 32 claimed: 28.0 GiB left"),
-        (40.0, 19.0, Mode.IN_PLACE, "n1: 40.0 GiB of GPU memory available + 40 given back - 32 claimed: 48.0 GiB left"),
+        (20.0, 90.0, Mode.IN_PLACE, "n1: 20.0 GiB of GPU memory available + 40 freed - 32 claimed: 28.0 GiB left"),
+        (40.0, 19.0, Mode.IN_PLACE, "n1: 40.0 GiB of GPU memory available + 40 freed - 32 claimed: 48.0 GiB left"),
     ],
     ids=["both fit", "the GPU does not hold both", "the node's memory would run out"],
 )

@@ -56,7 +56,7 @@ def test_a_port_that_is_down_at_one_end(refuse: Refuse) -> None:
     assert refuse(spark(1), second_port(up=False)) == [
         (
             f"b: the link {TWINS} is broken: enP2p1s0f1np1 is down there (Disabled)",
-            "Look at its cable, and at: ip link show enP2p1s0f1np1",
+            "Check its cable, and: ip link show enP2p1s0f1np1",
         )
     ]
 
@@ -106,8 +106,8 @@ def test_one_end_with_a_smaller_mtu(refuse: Refuse, swapped: bool) -> None:
 
     assert refuse(*(reversed(nodes) if swapped else nodes)) == [
         (
-            f"{small}: MTU of the link 192.168.101.0/24: {sizes} enP2p1s0f1np1; 9000 at each end is wanted",
-            "sudo ip link set enP2p1s0f1np1 mtu 9000; and in its netplan file, to last",
+            f"{small}: MTU of the link 192.168.101.0/24: {sizes} enP2p1s0f1np1; 9000 expected at each end",
+            "sudo ip link set enP2p1s0f1np1 mtu 9000; set it in the netplan file too",
         )
     ]
 
@@ -116,7 +116,7 @@ def test_both_ends_with_the_mtu_that_interfaces_come_with(refuse: Refuse) -> Non
     one, two = (spark(last, functions=port_1(f"10.1.0.{last}/24", None, mtu=1500)) for last in (1, 2))
 
     assert [problem for problem, _ in refuse(one, two)] == [
-        f"{name}: MTU of the link 10.1.0.0/24: 1500 at a enp1s0f1np1, 1500 at b enp1s0f1np1; 9000 at each end is wanted"
+        f"{name}: MTU of the link 10.1.0.0/24: 1500 at a enp1s0f1np1, 1500 at b enp1s0f1np1; 9000 expected at each end"
         for name in "ab"
     ]
 
@@ -134,7 +134,7 @@ def test_tcp_agrees_on_the_smaller_mtu_so_it_is_only_said(join: Callable[..., Fa
     fabric = join(spark_with(1, 9000), spark_with(2, 1500), allow_tcp=True)
 
     assert fabric.notes[1] == (
-        "b: MTU of the link 10.0.0.0/24: 9000 at a enP7s7, 1500 at b enP7s7; 9000 at each end is wanted"
+        "b: MTU of the link 10.0.0.0/24: 9000 at a enP7s7, 1500 at b enP7s7; 9000 expected at each end"
     )
     assert fabric.links[0].mtu == 1500
 
@@ -145,7 +145,7 @@ def test_twins_in_one_subnet(refuse: Refuse) -> None:
     assert refuse(spark(1), twins)[0] == (
         "b: rocep1s0f1 (enp1s0f1np1) 192.168.100.11 and roceP2p1s0f1 (enP2p1s0f1np1) 192.168.100.12 "
         "are both in 192.168.100.0/24",
-        "Give each port a subnet of its own, the same one at both ends of its cable.",
+        "Use one subnet for each cable, the same at both ends.",
     )
 
 
@@ -162,8 +162,8 @@ def test_one_address_at_both_ends(refuse: Refuse) -> None:
     [(problem, step)] = refuse(spark(1), spark(1))[:1]
 
     assert problem.startswith("b: the link 192.168.100.0/24: a rocep1s0f1 (enp1s0f1np1) 192.168.100.10 - b rocep1s0f1 ")
-    assert problem.endswith(" has one address twice")
-    assert step == "Give enp1s0f1np1 another one there."
+    assert problem.endswith(" has the same address at both ends")
+    assert step == "Set another address for enp1s0f1np1 there."
 
 
 def test_ends_that_do_not_agree_on_their_subnet(refuse: Refuse) -> None:
@@ -173,7 +173,7 @@ def test_ends_that_do_not_agree_on_their_subnet(refuse: Refuse) -> None:
     assert refuse(one, two) == [
         (
             f"{here}: enp1s0f1np1 has {address}, {other_node} enp1s0f1np1 has {other}",
-            "Give both the same length of prefix, such as /24.",
+            "Use the same prefix length at both ends, such as /24.",
         )
         for here, other_node, address, other in (
             ("a", "b", "192.168.100.10/24", "192.168.100.11/16"),
@@ -191,7 +191,7 @@ def test_a_gid_table_without_the_row(tmp_path: Path) -> None:
         sparks.join_trees(tmp_path, "a", "b")
 
     assert str(refused.value) == ("b: rocep1s0f1 has no RoCE v2 row for 192.168.100.11 of enp1s0f1np1 in its GID table")
-    assert refused.value.next_step == "Set enp1s0f1np1 down and up again, and look: show_gids rocep1s0f1"
+    assert refused.value.next_step == "Set enp1s0f1np1 down and up again, then check: show_gids rocep1s0f1"
 
 
 CORRECT = "Correct `fabric` of b in the inventory; `fabric: auto` reads it on the node."
@@ -203,15 +203,15 @@ INTERFACES = "lo, docker0, enp1s0f0np0, enP2p1s0f0np0, enp1s0f1np1, enP2p1s0f1np
     [
         (
             {"device": "rocep1s0f9"},
-            "there is no RDMA device rocep1s0f9, only: rocep1s0f0, rocep1s0f1, roceP2p1s0f0, roceP2p1s0f1",
+            "RDMA device rocep1s0f9 not found, expected one of: rocep1s0f0, rocep1s0f1, roceP2p1s0f0, roceP2p1s0f1",
         ),
-        ({"device": "rocep1s0f1", "interface": "enp9"}, f"there is no interface enp9, only: {INTERFACES}"),
-        ({"interface": "eth0"}, f"there is no interface eth0, only: {INTERFACES}"),
+        ({"device": "rocep1s0f1", "interface": "enp9"}, f"interface enp9 not found, expected one of: {INTERFACES}"),
+        ({"interface": "eth0"}, f"interface eth0 not found, expected one of: {INTERFACES}"),
         (
             {"device": "rocep1s0f1", "address": "192.168.100.12"},
-            "enp1s0f1np1 has no IPv4 address 192.168.100.12, only: 192.168.100.11",
+            "enp1s0f1np1 has no IPv4 address 192.168.100.12, it has: 192.168.100.11",
         ),
-        ({"device": "rocep1s0f0"}, "enp1s0f0np0 has no IPv4 address, only: none"),
+        ({"device": "rocep1s0f0"}, "enp1s0f0np0 has no IPv4 address, it has: none"),
         (
             {"device": "rocep1s0f1", "gid_index": 5},
             "row 5 of rocep1s0f1 is not RoCE v2 with 192.168.100.11; row 3 is",
@@ -232,7 +232,7 @@ def test_a_port_that_the_inventory_names_and_that_leads_nowhere(refuse: Refuse) 
 
     assert refuse(spark(1), other, named=named) == [
         (
-            "b: roceP2p1s0f1 (enP2p1s0f1np1) 192.168.55.1 leads to no other node over 192.168.55.0/24",
+            "b: roceP2p1s0f1 (enP2p1s0f1np1) 192.168.55.1 reaches no other node over 192.168.55.0/24",
             "Give its other end an address in 192.168.55.0/24, or leave it out of `fabric` in the inventory.",
         )
     ]
@@ -283,10 +283,13 @@ def test_a_named_interface_that_every_node_has_for_itself(refuse: Refuse) -> Non
 
     [(problem, _)] = refuse(Spark(), Spark(), named=named, allow_tcp=True)
 
-    assert problem == "b: the link 172.17.0.0/16: a docker0 172.17.0.1 - b docker0 172.17.0.1 has one address twice"
+    assert (
+        problem
+        == "b: the link 172.17.0.0/16: a docker0 172.17.0.1 - b docker0 172.17.0.1 has the same address at both ends"
+    )
 
 
-ENV = "Correct `env` of b in the inventory; what is left out there is derived from the node."
+ENV = "Correct `env` of b in the inventory; absent variables are derived from the node."
 UP = "lo 127.0.0.1, docker0 172.17.0.1, enp1s0f1np1 192.168.100.11, enP2p1s0f1np1 192.168.101.11, enP7s7 10.0.0.2"
 
 
@@ -295,32 +298,32 @@ UP = "lo 127.0.0.1, docker0 172.17.0.1, enp1s0f1np1 192.168.100.11, enP2p1s0f1np
     [
         (
             {"GLOO_SOCKET_IFNAME": "enp9s0"},
-            f"GLOO_SOCKET_IFNAME=enp9s0 names nothing that is up and has an IPv4 address; up are: {UP}",
+            f"GLOO_SOCKET_IFNAME=enp9s0 names no interface that is up with an IPv4 address; these are: {UP}",
         ),
         (
             {"NCCL_SOCKET_IFNAME": "=enp1s0f1"},
-            f"NCCL_SOCKET_IFNAME==enp1s0f1 names nothing that is up and has an IPv4 address; up are: {UP}",
+            f"NCCL_SOCKET_IFNAME==enp1s0f1 names no interface that is up with an IPv4 address; these are: {UP}",
         ),
         (
             {"GLOO_SOCKET_IFNAME": "enP7s7"},
-            "GLOO_SOCKET_IFNAME names no network that the nodes have in common: "
+            "GLOO_SOCKET_IFNAME names no common network of the nodes: "
             "a enp1s0f1np1 (192.168.100.10/24), b enP7s7 (10.0.0.2/24)",
         ),
         (
             {"VLLM_HOST_IP": "192.168.100.99"},
-            f"VLLM_HOST_IP=192.168.100.99 names nothing that is up and has an IPv4 address; up are: {UP}",
+            f"VLLM_HOST_IP=192.168.100.99 names no interface that is up with an IPv4 address; these are: {UP}",
         ),
         (
             {"NCCL_IB_HCA": "=rocep1s0f0"},
-            "NCCL_IB_HCA==rocep1s0f0 names no device that is up; up are: rocep1s0f1, roceP2p1s0f1",
+            "NCCL_IB_HCA==rocep1s0f0 names no device that is up; these are: rocep1s0f1, roceP2p1s0f1",
         ),
         (
             {"NCCL_IB_HCA": "mlx5"},
-            "NCCL_IB_HCA=mlx5 names no device that is up; up are: rocep1s0f1, roceP2p1s0f1",
+            "NCCL_IB_HCA=mlx5 names no device that is up; these are: rocep1s0f1, roceP2p1s0f1",
         ),
         (
             {"NCCL_IB_HCA": "=rocep1s0f1", "NCCL_IB_GID_INDEX": "1"},
-            "NCCL_IB_GID_INDEX=1 is no row for RoCE v2 over IPv4 of rocep1s0f1; its rows are: 3",
+            "NCCL_IB_GID_INDEX=1 is not a row for RoCE v2 over IPv4 of rocep1s0f1; its rows are: 3",
         ),
     ],
 )

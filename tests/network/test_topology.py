@@ -138,7 +138,7 @@ def test_a_port_that_leads_elsewhere_is_left_out_and_said(join: Join) -> None:
     fabric = join(storage, spark(2))
 
     assert envs(fabric)["a"] == environment("enp1s0f1np1", "192.168.100.10", PORT_1)
-    assert fabric.notes == ("a: rocep1s0f0 (enp1s0f0np0) 172.20.0.1 leads to no other node over 172.20.0.0/24",)
+    assert fabric.notes == ("a: rocep1s0f0 (enp1s0f0np0) 172.20.0.1 reaches no other node over 172.20.0.0/24",)
 
 
 def test_half_a_port_is_said(join: Join) -> None:
@@ -222,7 +222,7 @@ def test_plain_tcp_is_taken_where_it_is_allowed_and_said(join: Join) -> None:
     assert envs(fabric)["b"] == expected
     assert (fabric.transport, fabric.ranks["a"].address, fabric.ranks["a"].options) == (Transport.TCP, "10.0.0.1", ())
     assert fabric.notes == (
-        "plain TCP, as fabric.allow_tcp says: no RoCE between a and b: a has no RDMA device; b has no RDMA device",
+        "plain TCP (fabric.allow_tcp): no RoCE between a and b: a has no RDMA device; b has no RDMA device",
     )
 
 

@@ -37,7 +37,7 @@ def test_an_unknown_host_key_is_refused_with_its_fingerprint(fleet: Fleet, serve
     error = refusal(fleet, "n1")
 
     shown = f"ecdsa-sha2-nistp256 {fingerprint_of(server.host_key)}"
-    assert (type(error), str(error)) == (HostKeyRefused, f"n1: its host key is not known ({shown})")
+    assert (type(error), str(error)) == (HostKeyRefused, f"n1: its host key is not pinned ({shown})")
     assert error.next_step == "Compare the fingerprint on the node's own screen, then: sparkops trust n1"
 
 
@@ -83,7 +83,7 @@ def test_a_refused_user_says_what_to_check(fleet: Fleet, server: SshServer) -> N
 def test_a_missing_key_file_is_named(fleet: Fleet) -> None:
     error = refusal(fleet, "keyless")
 
-    assert str(error) == f"keyless: there is no key file {fleet.file.parent}/nowhere"
+    assert str(error) == f"keyless: key file not found: {fleet.file.parent}/nowhere"
     assert error.next_step == f"Correct ssh_key of keyless in {fleet.file}."
 
 
@@ -93,7 +93,7 @@ def test_a_missing_key_file_is_named(fleet: Fleet) -> None:
         (
             ["-N", "secret"],
             "the key {file} has a passphrase",
-            "Load it with ssh-add, and leave ssh_key out of the inventory.",
+            "Load it with ssh-add, and remove ssh_key from the inventory.",
         ),
         (None, "{file} cannot be read as a private key: ", "Correct ssh_key of n1 in {inventory}."),
     ],
@@ -117,7 +117,7 @@ def test_a_key_file_that_cannot_be_used_says_why(
 def test_an_address_that_does_not_exist_is_named(fleet: Fleet, server: SshServer) -> None:
     error = refusal(fleet, "nobody")
 
-    assert str(error) == f"nobody: cannot connect to ops@nobody.invalid:{server.port}: the address is not known"
+    assert str(error) == f"nobody: cannot connect to ops@nobody.invalid:{server.port}: unknown address"
 
 
 def test_a_server_that_says_nothing_is_given_up_in_time(fleet: Fleet) -> None:

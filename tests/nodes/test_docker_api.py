@@ -54,9 +54,7 @@ def test_an_answer_that_is_too_long_is_refused_with_what_was_asked() -> None:
     with engine(json=lambda: b" " * (MOST_BYTES + 1)) as reader, pytest.raises(NodeError) as caught:
         reader.container("c")
 
-    assert str(caught.value) == (
-        f"n1: docker API GET /containers/c/json: the answer has more than {MOST_BYTES} bytes; stopped"
-    )
+    assert str(caught.value) == (f"n1: docker API GET /containers/c/json: the reply exceeds {MOST_BYTES} bytes")
     assert caught.value.next_step == "Check `sparkops doctor`."
 
 
@@ -72,5 +70,5 @@ def test_a_long_log_comes_whole_and_one_without_end_is_refused() -> None:
     sizes = iter((MOST_BYTES + 1, MOST_LOG_BYTES + 1))
     with engine(json=lambda: json.dumps(TTY).encode(), logs=lambda: b"x" * next(sizes)) as reader:
         assert len(reader.log("c")) == MOST_BYTES + 1
-        with pytest.raises(NodeError, match=rf"/containers/c/logs: the answer has more than {MOST_LOG_BYTES} bytes"):
+        with pytest.raises(NodeError, match=rf"/containers/c/logs: the reply exceeds {MOST_LOG_BYTES} bytes"):
             reader.log("c")

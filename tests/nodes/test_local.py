@@ -70,7 +70,7 @@ def test_a_program_that_docker_could_not_begin_is_begun_again(
     file = tmp_path / "given"
     command = sh(LATER_BEGUN, str(file), str(begins_at), printed, stdin=b"go")
 
-    with nullcontext() if runs == begins_at else pytest.raises(CommandFailed, match="ended with code 126"):
+    with nullcontext() if runs == begins_at else pytest.raises(CommandFailed, match="exited with code 126"):
         NODE.run(command, stdin=stream)
     assert file.read_text() == ("go" + b"".join(stream).decode() + "\n") * runs
 
@@ -88,14 +88,14 @@ def test_arguments_reach_the_program_as_they_are() -> None:
 
 
 def test_another_code_than_0_is_an_error() -> None:
-    with pytest.raises(CommandFailed, match=r"ended with code 3: no such thing$") as caught:
+    with pytest.raises(CommandFailed, match=r"exited with code 3: no such thing$") as caught:
         NODE.run(sh("echo no such thing >&2; exit 3"))
 
     assert caught.value.completed.exit_code == 3
 
 
 def test_a_program_killed_by_a_signal_has_failed() -> None:
-    with pytest.raises(CommandFailed, match="ended with code -9"):
+    with pytest.raises(CommandFailed, match="exited with code -9"):
         NODE.run(sh("kill -KILL $$"))
 
 

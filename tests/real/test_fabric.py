@@ -128,14 +128,17 @@ def test_plain_tcp_goes_over_the_network_that_the_nodes_share(connected: Connect
 @pytest.mark.parametrize(
     ("named", "problem"),
     [
-        ({"fabric": [{"interface": "enp1s0f9"}]}, "node-2: there is no interface enp1s0f9, only: lo, "),
+        ({"fabric": [{"interface": "enp1s0f9"}]}, "node-2: interface enp1s0f9 not found, expected one of: lo, "),
         (
             {"fabric": [{"interface": "lo"}]},
-            "node-2: lo 127.0.0.1 leads to no other node over 127.0.0.0/8",
+            "node-2: lo 127.0.0.1 reaches no other node over 127.0.0.0/8",
         ),
-        ({"env": {"GLOO_SOCKET_IFNAME": "enp1s0f9"}}, "node-2: GLOO_SOCKET_IFNAME=enp1s0f9 names nothing that is up"),
-        ({"env": {"NCCL_SOCKET_IFNAME": "=lo"}}, "node-2: NCCL_SOCKET_IFNAME names no network that the nodes have in "),
-        ({"env": {"VLLM_HOST_IP": "10.0.0.9"}}, "node-2: VLLM_HOST_IP=10.0.0.9 names nothing that is up"),
+        (
+            {"env": {"GLOO_SOCKET_IFNAME": "enp1s0f9"}},
+            "node-2: GLOO_SOCKET_IFNAME=enp1s0f9 names no interface that is up",
+        ),
+        ({"env": {"NCCL_SOCKET_IFNAME": "=lo"}}, "node-2: NCCL_SOCKET_IFNAME names no common network of "),
+        ({"env": {"VLLM_HOST_IP": "10.0.0.9"}}, "node-2: VLLM_HOST_IP=10.0.0.9 names no interface that is up"),
     ],
 )
 def test_a_wrong_interface_of_one_rank_is_named_in_seconds(fleet: Fleet, named: dict[str, Any], problem: str) -> None:
@@ -200,7 +203,7 @@ def test_a_link_that_answers_nothing_is_named(nodes: RealFleet, connected: Conne
         found = preflight.run(connected, made, read(connected, TREE))
 
     assert codes(found) == [("NO_ANSWER", "node-1"), ("NO_ANSWER", "node-2")]
-    assert all("the link 192.168.100.0/24 is broken: nothing comes back from " in each.problem for each in found)
+    assert all("the link 192.168.100.0/24 is broken: no reply from " in each.problem for each in found)
 
 
 @pytest.mark.usefixtures("cable")

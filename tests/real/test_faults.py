@@ -44,7 +44,7 @@ TAGS = "docker images --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkops/stand
         ({"CRASH_AT": "80"}, "RuntimeError: the stand-in crashes at 80 % of the weights"),
         pytest.param(
             {"HANG_AT": "40", "probe__startup__stall_s": "8"},
-            "nothing has moved for 8 s while loading weights 40 %",
+            "no progress for 8 s (stage: loading weights 40 %)",
             marks=MATRIX,
         ),
         pytest.param({"FATAL": "CUDA out of memory"}, "CUDA out of memory", marks=MATRIX),
@@ -118,7 +118,7 @@ def test_a_port_that_is_taken_unseen_is_the_reason(service: Service) -> None:
         failed = service.deploy("--node", "node-1", name="late")
     assert failed.code == 1, failed.err
     assert "Address already in use" in failed.err
-    assert "likely cause: another program has the port" in failed.err
+    assert "likely cause: another program uses the port" in failed.err
 
 
 def test_a_full_disk_is_the_reason(service: Service) -> None:
@@ -143,7 +143,7 @@ def test_an_image_that_was_removed_is_refused_for_a_deploy_and_for_a_rollback(se
         back = service.cli("rollback", "stand-in")
     for refused in (third, back):
         assert refused.code == 5, refused.err
-        assert "node-2: it does not have the image sparkops/stand-in:" in refused.err
+        assert "node-2: image not found: sparkops/stand-in:" in refused.err
         assert "next: sparkops build stand-in --node node-2" in refused.err
     assert service.cli("rollback", "stand-in").code == 0
 
@@ -164,7 +164,7 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
         load.wait_for(load.report().good + 10)
     assert failed.code == 6, failed.err
     assert "node-2: memory not freed within 2 s: " in failed.err
-    assert "next: See what holds it (docker ps, nvidia-smi)" in failed.err
+    assert "next: Find the process that uses it (docker ps, nvidia-smi)" in failed.err
     assert f"{blue.json['release']} serves" in failed.err
     assert (load.report().failures, load.report().refusals > 0) == ({}, True)
 

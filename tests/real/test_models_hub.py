@@ -193,11 +193,11 @@ def test_a_fetch_that_fails_says_why_and_what_to_do(
     assert plain.code == 2
     assert "the token would be sent unencrypted to http://" in plain.err
     unreachable = refused(endpoint="http://127.0.0.1:9")
-    assert "node-1: org/q: the hub cannot be reached from there" in unreachable
+    assert "node-1: org/q: the hub cannot be reached from this node" in unreachable
     assert "then: sparkops models copy" in unreachable
     served.fail = 416
     anonymous = refused()
-    assert "416, Range Not Satisfiable: its storage limits who comes without a token" in anonymous
+    assert "416, Range Not Satisfiable: its storage limits requests without a token" in anonymous
     assert "give --token-file" in anonymous
     assert "its storage limits" not in refused("--token-file", token_file)
     served.fail, served.only_with_token = None, True
@@ -206,7 +206,7 @@ def test_a_fetch_that_fails_says_why_and_what_to_do(
     assert "give --token-file" in hidden
     served.only_with_token = False
     served.models.clear()
-    assert "the hub knows no such model" in refused()
+    assert "the hub does not have this model" in refused()
     assert there(nodes.node("node-1")) in ([], [f"{OURS}.partial"])
 
 
@@ -218,7 +218,7 @@ def test_another_revision_is_refused_by_deploy_and_not_replaced_unasked(
     before = digest(nodes.node("node-1"))
     other = "f" * 40
     file = variant({"id: sparkops/tiny-qwen3\n  path: tiny-qwen3": f"id: org/q\n  revision: {other}\n  path: {OURS}"})
-    reason = f"it is revision {COMMIT}, and the recipe asks for {other}"
+    reason = f"it is revision {COMMIT}, the recipe needs {other}"
 
     assert f"the weights in /srv/models/{OURS}: {reason}" in sparkops("plan", file, "--node", "node-1").err
     taken = sparkops("models", "pull", file, "--node", "node-1")
@@ -258,11 +258,11 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
 
     refused = sparkops("plan", file, *on)
     assert refused.code == 5
-    assert f"the weights in /srv/models/{OURS}: it is not there" in refused.err
+    assert f"the weights in /srv/models/{OURS}: not found" in refused.err
     assert "next: sparkops models prepare tiny-qwen3-cpu --node node-1" in refused.err
     early = sparkops("models", "prepare", file, *on)
     assert early.code == 5
-    assert f"{OURS}-base cannot be read: it is not there" in early.err
+    assert f"{OURS}-base cannot be read: not found" in early.err
     assert "next: sparkops models pull tiny-qwen3-cpu --node node-1" in early.err
     pulled = pulling("models", "pull", file, *on, "--endpoint", served.url)
     assert pulled.code == 0, pulled.err
@@ -284,7 +284,7 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
     changed = file.with_name("changed") / file.name
     changed.parent.mkdir()
     changed.write_text(file.read_text().replace("count: 1", "count: 1, config: {a: 1}"))
-    assert "it was made by other steps than the recipe's" in sparkops("plan", changed, *on).err
+    assert "it was made by steps other than the recipe's" in sparkops("plan", changed, *on).err
     sent(sparkops("models", "copy", file, "--from", "node-1", "--json"))
     assert digest(node) == digest(nodes.node("node-2"))
 

@@ -115,8 +115,8 @@ def test_what_nothing_needs_goes_and_everything_else_stays(service: Service, nod
     why = {each["name"]: each["why"] for each in shown.json["nodes"][NODE]["keep"]}
     assert why[newest.container] == "one of the newest releases of stand-in"
     assert why[newest.image] == f"{newest.container} uses it"
-    assert why["sparkops-candidate/stand-in:0123456789ab"] == "a build may be at work on it"
-    assert (why[first], why[second]) == ("the previous release of stand-in", "it runs")
+    assert why["sparkops-candidate/stand-in:0123456789ab"] == "a build may use it"
+    assert (why[first], why[second]) == ("the previous release of stand-in", "running")
     with service.untouched():
         done = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
     assert done.code == 0, done.err

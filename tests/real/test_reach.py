@@ -30,7 +30,7 @@ def test_an_unknown_host_key_is_refused_until_it_is_trusted(with_inventory: Call
     sparkops = with_inventory(change)
     refused = sparkops("build", RECIPE)
     assert (refused.code, refused.out) == (5, "")
-    assert "node-1: its host key is not known (ssh-ed25519 SHA256:" in refused.err
+    assert "node-1: its host key is not pinned (ssh-ed25519 SHA256:" in refused.err
     assert "next: Compare the fingerprint on the node's own screen, then: sparkops trust node-1" in refused.err
     assert not (tmp_path / "known_hosts").exists()
     assert sparkops("trust").code == 2  # nobody is there to answer
@@ -70,14 +70,14 @@ def test_a_wrong_ssh_key_is_named(with_inventory: Callable[..., Cli], tmp_path: 
 def test_a_missing_key_file_is_named(with_inventory: Callable[..., Cli]) -> None:
     refused = with_inventory(lambda data: data["defaults"].update(ssh_key="/nowhere/key"))("status")
     assert refused.code == 1
-    assert "there is no key file /nowhere/key" in refused.out
+    assert "key file not found: /nowhere/key" in refused.out
 
 
 def test_a_recipe_that_asks_for_an_absent_node_is_bad_input(sparkops: Cli, variant: Callable[..., Path]) -> None:
     file = variant({"image:\n": "nodes: [node-9]\nimage:\n"})
     refused = sparkops("deploy", file)
     assert refused.code == 2
-    assert "tiny-qwen3-cpu.yaml:5: nodes[0]: the inventory has no node 'node-9', only: node-1, node-2" in refused.err
+    assert "tiny-qwen3-cpu.yaml:5: nodes[0]: unknown node 'node-9', expected one of: node-1, node-2" in refused.err
 
 
 def test_an_absent_node_on_the_command_line_is_bad_input(sparkops: Cli) -> None:
@@ -142,7 +142,7 @@ def test_a_user_who_may_not_use_docker_is_told_so(nodes: RealFleet, with_invento
 
     refused = with_inventory(change)("build", RECIPE)
     assert refused.code == 5
-    assert "node-1: the user may not use Docker" in refused.err
+    assert "node-1: the user has no access to Docker" in refused.err
     assert "group `docker`" in refused.err
 
 

@@ -44,7 +44,7 @@ def test_a_guard_that_the_leader_does_not_reach_is_named_until_the_link_is_back(
     finally:
         node.heal()
 
-    problem = "stand-in: node-1 does not reach the guard of node-2: swaps wait for it: "
+    problem = "stand-in: node-1 cannot reach the guard of node-2, swaps wait: "
     why = f"node-2: no reply from {node.address} port {PEER_PORT}: timed out"
     assert (drift["node"], drift["detail"]) == ("node-2", problem + why)
     assert drift["next_step"] == "docker logs sparkops-guard, on node-2"

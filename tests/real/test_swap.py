@@ -59,7 +59,7 @@ def test_the_same_release_again_is_nothing_to_do(service: Service) -> None:
 def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service: Service) -> None:
     refused = service.deploy("--node", "node-2", "--mode", "in-place", name="second")
     assert refused.code == 5
-    assert "in-place on node-2: the service would be down while green starts" in refused.err
+    assert "in-place on node-2: the service would be down while the new release starts" in refused.err
     with service.load(rate=5, timeout_s=600.0) as load:  # what waits are connections of one address, which has 256
         load.wait_for(50)
         done = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="second", START_S="4")
@@ -167,7 +167,7 @@ def test_hold_blocks_and_history_remembers(anywhere: Service) -> None:
     events = anywhere.cli("history", "stand-in", "--json").json["events"]
     assert [event["text"] for event in events if event["kind"] == "note"] == [
         "on hold: the auditors are here",
-        "the hold has ended",
+        "hold released",
     ]
 
 

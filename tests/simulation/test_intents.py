@@ -49,7 +49,7 @@ def test_of_several_reasons_against_any_intent_the_first_is_told() -> None:
     assert [why(reply) for reply in replies] == [
         "another guard has a newer journal than n1: sparkops gateway rebuild n1",
         "no other guard confirms that n1 leads; give up lost nodes with --without",
-        "the service has changed since this was planned: plan again",
+        "the service has changed since this plan; plan again",
         "chat is being stopped",
         "chat is on hold: exam",
     ]
@@ -92,7 +92,7 @@ def test_of_several_reasons_against_a_deploy_the_first_is_told() -> None:
     assert [why(reply) for reply in replies] == [
         "a swap to c is in phase 'prepare'",
         "c is active",
-        "n1 does not reach the guards of: n3",
+        "n1 cannot reach the guards of: n3",
         "mode across does not fit these nodes",
         "n2: no engine loads during the build",
     ]

@@ -277,7 +277,7 @@ def test_p15_a_node_that_the_leader_does_not_reach_is_refused_by_name() -> None:
         pass
     reply = story.reply(Deploy("c", story.journal.revision, C, Mode.ACROSS))
 
-    assert reply == Refused("n1 does not reach the guards of: n3")
+    assert reply == Refused("n1 cannot reach the guards of: n3")
 
 
 def test_p19_an_engine_that_computes_is_not_taken_for_a_dead_one() -> None:

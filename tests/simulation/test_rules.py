@@ -300,7 +300,7 @@ def test_a_stop_ends_once_the_gateway_can_be_read_and_needs_an_operator_until_th
 
     assert step(story.journal, fleet) is None
     assert isinstance(effect, WriteJournal)
-    assert effect.journal.trouble == "the gateway cannot be read, so the service is not stopped"
+    assert effect.journal.trouble == "the gateway cannot be read; the service is not stopped"
     assert step(effect.journal, replace(fleet, waited_s=LONG)) is None
     assert story.settle().running == []
 

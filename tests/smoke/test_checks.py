@@ -71,7 +71,7 @@ def round_of(**changes: Any) -> Round:
 
 def test_health_says_which_status_came() -> None:
     assert str(play(checks.health(round_of()), always(says("", 503)))) == (
-        "/health does not say that all is well; expected HTTP 200; got HTTP 503"
+        "/health reports no success; expected HTTP 200; got HTTP 503"
     )
     assert play(checks.health(round_of()), always(Reply(200))).problem == ""
 
@@ -99,7 +99,7 @@ def test_the_version_may_be_held_to_a_beginning() -> None:
     assert play(checks.version(round_of()), always(says({"version": "0.19.1"}))).note == "0.19.1"
     assert play(checks.version(run), always(says({"version": "0.32.0+cpu"}))).problem == ""
     assert str(play(checks.version(run), always(says({"version": "0.19.1"})))) == (
-        "the engine is not the one of the recipe; expected version 0.32; got \"{'version': '0.19.1'}\""
+        "the engine's version differs from the recipe's; expected version 0.32; got \"{'version': '0.19.1'}\""
     )
 
 
@@ -111,10 +111,10 @@ def test_the_version_may_be_held_to_a_beginning() -> None:
         ([{"id": "chat"}], "chat, 8192 tokens"),
         (
             [{"id": "chat", "max_model_len": 4096}],
-            "the window is smaller than the recipe says; expected 8192 tokens; got 4096",
+            "the window is smaller than the recipe's; expected 8192 tokens; got 4096",
         ),
-        ([{"id": "m"}], "clients will not find the model by its name; expected the name chat; got m"),
-        ([], "clients will not find the model by its name; expected the name chat; got no model"),
+        ([{"id": "m"}], "the model is not served under its name; expected the name chat; got m"),
+        ([], "the model is not served under its name; expected the name chat; got no model"),
     ],
 )
 def test_the_served_name_and_window(cards: list[dict[str, Any]], finding: str) -> None:
@@ -172,7 +172,7 @@ def test_repeat_compares_with_the_first_answers() -> None:
 
     assert play(checks.repeat(of), knows(RIGHT)).note == "2 of 2 the same"
     assert str(play(checks.repeat(of), knows({**RIGHT, "2+2?": "four"}))) == (
-        "the same question has another answer each time, at temperature 0; "
+        "answers differ at temperature 0; "
         "expected at most 0 to differ; got 1: '2+2?' answered with '4', then with 'four'"
     )
     assert play(checks.repeat(round_of()), knows({**RIGHT, "2+2?": "four"})).problem == ""
@@ -208,7 +208,7 @@ def test_what_was_right_alone_must_be_right_in_a_batch() -> None:
     finding = play(checks.concurrent(of), batch)
 
     assert str(finding) == (
-        "one of 3 requests at once, with 50 words before the question, went wrong; expected '4'; got '!!!'"
+        "one of 3 requests at once, with 50 words before the question, failed; expected '4'; got '!!!'"
     )
     assert sizes[:2] == [4, 18]
     assert 300 < sizes[2] < 500
@@ -230,7 +230,7 @@ def test_a_batch_of_questions_that_are_answered_late_ends_the_suite() -> None:
 
 def test_a_batch_needs_a_question_that_is_answered_alone() -> None:
     assert play(checks.concurrent(round_of()), always(chat("?"))).problem == (
-        "no question got the expected answer alone, so none is sent concurrently"
+        "no question was answered correctly alone, so none is sent concurrently"
     )
 
 
@@ -272,11 +272,11 @@ def counters(generated: int, running: int) -> Reply:
         (True, [(15, 0)], "5 tokens generated, 0 running"),
         (True, [(15, 1), (15, 0)], "5 tokens generated, 0 running"),
         (False, [(15, 3)], "5 tokens generated, 3 running"),
-        (True, [(15, 1)] * 5, "requests are left running after all answers came; expected 0 running; got 1"),
+        (True, [(15, 1)] * 5, "requests still run after all answers arrived; expected 0 running; got 1"),
         (
             True,
             [(10, 0)] * 5,
-            "the engine answers, but counts no token; expected generation_tokens_total to grow; got 0",
+            "the engine answers, but its token counter does not grow; expected generation_tokens_total to grow; got 0",
         ),
     ],
 )
@@ -306,7 +306,7 @@ def test_counters_that_are_not_vllms_are_named() -> None:
     of = Round(recipe())
     play(checks.look_at_metrics(of), always(says("nothing", 404)))
 
-    assert play(checks.metrics(of), always(says("up 1\n"))).problem == "/metrics are not vLLM's"
+    assert play(checks.metrics(of), always(says("up 1\n"))).problem == "/metrics has no vLLM metrics"
     assert play(checks.metrics(of), always(counters(1, 0))).problem == (
         "/metrics could not be read before the other checks"
     )

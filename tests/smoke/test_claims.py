@@ -33,19 +33,19 @@ STREAM = Streamed("one, two", STEADY, tokens=20, complete=True, problem="", took
         ({"arrivals": ()}, "the stream has too few pieces; expected at least 5; got 0"),
         (
             {"arrivals": (4.0, 4.01, 4.02, 4.03, 4.04)},
-            "something holds the stream back until it is whole; expected pieces over time; "
+            "the stream is buffered until it is complete; expected pieces over time; "
             "got 5 pieces within 0.04 s after 4.00 s",
         ),
         ({"arrivals": (0.2, 0.21, 0.22, 0.23, 0.24)}, "5 pieces, the first after 0.20 s"),
         ({"arrivals": (1.96, 1.97, 1.98, 1.99, 2.0)}, "5 pieces, the first after 1.96 s"),
         (
             {"arrivals": (2.0, 2.01, 2.02, 2.03, 2.04)},
-            "something holds the stream back until it is whole; expected pieces over time; "
+            "the stream is buffered until it is complete; expected pieces over time; "
             "got 5 pieces within 0.04 s after 2.00 s",
         ),
         (
             {"arrivals": tuple(number + 11 for number in range(9))},
-            "the first piece comes late; expected it within 10 s; got 11.0 s",
+            "the first piece arrives late; expected it within 10 s; got 11.0 s",
         ),
         (
             {"arrivals": (1.0, 2.0, 3.0, 4.0, 14.0)},
@@ -53,7 +53,7 @@ STREAM = Streamed("one, two", STEADY, tokens=20, complete=True, problem="", took
         ),
         (
             {"tokens": 0},
-            "the stream does not say how many tokens it used; expected usage in the last piece; got none",
+            "the stream does not report its token usage; expected usage in the last piece; got none",
         ),
     ],
 )
@@ -71,12 +71,12 @@ CALL = ChatReply(finish="tool_calls", calls=(ToolCall("get_weather", '{"city": "
         (replace(CALL, calls=(ToolCall("get_weather", '{"city": "Paris, France"}'),)), "get_weather(Paris, France)"),
         (
             ChatReply(text='<tool_call>{"name": "get_weather"}</tool_call>', finish="stop"),
-            "the tool call came as text: tool-call-parser hermes does not fit the model; expected it in tool_calls; "
+            "the tool call arrived as text: tool-call-parser hermes does not fit the model; expected it in tool_calls; "
             'got \'<tool_call>{"name": "get_weather"}</tool_call>\'',
         ),
         (
             ChatReply(text="<function=get_weather>", finish="stop"),
-            "the tool call came as text: tool-call-parser hermes does not fit the model; expected it in tool_calls; "
+            "the tool call arrived as text: tool-call-parser hermes does not fit the model; expected it in tool_calls; "
             "got '<function=get_weather>'",
         ),
         (ChatReply(text="It rains."), "the model called no tool; expected a call of get_weather; got 'It rains.'"),
@@ -106,7 +106,7 @@ def test_a_tool_is_called_as_clients_see_it(reply: ChatReply, finding: str) -> N
     ("text", "problem"),
     [
         ('{"name": "Budapest", "country": "Hungary", "rivers": 1}', ""),
-        ('```json\n{"name": "Budapest"}\n```', "response_format json_schema is not obeyed"),
+        ('```json\n{"name": "Budapest"}\n```', "response_format json_schema is ignored"),
         ('{"name": "Budapest", "country": "Hungary"}', "the JSON does not fit its schema"),
         ('{"name": "Budapest", "country": "Hungary", "rivers": "1"}', "the JSON does not fit its schema"),
         ('{"name": "Budapest", "country": "Hungary", "rivers": 1, "x": 2}', "the JSON does not fit its schema"),
@@ -120,20 +120,20 @@ def test_json_fits_its_schema(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "finding"),
     [
-        (ChatReply(text="24", reasoning="3 * 8"), "5 characters of thoughts, 2 of answer"),
-        (ChatReply(reasoning="3 * 8 is", finish="length"), "8 characters of thoughts, 0 of answer"),
+        (ChatReply(text="24", reasoning="3 * 8"), "5 characters of reasoning, 2 of answer"),
+        (ChatReply(reasoning="3 * 8 is", finish="length"), "8 characters of reasoning, 0 of answer"),
         (
             ChatReply(text="<think>3 * 8</think>24"),
-            "thoughts leak into the answer: reasoning-parser qwen3 does not fit the model; "
+            "reasoning leaks into the answer: reasoning-parser qwen3 does not fit the model; "
             "expected no think tag in content; got '<think>3 * 8</think>24'",
         ),
         (
             ChatReply(text="24"),
-            "the thoughts are missing; expected a reasoning field that is not empty; got content '24'",
+            "the reasoning is missing; expected a reasoning field that is not empty; got content '24'",
         ),
         (
             ChatReply(reasoning="24", finish="stop"),
-            "the model thinks and says nothing; expected content after the thoughts; got '24'",
+            "the model reasons but does not answer; expected content after the reasoning; got '24'",
         ),
     ],
 )
@@ -147,7 +147,7 @@ def test_thoughts_have_a_field_of_their_own(reply: ChatReply, finding: str) -> N
         (chat("204"), ""),
         (chat("204", reasoning="12 * 17"), "thinking cannot be switched off"),
         (chat("204", reasoning_content="12 * 17"), "thinking cannot be switched off"),
-        (chat(""), "without thinking the model says nothing"),
+        (chat(""), "without thinking the model does not answer"),
     ],
 )
 def test_thinking_can_be_switched_off(quiet: Reply, problem: str) -> None:

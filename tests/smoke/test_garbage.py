@@ -54,8 +54,8 @@ def test_a_model_that_got_no_further_than_its_thoughts_wrote_text() -> None:
         ((-0.1, math.nan), "logprobs are not numbers", "nan for 1 of 2 tokens"),
         ((None, -0.1), "logprobs are not numbers", "None for 1 of 2 tokens"),
         ((-math.inf,), "logprobs are not numbers", "-inf for 1 of 1 tokens"),
-        ((-2.0, -4.0), "the model does not believe its own text", "-3.00"),
-        ((-2.5,), "the model does not believe its own text", "-2.50"),
+        ((-2.0, -4.0), "the model gives its own text a low probability", "-3.00"),
+        ((-2.5,), "the model gives its own text a low probability", "-2.50"),
     ],
 )
 def test_logprobs_are_judged_where_they_come(logprobs: tuple[float | None, ...], problem: str, got: str) -> None:

@@ -92,11 +92,11 @@ def test_an_honest_engine_passes_every_check(engines: Mapping[str, Engine]) -> N
     [
         ("nonsense", "questions", "only 0 of 5 answers are right; expected at least 4; got 'What is 17*23? Answer"),
         ("bangs", "questions", "one character fills the answer; expected fewer than 8 in a row; got 64 times '!'"),
-        ("noise", "questions", "the answer holds unprintable characters; expected at least 97% printable"),
+        ("noise", "questions", "the answer has unprintable characters; expected at least 97% printable"),
         ("empty", "text", "the text is too short; expected at least 200 characters; got 0: ''"),
-        ("wrong name", "models", "clients will not find the model by its name; expected the name chat; got chat-oth"),
-        ("raw tools", "tools", "the tool call came as text: tool-call-parser qwen3_coder does not fit the model"),
-        ("think leak", "reasoning", "thoughts leak into the answer: reasoning-parser qwen3 does not fit the model"),
+        ("wrong name", "models", "the model is not served under its name; expected the name chat; got chat-oth"),
+        ("raw tools", "tools", "the tool call arrived as text: tool-call-parser qwen3_coder does not fit the model"),
+        ("think leak", "reasoning", "reasoning leaks into the answer: reasoning-parser qwen3 does not fit the model"),
         ("hung", "warm_up", "no answer within 0.5 s"),
         ("errors", "warm_up", "the first chat request failed; expected HTTP 200; got HTTP 500"),
     ],
@@ -133,7 +133,7 @@ def test_too_slow_is_told_in_tokens_per_second(engines: Mapping[str, Engine]) ->
 def test_a_late_first_piece_is_told(engines: Mapping[str, Engine]) -> None:
     report = probe(engines["late"], only("streaming", streaming={"first_s": 0.1}))
 
-    assert "the first piece comes late; expected it within 0.1 s; got 0.2 s" in failed(report)["streaming"]
+    assert "the first piece arrives late; expected it within 0.1 s; got 0.2 s" in failed(report)["streaming"]
 
 
 def test_an_engine_that_dies_ends_the_suite_at_once(engines: Mapping[str, Engine]) -> None:

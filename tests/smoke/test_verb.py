@@ -29,7 +29,7 @@ def test_the_checks_of_a_recipe_are_listed_with_reasons(files: tuple[str, str]) 
     ran = CliRunner().invoke(app, ["-i", inventory, "probe", "chat", "--list", "--recipe", recipe])
 
     assert ran.exit_code == 0, ran.output
-    assert ran.stdout.splitlines()[:2] == ["q: 2 passes in a row", "  health      runs  /health says 200"]
+    assert ran.stdout.splitlines()[:2] == ["q: 2 passes in a row", "  health      runs  /health returns 200"]
     assert "  text        off   probe.smoke.text.enabled: false" in ran.stdout.splitlines()
 
 
@@ -38,7 +38,7 @@ def test_the_list_is_data_too(files: tuple[str, str]) -> None:
 
     ran = CliRunner().invoke(app, ["-i", inventory, "probe", "chat", "--list", "--recipe", recipe, "--json"])
 
-    assert json.loads(ran.stdout)["recipes"]["q"][0] == {"name": "health", "runs": True, "why": "/health says 200"}
+    assert json.loads(ran.stdout)["recipes"]["q"][0] == {"name": "health", "runs": True, "why": "/health returns 200"}
 
 
 def test_a_recipe_of_another_service_is_refused(files: tuple[str, str]) -> None:

@@ -37,7 +37,7 @@ BAD = {
         " ".join(CHOSEN.choice(["red", "blue", "green", "grey"]) + ["", ","][n % 7 == 0] for n in range(150)),
         "the text repeats itself",
     ),
-    "numbers": (" ".join(str(CHOSEN.randrange(10000)) for _ in range(150)), "the text is hardly words"),
+    "numbers": (" ".join(str(CHOSEN.randrange(10000)) for _ in range(150)), "the text has too few words"),
     "nothing": ("", "the text is too short"),
     "one word": ("Okay.", "the text is too short"),
     "spaces": (" " * 300, "the text repeats itself"),

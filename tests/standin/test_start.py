@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_ends_the_start_at_once() -> None:
             assert program.ended() == 1
     known = advice.of_log(program.lines)
     assert known
-    assert known.cause == "another program has the port"
+    assert known.cause == "another program uses the port"
 
 
 def test_a_bad_knob_ends_the_start_with_2_and_its_name() -> None:

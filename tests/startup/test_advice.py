@@ -10,7 +10,7 @@ from sparkops.startup import advice
 from sparkops.startup.advice import TAKE_LESS, Advice
 
 Captured = Callable[[str], str]
-STOP = "Stop what uses the memory (on the node: nvidia-smi, docker ps, free -g)"
+STOP = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"
 FREE = "ValueError: Free memory on device cuda:0 (30.0/80.0 GiB) on startup is less than "
 LENGTH = (
     "ValueError: To serve at least one request with the model's max seq len (4096), (8.0 GiB KV cache is needed, which "
@@ -52,7 +52,7 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
         (
             "no-module",
             "the image lacks a Python module that the engine imports",
-            "Add the package that has `humming` to image.packages, or take it out of image.remove; "
+            "Add the package that has `humming` to image.packages, or remove it from image.remove; "
             "then build and deploy again.",
         ),
     ],
@@ -92,8 +92,8 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
         ("NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
         (
             "vllm: error: unrecognized arguments: --foo",
-            "this vLLM does not know an argument of serve.args",
-            "Remove --foo from serve.args, or build a vLLM that knows it.",
+            "this vLLM does not accept an argument of serve.args",
+            "Remove --foo from serve.args, or build a vLLM that accepts it.",
         ),
         (
             "ValueError: Insufficient space in /dev/shm to allocate 160 MB",
@@ -102,8 +102,8 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
         ),
         (
             "OSError: [Errno 98] Address already in use",
-            "another program has the port",
-            "`ss -ltnp` on the node names it: stop it, or change serve.port.",
+            "another program uses the port",
+            "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
         ),
         (
             "ptxas fatal   : Unsupported PTX version",

@@ -79,16 +79,16 @@ def test_a_start_of_750_s_with_360_s_of_silence_passes_while_the_cpu_works() -> 
 def test_the_same_silence_without_work_is_a_stall() -> None:
     watch, at_s = play({1: LOADING, 150: shards(50), 300: LOADED, 370: COMPILED, 380: AUTOTUNE})
 
-    assert (watch.failure, at_s) == ("nothing has moved for 300 s while tuning kernels", 380 + 301)
+    assert (watch.failure, at_s) == ("no progress for 300 s (stage: tuning kernels)", 380 + 301)
 
 
 @pytest.mark.parametrize(
     ("log", "failure", "at_s"),
     [
-        ({}, "nothing has moved for 180 s while starting", 181),
-        ({5: LOADING}, "nothing has moved for 180 s while loading weights", 186),
-        ({5: LOADING, 9: shards(40)}, "nothing has moved for 180 s while loading weights 40 %", 190),
-        ({5: LOADED}, "nothing has moved for 300 s while compiling", 306),
+        ({}, "no progress for 180 s (stage: starting)", 181),
+        ({5: LOADING}, "no progress for 180 s (stage: loading weights)", 186),
+        ({5: LOADING, 9: shards(40)}, "no progress for 180 s (stage: loading weights 40 %)", 190),
+        ({5: LOADED}, "no progress for 300 s (stage: compiling)", 306),
     ],
 )
 def test_a_stall_is_named_with_its_stage(log: Mapping[int, str], failure: str, at_s: int) -> None:
@@ -191,7 +191,7 @@ def test_the_silence_after_graph_capture_is_warming_up_with_the_limit_of_compili
     assert replay(cold, Startup(stall_s=30.0, compile_stall_s=135.0))[0].stage is Stage.SERVING
     watch, at_s = replay(cold, Startup(stall_s=30.0, compile_stall_s=100.0))
 
-    assert (watch.failure, at_s) == ("nothing has moved for 100 s while warming up", 52 + 101)
+    assert (watch.failure, at_s) == ("no progress for 100 s (stage: warming up)", 52 + 101)
 
 
 def test_graphs_captured_to_measure_their_memory_are_not_the_stage() -> None:
@@ -218,13 +218,13 @@ def heartbeats(every_s: int) -> Iterator[tuple[int, str]]:
 def test_a_heartbeat_is_no_progress() -> None:
     watch, at_s = play({**dict(heartbeats(10)), 5: LOADING})
 
-    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights", 5 + 181)
+    assert (watch.failure, at_s) == ("no progress for 180 s (stage: loading weights)", 5 + 181)
 
 
 def test_a_heartbeat_of_a_load_that_hangs_is_no_progress() -> None:
     watch, at_s = play({**dict(heartbeats(10)), 5: LOADING, 9: shards(40)})
 
-    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights 40 %", 9 + 181)
+    assert (watch.failure, at_s) == ("no progress for 180 s (stage: loading weights 40 %)", 9 + 181)
 
 
 def test_every_new_percent_is_progress() -> None:
@@ -240,7 +240,7 @@ def test_the_same_percent_again_is_no_progress() -> None:
 
     watch, at_s = play(log)
 
-    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights 10 %", 100 + 181)
+    assert (watch.failure, at_s) == ("no progress for 180 s (stage: loading weights 10 %)", 100 + 181)
 
 
 @pytest.mark.parametrize(("cpu_in_30_s", "over"), [(4.9, True), (5.1, False)])
@@ -254,7 +254,7 @@ def test_work_is_measured_over_30_s() -> None:
     """6 s of CPU at once are work in a window of 30 s, and would not be in one of 60 s."""
     watch, at_s = play({}, cpu_s=lambda at_s: 6.0 if at_s > 100 else 0.0)
 
-    assert (watch.failure, at_s) == ("nothing has moved for 180 s while starting", 120 + 181)
+    assert (watch.failure, at_s) == ("no progress for 180 s (stage: starting)", 120 + 181)
 
 
 @pytest.mark.parametrize(("stall_s", "cpu", "over"), [(4.0, 0.2, False), (4.0, 0.1, True), (20.0, 0.2, False)])
@@ -276,7 +276,7 @@ def test_reading_50_mb_in_30_s_is_progress(*, megabytes_in_30_s: int, over: bool
 def test_a_start_that_moves_for_ever_ends_at_the_ceiling() -> None:
     watch, at_s = play({1: LOADED}, cpu_s=busy)
 
-    assert (watch.failure, at_s) == ("it is still compiling after 1800 s", 1801)
+    assert (watch.failure, at_s) == ("not ready after 1800 s (stage: compiling)", 1801)
 
 
 @pytest.mark.parametrize(
@@ -297,14 +297,14 @@ def test_the_recipe_sets_the_limits(log: Mapping[int, str], ends_at_s: int) -> N
 @pytest.mark.parametrize(
     ("sample", "failure"),
     [
-        (Sample(9.0, running=False, exit_code=1), "its process ended with code 1 while loading weights 40 %"),
+        (Sample(9.0, running=False, exit_code=1), "its process exited with code 1 (stage: loading weights 40 %)"),
         (
             Sample(9.0, running=False, exit_code=137, oom_killed=True),
-            "its process was killed for want of memory (OOM) while loading weights 40 %",
+            "its process was OOM-killed (stage: loading weights 40 %)",
         ),
         (
             Sample(9.0, restarted=True),
-            "its process ended while loading weights 40 %, and Docker has started it again",
+            "its process exited and Docker restarted it (stage: loading weights 40 %)",
         ),
         (
             Sample(9.0, lines("ValueError: No available memory for the cache blocks."), running=False, exit_code=1),
@@ -345,14 +345,14 @@ def test_the_exception_that_follows_a_fatal_line_at_the_next_look_is_the_reason(
     [
         (
             Sample(9.0, running=False, exit_code=1),
-            "its process ended with code 1 while starting: RuntimeError: Failed to infer device type, please set the "
-            "environment variable `VLLM_LOGGING_LEVEL=DEBUG` to turn on verbose logging to help debug the issue.",
+            "its process exited with code 1 (stage: starting): RuntimeError: Failed to infer device type, please set "
+            "the environment variable `VLLM_LOGGING_LEVEL=DEBUG` to turn on verbose logging to help debug the issue.",
         ),
         (
             Sample(9.0, running=False, oom_killed=True),
-            "its process was killed for want of memory (OOM) while starting",
+            "its process was OOM-killed (stage: starting)",
         ),
-        (Sample(300.0), "nothing has moved for 180 s while starting"),
+        (Sample(300.0), "no progress for 180 s (stage: starting)"),
     ],
     ids=["exit", "oom", "stall"],
 )
@@ -373,7 +373,7 @@ def test_an_adopted_start_gets_the_time_of_a_new_stall() -> None:
     """A deploy that is run again sees the whole log at once, of a container that is minutes old."""
     watch, at_s = play({1: LOADING, 100: shards(10)}, since_s=900)
 
-    assert (watch.failure, at_s) == ("nothing has moved for 180 s while loading weights 10 %", 900 + 181)
+    assert (watch.failure, at_s) == ("no progress for 180 s (stage: loading weights 10 %)", 900 + 181)
 
 
 def test_an_adopted_start_goes_on_with_the_times_at_which_its_stages_were_reached() -> None:
@@ -420,7 +420,7 @@ def test_a_node_with_too_little_memory_left_ends_the_start_at_the_second_look() 
     watch = advance(Watch(Startup(), floor_gib=4.0), Sample(1.0, available_gib=3.9))
     assert (watch.failure, advance(watch, Sample(2.0, available_gib=4.0)).low) == ("", ())
     assert advance(watch, Sample(2.0, available_gib=3.2)).failure.startswith(
-        "the node had 3.2 GiB of memory left while"
+        "the node had 3.2 GiB of memory left (stage: "
     )
     killed = advance(watch, Sample(2.0, running=False, exit_code=137, available_gib=80.0))
-    assert killed.failure == "the node had 3.9 GiB of memory left while starting: it must not hang"
+    assert killed.failure == "the node had 3.9 GiB of memory left (stage: starting)"

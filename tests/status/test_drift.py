@@ -38,7 +38,7 @@ def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() 
         drifts = drift.of_service(ServiceReport("chat", reports, front))
         return [(found.node, found.detail) for found in drifts if found.code == "LIVE_NOT_RUNNING"]
 
-    detail = f"chat: {active.release.id} has the traffic and does not run"
+    detail = f"chat: {active.release.id} is active but not running"
     assert live_not_running(*ranks) == [("n2", detail)]
     assert live_not_running(ranks[0]) == [("", detail)]
 
@@ -56,7 +56,7 @@ def test_what_the_leader_cannot_do_needs_an_operator() -> None:
 def test_a_guard_that_the_leader_does_not_reach_is_named() -> None:
     (only,) = found(JOURNAL, missing=("n2",), why_missing={"n2": "refused", "n3": "of another service"})
 
-    assert only == ("GUARD_NOT_REACHED", "n2", "chat: n1 does not reach the guard of n2: swaps wait for it: refused")
+    assert only == ("GUARD_NOT_REACHED", "n2", "chat: n1 cannot reach the guard of n2, swaps wait: refused")
 
 
 def test_a_guard_that_the_leader_has_not_asked_yet_is_no_drift() -> None:

@@ -28,13 +28,13 @@ def of(health: Health, states: tuple[ServiceState, ...] = (), **changes: Any) ->
 @pytest.mark.parametrize(
     ("health", "changes", "problem"),
     [
-        (Health.NONE, {"state": "exited", "exit_code": 3}, f"{NAME} ended with exit code 3"),
+        (Health.NONE, {"state": "exited", "exit_code": 3}, f"{NAME} exited with code 3"),
         (Health.NONE, {"state": "exited", "exit_code": 137, "oom_killed": True}, f"{NAME} was OOM-killed"),
-        (Health.FAILING, {}, f"{NAME} runs, and /health does not answer"),
+        (Health.FAILING, {}, f"{NAME} runs, but /health does not answer"),
         (
             Health.STARTING,
             {"state": "restarting", "restarts": 4, "exit_code": 1},
-            f"{NAME} restarts again and again: 4 times, exit code 1",
+            f"{NAME} is in a restart loop: 4 restarts, exit code 1",
         ),
     ],
 )
@@ -83,7 +83,7 @@ def test_how_an_earlier_release_ended_is_history_while_another_one_works() -> No
     assert failures.of_rank(ended, ServiceReport("chat", (ended, works), front, led)) == ("", "")
     assert (
         failures.of_rank(ended, ServiceReport("chat", (ended,), front, led))[0]
-        == f"{ended.container.name} ended with exit code 1"
+        == f"{ended.container.name} exited with code 1"
     )
 
 

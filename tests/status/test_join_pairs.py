@@ -78,7 +78,7 @@ def test_a_pair_without_one_of_its_ranks_is_degraded_and_the_rank_is_named(
     assert shown.services[0].state == "degraded"
     [missing] = shown.drift
     assert (missing.code, missing.node) == ("RANK_MISSING", node)
-    assert f"rank {number} of {NEW.id} (blue) does not run" in missing.detail
+    assert f"rank {number} of {NEW.id} (blue) is not running" in missing.detail
 
 
 def test_a_rank_that_has_ended_is_as_missing_as_one_that_was_removed() -> None:

@@ -236,7 +236,7 @@ def test_a_docker_that_refuses_is_an_error_with_the_next_step(docker: Docker) ->
     (docker.here / "ps").write_text("permission denied")
     (docker.here / "code").write_text("1")
 
-    with pytest.raises(NotReady, match="the user may not use Docker"):
+    with pytest.raises(NotReady, match="the user has no access to Docker"):
         docker.report()
 
 

@@ -52,21 +52,21 @@ def test_a_whole_answer() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"root": {}, "models": []}', "python: not found"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not what a model directory says"):
+    with pytest.raises(ValueError, match="unexpected description of a model directory"):
         checkpoint.parse(text)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x"])
 def test_a_file_outside_its_directory_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="not what a model directory says"):
+    with pytest.raises(ValueError, match="unexpected description of a model directory"):
         parse({**WHOLE, "files": {**FILES, name: [1, 1]}})
 
 
 @pytest.mark.parametrize(
     ("changes", "reasons"),
     [
-        (without("config.json"), ["it has no config.json"]),
-        ({"files": {"config.json": [2, 7]}, "shards": {}, "index": None}, ["it holds no weights"]),
+        (without("config.json"), ["no config.json"]),
+        ({"files": {"config.json": [2, 7]}, "shards": {}, "index": None}, ["no weights"]),
         (
             {"shards": {**WHOLE["shards"], "m-1.safetensors": {"bytes": 150}}},
             ["m-1.safetensors is cut off: 100 of 150 bytes"],
@@ -95,12 +95,12 @@ def test_a_file_outside_its_directory_is_refused(name: str) -> None:
         (
             {"marker": {"model": "org/q", "files": {"config.json": 3, "vocab": 4, "m-1.safetensors": 100}}},
             [
-                "config.json has 2 bytes, and had 3 when the directory was made",
-                "vocab is missing: it was there when the directory was made",
+                "config.json has 2 bytes, expected 3",
+                "vocab is missing; it existed when the directory was created",
             ],
         ),
-        ({"path": "q.partial"}, ["it was begun and is not whole; the same command goes on with it"]),
-        ({"path": "q.replaced"}, ["it is left over from a replacement that was interrupted"]),
+        ({"path": "q.partial"}, ["incomplete; run the same command again to continue"]),
+        ({"path": "q.replaced"}, ["left over from an interrupted replacement"]),
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], reasons: list[str]) -> None:

@@ -73,7 +73,7 @@ def test_a_wrong_file_is_replaced_and_what_the_target_added_stays(fleet: Connect
 
     assert copied["n2"].sent == len((tmp_path / "n1/q/tokenizer.json").read_bytes())
     assert contents(target) == {**contents(tmp_path / "n1/q"), "chat.jinja": b"mine"}
-    assert "q there has other files, which are replaced: tokenizer.json" in [event.text for event in events]
+    assert "q has other files, which are replaced: tokenizer.json" in [event.text for event in events]
     assert [path.name for path in (tmp_path / "n2").iterdir()] == ["q"]
 
 
@@ -94,10 +94,10 @@ def test_a_file_with_the_right_size_and_wrong_bytes_is_found_by_its_checksum(fle
 def test_a_source_that_is_not_whole_is_not_copied(fleet: Connected, tmp_path: Path) -> None:
     os.truncate(tmp_path / "n1/q" / FIRST, 100)
 
-    with pytest.raises(NotReady, match=rf"n1: q cannot be copied from there: {FIRST}: it ends within its header"):
+    with pytest.raises(NotReady, match=rf"n1: q cannot be copied from this node: {FIRST}: it ends within its header"):
         copy(fleet)
     shutil.rmtree(tmp_path / "n1/q")
-    with pytest.raises(NotReady, match="n1: q cannot be copied from there: it is not there"):
+    with pytest.raises(NotReady, match="n1: q cannot be copied from this node: not found"):
         copy(fleet)
     assert not any((tmp_path / "n2").iterdir())
 
@@ -120,7 +120,7 @@ def test_another_revision_that_is_whole_is_not_replaced_without_being_asked(flee
 def test_one_node_that_fails_does_not_stop_the_other(fleet: Connected, tmp_path: Path) -> None:
     (tmp_path / "n3").rmdir()
 
-    with pytest.raises(NotReady, match="n3 is not there"):
+    with pytest.raises(NotReady, match="n3 does not exist"):
         copy(fleet)
     assert contents(tmp_path / "n2") == contents(tmp_path / "n1")
 
@@ -164,7 +164,7 @@ def test_verify_names_what_is_wrong_on_each_node_that_has_it(fleet: Connected, t
         "n1": "",
         "n2": f"{FIRST}: it ends within its header",
     }
-    assert models.verify(fleet, RECIPE, everywhere=True)["n3"] == "it is not there"
+    assert models.verify(fleet, RECIPE, everywhere=True)["n3"] == "not found"
 
 
 def test_verify_finds_nodes_that_disagree(fleet: Connected, tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_model_directory_that_is_not_there_is_refused_with_the_command_that_ma
     (tmp_path / "m").rmdir()
 
     assert models.look(node).exists is False
-    with pytest.raises(NotReady, match="m is not there") as caught:
+    with pytest.raises(NotReady, match="m does not exist") as caught:
         models.room(node)
     assert caught.value.next_step == f"On n1: sudo install -d -o {os.getuid()} -g {os.getgid()} {tmp_path}/m"
 
@@ -162,7 +162,7 @@ def test_a_model_directory_that_is_not_there_is_refused_with_the_command_that_ma
 def test_a_node_without_python_says_so(tmp_path: Path) -> None:
     node = RecordingNode("n1", exit_codes={"python3": 127})
 
-    with pytest.raises(NotReady, match="it has no python3"):
+    with pytest.raises(NotReady, match="python3 not found"):
         models.look(replace(member("n1", tmp_path), node=node))
 
 
@@ -184,7 +184,7 @@ def test_a_directory_that_is_not_whole_does_not_get_its_name(tmp_path: Path) -> 
 
     with pytest.raises(NodeError, match=f"q is not complete: {SECOND} is cut off"):
         models.publish(node, "q")
-    with pytest.raises(NodeError, match=r"r\.partial is gone"):
+    with pytest.raises(NodeError, match=r"r\.partial has disappeared"):
         models.publish(node, "r")
     assert [path.name for path in tmp_path.iterdir()] == ["q.partial"]
 
@@ -201,7 +201,7 @@ def test_a_replacement_that_was_interrupted_is_finished(tmp_path: Path) -> None:
 def test_the_look_takes_one_command(tmp_path: Path) -> None:
     node = RecordingNode("n1", answers={"python3": "nonsense"})
 
-    with pytest.raises(NodeError, match="not what a model directory says"):
+    with pytest.raises(NodeError, match="unexpected description of a model directory"):
         models.look(replace(member("n1", tmp_path), node=node))
     assert len(node.ran) == 1
     assert not node.ran[0].changes

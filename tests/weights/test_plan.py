@@ -45,23 +45,23 @@ def test_what_is_wanted_is_accepted(model: RequiredModel, checkpoint: Checkpoint
 @pytest.mark.parametrize(
     ("model", "checkpoint", "reason"),
     [
-        (WANTED, None, "it is not there"),
-        (WANTED, replace(CHECKPOINT, files={"model.safetensors": (1, 1)}), "it has no config.json"),
+        (WANTED, None, "not found"),
+        (WANTED, replace(CHECKPOINT, files={"model.safetensors": (1, 1)}), "no config.json"),
         (WANTED, from_hub(model="org/other"), "it holds org/other"),
         (
             replace(WANTED, revision="f" * 40),
             from_hub(),
-            f"it is revision {COMMIT}, and the recipe asks for {'f' * 40}",
+            f"it is revision {COMMIT}, the recipe needs {'f' * 40}",
         ),
-        (replace(WANTED, revision="0123"), from_hub(), f"it is revision {COMMIT}, and the recipe asks for 0123"),
-        (replace(WANTED, revision="v2"), from_hub("v1"), f"it is revision {COMMIT}, and the recipe asks for v2"),
+        (replace(WANTED, revision="0123"), from_hub(), f"it is revision {COMMIT}, the recipe needs 0123"),
+        (replace(WANTED, revision="v2"), from_hub("v1"), f"it is revision {COMMIT}, the recipe needs v2"),
         (
             replace(WANTED, revision="f" * 40),
             replace(CHECKPOINT, commit=COMMIT),  # the hub's own program was used by hand
-            f"it is revision {COMMIT}, and the recipe asks for {'f' * 40}",
+            f"it is revision {COMMIT}, the recipe needs {'f' * 40}",
         ),
-        (replace(WANTED, steps="d1"), made_by("d2"), "it was made by other steps than the recipe's"),
-        (replace(WANTED, steps="d1"), CHECKPOINT, "nothing tells that the recipe's steps made it"),
+        (replace(WANTED, steps="d1"), made_by("d2"), "it was made by steps other than the recipe's"),
+        (replace(WANTED, steps="d1"), CHECKPOINT, "it has no record of the recipe's steps"),
         (WANTED, made_by("d2"), "it was made by steps, and the recipe has none"),
     ],
 )

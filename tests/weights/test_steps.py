@@ -101,12 +101,12 @@ def test_nothing_is_lacking_where_sources_and_room_are_there() -> None:
 @pytest.mark.parametrize(
     ("on", "lack"),
     [
-        (directory(fp8=None), ("n1: fp8 cannot be read: it is not there", "sparkops models pull q --node n1")),
+        (directory(fp8=None), ("n1: fp8 cannot be read: not found", "sparkops models pull q --node n1")),
         (
             directory(free_gb=3.5),
             (
                 "n1: 3.5 GB free, 4.0 GB needed: 0.5 GB short",
-                "Free space under the model directory: sparkops models list shows what takes it.",
+                "Free space under the model directory: sparkops models list",
             ),
         ),
     ],
