@@ -17,7 +17,7 @@ from sparkops.swap import effects
 from sparkops.swap.effects import LeaderEffect
 from sparkops.swap.events import SwapEvent, narrate
 from sparkops.swap.fleet_state import FleetState, Report
-from sparkops.swap.intents import Intent, NothingToDo, Refused, accept
+from sparkops.swap.intents import Deploy, Intent, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
@@ -182,6 +182,13 @@ class Lead:
             self.state.add_event(self.journal.service, event.record())
         except OSError as error:
             self.log(f"{self.journal.service}: event not saved: {error}")
+
+    def has_met(self, intent: Intent) -> bool:
+        """Return whether the guards that an intent needs have replied. A new link has exchanged nothing yet."""
+        nodes, peers = set[str](), set(self.journal.peers) - self.journal.without
+        if isinstance(intent, Deploy):
+            nodes, peers = {rank.node for rank in intent.target.ranks}, peers - intent.without
+        return nodes <= set(self.reports()) and (not peers or bool(peers & self.contacts()))
 
     def intend(self, intent: Intent) -> Refused | NothingToDo | None:
         """Decide on an intent; None: accepted. Raises OSError where it cannot be written."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,10 @@ class Wire:
     orders: list[tuple[float, ServiceOrders]] = field(default_factory=list)
     progress: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
+    open: threading.Event = field(default_factory=threading.Event)
+
     def exchange(self, orders: ServiceOrders) -> Mapping[str, Report]:
+        self.open.wait(PATIENCE_S)
         self.orders.append((time.monotonic(), orders))
         revisions = {service: order.journal.revision if order else 0 for service, order in orders.items()}
         return {service: Report(self.node, self.boot, 1, revision) for service, revision in revisions.items()}
@@ -50,7 +55,9 @@ class Wire:
 
 @pytest.fixture
 def wire() -> Wire:
-    return Wire()
+    wire = Wire()
+    wire.open.set()
+    return wire
 
 
 @pytest.fixture
@@ -101,6 +108,20 @@ def test_other_guards_receive_what_follows_from_an_intent_at_once(leadership: Le
     until(lambda: wire.revision() == 2)
 
     assert wire.orders[-1][0] - began_s < IDLE_S / 2
+
+
+def test_an_intent_waits_for_the_first_reply_over_a_new_link(wire: Wire, request: pytest.FixtureRequest) -> None:
+    """A guard that has joined has confirmed nothing yet; the intent would be refused, and accepted a second later."""
+    wire.open.clear()
+    leadership: Leadership = request.getfixturevalue("leadership")
+    intent = {"kind": "hold", "id": "i", "revision": 1, "reason": ""}
+    with ThreadPoolExecutor() as operator:
+        reply = operator.submit(leadership.verbs()["intend"], {"service": "chat", "intent": intent})
+        with pytest.raises(TimeoutError):
+            reply.result(0.5)
+        wire.open.set()
+
+        assert reply.result(PATIENCE_S) == ACCEPTED
 
 
 def test_a_leader_acts_on_a_report_that_brings_news_at_once(leadership: Leadership, wire: Wire) -> None:
