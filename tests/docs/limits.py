@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkops.config.inventory import Gateway
+from sparkops.config.startup import Startup
 from sparkops.docker.commands import GATE_MEMORY
 from sparkops.gateway import capacity
 from sparkops.guard import daemon, evidence, node_report, operator_socket
@@ -36,6 +37,7 @@ def body_kib(memory_mib: int) -> float:
 
 GATEWAY_KIB = body_kib(capacity.MEMORY_MIB)
 LIMITS: dict[str, dict[str, float]] = {
+    "README.md": {"30 minutes": default(Startup, "ceiling_s") / 60},
     "CONTRIBUTING.md": {"12 min 30 s": soak.START_S},
     "docs/decisions.md": {"8 GiB": NVCC_GIB, "4 GiB": FLOOR_GIB},
     "docs/guard.md": {"2 s": daemon.SAMPLE_S, "15 s": node_report.IDLE_S, "4 s": node_report.OLD_S},
@@ -64,6 +66,6 @@ LIMITS: dict[str, dict[str, float]] = {
         "1309 connections": float(capacity.frontend_connections(2048)),
         "1819 connections": float(capacity.frontend_connections(2685)),
     },
-    "docs/swap.md": {"60 s": operator_socket.LEASE_S},
+    "docs/swap.md": {"60 s": operator_socket.LEASE_S, "10 minutes": Limits().unknown_s / 60},
 }
 """By page: a figure as it is written there, and its value in its last unit."""
