@@ -101,10 +101,11 @@ class _Call:
             ):
                 self.status = response.status_code
                 self._read(response.iter_content(chunk_size=None))
-        except Timeout:
-            self.late = True
-            self.problem = self._too_late()
-        except BROKEN as error:
+        except (Timeout, *BROKEN) as error:
+            if isinstance(error, Timeout) or isinstance(cause(error), TimeoutError):  # that of a body is no Timeout
+                self.late = True
+                self.problem = self._too_late()
+                return
             self.broken.append(reason(error))
             self.problem = f"the connection broke: {', then: '.join(dict.fromkeys(self.broken))}"
 
@@ -135,10 +136,16 @@ class _Call:
         return f"no {answer} within {self.request.timeout_s:g} s"
 
 
-def reason(error: BaseException) -> str:
+def cause(error: BaseException) -> BaseException:
     """Return the error of the connection itself, without those that the layers above wrapped around it."""
     while isinstance(error, RequestException | HTTPError) and (inner := error.__cause__ or error.__context__):
         error = inner
+    return error
+
+
+def reason(error: BaseException) -> str:
+    """Return the text of the error of the connection itself."""
+    error = cause(error)
     return str(error) or type(error).__name__
 
 

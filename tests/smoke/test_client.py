@@ -100,9 +100,10 @@ def test_a_wrong_answer_is_not_asked_for_again() -> None:
     [
         (lambda *_: time.sleep(1), "no answer within 0.2 s"),
         (plays(*[head(200, "Content-Length: 100"), *[b"x"] * 8], wait_s=0.1), "no whole answer within 0.2 s"),
+        (plays(head(200, "Content-Length: 100") + b"x", b"x", wait_s=1), "no whole answer within 0.2 s"),
         (plays(b"HTTP/1.1 200 OK\r\n", *[b"x: y\r\n"] * 8, wait_s=0.1), "no answer within 0.2 s"),
     ],
-    ids=["silence", "a body that drips", "headers that drip"],
+    ids=["silence", "a body that drips", "a body that stops", "headers that drip"],
 )
 def test_the_deadline_holds_for_the_whole_answer(play: Play, problem: str) -> None:
     start = time.monotonic()
