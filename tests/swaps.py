@@ -75,7 +75,7 @@ def _pin(nodes: RealFleet, ended: threading.Event) -> None:
 
 
 def _service(cli: Cli, nodes: RealFleet, name: str, port: int) -> Service:
-    own = {"service": name, "serve.port": str(port), "swap.bake_s": "1", "swap.keep_blue_s": "0"}
+    own = {"service": name, "serve.port": str(port), "swap.bake_s": "1", "swap.keep_old_s": "0"}
     return Service(cli, nodes, name=name, port=port, settings={**QUICK, **own})
 
 

@@ -45,7 +45,7 @@ def test_the_swap_brings_another_release_from_the_same_image() -> None:
 
 
 def test_the_old_release_is_still_warm_when_the_rollback_comes() -> None:
-    assert loaded(demo.FIRST).swap.keep_blue_s >= 300
+    assert loaded(demo.FIRST).swap.keep_old_s >= 300
 
 
 def test_the_end_counts_requests_by_part_and_by_release() -> None:

@@ -45,7 +45,7 @@ class SwapSettings(Section):
     or its duration is unknown, requests get 503 at once."""
     hold_max: Annotated[int, Field(ge=0, le=900)] = 500
     """Maximum number of waiting requests of the service; more get 503."""
-    keep_blue_s: NotNegative = 600.0
+    keep_old_s: NotNegative = 600.0
     """Seconds that the old release stays warm after the swap, if both fit, so that a rollback needs no start.
 
     It stays longer while no other release answers.
@@ -55,7 +55,7 @@ class SwapSettings(Section):
 
     A new release that leaves less than this, or less than 4 GiB, is killed before it is promoted.
     """
-    memory_return_s: NotNegative = 120.0
+    memory_timeout_s: NotNegative = 120.0
     """Seconds within which a stopped engine must free its memory."""
 
 

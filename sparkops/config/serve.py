@@ -56,5 +56,5 @@ class MemorySettings(Section):
 
     For a GPU with its own memory: the GPU memory that it takes.
     """
-    why: Text
+    basis: Text
     """Source of the figure."""

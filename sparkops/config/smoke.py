@@ -18,7 +18,7 @@ MOST_AT_ONCE = 7  # connections: a node gets at most 8 channels over one SSH con
 class SmokeQuestion(Section):
     """A question with a known answer."""
 
-    ask: Line
+    prompt: Line
     """The question, sent as one user message at temperature 0."""
     expect: Line
     """Text that the answer must contain as separate words; case and spaces are ignored."""
@@ -31,11 +31,11 @@ class SmokeQuestion(Section):
 def general_questions() -> list[SmokeQuestion]:
     """What any general chat model knows, one of each kind: a sum, a fact, letters, a search, a form."""
     return [
-        SmokeQuestion(ask="What is 17*23? Answer with the number only.", expect="391"),
-        SmokeQuestion(ask="What is the capital of Hungary? Answer with one word.", expect="Budapest"),
-        SmokeQuestion(ask='Write the word "spark" backwards. Answer with one word.', expect="kraps"),
-        SmokeQuestion(ask="Which prime number comes right after 89? Answer with the number only.", expect="97"),
-        SmokeQuestion(ask='Repeat this JSON exactly and write nothing else: {"a":1}', expect='{"a":1}'),
+        SmokeQuestion(prompt="What is 17*23? Answer with the number only.", expect="391"),
+        SmokeQuestion(prompt="What is the capital of Hungary? Answer with one word.", expect="Budapest"),
+        SmokeQuestion(prompt='Write the word "spark" backwards. Answer with one word.', expect="kraps"),
+        SmokeQuestion(prompt="Which prime number comes right after 89? Answer with the number only.", expect="97"),
+        SmokeQuestion(prompt='Repeat this JSON exactly and write nothing else: {"a":1}', expect='{"a":1}'),
     ]
 
 
@@ -63,40 +63,40 @@ class WarmUpCheck(SmokeCheck):
 class QuestionsCheck(SmokeCheck):
     """Questions with known answers; detects fluent nonsense."""
 
-    ask: Annotated[list[SmokeQuestion], Field(min_length=1)] = Field(default_factory=general_questions)
+    prompts: Annotated[list[SmokeQuestion], Field(min_length=1)] = Field(default_factory=general_questions)
     """The questions; if absent, five that any general chat model can answer."""
-    wrong: Count = 1
+    max_wrong: Count = 1
     """Maximum number of wrong answers."""
 
     @model_validator(mode="after")
     def _some_right(self) -> QuestionsCheck:
-        if self.wrong >= len(self.ask):
-            raise ValueError(f"wrong below {len(self.ask)}, the number of questions")
+        if self.max_wrong >= len(self.prompts):
+            raise ValueError(f"max_wrong below {len(self.prompts)}, the number of questions")
         return self
 
 
 class TextCheck(SmokeCheck):
     """Statistics of a longer text; detects garbage with HTTP 200: `!!!!`, noise, loops."""
 
-    ask: Line = "Write a short story about a lighthouse keeper in one paragraph of about 200 words."
+    prompt: Line = "Write a short story about a lighthouse keeper in one paragraph of about 200 words."
     """Prompt."""
     max_tokens: Tokens = 200
     """Length of the text in tokens."""
-    characters: Count = 200
+    min_characters: Count = 200
     """Minimum length in characters."""
-    printable: Share = 0.97
+    min_printable: Share = 0.97
     """Minimum share of printable characters."""
-    words: Share = 0.6
+    min_words: Share = 0.6
     """Minimum share of letters and spaces."""
-    run: Annotated[int, Field(ge=2)] = 8
+    max_run: Annotated[int, Field(ge=2)] = 8
     """Number of equal characters in a row that fails the check; spaces and the dashes of tables do not count."""
     packed_low: Share = 0.25
     """Minimum size after zlib compression, as a share of the text: a loop compresses to less."""
     packed_high: Share = 0.85
     """Maximum size after zlib compression, as a share of the text: noise stays larger."""
-    distinct: Share = 0.6
+    min_distinct: Share = 0.6
     """Minimum share of distinct groups of three words."""
-    scripts: Share = 0.85
+    min_scripts: Share = 0.85
     """Minimum share of letters in the two most common scripts."""
     logprobs: bool = True
     """Whether the probabilities of the tokens are requested and checked."""
@@ -107,7 +107,7 @@ class TextCheck(SmokeCheck):
 class RepeatCheck(SmokeCheck):
     """The questions again, at temperature 0; differing answers detect races and a bad cache."""
 
-    differences: Count = 1
+    max_differences: Count = 1
     """Maximum number of differing answers."""
 
 
@@ -130,15 +130,15 @@ class ConcurrentCheck(SmokeCheck):
 class StreamingCheck(SmokeCheck):
     """A streamed answer; detects proxies that buffer and streams that are cut."""
 
-    ask: Line = "Count from one to forty in words, separated by commas."
+    prompt: Line = "Count from one to forty in words, separated by commas."
     """Prompt."""
     max_tokens: Tokens = 96
     """Length of the answer in tokens."""
-    chunks: Annotated[int, Field(ge=1)] = 5
+    min_chunks: Annotated[int, Field(ge=1)] = 5
     """Minimum number of pieces."""
     first_s: Positive = 10.0
     """Maximum seconds until the first piece."""
-    gap_s: Positive = 10.0
+    max_gap_s: Positive = 10.0
     """Maximum seconds between two pieces."""
 
 
@@ -168,7 +168,7 @@ class ReasoningCheck(SmokeCheck):
 class SpeedCheck(SmokeCheck):
     """Decode speed of one stream; detects a silent fallback to a slow kernel."""
 
-    floor: Annotated[float, Field(gt=0, le=1)] = 0.5
+    min_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Minimum speed as a share of expected.tok_s."""
     max_tokens: Annotated[int, Field(ge=32, le=8192)] = 256
     """Length of the measured text in tokens."""

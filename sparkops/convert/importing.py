@@ -181,7 +181,7 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
         "serve": serve,
         "memory": {
             "claim_gib": claim,
-            "why": f"{share} of the {SHOWN_GIB} GiB that a Spark shows, and {HOST_GIB} of the host side; not measured",
+            "basis": f"{share} of a Spark's {SHOWN_GIB} GiB, and {HOST_GIB} of the host side; not measured",
         },
         "verified": _verified(conversion),
     }

@@ -51,7 +51,7 @@ def limits(recipe: Recipe, start_s: float = 0.0) -> Limits:
     return Limits(
         bake_s=swap.bake_s,
         drain_s=swap.drain_s,
-        keep_old_s=swap.keep_blue_s,
+        keep_old_s=swap.keep_old_s,
         hold_s=swap.hold_s,
         hold_max=swap.hold_max,
         start_s=round(start_s, 1) if waits else 0.0,

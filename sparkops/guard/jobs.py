@@ -131,7 +131,7 @@ class Jobs:
         room = MeasuredRoom(measuring.free_gib(), began_s, time.monotonic())
         with self.lock:
             service.rooms[container] = room
-            self._note_lack(service, container, room, recipe.swap.memory_return_s)
+            self._note_lack(service, container, room, recipe.swap.memory_timeout_s)
 
     @staticmethod
     def _note_lack(service: LocalService, container: str, room: MeasuredRoom, patience_s: float) -> None:

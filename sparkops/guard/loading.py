@@ -42,12 +42,12 @@ def limits(recipe: Recipe, rank: int) -> Startup:
     """Return when a start counts as hung. A rank above 0 is silent while it works; rank 0's node judges both."""
     if rank == 0:
         return recipe.probe.startup
-    return Startup.model_construct(stall_s=math.inf, compile_stall_s=math.inf, ceiling_s=math.inf)
+    return Startup.model_construct(stall_s=math.inf, compile_stall_s=math.inf, max_s=math.inf)
 
 
 def resumed(watch: Watch, unseen_s: float) -> Watch:
     """Return the watch after a time without samples, in which no clock of it advances."""
-    later = watch.limits.model_copy(update={"ceiling_s": watch.limits.ceiling_s + unseen_s})
+    later = watch.limits.model_copy(update={"max_s": watch.limits.max_s + unseen_s})
     return replace(watch, limits=later, moved_s=watch.moved_s + unseen_s)
 
 

@@ -70,7 +70,7 @@ def models(run: Round) -> Steps:
 
 def warm_up(run: Round) -> Steps:
     """Check the status of a first request, which may take minutes."""
-    request = prompts.question(run, run.smoke.questions.ask[0])
+    request = prompts.question(run, run.smoke.questions.prompts[0])
     patient = replace(request, timeout_s=run.smoke.warm_up.timeout_s)
     reply = openai.complete((yield from one(patient)))
     return status_is(reply, 200, "the first chat request failed")
@@ -79,8 +79,8 @@ def warm_up(run: Round) -> Steps:
 def ask_all(run: Round) -> Generator[tuple[Request, ...], tuple[Reply, ...], dict[str, str]]:
     """Ask every question, one after the other."""
     answers = {}
-    for question in run.smoke.questions.ask:
-        answers[question.ask] = openai.chat((yield from one(prompts.question(run, question)))).text
+    for question in run.smoke.questions.prompts:
+        answers[question.prompt] = openai.chat((yield from one(prompts.question(run, question)))).text
     return answers
 
 
@@ -91,25 +91,25 @@ def questions(run: Round) -> Steps:
     for text in run.answers.values():
         for problem, expected, got in garbage.garbage(text, run.smoke.text):
             return CheckFinding(problem, expected, f"{got}: {shown(text)}")
-    wrong = [question for question in tuning.ask if not right(run, question)]
-    if len(wrong) <= tuning.wrong:
-        return CheckFinding(note=f"{len(tuning.ask) - len(wrong)} of {len(tuning.ask)} right")
-    few = f"only {len(tuning.ask) - len(wrong)} of {len(tuning.ask)} answers are right"
-    answers = ((question, shown(run.answers[question.ask])) for question in wrong[:SHOWN_WRONG])
-    missed = (f"{question.ask!r} answered with {answer}, not {question.expect!r}" for question, answer in answers)
-    return CheckFinding(few, f"at least {len(tuning.ask) - tuning.wrong}", "; ".join(missed))
+    wrong = [question for question in tuning.prompts if not right(run, question)]
+    if len(wrong) <= tuning.max_wrong:
+        return CheckFinding(note=f"{len(tuning.prompts) - len(wrong)} of {len(tuning.prompts)} right")
+    few = f"only {len(tuning.prompts) - len(wrong)} of {len(tuning.prompts)} answers are right"
+    answers = ((question, shown(run.answers[question.prompt])) for question in wrong[:SHOWN_WRONG])
+    missed = (f"{question.prompt!r} answered with {answer}, not {question.expect!r}" for question, answer in answers)
+    return CheckFinding(few, f"at least {len(tuning.prompts) - tuning.max_wrong}", "; ".join(missed))
 
 
 def right(run: Round, question: SmokeQuestion) -> bool:
     """Return whether the question got the expected answer when sent alone."""
-    return prompts.holds(question.expect, run.answers.get(question.ask, ""))
+    return prompts.holds(question.expect, run.answers.get(question.prompt, ""))
 
 
 def text(run: Round) -> Steps:
     """Check the statistics of a longer text."""
     tuning = run.smoke.text
     more = {"logprobs": True} if tuning.logprobs else {}
-    reply = openai.chat((yield from one(prompts.chat(run, tuning.ask, tuning.max_tokens, **more))))
+    reply = openai.chat((yield from one(prompts.chat(run, tuning.prompt, tuning.max_tokens, **more))))
     return garbage.judge(reply, tuning)
 
 
@@ -118,7 +118,7 @@ def repeat(run: Round) -> Steps:
     first = run.answers or (yield from ask_all(run))
     second = yield from ask_all(run)
     differing = [ask for ask, answer in second.items() if answer != first[ask]]
-    allowed = run.smoke.repeat.differences
+    allowed = run.smoke.repeat.max_differences
     if len(differing) <= allowed:
         return CheckFinding(note=f"{len(second) - len(differing)} of {len(second)} the same")
     both = f"{differing[0]!r} answered with {shown(first[differing[0]])}, then with {shown(second[differing[0]])}"
@@ -140,7 +140,7 @@ def concurrent(run: Round) -> Steps:
     """Check that questions answered right alone are answered right in a batch of mixed lengths."""
     if not run.answers:
         run.answers = yield from ask_all(run)
-    known = [question for question in run.smoke.questions.ask if right(run, question)]
+    known = [question for question in run.smoke.questions.prompts if right(run, question)]
     if not known:
         return CheckFinding("no question was answered correctly alone, so none is sent concurrently")
     lengths = run.smoke.concurrent.words
@@ -165,7 +165,7 @@ def _wrong_in_batch(question: SmokeQuestion, reply: Reply) -> str:
 
 def negatives(run: Round) -> Steps:
     """Check that an unknown model and a too long prompt are refused."""
-    request = prompts.question(run, run.smoke.questions.ask[0])
+    request = prompts.question(run, run.smoke.questions.prompts[0])
     unknown = replace(request, body={**(request.body or {}), "model": f"{run.recipe.service}-unknown"})
     reply = openai.complete((yield from one(unknown)))
     findings = [status_is(reply, 404, "a model that does not exist is not refused")]

@@ -49,7 +49,7 @@ def streaming(run: Round) -> Steps:
     """Check that an answer comes in pieces over time, with an end and a count."""
     tuning = run.smoke.streaming
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
-    reply = yield from one(prompts.chat(run, tuning.ask, tuning.max_tokens, **streamed))
+    reply = yield from one(prompts.chat(run, tuning.prompt, tuning.max_tokens, **streamed))
     return judge_stream(openai.stream(reply), tuning)
 
 
@@ -59,8 +59,8 @@ def judge_stream(stream: Streamed, tuning: StreamingCheck) -> CheckFinding:
         return CheckFinding(
             "the stream was cut", "[DONE] at its end", stream.problem or f"an end after {shown(stream.text)}"
         )
-    if len(stream.arrivals) < tuning.chunks:
-        return CheckFinding("the stream has too few pieces", f"at least {tuning.chunks}", f"{len(stream.arrivals)}")
+    if len(stream.arrivals) < tuning.min_chunks:
+        return CheckFinding("the stream has too few pieces", f"at least {tuning.min_chunks}", f"{len(stream.arrivals)}")
     if stream.tokens < 1:
         return CheckFinding("the stream does not report its token usage", "usage in the last piece", "none")
     late = next(_late(stream.arrivals, tuning), None)
@@ -76,8 +76,8 @@ def _late(arrivals: tuple[float, ...], tuning: StreamingCheck) -> Iterator[Check
         yield CheckFinding("the stream is buffered until it is complete", "pieces over time", got)
     if first_s > tuning.first_s:
         yield CheckFinding("the first piece arrives late", f"it within {tuning.first_s:g} s", f"{first_s:.1f} s")
-    if gap_s >= tuning.gap_s:
-        yield CheckFinding("the stream stops in between", f"no gap of {tuning.gap_s:g} s", f"{gap_s:.1f} s")
+    if gap_s >= tuning.max_gap_s:
+        yield CheckFinding("the stream stops in between", f"no gap of {tuning.max_gap_s:g} s", f"{gap_s:.1f} s")
 
 
 def tools(run: Round) -> Steps:
@@ -171,10 +171,10 @@ def speed(run: Round) -> Steps:
     """Check that one stream decodes at least at a share of the measured speed."""
     tuning = run.smoke.speed
     more = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
-    request = prompts.chat(run, run.smoke.text.ask, tuning.max_tokens, **more)
+    request = prompts.chat(run, run.smoke.text.prompt, tuning.max_tokens, **more)
     stream = openai.stream((yield from one(request)))
     expected = run.recipe.expected.tok_s if run.recipe.expected else None
-    return judge_speed(stream, expected or 0.0, tuning.floor)
+    return judge_speed(stream, expected or 0.0, tuning.min_share)
 
 
 def judge_speed(stream: Streamed, expected: float, floor: float) -> CheckFinding:

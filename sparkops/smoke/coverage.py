@@ -65,13 +65,13 @@ def _reasoning(recipe: Recipe) -> tuple[bool, str]:
 def _speed(recipe: Recipe) -> tuple[bool, str]:
     if recipe.expected is None or recipe.expected.tok_s is None:
         return False, "the recipe has no expected.tok_s"
-    floor = recipe.probe.smoke.speed.floor
+    floor = recipe.probe.smoke.speed.min_share
     return True, f"at least {floor * recipe.expected.tok_s:.1f} tok/s, {floor:.0%} of {recipe.expected.tok_s:g}"
 
 
 def _questions(recipe: Recipe) -> tuple[bool, str]:
     tuning = recipe.probe.smoke.questions
-    return True, f"{len(tuning.ask)} questions, {tuning.wrong} may be wrong"
+    return True, f"{len(tuning.prompts)} questions, {tuning.max_wrong} may be wrong"
 
 
 DEFAULTS: dict[str, Default] = {

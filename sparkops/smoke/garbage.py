@@ -36,31 +36,35 @@ Fault = tuple[str, str, str]
 
 def _faults(text: str, tuning: TextCheck) -> Iterator[Fault]:
     """What is wrong with a text, the clearest first."""
-    if len(text) < tuning.characters:
-        yield "the text is too short", f"at least {tuning.characters} characters", f"{len(text)}"
+    if len(text) < tuning.min_characters:
+        yield "the text is too short", f"at least {tuning.min_characters} characters", f"{len(text)}"
     yield from garbage(text, tuning)
     if (share := packed(text)) < tuning.packed_low:
         yield "the text repeats itself", f"more than {tuning.packed_low:.0%} of its size when packed", f"{share:.0%}"
     if share > tuning.packed_high:
         yield "the text is noise", f"less than {tuning.packed_high:.0%} of its size when packed", f"{share:.0%}"
-    if (share := distinct(text)) < tuning.distinct:
-        expected = f"at least {tuning.distinct:.0%} distinct groups of three words"
+    if (share := distinct(text)) < tuning.min_distinct:
+        expected = f"at least {tuning.min_distinct:.0%} distinct groups of three words"
         yield "the text runs in a loop", expected, f"{share:.0%}"
-    if (share := worded(text)) < tuning.words:
-        yield "the text has too few words", f"at least {tuning.words:.0%} letters and spaces", f"{share:.0%}"
-    if (share := in_two_scripts(text)) < tuning.scripts:
-        yield "the text mixes scripts", f"at least {tuning.scripts:.0%} of its letters in two scripts", f"{share:.0%}"
+    if (share := worded(text)) < tuning.min_words:
+        yield "the text has too few words", f"at least {tuning.min_words:.0%} letters and spaces", f"{share:.0%}"
+    if (share := in_two_scripts(text)) < tuning.min_scripts:
+        yield (
+            "the text mixes scripts",
+            f"at least {tuning.min_scripts:.0%} of its letters in two scripts",
+            f"{share:.0%}",
+        )
 
 
 def garbage(text: str, tuning: TextCheck) -> Iterator[Fault]:
     """What is wrong with a text of any length."""
-    if text and (share := printable(text)) < tuning.printable:
-        expected = f"at least {tuning.printable:.0%} printable characters"
+    if text and (share := printable(text)) < tuning.min_printable:
+        expected = f"at least {tuning.min_printable:.0%} printable characters"
         yield "the answer has unprintable characters", expected, f"{share:.0%}"
-    if (longest := longest_run(text)) and len(longest) >= tuning.run:
+    if (longest := longest_run(text)) and len(longest) >= tuning.max_run:
         yield (
             "one character fills the answer",
-            f"fewer than {tuning.run} in a row",
+            f"fewer than {tuning.max_run} in a row",
             f"{len(longest)} times {longest[0]!r}",
         )
 

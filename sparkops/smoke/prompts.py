@@ -107,11 +107,11 @@ def chat(run: Round, ask: str, max_tokens: int, **more: Any) -> Request:
 
 def question(run: Round, question: SmokeQuestion, words: int = 0) -> Request:
     """Return a question, after so many words of other text."""
-    text = question.ask
+    text = question.prompt
     if words and run.window:
         words = min(words, run.window // 4)
     if words:
-        text = f"{filler(words * 6, run.number)}\n\nForget the text above. {question.ask}"
+        text = f"{filler(words * 6, run.number)}\n\nForget the text above. {question.prompt}"
     return chat(run, text, question.max_tokens, **question.extra)
 
 

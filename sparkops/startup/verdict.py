@@ -154,8 +154,8 @@ def _failure(watch: Watch, sample: Sample) -> str:
     stall_s = _stall_s(watch)
     if sample.at_s - watch.moved_s > stall_s:
         return f"no progress for {stall_s:.0f} s (stage: {watch.text})"
-    if sample.at_s > watch.limits.ceiling_s:
-        return f"not ready after {watch.limits.ceiling_s:.0f} s (stage: {watch.text})"
+    if sample.at_s > watch.limits.max_s:
+        return f"not ready after {watch.limits.max_s:.0f} s (stage: {watch.text})"
     return ""
 
 

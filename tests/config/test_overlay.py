@@ -99,10 +99,10 @@ def test_a_variant_of_a_variant_has_all_of_both() -> None:
 
 
 def test_a_mistake_is_told_where_it_stands() -> None:
-    base = {**BASE, "memory": {"claim_gib": 10.0, "whi": "a guess"}}
+    base = {**BASE, "memory": {"claim_gib": 10.0, "basiss": "a guess"}}
 
     assert mistake({"serve": {"shm_gib": 2}}, base) == (
-        f"base.yaml:{line('base.yaml', 'whi')}: memory.whi: unknown key, did you mean 'why'?"
+        f"base.yaml:{line('base.yaml', 'basiss')}: memory.basiss: unknown key, did you mean 'basis'?"
     )
     assert mistake({"serve": {"shm_gb": 2}}) == (
         f"q.yaml:{line('q.yaml', 'shm_gb')}: serve.shm_gb: unknown key, did you mean 'shm_gib'?"
@@ -111,7 +111,7 @@ def test_a_mistake_is_told_where_it_stands() -> None:
 
 
 def test_a_mistake_two_files_below_is_told_there() -> None:
-    write("base", {**BASE, "memory": {"claim_gib": "much", "why": "a guess"}})
+    write("base", {**BASE, "memory": {"claim_gib": "much", "basis": "a guess"}})
     write("middle", {**OWN, "name": "middle"})
 
     with pytest.raises(ConfigError, match=r"^base\.yaml:\d+: memory\.claim_gib: expected a valid number"):
@@ -125,7 +125,7 @@ def test_a_mistake_without_a_known_line_is_reported_in_line_1() -> None:
 def test_what_is_missing_from_a_mapping_is_told_where_the_mapping_stands() -> None:
     base = {**BASE, "memory": {"claim_gib": 10.0}}
 
-    assert mistake({}, base) == f"base.yaml:{line('base.yaml', 'memory:')}: memory.why: missing, but required"
+    assert mistake({}, base) == f"base.yaml:{line('base.yaml', 'memory:')}: memory.basis: missing, but required"
 
 
 def test_a_change_for_one_time_goes_over_all() -> None:

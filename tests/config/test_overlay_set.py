@@ -74,7 +74,7 @@ def test_a_key_names_the_whole_way_even_where_the_recipe_says_nothing() -> None:
     changed = load("probe.startup.stall_s=20", "swap.bake_s=1.5", "memory.claim_gib=20", "nodes=[n1, n2]")
 
     assert (changed.probe.startup.stall_s, changed.swap.bake_s) == (20.0, 1.5)
-    assert (changed.memory.claim_gib, changed.memory.why) == (20.0, "a guess")
+    assert (changed.memory.claim_gib, changed.memory.basis) == (20.0, "a guess")
     assert changed.nodes == ["n1", "n2"]
 
 

@@ -73,7 +73,7 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
         "shm_gib": 16.0,
         "stop_grace_s": 60,
     }
-    assert loaded.probe.startup.model_dump() == {"stall_s": 180.0, "compile_stall_s": 300.0, "ceiling_s": 1800.0}
+    assert loaded.probe.startup.model_dump() == {"stall_s": 180.0, "compile_stall_s": 300.0, "max_s": 1800.0}
     assert loaded.nodes == []
 
 
@@ -119,7 +119,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("servce", "chat", "servce: unknown key, did you mean 'service'?"),
         ("serve.prt", 1, "serve.prt: unknown key, did you mean 'port'?"),
         ("service", None, "service: missing, but required"),
-        ("memory.why", None, "memory.why: missing, but required"),
+        ("memory.basis", None, "memory.basis: missing, but required"),
         ("service", "my chat", f"service: {NAME}, got 'my chat'"),
         ("service", "x" * 64, f"service: {NAME}, got '{'x' * 64}'"),
         ("description", "two\nlines", f"description: {ONE_LINE} '\\n'"),

@@ -53,7 +53,7 @@ def test_the_next_release_takes_the_other_slot_and_its_mode_is_the_plan_s() -> N
 
 
 def test_the_times_of_a_swap_are_the_recipe_s() -> None:
-    swap_ = {"bake_s": 5, "drain_s": 6, "keep_blue_s": 7, "hold_s": 8, "hold_max": 9}
+    swap_ = {"bake_s": 5, "drain_s": 6, "keep_old_s": 7, "hold_s": 8, "hold_max": 9}
 
     assert limits(recipe(swap=swap_)) == Limits(bake_s=5, drain_s=6, keep_old_s=7, hold_s=8, hold_max=9)
     assert limits(recipe(), 300.0).start_s == 300.0

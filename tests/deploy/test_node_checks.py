@@ -79,7 +79,7 @@ def test_both_figures_must_hold_the_claim(available: int, free: int, back: float
 @pytest.mark.parametrize(("free", "refused"), [(40, False), (30, True)])
 def test_page_cache_refuses_an_in_place_swap_before_anything_is_stopped(free: int, refused: bool) -> None:
     bench = Bench(meminfo(available=50, free=free))
-    new, old = (spec(SPARK, {}), spec(SPARK, {"memory": {"claim_gib": 60.0, "why": "a test"}}))
+    new, old = (spec(SPARK, {}), spec(SPARK, {"memory": {"claim_gib": 60.0, "basis": "a test"}}))
     try:
         node_checks.require_without(bench.member, new, old, bench.tell)
         problem = ""

@@ -58,7 +58,7 @@ def recipe(service: str, **changes: Any) -> Recipe:
         "image": {"template": "stand-in", "base": "debian:bookworm-slim"},
         "model": {"id": "sparkops/stand-in", "path": "stand-in"},
         "serve": {"port": free_port() - 1, "shm_gib": 0.0625, "stop_grace_s": 10, "env": dict(KNOBS)},
-        "memory": {"claim_gib": 0.2, "why": "a guess"},
+        "memory": {"claim_gib": 0.2, "basis": "a guess"},
         "probe": {"passes": 1, "smoke": {"text": {"enabled": False}, "speed": {"enabled": False}}},
         "swap": {"reserve_gib": 0.1},
         "verified": "nothing yet",

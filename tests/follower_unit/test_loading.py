@@ -7,7 +7,7 @@ from sparkops.guard.loading import limits, resumed
 from sparkops.startup.verdict import Sample, Watch, advance
 from tests import examples
 
-LIMITS = Startup(stall_s=10, compile_stall_s=10, ceiling_s=100)
+LIMITS = Startup(stall_s=10, compile_stall_s=10, max_s=100)
 
 
 def test_a_guard_that_was_away_for_hours_ends_no_start() -> None:

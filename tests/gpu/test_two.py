@@ -72,7 +72,7 @@ def pair(nodes: RealFleet, given: Options, index: int | None, gpus: tuple[Gpu, .
     cli = Cli(file, HOME, env={"PATH": os.environ["PATH"]})
     shells = {node.name: _client(node) for node in nodes.nodes}
     address = nodes.node("node-1").address
-    settings = {**sized(gpus), "swap.keep_blue_s": str(WARM_S)}
+    settings = {**sized(gpus), "swap.keep_old_s": str(WARM_S)}
     lab = Lab(cli, evidence, shells, RECIPES / "gpu-tp2.yaml", "gpu-tp2", 8500, address, settings)
     made = lab.run("build the CUDA image on both nodes", "build", str(lab.recipe), "--json", timeout=3600).json
     with evidence.step("train the tiny model in the image on both nodes"):

@@ -32,7 +32,7 @@ SETTINGS = {
     "swap.bake_s": "5",
     "swap.reserve_gib": "1",
     "swap.drain_s": "60",
-    "swap.keep_blue_s": "0",
+    "swap.keep_old_s": "0",
     "probe.passes": "1",
     "model.path": "tiny-qwen3",
 }

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.fleet
 NODES = {"node-1": "n1", "node-2": "n2"}
 MACHINES = {trace: name for name, trace in NODES.items()}
 POLL_S = 0.05
-WARM = {"swap.keep_blue_s": "600"}
+WARM = {"swap.keep_old_s": "600"}
 
 
 @dataclass

@@ -27,7 +27,7 @@ QUICK = {
     "env.STAND_IN_TOK_S": "2000",
     "env.STAND_IN_TTFT_S": "0.005",
     "swap.bake_s": "1",
-    "swap.keep_blue_s": "0",
+    "swap.keep_old_s": "0",
     "swap.reserve_gib": "1",
     "swap.drain_s": "5",
     "probe.passes": "1",

@@ -19,7 +19,7 @@ from sparkops.smoke.results import CheckFinding
 from tests.examples import recipe
 
 Answer = Callable[[Request], Reply]
-QUESTIONS = [{"ask": "2+2?", "expect": "4"}, {"ask": "Capital of France?", "expect": "Paris"}]
+QUESTIONS = [{"prompt": "2+2?", "expect": "4"}, {"prompt": "Capital of France?", "expect": "Paris"}]
 RIGHT = {"2+2?": "4", "Capital of France?": "It is Paris."}
 
 
@@ -65,7 +65,7 @@ def knows(answers: dict[str, str]) -> Answer:
 
 
 def round_of(**changes: Any) -> Round:
-    smoke = {"questions": {"ask": QUESTIONS, "wrong": 0}, **changes.pop("smoke", {})}
+    smoke = {"questions": {"prompts": QUESTIONS, "max_wrong": 0}, **changes.pop("smoke", {})}
     return Round(recipe(probe={"smoke": smoke}, **changes))
 
 
@@ -135,7 +135,7 @@ def test_the_warm_up_sends_the_first_question_and_has_minutes() -> None:
 
 
 def test_as_many_wrong_answers_pass_as_the_recipe_allows() -> None:
-    of = round_of(smoke={"questions": {"ask": QUESTIONS, "wrong": 1}})
+    of = round_of(smoke={"questions": {"prompts": QUESTIONS, "max_wrong": 1}})
 
     assert str(play(checks.questions(of), knows({**RIGHT, "2+2?": "5"}))) == "1 of 2 right"
 
@@ -167,7 +167,7 @@ def test_an_answer_holds_what_was_expected(expect: str, text: str, right: bool) 
 
 
 def test_repeat_compares_with_the_first_answers() -> None:
-    of = round_of(smoke={"repeat": {"differences": 0}})
+    of = round_of(smoke={"repeat": {"max_differences": 0}})
     play(checks.questions(of), knows(RIGHT))
 
     assert play(checks.repeat(of), knows(RIGHT)).note == "2 of 2 the same"
@@ -328,7 +328,7 @@ def test_thinking_is_switched_off_or_given_room(
 ) -> None:
     of = round_of(serve={"args": {"reasoning-parser": parser} if parser else {}}, smoke=tuning)
 
-    sent = asking.question(of, SmokeQuestion(ask="2+2?", expect="4"))
+    sent = asking.question(of, SmokeQuestion(prompt="2+2?", expect="4"))
 
     assert sent.body == {
         "model": "chat",

@@ -95,7 +95,7 @@ def test_a_check_is_switched_off_and_on_in_the_recipe() -> None:
     ("probe", "problem"),
     [
         ({"smoke": {"needel": {}}}, "unknown key, did you mean 'needle'?"),
-        ({"smoke": {"questions": {"wrong": 5}}}, "wrong below 5, the number of questions"),
+        ({"smoke": {"questions": {"max_wrong": 5}}}, "max_wrong below 5, the number of questions"),
         ({"smoke": {"concurrent": {"words": [0] * 8}}}, "at most 7 items"),
         ({"passes": 0}, "greater than or equal to 1"),
     ],

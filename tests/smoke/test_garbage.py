@@ -23,7 +23,7 @@ def test_text_passes(name: str) -> None:
 
 @pytest.mark.parametrize("name", GOOD)
 def test_text_passes_wherever_it_is_cut(name: str) -> None:
-    texts = [GOOD[name][:end] for end in range(TUNING.characters, len(GOOD[name]), 20)]
+    texts = [GOOD[name][:end] for end in range(TUNING.min_characters, len(GOOD[name]), 20)]
 
     assert [garbage.judge(ChatReply(text=text), TUNING).problem for text in texts] == [""] * len(texts)
 
@@ -90,6 +90,10 @@ def test_a_loop_that_packs_like_text_is_named() -> None:
 
 def test_thresholds_can_be_tuned() -> None:
     assert (
-        garbage.judge(ChatReply(text="ready"), TextCheck(characters=3, packed_high=1.0)).problem == "the text is noise"
+        garbage.judge(ChatReply(text="ready"), TextCheck(min_characters=3, packed_high=1.0)).problem
+        == "the text is noise"
     )
-    assert garbage.judge(ChatReply(text="a1" * 100), TextCheck(packed_low=0.01, distinct=0.0, words=0.5)).problem == ""
+    assert (
+        garbage.judge(ChatReply(text="a1" * 100), TextCheck(packed_low=0.01, min_distinct=0.0, min_words=0.5)).problem
+        == ""
+    )

@@ -289,7 +289,7 @@ def test_a_start_that_moves_for_ever_ends_at_the_ceiling() -> None:
     ids=["stall", "compile stall", "ceiling"],
 )
 def test_the_recipe_sets_the_limits(log: Mapping[int, str], ends_at_s: int) -> None:
-    limits = Startup(stall_s=10.0, compile_stall_s=20.0, ceiling_s=60.0)
+    limits = Startup(stall_s=10.0, compile_stall_s=20.0, max_s=60.0)
 
     assert play(log, limits=limits)[1] == ends_at_s
 
