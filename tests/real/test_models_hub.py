@@ -198,12 +198,12 @@ def test_a_fetch_that_fails_says_why_and_what_to_do(
     served.fail = 416
     anonymous = refused()
     assert "416, Range Not Satisfiable: its storage limits requests without a token" in anonymous
-    assert "give --token-file" in anonymous
+    assert "pass --token-file" in anonymous
     assert "its storage limits" not in refused("--token-file", token_file)
     served.fail, served.only_with_token = None, True
     hidden = refused()  # to the hub's library, 401 without a token is a model that does not exist
     assert "or hides it from this account" in hidden
-    assert "give --token-file" in hidden
+    assert "pass --token-file" in hidden
     served.only_with_token = False
     served.models.clear()
     assert "the hub does not have this model" in refused()

@@ -64,8 +64,9 @@ def typed(line: str, words: dict[str, str]) -> list[str]:
 
 
 def as_in_other_tests(inventory: Path, nodes: RealFleet) -> None:
-    """Name the nodes as other tests do, because nodes keep their names, and add where images come from here."""
+    """Name the nodes and configure the gateway as other tests do, which share them; add where images come from here."""
     known_hosts = inventory.with_name("known_hosts")
     known_hosts.write_text(known_hosts.read_text().replace("spark-", "node-"))
     build = yaml.safe_load(nodes.inventory.read_text())["build"]
-    inventory.write_text(inventory.read_text().replace("spark-", "node-") + yaml.safe_dump({"build": build}))
+    text = inventory.read_text().replace("spark-", "node-").replace(", port: 8000}", "}")
+    inventory.write_text(text + yaml.safe_dump({"build": build}))
