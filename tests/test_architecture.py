@@ -72,6 +72,9 @@ REACHING = {
 MAX_FILE, MAX_FUNCTION = 240, 50
 VAGUE = {"manager", "handler", "helper", "helpers", "util", "utils", "common", "base", "cluster"}
 VAGUE_BY_DESIGN = {"config/image.py": {"base"}}  # image.base, what FROM names
+EMPTY = {"each", "found", "said", "made", "wanted", "this", "asked", "done", "told", "seen", "there", "wish", "again"}
+"""Names that do not tell what a value holds or a function does."""
+EMPTY_KEYS = {"images/gate.py": {"found"}, "doctor/diagnosis.py": {"done"}}  # keys of --json
 
 
 def relative(file: Path) -> str:
@@ -293,3 +296,14 @@ def test_no_name_is_vague() -> None:
     ]
 
     assert vague == []
+
+
+def test_no_name_is_empty() -> None:
+    empty = [
+        f"{relative(file)}:{line}: {name}"
+        for file, nodes in NODES.items()
+        for line, name in names(nodes)
+        if name in EMPTY - EMPTY_KEYS.get(relative(file), set())
+    ]
+
+    assert empty == []
