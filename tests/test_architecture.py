@@ -266,6 +266,12 @@ def test_a_file_fits_its_budget() -> None:
     assert {name: length for name, length in lengths.items() if length > MAX_FILE} == {}
 
 
+def test_nine_of_ten_files_have_at_most_200_lines() -> None:
+    lengths = sorted(len(file.read_text().splitlines()) for file in FILES)
+
+    assert lengths[len(lengths) * 9 // 10] <= 200
+
+
 def test_a_function_fits_its_budget() -> None:
     long = {
         f"{relative(file)}:{function.lineno}: {function.name}": length

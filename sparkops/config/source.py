@@ -97,7 +97,8 @@ def validate(source: Source, model: type[Model]) -> Model:
 
 def _translate(source: Source, error: ValidationError) -> ConfigError:
     first = error.errors(include_url=False)[0]
-    where: Location = tuple(part for part in first["loc"] if part in _parts(source))
+    parts = {part for location in source.lines for part in location}
+    where: Location = tuple(part for part in first["loc"] if part in parts)  # pydantic adds names of union members
     if first["type"] == "wrong_at":
         return source.fail((*where, *first["ctx"]["where"]), first["msg"])
     if first["type"] == "missing":
@@ -112,11 +113,6 @@ def _translate(source: Source, error: ValidationError) -> ConfigError:
 def _plain(match: re.Match[str]) -> str:
     """Return YAML's term for pydantic's."""
     return "a mapping of keys to values" if match[1] == "a valid dictionary" else ""
-
-
-def _parts(source: Source) -> set[str | int]:
-    """Return the keys in the file; pydantic adds the names of union members to a location."""
-    return {part for location in source.lines for part in location}
 
 
 def _text(source: Source) -> bytes:
@@ -184,14 +180,12 @@ def _may_repeat(source: Source, where: Location, first: yaml.Node, second: yaml.
 
 def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
     kind, text = node.tag.rpartition(":")[2], node.value
-    if source.loose(where):
+    if source.loose(where) or kind == "timestamp":
         return text
     if kind == "bool" and AMBIGUOUS_BOOL.fullmatch(text):
         raise source.fail(where, f"{text} is ambiguous in YAML, expected true, false or '{text}' in quotes")
     if kind == "int" and AMBIGUOUS_INT.fullmatch(text):
         raise source.fail(where, f"{text} is ambiguous in YAML, expected a decimal number or '{text}' in quotes")
-    if kind == "timestamp":
-        return text
     if kind in ("map", "seq"):
         raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")
     try:

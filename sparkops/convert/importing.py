@@ -55,9 +55,8 @@ def carry(source: Source, text: str, name: str, without: Collection[str] = ()) -
         raise source.fail((), "expected a recipe: a mapping of keys to values")
     version = str(original.get("recipe_version", "2"))
     if not version.isdecimal():
-        raise source.fail(
-            ("recipe_version",), f"expected 1 (spark-vllm-docker) or 2 (sparkrun), got {original['recipe_version']!r}"
-        )
+        got = original["recipe_version"]
+        raise source.fail(("recipe_version",), f"expected 1 (spark-vllm-docker) or 2 (sparkrun), got {got!r}")
     runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
         raise source.fail(("runtime",), f"expected one that is vLLM: {', '.join(RUNTIMES)}; got {runtime!r}")
@@ -146,9 +145,7 @@ def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
     if directory and named:
         conversion.omit(line, str(served), f"it is a path of their container; the model is {named}")
     elif directory:
-        conversion.omit(
-            line, "model", f"{served} is a path of their container, expected `model` or the name of one", "refusal"
-        )
+        conversion.omit(line, "model", f"{served} is a path of their container, expected `model` or a name", "refusal")
     elif named:
         conversion.omit(
             conversion.line(("model",)), "model", f"the command serves {served}, not {named}", "loss", "model"

@@ -45,8 +45,7 @@ class Draft:
 
     def holds(self, state: ServiceState) -> bool:
         """Return whether the intent may be sent on this state."""
-        planned, now = self.state.journal, state.journal
-        return not self.stale and planned.position == now.position
+        return not self.stale and self.state.journal.position == state.journal.position
 
     @property
     def effects(self) -> EffectPlan | None:

@@ -51,8 +51,7 @@ class PeerLink:
     def exchange(self, orders: Mapping[str, Order | None]) -> Mapping[str, Report]:
         """Send orders and return the reports, by service, within TOTAL_S seconds.
 
-        Raises ConnectionLost: whether the orders were received is unknown. They may be sent again. One exchange at a
-        time; a second thread waits.
+        Raises ConnectionLost: whether the orders arrived is unknown; they may be sent again. A second thread waits.
         """
         with self._lock:
             deadline_s = time.monotonic() + TOTAL_S
@@ -67,14 +66,13 @@ class PeerLink:
     def _sent(self, orders: Orders, deadline_s: float) -> GuardReply:
         """Send once. A reply counts only if it is signed for exactly this message."""
         nonce = secrets.token_hex(16)
-        sending = Envelope(
-            "order", self.leader, self.node, orders.term, orders.revision, self._link, self._challenge, nonce
-        )
+        term, revision = orders.term, orders.revision
+        order = Envelope("order", self.leader, self.node, term, revision, self._link, self._challenge, nonce)
         try:
-            packed = messages.pack(self.key, sending, wire.dump(Orders, orders))
+            packed = messages.pack(self.key, order, wire.dump(Orders, orders))
             envelope, body = messages.unpack(messages.verify(self.key, self._posted(packed, deadline_s)))
             messages.require(envelope, direction="report", sender=self.node, receiver=self.leader, answers=nonce)
-            messages.require(envelope, term=sending.term, revision=sending.revision, link=sending.link)
+            messages.require(envelope, term=term, revision=revision, link=self._link)
             reply = wire.load(GuardReply, body)
         except (messages.MessageRefused, WireError) as error:
             raise ConnectionLost(self.node, str(error), next_step=error.next_step) from None
@@ -113,11 +111,9 @@ class GuardLink(Protocol):
     @property
     def progress(self) -> Mapping[str, Mapping[str, str]]:
         """Of the last reply: by service and container, how far an engine is."""
-        ...
 
     def exchange(self, orders: ServiceOrders) -> Mapping[str, Report]:
         """Send orders and return the reports, by service. Raises ConnectionLost."""
-        ...
 
 
 @dataclass
@@ -190,8 +186,8 @@ class Reach:
 
     def reports(self, service: str) -> dict[str, Report]:
         """Return the recent reports on a service, by node."""
-        now_s = time.monotonic()
-        recent = {node: last.reports for node, last in tuple(self.last.items()) if now_s - last.at_s <= FRESH_S}
+        oldest_s = time.monotonic() - FRESH_S
+        recent = {node: last.reports for node, last in tuple(self.last.items()) if last.at_s >= oldest_s}
         return {node: reports[service] for node, reports in recent.items() if service in reports}
 
     def progress(self, service: str) -> dict[str, Mapping[str, str]]:

@@ -43,10 +43,8 @@ grep -sH . infiniband/*/ports/*/gid_attrs/types/* infiniband/*/ports/*/gid_attrs
 echo "== addresses"
 ip -j addr
 """
-TIMEOUT_S = 8.0
 SECTIONS = ("words", "sysfs", "addresses")
 PORT_FILE = re.compile(r"infiniband/([^/]+)/ports/(\d+)/(.+)")
-ROCE_V2 = "RoCE v2"
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class NodeFabric:
 
 def fabric_query(root: str = "") -> Command:
     """Query the network of a node, in one round trip."""
-    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=TIMEOUT_S)
+    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=8.0)
 
 
 def parse_fabric(text: str) -> NodeFabric:
@@ -159,16 +157,13 @@ def _sections(text: str) -> Mapping[str, list[str]]:
 
 def _interface(interface: Mapping[str, Any], speeds: Mapping[str, int]) -> Interface:
     speed = speeds.get(interface["ifname"], -1)
+    inet = [address for address in interface["addr_info"] if address["family"] == "inet"]
     return Interface(
         name=interface["ifname"],
         up="LOWER_UP" in interface["flags"],
         mtu=interface["mtu"],
         speed_mbit_s=speed if speed > 0 else None,  # -1 is unknown, as for virtual interfaces
-        addresses=tuple(
-            IPv4Interface(f"{address['local']}/{address['prefixlen']}")
-            for address in interface["addr_info"]
-            if address["family"] == "inet"
-        ),
+        addresses=tuple(IPv4Interface(f"{address['local']}/{address['prefixlen']}") for address in inet),
     )
 
 
@@ -199,8 +194,7 @@ def _devices(files: Iterable[tuple[str, str]]) -> Iterator[Device]:
 
 def _gids(attributes: Mapping[str, str]) -> Iterator[Gid]:
     """Yield the usable rows. Each GID has two rows, for RoCE v1 and v2; link-local rows are of no use."""
-    rows = sorted(int(path.removeprefix("gids/")) for path in attributes if path.startswith("gids/"))
-    for index in rows:
+    for index in sorted(int(path.removeprefix("gids/")) for path in attributes if path.startswith("gids/")):
         address = IPv6Address(attributes[f"gids/{index}"]).ipv4_mapped
-        if address and attributes.get(f"gid_attrs/types/{index}") == ROCE_V2:
+        if address and attributes.get(f"gid_attrs/types/{index}") == "RoCE v2":
             yield Gid(index, address, attributes.get(f"gid_attrs/ndevs/{index}", ""))
