@@ -136,7 +136,7 @@ class Run:
         acts = any(phase is Phase.LOAD for phase, _ in trace.acts)
         knobs = {"START_S": "8" if asks else "3" if acts else "1"}  # a verb takes seconds on a busy host
         knobs |= {} if trace.answers else {"ANSWERS": "nonsense"}
-        return self.service.argv(*words, name="new", swap__keep_blue_s="0", **knobs)
+        return self.service.argv(*words, name="new", swap__keep_old_s="0", **knobs)
 
     @property
     def _phase(self) -> Phase | None:

@@ -136,7 +136,7 @@ def test_a_full_disk_is_the_reason(service: Service) -> None:
 
 @pytest.mark.matrix
 def test_an_image_that_was_removed_is_refused_for_a_deploy_and_for_a_rollback(service: Service) -> None:
-    second = service.deploy("--node", "node-1", name="second", swap__keep_blue_s="0")
+    second = service.deploy("--node", "node-1", name="second", swap__keep_old_s="0")
     assert second.code == 0, second.err
     with without_images(service.nodes), service.untouched():
         third = service.deploy("--node", "node-2", name="third")
@@ -157,7 +157,7 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
     blue = service.deploy("--node", "node-2", "--mode", "beside", name="claims", memory__claim_gib="3")
     assert blue.code == 0, blue.err
     wanted = available_gib(service.nodes.node("node-2")) + 0.8  # more may be over the total of an idle machine
-    claims = {"memory__claim_gib": f"{wanted:.1f}", "swap__memory_return_s": "2"}
+    claims = {"memory__claim_gib": f"{wanted:.1f}", "swap__memory_timeout_s": "2"}
     with service.load(rate=20, streams=4) as load:
         load.wait_for(10)
         failed = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="big", **claims)

@@ -88,7 +88,7 @@ def due(pruned: Any) -> set[str]:
 def replace(service: Service) -> tuple[str, str]:
     """Deploy a release in place of the one that serves. Returns the containers of both."""
     (first,) = service.running()
-    blue = service.deploy("--node", NODE, "--mode", "beside", name="second", swap__keep_blue_s="0")
+    blue = service.deploy("--node", NODE, "--mode", "beside", name="second", swap__keep_old_s="0")
     assert blue.code == 0, blue.err
     wait_for(lambda: len(service.running()) == 1)
     (second,) = service.running()

@@ -15,7 +15,7 @@ from tests.real.service import GATEWAY, OFFLINE, PATIENCE_S, Service, nothing_fa
 pytestmark = pytest.mark.fleet
 
 LOGGED = {"serve__args__disable-uvicorn-access-log": "false"}
-WARM = {"swap__keep_blue_s": "600"}
+WARM = {"swap__keep_old_s": "600"}
 
 
 def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service: Service) -> None:
