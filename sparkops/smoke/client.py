@@ -101,7 +101,7 @@ class _Call:
             ):
                 self.status = response.status_code
                 self._read(response.iter_content(chunk_size=None))
-        except (Timeout, *BROKEN) as error:
+        except BROKEN as error:
             if isinstance(error, Timeout) or isinstance(cause(error), TimeoutError):  # that of a body is no Timeout
                 self.late = True
                 self.problem = self._too_late()
