@@ -27,7 +27,6 @@ class Bounded:
         self.connection.settimeout(remaining_s)
 
     def makefile(self, *_: object) -> io.BufferedReader:
-        """Return a reader of the connection."""
         return io.BufferedReader(_Incoming(self))
 
     def sendall(self, data: bytes) -> None:
@@ -36,7 +35,6 @@ class Bounded:
         self.connection.sendall(data)
 
     def close(self) -> None:
-        """Close the connection once its readers are closed."""
         self.connection.close()
 
 
@@ -56,6 +54,5 @@ class _Incoming(io.RawIOBase):
         return received
 
     def close(self) -> None:
-        """Close the reader."""
         self.raw.close()
         super().close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -104,16 +105,24 @@ class Daemon:
 
     def _poll(self) -> None:
         while not self.over.is_set():
-            self.follower.leases.superseded = self.leadership.awaited()
-            self.follower.poll()
+            self._attempt(self._poll_once)
             self.follower.wait(CALM_S if self.follower.calm else POLL_S)
+
+    def _poll_once(self) -> None:
+        self.follower.leases.superseded = self.leadership.awaited()
+        self.follower.poll()
 
     def _repeat(self, act: Callable[[], None], pause_s: float) -> None:
         while not self.over.wait(pause_s):
-            try:
-                act()
-            except (SparkopsError, OSError, ValueError) as error:
-                self.log(f"{threading.current_thread().name}: {error}")
+            self._attempt(act)
+
+    def _attempt(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (SparkopsError, OSError, ValueError) as error:
+            self.log(f"{threading.current_thread().name}: {error}")
+        except Exception:  # noqa: BLE001 - a bug must not end the thread: memory relief would end unnoticed
+            self.log(f"{threading.current_thread().name}: {traceback.format_exc()}")
 
     def _watch_docker(self) -> None:
         misses, ports = 0, Filter(self.node, self.log)

@@ -122,9 +122,7 @@ class DirectFront:
         self.engines = {release: self.engines.get(release, EngineView()) for release in pointed}
         for release, deployment in pointed.items():
             self._test(self.engines[release], deployment, report, swapping=swapping)
-        answers = {release: engine.health.answer for release, engine in self.engines.items()}
-        if self.baking.wrong(baked) and baked:
-            answers[baked.release] = Answer.NO
+        answers = self.baking.judged({name: engine.health.answer for name, engine in self.engines.items()}, baked)
         return GatewayView(self.map.traffic, dict(self.map.slots), answers, self._open())
 
     def _test(self, engine: EngineView, deployment: Deployment, report: Report, *, swapping: bool) -> None:

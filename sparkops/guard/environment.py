@@ -15,7 +15,6 @@ BOOT_IDS = (Path("/run/boot_id"), Path("/proc/sys/kernel/random/boot_id"))  # th
 
 
 def state_directory() -> Path:
-    """Return the directory of the guard's files."""
     return Path(os.environ.get("SPARKOPS_STATE", f"{STATE}/v2"))
 
 

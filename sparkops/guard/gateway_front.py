@@ -121,15 +121,9 @@ class GatewayFront:
             traffic=service.active.release if service.active and not service.hold else "",
             held=service.hold.mark if service.hold and service.holds else "",
             slots={slot: facts.release for slot, facts in service.slots.items() if facts.release in pointed},
-            answers=self._answers(baked),
+            answers=self.baking.judged({name: health.answer for name, health in self.releases.items()}, baked),
             open={release: service.slots[item.slot].sessions for release, item in pointed.items()},
         )
-
-    def _answers(self, baked: Deployment | None) -> dict[str, Answer]:
-        answers = {release: health.answer for release, health in self.releases.items()}
-        if self.baking.wrong(baked) and baked:
-            answers[baked.release] = Answer.NO
-        return answers
 
     def _test(self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment, *, swapping: bool) -> None:
         """Learn the result of the last completion, and send the next one when it is due."""

@@ -80,7 +80,6 @@ class Lead:
         return self.journal.swap is not None or self.journal.stopping
 
     def order(self, node: str, boot: str) -> Order:
-        """Return the order for a guard."""
         return order(self.journal, node, boot)
 
     def run(self, over: threading.Event) -> None:

@@ -68,7 +68,6 @@ class Leadership:
         self.members.reach.start()  # last: an exchange that asks about one service confirms nothing for the others
 
     def verbs(self) -> dict[str, Callable[[Request], object]]:
-        """Return the handlers of requests by name."""
         return {
             "intend": self._intend,
             "secret": lambda request: self.state.put_secret(
@@ -222,7 +221,6 @@ class Leadership:
             lead.wake.set()
 
     def close(self) -> None:
-        """Stop leading."""
         self.over.set()
         self._wake()
         self.members.reach.close()

@@ -83,7 +83,6 @@ class _Exchange(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_POST(self) -> None:
-        """Receive a message and send the reply."""
         length = self.headers.get("Content-Length", "")
         if self.path != PATH or not length.isdecimal():
             self._send(HTTPStatus.NOT_FOUND)
@@ -128,7 +127,6 @@ class _Server(socketserver.ThreadingTCPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:

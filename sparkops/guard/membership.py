@@ -134,7 +134,6 @@ class RebuildRequests:
     message_s: Callable[[], float | None]
 
     def verbs(self) -> dict[str, Callable[[Request], object]]:
-        """Return the handlers of requests by name."""
         return {"copies": lambda _: self.copies(), "terms": self._terms, "take": self._take}
 
     def _terms(self, _: Request) -> dict[str, int]:

@@ -46,7 +46,6 @@ class Sampled:
 
     @property
     def healthy(self) -> bool:
-        """Whether the engine answered."""
         return bool(self.engine.get("healthy"))
 
 

@@ -48,7 +48,6 @@ class OperatorRequests:
     leadership: Leadership
 
     def verbs(self) -> dict[str, Callable[[Request], object]]:
-        """Return the handlers of requests by name."""
         state = self.leadership.state
         return {
             "services": lambda _: state.services(),

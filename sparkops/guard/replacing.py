@@ -74,8 +74,7 @@ def replace(node: Node, image: str, inputs: str, patience_s: float = PATIENCE_S)
             answered(member, commands.CONTAINER, lambda: node.run(commands.READY), patience_s)
         except (SparkopsError, OSError) as error:
             _follow(
-                member,
-                lambda: back(_container(member, inputs), aside=engine.container(commands.ASIDE) is not None),
+                member, lambda: back(_container(member, inputs), aside=engine.container(commands.ASIDE) is not None)
             )
             return error.problem if isinstance(error, NodeError) else str(error)
         discard(member, commands.ASIDE)

@@ -19,11 +19,12 @@ from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.http import direct, session
 from sparkops.nodes.local import LocalNode
 from sparkops.smoke import suite
+from sparkops.smoke.client import EngineBusy
 from sparkops.smoke.coverage import light
 from sparkops.smoke.probing import restarts
 from sparkops.smoke.results import SmokeReport
 from sparkops.smoke.suite import Server
-from sparkops.swap.model import Deployment
+from sparkops.swap.model import Answer, Deployment
 
 
 def prove(
@@ -79,6 +80,11 @@ class Baking:
             self.pending = self.executor.submit(self.check, deployment)
         return self.failures >= WRONG
 
+    def judged(self, answers: dict[str, Answer], deployment: Deployment | None) -> dict[str, Answer]:
+        """Return the answers by release, NO for a `deployment` whose passes fail."""
+        wrong = self.wrong(deployment)
+        return {**answers, deployment.release: Answer.NO} if wrong and deployment else answers
+
     def _learn(self, problem: str) -> None:
         self.pending, self.next_s = None, self.clock() + (1.0 if problem else PAUSE_S)
         self.failures = self.failures + 1 if problem else 0
@@ -87,7 +93,10 @@ class Baking:
 
 
 def light_pass(deployment: Deployment) -> str:
-    """Return what is wrong with the answers of a release's engines, asked directly; empty if nothing is."""
+    """Return what is wrong with the answers of a release's engines, asked directly; empty if nothing is.
+
+    An engine that makes steps and is too busy to answer in time is not wrong.
+    """
     for rank in deployment.heads:
         spec = engine_spec.of(rank)
         recipe, port = light(spec.parsed), spec.rank(rank.node).port
@@ -100,6 +109,8 @@ def light_pass(deployment: Deployment) -> str:
         )
         try:
             report = suite.run(server, passes=1)
+        except EngineBusy:
+            continue
         except (SparkopsError, OSError) as error:
             return str(error)
         if not report.ok:

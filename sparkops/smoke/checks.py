@@ -25,7 +25,6 @@ LOOKS = 5  # at the metrics, until they show no running request
 
 
 def one(request: Request) -> Asking:
-    """Send one request."""
     (reply,) = yield (request,)
     return reply
 
@@ -37,7 +36,6 @@ def health(_: Round) -> Steps:
 
 
 def status_is(reply: Reply, expected: int, problem: str) -> CheckFinding:
-    """Compare the status of a reply."""
     got = f"{reply.status}: {shown(reply.body)}" if reply.body else f"{reply.status}"
     return CheckFinding() if reply.status == expected else CheckFinding(problem, f"HTTP {expected}", f"HTTP {got}")
 

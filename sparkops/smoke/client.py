@@ -20,7 +20,7 @@ from requests.exceptions import RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
 from sparkops.engine import endpoints, metrics
-from sparkops.errors import Interrupted
+from sparkops.errors import Interrupted, SparkopsError
 from sparkops.exchange import Reply, Request
 from sparkops.nodes.waiting import Waiting
 
@@ -28,30 +28,36 @@ TRIES = 2  # a failed connection is retried once; an answered request is never r
 PAUSE_S = 1.0
 TICK_S = 0.1
 POLL_S = 1.0
-Hopeless = Callable[[], str]
-"""Returns why an awaited answer will not come; empty while it may."""
 BROKEN = (RequestException, HTTPError, OSError, EOFError)
+
+
+class EngineBusy(SparkopsError):
+    """An answer was late and the engine made steps meanwhile: it neither passed nor failed."""
 
 
 @dataclass
 class Client:
     """Sends requests to one server. `open` returns a session connected to it, one for each connection.
 
-    `watch` starts to watch the server whenever requests are sent: it may end the wait before the deadline.
+    `watch` starts to watch the server whenever requests are sent: a stall ends the wait before the deadline.
     """
 
     open: Callable[[], Session]
     cancel: threading.Event = field(default_factory=threading.Event)
     pause_s: float = PAUSE_S
-    watch: Callable[[], Hopeless] | None = None
+    watch: Callable[[], StallDetector] | None = None
 
     def send(self, requests: Sequence[Request]) -> tuple[Reply, ...]:
-        """Send the requests at once and wait for all of them. Raises Interrupted."""
+        """Send the requests at once and wait for all of them. Raises Interrupted, and with `watch` EngineBusy."""
         calls = [_Call(request, self) for request in requests]
         for call in calls:
             threading.Thread(target=call.run, daemon=True).start()
-        hopeless = self.watch() if self.watch else str
-        return tuple(call.reply(hopeless) for call in calls)
+        detector = self.watch() if self.watch else None
+        replies = tuple(call.reply(detector) for call in calls)
+        late = next((reply for call, reply in zip(calls, replies, strict=True) if call.late), None)
+        if late and detector and detector.steps_on:
+            raise EngineBusy(f"{late.problem}, and the engine makes steps")
+        return replies
 
 
 @dataclass
@@ -116,16 +122,17 @@ class _Call:
                 return
             self.parts.append((time.monotonic() - self.start_s, decoder.decode(chunk)))
 
-    def reply(self, hopeless: Hopeless) -> Reply:
-        """Wait for the end, the deadline or a reason not to wait, whichever comes first."""
+    def reply(self, detector: StallDetector | None) -> Reply:
+        """Wait for the end, the deadline or a stall, whichever comes first."""
         deadline = time.monotonic() + self.request.after_s + self.request.timeout_s + TICK_S
         while not self.ended.wait(TICK_S):
             if self.client.cancel.is_set():
                 self.given_up = True
                 raise Interrupted("interrupted")
-            if (why := hopeless()) or time.monotonic() > deadline:
-                self.given_up = True
-                return self._reply(time.monotonic() - self.start_s, why or self._too_late())
+            stall = detector.problem() if detector else ""
+            if stall or time.monotonic() > deadline:
+                self.given_up, self.late = True, not stall
+                return self._reply(time.monotonic() - self.start_s, stall or self._too_late())
         return self._reply(self.took_s, self.problem)
 
     def _reply(self, took_s: float, problem: str) -> Reply:
@@ -159,6 +166,13 @@ class StallDetector:
     steps: tuple[float, ...] = ()
     stepped_s: float = field(default_factory=time.monotonic)
     polled_s: float = -inf
+    stepped: bool = False
+    """Whether a step was counted since the watch began."""
+
+    @property
+    def steps_on(self) -> bool:
+        """Whether the engine has made steps and has not stalled since."""
+        return self.stepped and not self.problem()
 
     def problem(self) -> str:
         """Return the problem after too long without a step; else empty. Polls every second, not at every call.
@@ -177,4 +191,5 @@ class StallDetector:
             return
         steps = metrics.steps(page)
         if not steps or steps != self.steps:
+            self.stepped = self.stepped or bool(steps and self.steps)
             self.steps, self.stepped_s = steps, now

@@ -88,9 +88,7 @@ def mean(logprobs: Sequence[float | None]) -> float:
 
 def printable(text: str) -> float:
     """Share of the characters that can be printed."""
-    return _share(
-        text, lambda character: character != REPLACEMENT and (character.isprintable() or character in "\n\r\t")
-    )
+    return _share(text, lambda char: char != REPLACEMENT and (char.isprintable() or char in "\n\r\t"))
 
 
 def worded(text: str) -> float:

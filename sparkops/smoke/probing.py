@@ -39,11 +39,7 @@ def targets(member: Member, service: str) -> tuple[Target, ...]:
 
 
 def probe(
-    member: Member,
-    container: Container,
-    recipe: Recipe,
-    passes: int | None = None,
-    tell: Callable[[CheckVerdict], None] = suite.ignore,
+    member: Member, container: Container, recipe: Recipe, passes: int | None, tell: Callable[[CheckVerdict], None]
 ) -> SmokeReport:
     """Run the smoke suite over one replica in use; `passes` default to the recipe. Raises Interrupted, StartFailed."""
     before = restarts(member, container.name)

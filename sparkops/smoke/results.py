@@ -43,7 +43,6 @@ class CheckVerdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the check passed."""
         return not self.finding.problem
 
     def __str__(self) -> str:

@@ -45,8 +45,8 @@ class Server:
     """The server to probe. `open` returns a session connected to it, as sparkops.nodes.http.session does.
 
     `restarts` is called at the end of each pass. `alone`: no other client sends requests. `pause_s` lies between the
-    two tries of a connection. A request fails once the engine has made no step for `stall_s` seconds; None: only at its
-    deadline.
+    two tries of a connection. With `stall_s` a request fails once the engine has made no step for so many seconds; past
+    its deadline while the engine makes steps, it has neither passed nor failed.
     """
 
     open: Callable[[], Session]
@@ -58,12 +58,10 @@ class Server:
     stall_s: float | None = None
 
 
-def ignore(_: CheckVerdict) -> None:
-    """Ignore the event."""
-
-
-def run(server: Server, tell: Callable[[CheckVerdict], None] = ignore, passes: int | None = None) -> SmokeReport:
-    """Run passes of all checks of the recipe until enough passed or one failed. Raises Interrupted."""
+def run(
+    server: Server, tell: Callable[[CheckVerdict], None] = lambda _: None, passes: int | None = None
+) -> SmokeReport:
+    """Run passes of all checks of the recipe until enough passed or one failed. Raises Interrupted, EngineBusy."""
     return _Suite(server, tell, passes or server.recipe.probe.passes).run()
 
 
@@ -78,7 +76,7 @@ class _Suite:
 
     def __post_init__(self) -> None:
         server, stall_s = self.server, self.server.stall_s
-        watch = (lambda: StallDetector(server.open, stall_s).problem) if stall_s else None
+        watch = (lambda: StallDetector(server.open, stall_s)) if stall_s else None
         self.client = Client(server.open, server.cancel, server.pause_s, watch)
 
     def run(self) -> SmokeReport:

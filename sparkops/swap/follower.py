@@ -43,7 +43,7 @@ class Record:
     """Containers that the leader stopped in boot `boot`."""
     boot: str = ""
     restarts: int = 0
-    """Starts from the boot record within the last hour."""
+    """Starts of `armed` from the boot record within the last hour: another release has the whole budget."""
 
     def key(self, container: str) -> str:
         """Return the key of the last ordered start of a container."""
@@ -56,7 +56,7 @@ class Record:
             case KeepCopy(journal=journal):
                 return replace(self, copy=journal, term=max(self.term, journal.term))
             case ArmBoot(rank=rank, alone=alone):
-                return replace(self, armed=rank, alone=alone)
+                return replace(self, armed=rank, alone=alone, restarts=self.restarts if rank == self.armed else 0)
             case MarkStop(container=container):
                 return replace(self, down=down | {container}, boot=boot)
             case MarkRestart():

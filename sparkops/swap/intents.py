@@ -189,7 +189,7 @@ def _serves(journal: Journal, fleet: FleetState) -> bool:
 
 def _promote(journal: Journal, intent: Promote) -> Reply:
     swap = journal.swap
-    if swap is None or swap.automatic:
+    if swap is None or swap.automatic or swap.reverting:
         return Refused("no release waits for promotion")
     return journal.noted(intent.id, "accepted", swap=replace(swap, automatic=True))
 
