@@ -14,7 +14,7 @@ from sparkops.command import quote
 from sparkops.config import source
 from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
-from sparkops.convert import importing
+from sparkops.convert import other_tools
 from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError, UsageError
 
@@ -40,53 +40,61 @@ def import_(
 
     Example: sparkops import their-recipe.yaml -o recipes/mine.yaml
     """
-    read = importing.read(file)
+    original = other_tools.read(file)
     name = as_name((output or file).stem)
     if output and output.name != f"{name}.yaml":
         raise UsageError(
-            f"{output}: the file name differs from the recipe's: expected {name}.yaml",
+            f"{output}: invalid file name for recipe {name}: expected {name}.yaml",
             next_step=f"-o {output.parent}/{name}.yaml",
         )
-    carried = importing.carry(read, file.read_text(encoding="utf-8"), name, without or ())
-    _refuse(carried)
-    source.validate(source.Source(file, carried.data, carried.lines), Recipe)
-    text = _text(carried)
+    conversion = other_tools.convert(original, file.read_text(encoding="utf-8"), name, without or ())
+    _refuse(conversion)
+    source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
+    text = _text(conversion)
     if output:
         write(output, text)
         say(f"wrote {output}", fg="green")
-    for part in carried.omissions:
-        say(f"{file}:{part.line}: {part.key}: not carried over: {part.why}", fg="yellow")
-    for key, why in carried.guessed.items():
-        say(f"{key}: {why}")
+    for omission in conversion.omissions:
+        say(f"{file}:{omission.line}: {omission.key}: not imported: {omission.reason}", fg="yellow")
+    for key, comment in conversion.guessed.items():
+        say(f"{key}: {comment}")
     if json:
-        rows = [{"line": part.line, "key": part.key, "why": part.why} for part in carried.omissions]
-        data_json({"recipe": carried.data, "not_carried_over": rows, "guessed": carried.guessed})
+        rows = [
+            {"line": omission.line, "key": omission.key, "why": omission.reason} for omission in conversion.omissions
+        ]
+        data_json({"recipe": conversion.data, "not_carried_over": rows, "guessed": conversion.guessed})
     elif not output:
         data(text.rstrip())
 
 
-def _refuse(carried: Conversion) -> None:
-    """Report every part without which the engine would not start. Raises ConfigError for the first one."""
-    if not carried.refusals:
+def _refuse(conversion: Conversion) -> None:
+    """Report every omission without which the engine cannot start. Raises ConfigError for the first one."""
+    if not conversion.refusals:
         return
-    errors = [ConfigError(carried.source.file, part.line, part.key, part.why) for part in carried.refusals]
+    errors = [
+        ConfigError(conversion.source.file, omission.line, omission.key, omission.reason)
+        for omission in conversion.refusals
+    ]
     for error in errors[1:]:
         say(f"sparkops: {error}", fg="red")
-    if not any(part.final for part in carried.refusals):
-        keys = (word for part in carried.refusals for word in ("--without", part.key))
-        errors[0].next_step = f"Import without it: {quote('sparkops', 'import', str(carried.source.file), *keys)}"
+    if not any(omission.final for omission in conversion.refusals):
+        keys = (word for omission in conversion.refusals for word in ("--without", omission.key))
+        errors[0].next_step = f"Import without it: {quote('sparkops', 'import', str(conversion.source.file), *keys)}"
     raise errors[0]
 
 
-def _text(carried: Conversion) -> str:
-    """Return the recipe with a comment at each guess, and in the place of each missing part."""
-    name = carried.source.file.name
+def _text(conversion: Conversion) -> str:
+    """Return the recipe with a comment for each guess and each missing setting."""
+    name = conversion.source.file.name
     lines = [f"# Imported from {name}. Check the guessed values and the settings that were not imported."]
-    for section, value in carried.data.items():
-        if section in carried.guessed:
-            lines.append(f"# {carried.guessed[section]}")
+    for section, value in conversion.data.items():
+        if section in conversion.guessed:
+            lines.append(f"# {conversion.guessed[section]}")
         head, *rest = yaml.safe_dump({section: value}, sort_keys=False, width=110, allow_unicode=True).splitlines()
-        missing = (part for part in carried.losses if part.section == section)
-        comments = (f"(line {part.line} of {name}): {' '.join(part.key.split())}: {part.why}" for part in missing)
-        lines += [head, *(f"  # not carried over {comment}" for comment in comments), *rest]
+        missing = (omission for omission in conversion.losses if omission.section == section)
+        comments = (
+            f"(line {omission.line} of {name}): {' '.join(omission.key.split())}: {omission.reason}"
+            for omission in missing
+        )
+        lines += [head, *(f"  # not imported {comment}" for comment in comments), *rest]
     return "\n".join(lines) + "\n"

@@ -11,9 +11,8 @@ from sparkops.cli.deploying import direct, swap
 from sparkops.cli.fit import section
 from sparkops.cli.images import make_order
 from sparkops.cli.intents import Options
-from sparkops.cli.inventory import load_fleet
 from sparkops.cli.models import make_hub
-from sparkops.cli.named import load_recipe
+from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import (
     ALLOW_DOWNTIME,
     DETACH,

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
 from sparkops.cli.models import read_token
+from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say

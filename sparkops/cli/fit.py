@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
-from sparkops.cli.named import load_recipe
+from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import JSON, NODES, RECIPE, SET
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.engine import ENGINES

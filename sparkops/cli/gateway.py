@@ -10,11 +10,10 @@ import typer
 from sparkops.agents import agents
 from sparkops.agents.rebuild import read_copies, rebuild_on
 from sparkops.agents.rebuild_plan import Rebuild, plan
-from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_fleet
 from sparkops.cli.options import DRY_RUN, JSON, WITHOUT, make_family
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import source
 from sparkops.config.inventory import Fleet
 from sparkops.errors import NeedsOperator, UsageError
 from sparkops.nodes.connected import connect
@@ -69,7 +68,7 @@ def _require_named(fleet: Fleet, node: str, without: Sequence[str]) -> None:
         raise UsageError(f"--without {node}: the gateway moves there")
     if fleet.gateway is None or fleet.gateway.node != node:
         named = fleet.gateway.node if fleet.gateway else "not set"
-        raise source.read(fleet.file).fail(("gateway", "node"), f"{named}, expected {node}")
+        raise fleet.fail(("gateway", "node"), f"{named}, expected {node}")
 
 
 def _as_json(planned: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> dict[str, object]:

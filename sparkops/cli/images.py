@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.inventory import copy_targets, load_fleet
-from sparkops.cli.named import load_recipe
+from sparkops.cli.named import copy_targets, load_fleet, load_recipe
 from sparkops.cli.options import DRY_RUN, JSON, NODES, RECIPE, SOURCE, TARGETS, WAIT, make_family
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data_json, say

@@ -30,7 +30,7 @@ DOCKERFILE = re.compile(
 )
 RECIPES = (".yaml", ".yml")
 RECIPE = re.compile(r"^(extends|image):", re.MULTILINE)
-"""A line that marks a file as a recipe, even if the rest of the file is broken."""
+"""A line that identifies a recipe, even if the rest of the file is invalid."""
 SKIPPED = frozenset({"node_modules", "venv"})
 
 
@@ -89,7 +89,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         if path.is_dir():
             files = list(_inside(path))
             if not files:
-                raise UsageError(f"{path} has no Dockerfile or recipe", next_step="Pass the files themselves.")
+                raise UsageError(f"{path} has no Dockerfile or recipe", next_step="Pass the files by name.")
             yield from files
         elif path == STDIN or path.exists():
             yield path
@@ -113,7 +113,7 @@ def _is_recipe(file: Path) -> bool:
 
 
 def _check_all(files: Iterable[Path]) -> tuple[list[CheckedFile], list[SparkopsError]]:
-    """Return the checked files, and the errors of unreadable ones, which stop no other."""
+    """Return the checked files, and the errors of unreadable ones."""
     checked, errors = list[CheckedFile](), list[SparkopsError]()
     for file in files:
         try:

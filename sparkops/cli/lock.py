@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
-from sparkops.cli.named import find_recipe
+from sparkops.cli.named import find_recipe, load_fleet
 from sparkops.cli.options import JSON, RECIPE
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data_json, say, write

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_fleet
 from sparkops.cli.options import NODES, SERVICE
 from sparkops.cli.terminal import data
 from sparkops.deploy import observe

@@ -10,8 +10,7 @@ import typer
 
 from sparkops.cli import weights
 from sparkops.cli.images import make_order
-from sparkops.cli.inventory import copy_targets, load_fleet
-from sparkops.cli.named import load_recipe
+from sparkops.cli.named import copy_targets, load_fleet, load_recipe
 from sparkops.cli.options import DRY_RUN, ENDPOINT, JSON, RECIPE, SOURCE, TARGETS, TOKEN_FILE, WAIT, make_family
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say

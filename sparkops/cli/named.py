@@ -1,4 +1,4 @@
-"""Recipes by file or name."""
+"""The inventory and recipes that a command line names."""
 
 from __future__ import annotations
 
@@ -6,11 +6,28 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparkops.config import recipe
+from sparkops.cli.options import Settings
+from sparkops.config import inventory, recipe
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import UsageError
+
+
+def load_fleet(settings: Settings) -> Fleet:
+    """Return the inventory that the global options name. Raises ConfigError, UsageError."""
+    if not settings.inventory.exists():
+        step = "Create one with `sparkops init`, or pass --inventory FILE."
+        raise UsageError(f"inventory not found: {settings.inventory}", next_step=step)
+    return inventory.load(settings.inventory)
+
+
+def copy_targets(fleet: Fleet, recipe: Recipe, source: str, named: Sequence[str] | None) -> list[str]:
+    """Return the nodes that get a copy: `named`, else those of the recipe, else all. Raises UsageError without one."""
+    targets = [name for name in named or recipe.nodes or fleet.nodes if name != source]
+    if not targets:
+        raise UsageError(f"no node to copy to besides {source}", next_step="Name others with --to.")
+    return targets
 
 
 def load_recipe(named: str, fleet: Fleet, changes: Sequence[str] = ()) -> Recipe:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
-from sparkops.cli.named import load_recipe
+from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import NODES, SERVICE
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
@@ -62,9 +61,7 @@ def _find(connected: Connected, service: str) -> dict[str, Target]:
     by_node = connected.all(lambda member: probing.targets(member, service))
     if not any(by_node.values()):
         raise UsageError(f"{service} is not running", next_step="sparkops status")
-    return {
-        name: max(group, key=lambda target: target.container.started_at) for name, group in by_node.items() if group
-    }
+    return {name: max(group, key=lambda item: item.container.started_at) for name, group in by_node.items() if group}
 
 
 def _recipe(fleet: Fleet, named: str | None, target: Target) -> Recipe:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_fleet
 from sparkops.cli.options import JSON, NODES, WAIT, YES, in_range
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say

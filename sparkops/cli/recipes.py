@@ -26,7 +26,7 @@ from sparkops.render import context
 def recipes(json: JSON = False) -> None:
     """List available recipes
 
-    Lists the files of ./recipes and the recipes that come with sparkops.
+    Prints memory per node, expected speed, lock and description of the files of ./recipes and the shipped recipes.
 
     Example: sparkops recipes
     """

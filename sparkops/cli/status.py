@@ -40,5 +40,5 @@ def status(
 
 def _reader(settings: Settings, *, gpus: bool) -> Reader:
     """Return the reader of the inventory's nodes. The file is checked before anything is shown."""
-    fleet = addresses.read(settings.inventory) or import_module("sparkops.cli.inventory").load_fleet(settings)
+    fleet = addresses.read(settings.inventory) or import_module("sparkops.cli.named").load_fleet(settings)
     return Reader(fleet, fleet.nodes, fleet.gateway, gpus)

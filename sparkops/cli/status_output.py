@@ -49,7 +49,7 @@ def places(settings: Settings) -> tuple[list[str], GatewayPlace | None]:
     known = addresses.read(settings.inventory)
     if known and addresses.is_checked(known.text):
         return list(known.nodes), known.gateway
-    fleet = import_module("sparkops.cli.inventory").load_fleet(settings)  # imports pydantic
+    fleet = import_module("sparkops.cli.named").load_fleet(settings)  # imports pydantic
     if known:
         addresses.note_checked(known.text)
     return list(fleet.nodes), fleet.gateway

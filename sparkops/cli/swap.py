@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.intents import Options, leaders, send, send_stop
-from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, NODES, SERVICE, WAIT, WITHOUT
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
+from sparkops.cli.named import load_fleet
 from sparkops.cli.options import YES
 from sparkops.cli.terminal import confirm, say
 from sparkops.errors import UsageError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sparkops.cli.inventory import load_fleet
-from sparkops.cli.named import load_recipe
+from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import JSON, NODES, RECIPE
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.docker.commands import model_dir

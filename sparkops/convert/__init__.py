@@ -1,1 +1,1 @@
-"""Recipes of other tools as recipes of sparkops."""
+"""Conversion of recipes of other tools to recipes of sparkops."""

@@ -1,4 +1,4 @@
-"""Command lines in recipes of other tools: their slots, shell words, flags and values."""
+"""Parse command lines in recipes of other tools: slots, shell words, flags and values."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ SHORT = {
 }
 """Flags of vLLM that have a short form (vllm/engine/arg_utils.py and entrypoints/openai/cli_args.py of 0.23.0)."""
 MOST_DIGITS = 4300
-"""Python reads no longer numbers."""
+"""Longest number that Python parses."""
 OPERATOR = re.compile(r"\|\|?|&&?|;|[0-9]*(>>?|<)(&?[0-9]|[^{}]*)")
-"""Where a shell ends a command or redirects its output."""
+"""Words that end a command or redirect its output."""
 SHELLS = frozenset({"sh", "bash"})
 SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm")
 """Modules that `python -m` starts as a server; the first one takes flags without `serve`."""
 MOST_CHARACTERS = 64 * 1024
-"""Of a command with its slots filled: a long value may stand in many slots. Real commands have about 1000."""
+"""Limit for a command with filled slots, which may repeat a long value. Real commands have about 1000."""
 TOO_LARGE = f"larger than {MOST_CHARACTERS} characters with its slots filled"
 
 
 def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tuple[str, list[str]]:
     """Return a command with its {slots} filled, and the names of slots without a value.
 
-    `escapes`: {{ and }} are braces, as in version 1; version 2 knows no escape, so JSON may end in }}.
+    `escapes`: {{ and }} mean braces, as in version 1; version 2 has no escapes, so JSON may end in }}.
 
-    Raises ValueError for a command that is larger than MOST_CHARACTERS, before it is put together.
+    Raises ValueError for a command that would exceed MOST_CHARACTERS.
     """
     unknown: dict[str, None] = {}
     size = len(text)
@@ -89,7 +89,7 @@ def words(command: str) -> list[str]:
 
 
 def serve(argv: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the words before vLLM's server, its arguments, and the words that a shell would run after it.
+    """Return the words before `vllm serve`, its arguments, and the words of the commands after it.
 
     The server is `vllm serve` with any path, `python -m` with one of SERVERS, or either of them in `bash -c`.
     Raises ValueError for an open quote in `bash -c`.
@@ -114,7 +114,7 @@ def _script(argv: Sequence[str]) -> str | None:
 
 
 def _server(argv: Sequence[str]) -> int:
-    """Return how many words start vLLM's server; 0 for another program."""
+    """Return the number of words that start vLLM's server; 0 for another program."""
     match argv:
         case [program, "serve", *_] if basename(program) == "vllm":
             return 2
@@ -142,7 +142,7 @@ def flags(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _flag(word: str) -> tuple[str, list[str]] | None:
-    """Return a flag and its value after =, if it has one; None for a word that is no flag."""
+    """Return a flag and its value after =, if any; None for any other word."""
     if match := FLAG.fullmatch(word):
         name = normal(match["flag"])
     elif (match := SHORT_FLAG.fullmatch(word)) and match["short"] in SHORT:
@@ -153,13 +153,13 @@ def _flag(word: str) -> tuple[str, list[str]] | None:
 
 
 def normal(flag: str) -> str:
-    """Return a flag as vLLM documents it. A key of its configuration, after a dot, keeps its underscores."""
+    """Return a flag in the spelling of vLLM's documentation. A key after a dot keeps its underscores."""
     first, dot, rest = flag.partition(".")
     return first.replace("_", "-").lower() + dot + rest
 
 
 def value(words: Sequence[str]) -> Any:
-    """Return the value that YAML would have: numbers and JSON are not text. Raises ValueError for too large ones."""
+    """Return numbers and JSON as YAML values, other words as text. Raises ValueError for too large values."""
     if len(words) != 1:
         return [value([word]) for word in words] or True
     text = words[0]
@@ -174,6 +174,6 @@ def value(words: Sequence[str]) -> Any:
     except RecursionError:
         raise ValueError("JSON is nested too deep") from None
     except ValueError:
-        # Some recipes of version 2 double their braces, as version 1 needs it.
+        # Some recipes of version 2 double their braces as in version 1.
         single = text.replace("{{", "{").replace("}}", "}")
         return text if single == text or not text.startswith("{{") else value([single])

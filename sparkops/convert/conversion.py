@@ -1,4 +1,4 @@
-"""A recipe of sparkops made from a recipe of another tool, and the parts that it omits."""
+"""A recipe of sparkops made from another tool's recipe, and the settings that it omits."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from sparkops.config.source import Location, Source
 from sparkops.convert.command_lines import SHORT
 
 Kind = Literal["note", "loss", "refusal"]
-"""note: sparkops does the same in another way. loss: may matter, so the new recipe states it. refusal: the engine would
-not start without it."""
+"""note: sparkops has its own way to do the same. loss: stated in the new recipe, as it may matter. refusal: the engine
+cannot start without it."""
 
 
 DEFAULTS = {"tensor-parallel-size": "tensor_parallel", "pipeline-parallel-size": "pipeline_parallel"}
-"""Flags with another name in `defaults`."""
+"""Flags whose key in `defaults` has another name."""
 
 
 @dataclass(frozen=True)
 class Omission:
-    """A part that is not carried over: the line in the file (from 1), the key, and the reason."""
+    """A setting that is not imported: the line in the file (from 1), the key, and the reason."""
 
     line: int
     key: str
-    why: str
+    reason: str
     kind: Kind = "note"
     section: str = "serve"
-    """The key of the new recipe that the part would belong to."""
+    """The top-level key of the new recipe where the setting is missing."""
     final: bool = False
-    """Whether `without` has no effect: another number of nodes is another recipe."""
+    """Whether `--without` has no effect, as for the number of nodes."""
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Conversion:
     """A recipe of sparkops under construction.
 
     `original` is the data of `source`, `text` its file. `without` are keys that may be omitted although the engine
-    needs them. `guessed` has a comment for each key that the original does not state. `lines` are lines of the original
-    by place in `data`.
+    needs them. `guessed` has a comment for each key that the original does not state. `lines` has the original's line
+    for each place in `data`.
     """
 
     source: Source
@@ -52,7 +52,7 @@ class Conversion:
     guessed: dict[str, str] = field(default_factory=dict)
     lines: dict[Location, int] = field(default_factory=dict)
     mods: Mapping[str, str] = field(default_factory=dict)
-    """The mods of the original by name, each with the flags that it provides; empty if that is unknown."""
+    """The flags that each mod of the original provides; empty if unknown."""
 
     @cached_property
     def text_lines(self) -> list[str]:
@@ -61,25 +61,27 @@ class Conversion:
 
     @property
     def refusals(self) -> list[Omission]:
-        """The parts without which the engine would not start, by line."""
-        return sorted((part for part in self.omissions if part.kind == "refusal"), key=lambda part: part.line)
+        """The omissions without which the engine cannot start, by line."""
+        return sorted(
+            (omission for omission in self.omissions if omission.kind == "refusal"), key=lambda omission: omission.line
+        )
 
     @property
     def losses(self) -> list[Omission]:
-        """The parts that the new recipe states as missing."""
-        return [part for part in self.omissions if part.kind == "loss"]
+        """The omissions that the new recipe states."""
+        return [omission for omission in self.omissions if omission.kind == "loss"]
 
-    def omit(self, line: int, key: str, why: str, kind: Kind = "note", section: str = "serve") -> None:
-        """Add a part that is not carried over. A refusal whose key is in `without` is a loss."""
+    def omit(self, line: int, key: str, reason: str, kind: Kind = "note", section: str = "serve") -> None:
+        """Add an omission. A refusal whose key is in `without` becomes a loss."""
         kind = "loss" if kind == "refusal" and key in self.without else kind
-        self.omissions.append(Omission(line, key, why, kind, section))
+        self.omissions.append(Omission(line, key, reason, kind, section))
 
-    def refuse(self, line: int, key: str, why: str) -> None:
-        """Add a part that no recipe can have, and that cannot be left out."""
-        self.omissions.append(Omission(line, key, why, "refusal", final=True))
+    def refuse(self, line: int, key: str, reason: str) -> None:
+        """Add a refusal that `without` cannot lift."""
+        self.omissions.append(Omission(line, key, reason, "refusal", final=True))
 
     def line(self, where: Location, *words: str) -> int:
-        """Return the first line from `where` on that has one of the words, or the line of `where`."""
+        """Return the first line from `where` on that contains one of the words, or the line of `where`."""
         first = self.source.lines.get(self.source.nearest(where), 1)
         numbers = range(first, len(self.text_lines) + 1)
         return next((n for word in words if word for n in numbers if word in self.text_lines[n - 1]), first)

@@ -1,6 +1,6 @@
-"""Recipes of spark-vllm-docker (version 1) and of sparkrun (version 2) as recipes of sparkops.
+"""Convert recipes of spark-vllm-docker (version 1) and sparkrun (version 2) to recipes of sparkops.
 
-Their formats are public: recipes/README.md of eugr/spark-vllm-docker and RECIPES.md of spark-arena/sparkrun.
+Sources of the formats: recipes/README.md of eugr/spark-vllm-docker and RECIPES.md of spark-arena/sparkrun.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sparkops.config.fields import as_name
 from sparkops.config.source import Source
 from sparkops.convert import command_lines, vllm_023
 from sparkops.convert.conversion import DEFAULTS, Conversion
-from sparkops.convert.import_args import carry_args, carry_env
-from sparkops.convert.import_keys import NODE_KEYS, READ_KEYS, SHELL, carry_nodes, of_mods, omit_keys
+from sparkops.convert.recipe_keys import NODE_KEYS, READ_KEYS, SHELL, convert_nodes, flags_of_mods, omit_keys
+from sparkops.convert.server_flags import convert_flags, convert_variables
 
 SHOWN_GIB, HOST_GIB = 121.7, 5.6
-"""Memory in GiB of a Spark, and of the host side (both as in the shipped recipes)."""
+"""Memory in GiB of a Spark and of the host side, as in the shipped recipes."""
 VLLM = f"vllm=={vllm_023.RELEASE}"
 IMAGE = {
     "template": "vllm-wheels",
@@ -28,27 +28,27 @@ IMAGE = {
     "torch": {"version": "2.11.0", "backend": "cu130", "local_version": False},
     "vllm": VLLM,
 }
-"""Base, torch and vLLM of 122b-autoround: the original's tag moves, or a script of that project builds the image."""
+"""Base, torch and vLLM of 122b-autoround. The original's image is a moving tag, or built by a script of its project."""
 RAY = "ray[default]==2.60.0"
 RUNTIMES = {"vllm": "mp", "vllm-distributed": "mp", "eugr-vllm": "mp", "vllm-ray": "ray"}
-"""The runtimes that are vLLM, each with its executor for two nodes."""
+"""The executor for two nodes of each vLLM runtime."""
 STRICT = READ_KEYS - {"name", "description"} | {"defaults", "env", "mods", "pre_exec", "draft_model", *NODE_KEYS}
-"""Keys whose values decide what runs. Ambiguous values of other keys are accepted."""
-NEWER = "it is read as version 2, as sparkrun reads it"
-NO_REPOSITORY = "names no repository, so no node can fetch it: expected OWNER/NAME"
+"""Keys that affect the engine. Ambiguous values of other keys are accepted."""
+NEWER = "unknown version, read as version 2 as in sparkrun"
+NO_REPOSITORY = "is not a repository: expected OWNER/NAME"
 SOLO = "spark-vllm-docker runs a recipe with `solo_only` on one node"
 
 
 def read(file: Path) -> Source:
-    """Read a recipe of another tool. Raises ConfigError where a key that decides what runs is unclear."""
+    """Read a recipe of another tool. Raises ConfigError for an ambiguous key that affects the engine."""
     return source.read(file, strict=STRICT)
 
 
-def carry(source: Source, text: str, name: str, without: Collection[str] = ()) -> Conversion:
-    """Return a recipe of sparkops and the parts that it omits; `refusals` say why it would not start.
+def convert(source: Source, text: str, name: str, without: Collection[str] = ()) -> Conversion:
+    """Return a recipe of sparkops with its omissions; `refusals` are the reasons why it cannot start.
 
-    `without` are flags and keys that may be missing. Raises ConfigError for a file that is no recipe of these tools, or
-    is for another engine than vLLM.
+    `without` are flags and keys that may be missing. Raises ConfigError for a file that is not a recipe of these tools,
+    or whose engine is not vLLM.
     """
     original = source.data
     if not isinstance(original, dict):
@@ -59,14 +59,14 @@ def carry(source: Source, text: str, name: str, without: Collection[str] = ()) -
         raise source.fail(("recipe_version",), f"expected 1 (spark-vllm-docker) or 2 (sparkrun), got {got!r}")
     runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
-        raise source.fail(("runtime",), f"expected one that is vLLM: {', '.join(RUNTIMES)}; got {runtime!r}")
-    conversion = Conversion(source, original, text, without, mods=of_mods(original.get("mods")))
+        raise source.fail(("runtime",), f"expected a vLLM runtime: {', '.join(RUNTIMES)}; got {runtime!r}")
+    conversion = Conversion(source, original, text, without, mods=flags_of_mods(original.get("mods")))
     if version not in ("1", "2"):
         conversion.omit(conversion.line(("recipe_version",)), f"recipe_version {version}", NEWER, "loss")
     model, flags, unknown = _server(conversion, escapes=version == "1")
-    serve = carry_nodes(conversion, flags, RUNTIMES[runtime])
-    serve["args"] = carry_args(conversion, flags, model, unknown)
-    if env := carry_env(conversion, _mapping(original.get("env"))):
+    serve = convert_nodes(conversion, flags, RUNTIMES[runtime])
+    serve["args"] = convert_flags(conversion, flags, model, unknown)
+    if env := convert_variables(conversion, _mapping(original.get("env"))):
         serve["env"] = env
     omit_keys(conversion)
     _fill(conversion, name, model, serve)
@@ -78,9 +78,9 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def _server(conversion: Conversion, *, escapes: bool) -> tuple[str, dict[str, Any], frozenset[str]]:
-    """Return the model, each flag that vLLM would have got, and the slots of the command without a value.
+    """Return the model, the flags of vLLM, and the slots of the command without a value.
 
-    The flags are those of the command, or `defaults` if there is none.
+    Without a command the flags are those of `defaults`.
     """
     values = _values(conversion, escapes=escapes)
     command, model = conversion.original.get("command"), str(conversion.original.get("model") or "")
@@ -93,11 +93,11 @@ def _server(conversion: Conversion, *, escapes: bool) -> tuple[str, dict[str, An
         before, argv, after = command_lines.serve(command_lines.words(text))
         flags = dict(command_lines.flags(argv))
     except ValueError as error:
-        raise conversion.source.fail(("command",), f"cannot be read: {error}") from None
+        raise conversion.source.fail(("command",), f"invalid command: {error}") from None
     if not argv:
-        raise conversion.source.fail(("command",), "expected `vllm serve MODEL` in it")
+        raise conversion.source.fail(("command",), "expected `vllm serve MODEL`")
     for slot in unknown:
-        conversion.omit(conversion.line(("command",), f"{{{slot}}}"), f"{{{slot}}}", "`defaults` has no value for it")
+        conversion.omit(conversion.line(("command",), f"{{{slot}}}"), f"{{{slot}}}", "no value in `defaults`")
     for words in filter(None, (before, after)):
         conversion.omit(conversion.line(("command",), words[0]), redact.shell(words), SHELL, "loss")
     return _model(conversion, flags), flags, frozenset(unknown)
@@ -130,7 +130,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
-    """Return the model that the command serves; `model` names it if the command names a directory."""
+    """Return the model that the command serves; the value of `model` if the command has a directory."""
     named = str(conversion.original.get("model") or "")
     option = flags.pop("model", None)
     served = flags.pop("", option)
@@ -139,13 +139,14 @@ def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
     line = conversion.line(("command",), str(served[1] if isinstance(served, list) else served))
     if isinstance(served, list):
         words = " ".join(map(str, served))
-        conversion.omit(line, "command", f"expected one model behind `vllm serve`, got {words}", "refusal")
+        conversion.omit(line, "command", f"expected one model after `vllm serve`, got {words}", "refusal")
         return named or str(served[0])
     directory = str(served).startswith(("/", ".", "~", "{"))
     if directory and named:
-        conversion.omit(line, str(served), f"it is a path of their container; the model is {named}")
+        conversion.omit(line, str(served), f"path in the original's container; the model is {named}")
     elif directory:
-        conversion.omit(line, "model", f"{served} is a path of their container, expected `model` or a name", "refusal")
+        reason = f"{served} is a path in the original's container: expected OWNER/NAME, or the key `model`"
+        conversion.omit(line, "model", reason, "refusal")
     elif named:
         conversion.omit(
             conversion.line(("model",)), "model", f"the command serves {served}, not {named}", "loss", "model"
@@ -154,14 +155,13 @@ def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
 
 
 def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) -> None:
-    """Add the other keys of a recipe, and a comment to each that is guessed."""
+    """Add the other keys of a recipe, and a comment for each guessed key."""
     original = conversion.original
     if not model:
-        raise conversion.source.fail((), "it names no model: neither `model` nor `vllm serve MODEL`")
+        raise conversion.source.fail((), "no model: expected the key `model`, or `vllm serve MODEL`")
     share = serve["args"].get("gpu-memory-utilization", default_share("vllm", VLLM))
-    described = (
-        original.get("description") or _mapping(original.get("metadata")).get("description") or original.get("name")
-    )
+    metadata = _mapping(original.get("metadata"))
+    described = original.get("description") or metadata.get("description") or original.get("name")
     weights = {"id": model, "path": model.rstrip("/").rpartition("/")[2].partition(":")[0]}
     weights |= {"revision": str(original["model_revision"])} if original.get("model_revision") else {}
     claim = round(float(share) * SHOWN_GIB + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
@@ -178,7 +178,7 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
         "serve": serve,
         "memory": {
             "claim_gib": claim,
-            "basis": f"{share} of a Spark's {SHOWN_GIB} GiB, and {HOST_GIB} of the host side; not measured",
+            "basis": f"{share} of a Spark's {SHOWN_GIB} GiB, plus {HOST_GIB} GiB of the host side; not measured",
         },
         "verified": _verified(conversion),
     }
@@ -187,14 +187,14 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
         for inner in value if isinstance(value, dict) else ():
             conversion.lines.setdefault((key, inner), conversion.lines[key,])
     conversion.guessed = {
-        "service": "guessed from the model's name; it is what clients call",
-        "image": "guessed: that of 122b-autoround. Theirs was "
-        + " ".join(str(original.get("container", "not said")).split()),
+        "service": "guessed from the model's name; clients use this name",
+        "image": "guessed: the image of 122b-autoround; the original uses "
+        + " ".join(str(original.get("container", "an unnamed one")).split()),
         "memory": "guessed from gpu-memory-utilization",
     }
 
 
 def _verified(conversion: Conversion) -> str:
-    """Return that nothing was run, and which parts of the original are missing."""
+    """Return the text of `verified`: nothing was run, and the missing settings of the original."""
     missing = ", ".join(dict.fromkeys(loss.key for loss in conversion.losses))
     return f"Nothing; imported from {conversion.source.file.name}" + (f" without: {missing}." if missing else ".")

@@ -1,4 +1,4 @@
-"""Keys and mods of another tool's recipe: its nodes become keys of `serve`, the others are omitted with a reason."""
+"""Convert node counts and ports to keys of `serve`; omit mods and all other keys with a reason."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from sparkops.convert.conversion import Conversion, Kind
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
 LOWEST_PORT, HIGHEST_PORT = 1024, 65000
 SPLIT = {
-    "tensor-parallel-size": "sparkops joins at most two nodes into one replica",
-    "pipeline-parallel-size": "a replica is split over nodes by tensor_parallel only",
-    "data-parallel-size": "the gateway shares requests out over replicas, which are services of one node or two",
+    "tensor-parallel-size": "a replica runs on at most two nodes",
+    "pipeline-parallel-size": "only tensor parallelism splits a replica over nodes",
+    "data-parallel-size": "not supported; deploy a service for each replica",
 }
 """Flags of parallelism, each with the reason why a size is refused."""
 READ_KEYS = frozenset({"recipe_version", "runtime", "name", "model", "model_revision", "description", "command"})
-SHELL = "no shell command runs in a container here; make it a mod of the image"
-BUILT = "the image is built from `image`"
-PRIVILEGES = "sparkops starts containers with rights of its own"
-WHY: Mapping[str, tuple[str, Kind]] = {
-    "container": ("an image is known by what it is made from; check `image`", "loss"),
+SHELL = "sparkops runs no shell commands in containers; write a mod of the image"
+BUILT = "sparkops builds the image from `image`"
+PRIVILEGES = "sparkops sets the rights of its containers"
+OMITTED: Mapping[str, tuple[str, Kind]] = {
+    "container": ("sparkops builds the image from `image`; check it", "loss"),
     "containers": ("every node runs the same image", "note"),
-    "build_args": ("they choose a version or a Dockerfile of that project; check `image`", "loss"),
+    "build_args": ("arguments of the original's build script; check `image`", "loss"),
     **dict.fromkeys(("pre_exec", "post_exec", "post_commands"), (SHELL, "loss")),
     "stop_after_post": (SHELL, "note"),
     "builder": (BUILT, "note"),
     **dict.fromkeys(("builder_config", "runtime_version"), (BUILT, "loss")),
-    "runtime_config": ("its keys are of that program", "loss"),
+    "runtime_config": ("settings of the original's runtime", "loss"),
     **dict.fromkeys(("executor", "executor_config"), (PRIVILEGES, "note")),
-    "readiness": ("a start ends when it stands still, not at a fixed time; see `probe`", "note"),
-    "metadata": ("it describes, and nothing here reads it", "note"),
-    "maintainer": ("it describes, and nothing here reads it", "note"),
-    "benchmark": ("`probe.smoke` measures", "note"),
-    "distribution_config": ("`sparkops models copy` does it", "note"),
-    "draft_model": ("it is a second checkpoint, and a recipe fetches one", "refusal"),
+    "readiness": ("a start fails after a stall, not after a fixed time; see `probe.startup`", "note"),
+    "metadata": ("not used by sparkops", "note"),
+    "maintainer": ("not used by sparkops", "note"),
+    "benchmark": ("`probe.smoke` measures the speed", "note"),
+    "distribution_config": ("`sparkops models copy` distributes weights", "note"),
+    "draft_model": ("a second checkpoint; a recipe downloads one", "refusal"),
 }
 IN_IMAGE = frozenset({"container", "containers", "build_args", "builder", "builder_config", "runtime_version"})
 MODS = {
@@ -47,11 +47,11 @@ MODS = {
 }
 """Flags that mods of spark-vllm-docker provide (mods/NAME/run.sh there)."""
 SUPPORT = frozenset({"diffusiongemma", "step-3.7-flash", "inkling-sm12-paged-kv", "glm-5.2"})
-"""Mods of that project without which vLLM does not support a model."""
+"""Mods of spark-vllm-docker without which vLLM does not support a model."""
 
 
-def of_mods(mods: object) -> dict[str, str]:
-    """Return the mods of a recipe by name, each with the flags that it provides; empty if that is unknown."""
+def flags_of_mods(mods: object) -> dict[str, str]:
+    """Return the flags that each mod of a recipe provides; empty if unknown."""
     names = [basename(str(mod)) for mod in mods] if isinstance(mods, list) else []
     return {name: MODS.get(name, "") for name in names}
 
@@ -60,18 +60,18 @@ def omit_keys(conversion: Conversion) -> None:
     """Add each mod and each unsupported key to the omissions."""
     for number, (name, flags) in enumerate(conversion.mods.items()):
         line = conversion.line(("mods", number), name)
-        provides = f"it provides {flags}" if flags else "write it as a mod of sparkops"
         kind: Kind = "refusal" if name in SUPPORT else "loss"
-        why = "vLLM has no support for the model without it" if kind == "refusal" else provides
-        conversion.omit(line, f"mods/{name}", f"a mod of that project is a shell script; {why}", kind, "image")
+        provides = f"it provides {flags}" if flags else "write it as a mod of sparkops"
+        reason = "vLLM does not support the model without it" if kind == "refusal" else provides
+        conversion.omit(line, f"mods/{name}", f"shell script; {reason}", kind, "image")
     for key, value in conversion.original.items():
         if key not in READ_KEYS | {"defaults", "env", "mods", *NODE_KEYS} and value not in (None, "", [], {}):
-            why, kind = WHY.get(key, ("it is no key of a recipe that we know", "loss"))
-            conversion.omit(conversion.line((key,)), key, why, kind, "image" if key in IN_IMAGE else "serve")
+            reason, kind = OMITTED.get(key, ("unknown key", "loss"))
+            conversion.omit(conversion.line((key,)), key, reason, kind, "image" if key in IN_IMAGE else "serve")
 
 
-def carry_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) -> dict[str, Any]:
-    """Take port, ranks and executor out of the flags, and return them as keys of `serve`."""
+def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) -> dict[str, Any]:
+    """Remove port, ranks and executor from the flags, and return them as keys of `serve`."""
     serve = _port(conversion, flags)
     executor = flags.pop("distributed-executor-backend", executor)
     sizes = {axis: _size(flags.pop(axis, 1)) for axis in SPLIT}
@@ -87,7 +87,7 @@ def carry_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) ->
 
 
 def _size(value: Any) -> Any:
-    """Return a size as a number, also if YAML has it in quotes."""
+    """Return a number that YAML has in quotes; any other value unchanged."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -98,8 +98,8 @@ def _port(conversion: Conversion, flags: dict[str, Any]) -> dict[str, Any]:
     if isinstance(port, int) and LOWEST_PORT <= port <= HIGHEST_PORT:
         conversion.lines["serve", "port"] = line
         return {"port": port}
-    why = f"expected a port from {LOWEST_PORT} to {HIGHEST_PORT}; the recipe has the default 8000"
-    conversion.omit(line, f"port {port}", why, "loss")
+    reason = f"expected a port from {LOWEST_PORT} to {HIGHEST_PORT}; the new recipe uses the default 8000"
+    conversion.omit(line, f"port {port}", reason, "loss")
     return {}
 
 
@@ -120,5 +120,5 @@ def _check_count(conversion: Conversion, ranks: int) -> None:
         ("solo_only" if original.get("solo_only") else "mode", 1, most),
     ):
         if ranks < low or (high is not None and ranks > high):
-            asks = f"{original[key]}, while tensor parallelism over {ranks} needs {ranks} node{'s' * (ranks > 1)}"
-            conversion.refuse(conversion.line((key,)), key, f"{asks}: state one of them")
+            needed = f"tensor parallelism {ranks}, which needs {ranks} node{'s' * (ranks > 1)}"
+            conversion.refuse(conversion.line((key,)), key, f"{original[key]} contradicts {needed}: change one of them")

@@ -1,4 +1,4 @@
-"""Flags and variables of a vLLM server in another tool's recipe: carried over, omitted, or a reason to refuse."""
+"""Convert flags and environment of a vLLM server: imported, omitted, or refused."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sparkops.convert import vllm_023
 from sparkops.convert.conversion import Conversion, Kind
 
 DROPPED = {
-    "host": "the engine listens where the gateway reaches it",
-    "served-model-name": "clients call `service`",
+    "host": "sparkops sets the address of the engine",
+    "served-model-name": "clients use the name in `service`",
     **dict.fromkeys(
         ("nnodes", "node-rank", "master-addr", "master-port", "headless", "data-parallel-size-local"),
-        "sparkops starts the ranks of a replica itself",
+        "sparkops starts the ranks of a replica",
     ),
 }
 LOADERS = {
@@ -29,10 +29,10 @@ LOADERS = {
     "runai_streamer_sharded": "runai-model-streamer==0.17.0",
     "tensorizer": "tensorizer==2.10.1",
 }
-"""The package that a load format needs besides the wheel of vLLM 0.23.0 (extras of these names in its metadata;
-versions of 22 November 2026). fastsafetensors comes with the wheel."""
+"""The package that a load format needs in addition to the wheel of vLLM 0.23.0 (extras of these names in its metadata;
+versions of 22 November 2026). The wheel includes fastsafetensors."""
 PATHS = frozenset({"chat-template", "tokenizer", "hf-config-path", "generation-config", "lora-modules"})
-"""Flags that may name a file that vLLM needs to start."""
+"""Flags that may name a file without which vLLM does not start."""
 INLINE = ("{", "vllm", "auto")
 FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")
 
@@ -40,16 +40,18 @@ FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
 
 
-def carry_args(conversion: Conversion, flags: Mapping[str, Any], model: str, unknown: frozenset[str]) -> dict[str, Any]:
-    """Return the arguments of the new recipe. `unknown` are slots of the command without a value."""
+def convert_flags(
+    conversion: Conversion, flags: Mapping[str, Any], model: str, unknown: frozenset[str]
+) -> dict[str, Any]:
+    """Return `serve.args` of the new recipe. `unknown` are slots of the command without a value."""
     args: dict[str, Any] = {}
     for flag, original in flags.items():
         line = conversion.flag_line(flag)
         value = _own_draft(original, model) if flag == "speculative-config" else original
         if flag == "tokenizer" and value == model:
             continue
-        if reason := _omission(conversion, flag, value, unknown):
-            conversion.omit(line, flag, *reason)
+        if omission := _omission(conversion, flag, value, unknown):
+            conversion.omit(line, flag, *omission)
             continue
         name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
         args[name] = json.dumps(value) if _has_null(value) else value
@@ -60,11 +62,11 @@ def carry_args(conversion: Conversion, flags: Mapping[str, Any], model: str, unk
 
 
 def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[str]) -> tuple[str, Kind] | None:
-    """Return why a flag is not carried over, and how much that matters; None if it is carried over."""
+    """Return why a flag is not imported, and the kind of omission; None if it is imported."""
     if note := DROPPED.get(flag, ""):
         return note, "note"
     if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
-        return "sparkops sets it itself", "note"
+        return "sparkops sets this flag", "note"
     if loss := _loss(flag, value, unknown):
         return loss, "loss"
     if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
@@ -75,94 +77,94 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
 
 
 def _loss(flag: str, value: Any, unknown: frozenset[str]) -> str:
-    """Return why a flag would need an opt-in or a value; empty if it does not."""
+    """Return the opt-in or value that a flag lacks; empty if none."""
     if effects := [_opt_in(*need) for need in opt_in.of_flag(flag, value)]:
         return "; ".join(effects)
     slot = next((slot for slot in unknown if f"{{{slot}}}" in str(value)), None)
-    return f"its value {{{slot}}} is not known" if slot else ""
+    return f"no value for {{{slot}}}" if slot else ""
 
 
 def _invalid(flag: str, value: Any) -> str:
-    """Return why no recipe may hold the flag; empty if it may."""
+    """Return why a recipe cannot have the flag; empty if it can."""
     try:
         FLAG.validate_python(flag)
         FLAG_VALUE.validate_python(json.dumps(value) if _has_null(value) else value)
     except ValidationError as error:
         return error.errors()[0]["msg"]
-    return f"it names a path of their container: {value}" if str(value).startswith(("/", "~")) else ""
+    return f"path in the original's container: {value}" if str(value).startswith(("/", "~")) else ""
 
 
 def _refused_by_vllm(flag: str, value: Any) -> str:
-    """Return why vLLM 0.23.0 would reject this flag; empty if it would not."""
+    """Return why vLLM 0.23.0 rejects this flag; empty if it accepts it."""
     first = flag.partition(".")[0]
     names = (first, first.removeprefix("no-"))
     if not any(accepted.startswith(names) for accepted in vllm_023.FLAGS):
         return f"vLLM {vllm_023.RELEASE} has no flag --{flag}"
     choices = vllm_023.CHOICES.get(flag)
     if choices and isinstance(value, str) and not choices & {value, value.upper(), value.lower().replace("-", "_")}:
-        return f"vLLM {vllm_023.RELEASE} does not know the value {value}"
+        return f"vLLM {vllm_023.RELEASE} rejects the value {value}"
     method = _speculative(flag, value).get("method")
     if method is not None and method not in vllm_023.CHOICES["spec-method"]:
-        return f"vLLM {vllm_023.RELEASE} does not know the method {method}"
+        return f"vLLM {vllm_023.RELEASE} rejects the method {method}"
     return ""
 
 
 def _not_json(flag: str, value: Any) -> str:
     text = isinstance(value, str) and value[:1] in ("{", "[") and flag != "chat-template"
-    return f"its value is not JSON: {value[:60]}" if text else ""
+    return f"expected JSON, got {value[:60]}" if text else ""
 
 
 def _missing_file(flag: str, value: Any) -> str:
     if flag not in PATHS or not isinstance(value, str) or value.startswith(INLINE):
         return ""
     if FILE.fullmatch(value) or (flag == "chat-template" and "\n" not in value):
-        return f"it names the file {value}, which no node has: put it beside the weights, and import without this flag"
-    return f"it names {value}, and a recipe fetches one model" if "/" in value else ""
+        return f"no node has the file {value}; to use it, put it beside the weights and add this flag to the new recipe"
+    return f"{value} is a second repository; a recipe downloads one model" if "/" in value else ""
 
 
 def _draft(flag: str, value: Any) -> str:
-    """Return that a flag needs a second checkpoint."""
+    """Return why a flag with a draft model is refused; empty without one."""
     draft = value if flag == "spec-model" else _speculative(flag, value).get("model")
-    return f"the draft model {draft} is a second checkpoint, and a recipe fetches one" if draft else ""
+    return f"the draft model {draft} is a second checkpoint; a recipe downloads one" if draft else ""
 
 
 def _speculative(flag: str, value: Any) -> dict[str, Any]:
-    """Return the settings of speculative decoding in a flag, also of --speculative-config.KEY."""
+    """Return the settings in --speculative-config or --speculative-config.KEY."""
     first, _, key = flag.partition(".")
     settings = {key: value} if key else value
     return settings if first == "speculative-config" and isinstance(settings, dict) else {}
 
 
 def _own_draft(value: Any, model: str) -> Any:
-    """Return a speculative configuration without `model` if that is the model itself, as for its MTP head."""
+    """Return a speculative configuration without `model` if it names the served model, as for its MTP head."""
     is_same_model = isinstance(value, dict) and value.get("model") == model and "mtp" in str(value.get("method"))
     return {key: item for key, item in value.items() if key != "model"} if is_same_model else value
 
 
 def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
-    """Return why vLLM would reject this flag, and which mods may have provided the flag, its file or its value."""
+    """Return why vLLM rejects this flag, and the mods that may provide the flag, its file or its value."""
     problem = _refused_by_vllm(flag, value) or _missing_file(flag, value)
     providers = [name for name, flags in conversion.mods.items() if flags and flags in f"--{flag} {value}"]
     candidates = providers or [name for name, flags in conversion.mods.items() if not flags]
     if not problem or not candidates:
         return problem
-    provided = "provided by" if providers else "perhaps provided by"
-    return f"{problem} ({provided} {', '.join(candidates)}, which is not carried over)"
+    provided = "provided by mod" if providers else "perhaps provided by mod"
+    return f"{problem} ({provided} {', '.join(candidates)}, which is not imported)"
 
 
 def _has_null(value: Any) -> bool:
-    """Return whether JSON has a null, which no mapping of a recipe may hold."""
+    """Return whether JSON has a null, which mappings of a recipe cannot have."""
     if isinstance(value, dict):
         return any(map(_has_null, value.values()))
     return any(map(_has_null, value)) if isinstance(value, list) else value is None
 
 
 def _opt_in(name: str, effect: str) -> str:
-    return f"{effect}; to keep it, write it yourself, with `allow: [{name}]` in `serve`"
+    return f"{effect}; to keep it, add it to the new recipe, with `allow: [{name}]` in `serve`"
 
 
-def carry_env(conversion: Conversion, env: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of the new recipe."""
+def convert_variables(conversion: Conversion, env: Mapping[str, Any]) -> dict[str, str]:
+    """Return `serve.env` of the new recipe."""
     variables = {}
     for key, value in env.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
