@@ -53,7 +53,6 @@ class GatewayAddress:
     encrypted: bool = False
 
     def url(self, port: int) -> str:
-        """Return the base URL for OpenAI clients of the service on `port`."""
         return gateway_url(self.address, port, encrypted=self.encrypted)
 
 
@@ -68,13 +67,11 @@ class Addresses:
     text: bytes = b""
 
     def node(self, name: str) -> Address:
-        """Return the address of a node. Raises UsageError for an unknown name."""
         if name not in self.nodes:
             raise UsageError(f"{self.file}: unknown node '{name}'")
         return self.nodes[name]
 
     def resolve(self, path: str) -> Path:
-        """Return a path of the inventory, relative to the inventory's directory."""
         return _resolved(self.file, path)
 
 

@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkops.config import shipped, source
+from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.source import Location
-from sparkops.errors import ConfigError
 
 TEMPLATE = ".Dockerfile.j2"
 SHARED_MODS = ("mend.py", "diff.py")  # imported by every mod; applies a .patch
@@ -108,7 +107,7 @@ def _wheels(fleet: Fleet) -> tuple[WheelFile, ...]:
     wheels = sorted(directory.glob("*.whl"))
     if not wheels:
         problem = "has no .whl file" if directory.is_dir() else "is not a directory"
-        raise _fail(fleet, ("build", "wheels"), f"{directory} {problem}")
+        raise fleet.fail(("build", "wheels"), f"{directory} {problem}")
     with ThreadPoolExecutor() as threads:
         return tuple(threads.map(_wheel, wheels))
 
@@ -124,7 +123,7 @@ def _ca_certificates(fleet: Fleet) -> tuple[tuple[str, bytes], ...]:
     for number, path in enumerate(fleet.build.ca_certificates):
         file, where = fleet.resolve(path), ("build", "ca_certificates", number)
         if file.suffix != ".crt" or file.name in certificates:
-            raise _fail(fleet, where, f"expected a unique file name that ends in .crt, got {file.name!r}")
+            raise fleet.fail(where, f"expected a unique file name that ends in .crt, got {file.name!r}")
         certificates[file.name] = _certificate(fleet, where, file)
     return tuple(sorted(certificates.items()))
 
@@ -133,11 +132,7 @@ def _certificate(fleet: Fleet, where: Location, file: Path) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise _fail(fleet, where, f"{file} cannot be read: {error.strerror}") from None
+        raise fleet.fail(where, f"{file} cannot be read: {error.strerror}") from None
     if PEM not in content:  # the image's tool ignores anything else
-        raise _fail(fleet, where, f"{file} has no PEM certificate")
+        raise fleet.fail(where, f"{file} has no PEM certificate")
     return content
-
-
-def _fail(fleet: Fleet, where: Location, problem: str) -> ConfigError:
-    return source.read(fleet.file).fail(where, problem)

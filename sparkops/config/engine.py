@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,16 @@ class EngineKind:
     """Form of a flag that is false."""
     taken: frozenset[str]
     """Arguments that a recipe may not give: sparkops sets them from its other keys."""
+    backend: str
+    """Where it computes if its image names no torch: `cpu`, or a CUDA build such as `cu130`."""
+    share: float
+    """Share of a GPU's memory that it takes unless `share_flag` says otherwise."""
+    share_flag: str = "gpu-memory-utilization"
+    """The flag with that share."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of its container, before that of the recipe."""
     python: bool = True
     """Whether its image must name its torch and its vLLM."""
-    backend: str = "cpu"
-    """Where it computes if its image names no torch."""
     aliases: bool = True
     """Whether it takes several names for clients."""
     executors: tuple[str, ...] = ("ray", "mp")
@@ -43,9 +48,12 @@ VLLM = EngineKind(
     name_flag="served-model-name",
     off="--no-{flag}",
     taken=frozenset({"host", "port", "served-model-name", "model", "headless", *NODES}),
+    backend="cpu",
+    share=0.92,  # from 0.20.0 on (vllm/config/cache.py)
     env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
 )
-ENGINES: Mapping[str, EngineKind] = {
+EngineName = Literal["vllm", "stand-in", "atlas"]
+ENGINES: Mapping[EngineName, EngineKind] = {
     "vllm": VLLM,
     "stand-in": replace(VLLM, python=False, weights=False, executors=("mp",)),
     # Its own flags, and no Python in the image. It listens on 127.0.0.1:8888 by default.
@@ -57,21 +65,20 @@ ENGINES: Mapping[str, EngineKind] = {
         taken=frozenset(
             {"bind", "host", "port", "model-name", "served-model-name", "model-from-path", "rank", "world-size"}
         ),
+        backend="cu130",
+        share=0.9,  # serve_args.rs
         env={**OFFLINE, "ATLAS_NO_TUI": "1"},
         python=False,
         aliases=False,
         executors=(),
-        backend="cu130",
     ),
 }
 
 
-def default_share(engine: str, vllm: str | None) -> float:
-    """Return the share of a GPU's memory that an engine takes unless gpu-memory-utilization says otherwise.
+def default_share(engine: EngineName, vllm: str | None) -> float:
+    """Return the share of a GPU's memory that an engine takes unless an argument says otherwise.
 
-    vLLM: 0.9 up to 0.19.1, 0.92 from 0.20.0 (vllm/config/cache.py of these releases). A build between two releases
-    counts as the newer one. Atlas: 0.9 (its serve_args.rs).
+    vLLM up to 0.19.1: 0.9 (vllm/config/cache.py). A build between two releases counts as the newer one.
     """
     release = re.fullmatch(r"[^=]*==0\.(\d+)(\.\d+)*", vllm or "")
-    old = release is not None and int(release[1]) < 20
-    return 0.9 if engine == "atlas" or old else 0.92
+    return 0.9 if release and int(release[1]) < 20 else ENGINES[engine].share

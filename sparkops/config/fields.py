@@ -182,8 +182,7 @@ def apart(value: Any) -> Any:
 
 
 Name = Annotated[
-    str,
-    matching(r"[a-z0-9][a-z0-9.-]{0,62}", "a name of at most 63 lower-case letters, digits, dots and dashes"),
+    str, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "a name of at most 63 lower-case letters, digits, dots and dashes")
 ]
 ModelName = Annotated[
     str,
@@ -205,8 +204,7 @@ Flag = Annotated[
     AfterValidator(public),
 ]
 ImageRef = Annotated[
-    str,
-    matching(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?", "an image, such as debian:bookworm-slim"),
+    str, matching(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?", "an image, such as debian:bookworm-slim")
 ]
 Version = Annotated[str, matching(r"[0-9]+(\.[0-9]+)*((a|b|rc|\.dev|\.post)[0-9]+)*", "a version, such as 2.11.0")]
 Requirement = Annotated[

@@ -24,7 +24,7 @@ from sparkops.config.fields import (
     User,
     Value,
 )
-from sparkops.config.source import Source
+from sparkops.config.source import Location, Source
 from sparkops.errors import ConfigError, UsageError
 
 Gpu = Literal["none", "runtime", "cdi", "devices"]
@@ -115,12 +115,11 @@ class Gateway(Section):
     max_body_mib: Annotated[int, Field(ge=1, le=1024)] = 32
     """Maximum request body in MiB; larger ones get 413. Without a Content-Length the limit is 96 KiB."""
     client_connections: Annotated[int, Field(ge=1, le=1000)] = 256
-    """Maximum connections of one client address to one service; more are closed. Raise it for a proxy."""
+    """Maximum connections of one client address to one port; more are closed. Raise it for a proxy."""
     client_requests: Annotated[int, Field(ge=10, le=1000000)] = 10000
-    """Maximum requests of one client address to one service in 10 s; more get 429."""
+    """Maximum requests of one client address to one port in 10 s; more get 429."""
 
     def url(self, port: int) -> str:
-        """Return the base URL for OpenAI clients of the service on `port`."""
         return gateway_url(self.address or "", port, encrypted=bool(self.tls_certificate))  # load has filled it in
 
 
@@ -155,7 +154,6 @@ class Fleet(Section):
     """What the network between nodes must be."""
 
     def node(self, name: str) -> NodeConfig:
-        """Return the node of that name. Raises UsageError for an unknown name."""
         if name not in self.nodes:
             step = f"One of: {', '.join(self.nodes)}"
             raise UsageError(f"{self.file}: unknown node '{name}'", next_step=step)
@@ -170,8 +168,11 @@ class Fleet(Section):
         return LOOPBACK if self.gateway and self.gateway.node == name else node.address
 
     def resolve(self, path: str) -> Path:
-        """Return a path of the inventory, relative to the inventory's directory."""
         return (self.file.parent / Path(path).expanduser()).absolute()
+
+    def fail(self, where: Location, problem: str) -> ConfigError:
+        """Return the error for the value at `where`."""
+        return source.read(self.file).fail(where, problem)
 
 
 def load(file: Path) -> Fleet:

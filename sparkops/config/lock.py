@@ -130,7 +130,6 @@ def not_locked(lock: Lock) -> list[str]:
 
 
 def lock_file(recipe: Path) -> Path:
-    """Return the file of a recipe's lock."""
     return recipe.with_suffix(SUFFIX)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from sparkops.config import assets, opt_in, overlay, source
-from sparkops.config.engine import ENGINES
+from sparkops.config.engine import ENGINES, EngineName
 from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Section, Text, wrong_at
 from sparkops.config.image import Image
 from sparkops.config.lock import Lock, fingerprint, lock_file, read_lock, stale
@@ -18,6 +18,9 @@ from sparkops.config.serve import MemorySettings, Serve
 from sparkops.config.smoke import Smoke
 from sparkops.config.source import Source
 from sparkops.config.startup import Startup
+from sparkops.swap.model import Limits
+
+LIMITS = Limits()
 
 
 class Probe(Section):
@@ -34,18 +37,18 @@ class SwapSettings(Section):
 
     allow_downtime: bool = False
     """Allow downtime while the new release starts, if no other mode fits."""
-    bake_s: NotNegative = 120.0
+    bake_s: NotNegative = LIMITS.bake_s
     """Seconds that the new release is checked under traffic before it is promoted."""
     stall_s: Positive = 30.0
     """Seconds without an engine step after which a new release with a pending request fails during the bake."""
-    drain_s: NotNegative = 900.0
+    drain_s: NotNegative = LIMITS.drain_s
     """Seconds that open requests of the old release get to finish; the remaining ones are cut and counted."""
-    hold_s: Annotated[float, Field(ge=0, le=3000, allow_inf_nan=False)] = 540.0
+    hold_s: Annotated[float, Field(ge=0, le=3000, allow_inf_nan=False)] = LIMITS.hold_s
     """Seconds that a request may wait in the gateway during an in-place swap. If the start is predicted to take longer,
     or its duration is unknown, requests get 503 at once."""
-    hold_max: Annotated[int, Field(ge=0, le=900)] = 500
+    hold_max: Annotated[int, Field(ge=0, le=900)] = LIMITS.hold_max
     """Maximum number of waiting requests of the service; more get 503."""
-    keep_old_s: NotNegative = 600.0
+    keep_old_s: NotNegative = LIMITS.keep_old_s
     """Seconds that the old release stays warm after the swap, if both fit, so that a rollback needs no start.
 
     It stays longer while no other release answers.
@@ -84,7 +87,7 @@ class Recipe(Section):
     extends: Name | None = None
     """Base recipe, from the same directory or shipped: mappings are merged, other values replaced, and null removes a
     key. Description, `expected` and `verified` are not inherited."""
-    engine: Literal["vllm", "stand-in", "atlas"] = "vllm"
+    engine: EngineName = "vllm"
     """Inference server. `atlas` has its own flags; `stand-in` has vLLM's endpoints and no model, for tests."""
     nodes: list[Name] = []
     """Nodes of the inventory for this recipe; if empty, the plan or `--node` chooses."""

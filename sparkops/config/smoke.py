@@ -175,7 +175,7 @@ class SpeedCheck(SmokeCheck):
 
 
 class NegativesCheck(SmokeCheck):
-    """Requests that the server must refuse: an unknown model, a prompt that is too long, a missing key."""
+    """Requests that the server must refuse: an unknown model, a prompt that is too long."""
 
     too_long: bool = True
     """Whether to send a prompt longer than the model's window."""

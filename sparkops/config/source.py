@@ -48,7 +48,6 @@ class Source:
         return self.file, self.lines.get(self.nearest(where), 1)
 
     def fail(self, where: Location, problem: str) -> ConfigError:
-        """Return the error for the value at `where`."""
         return ConfigError(*self.place(where), dotted(where), problem)
 
     def nearest(self, where: Location) -> Location:

@@ -1,4 +1,4 @@
-"""The arguments of a recipe that decide about its memory, with vLLM's defaults. Pure."""
+"""Read the arguments of a recipe that determine its memory, with vLLM's defaults. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkops.memory.cache import Serving
 from sparkops.memory.shape import Shape
 
 LARGE_GIB = 70.0
-"""From this much GPU memory on, vLLM takes larger batches: EngineArgs.get_batch_defaults of 0.23.0."""
+"""GPU memory from which vLLM uses larger batches: EngineArgs.get_batch_defaults of 0.23.0."""
 CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 OWN_DRAFTS = ("mtp", "deepseek_mtp", "qwen3_next_mtp", "qwen3_5_mtp", "glm4_moe_mtp")
 WITHOUT_MODEL = ("ngram", "suffix")
@@ -30,12 +30,12 @@ class Arguments:
     graphs: int
     """Largest batch of a CUDA graph; 0 without graphs."""
     graphs_counted: bool
-    """Whether vLLM takes the graphs out of its share: from 0.21 on. Before, they come on top of it."""
+    """Whether vLLM counts the graphs in its share, as from 0.21 on. Before, they are additional."""
     loader: str
 
 
 def read(recipe: Recipe, shape: Shape, total_gib: float) -> Arguments:
-    """Return the arguments of a recipe on a GPU or node of `total_gib`. Raises ValueError with the one that is wrong.
+    """Return the arguments of a recipe on a GPU or node of `total_gib`. Raises ValueError for an invalid one.
 
     Defaults are those of vLLM 0.23.0 for `vllm serve` on one GPU: EngineArgs.get_batch_defaults.
     """
@@ -61,7 +61,7 @@ def read(recipe: Recipe, shape: Shape, total_gib: float) -> Arguments:
 
 
 def cpu_space_gib(recipe: Recipe) -> float:
-    """Return the KV cache in GiB that a recipe for the CPU sets. Raises ValueError where it sets none."""
+    """Return the KV cache of a recipe for the CPU in GiB. Raises ValueError if it sets none."""
     space = recipe.serve.env.get(CPU_SPACE, "")
     if not space.isdecimal() or not int(space):
         raise ValueError(f"serve.env.{CPU_SPACE}: expected GiB of KV cache such as 4, got {space!r}")
@@ -69,7 +69,7 @@ def cpu_space_gib(recipe: Recipe) -> float:
 
 
 def _model_dtype(args: Mapping[str, Any], shape: Shape) -> str:
-    """Return the dtype that the engine computes in: 16 bits for a checkpoint of float32 (vllm/config/model.py)."""
+    """Return the dtype of the computation: 16 bits for a checkpoint of float32 (vllm/config/model.py)."""
     named = str(args.get("dtype", "auto"))
     stored = shape.dtype.removeprefix("torch.")
     return named if named != "auto" else "float16" if stored == "float32" else stored
@@ -84,12 +84,14 @@ def _draft_tokens(args: Mapping[str, Any]) -> int:
         return _number(drafts, "num_speculative_tokens", 0)
     if "model" in drafts or drafts.get("method") not in OWN_DRAFTS:
         named = drafts.get("model") or drafts.get("method")
-        raise ValueError(f"serve.args.speculative-config: {named}: not supported: its config and weights are not read")
+        raise ValueError(
+            f"serve.args.speculative-config: {named}: not supported: the memory of a draft model is not computed"
+        )
     return _number(drafts, "num_speculative_tokens", 1)
 
 
 def _counts_graphs(recipe: Recipe) -> bool:
-    """Return whether graphs are in the share: VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, on by default from 0.21."""
+    """Return whether the share includes graphs: VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, the default from 0.21 on."""
     release = RELEASE.match(recipe.image.vllm or "")
     return release is None or int(release[1]) >= 21
 

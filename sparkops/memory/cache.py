@@ -1,4 +1,4 @@
-"""The KV cache as vLLM 0.23.0 lays it out: pages, groups of layers, and the blocks of one request. Pure.
+"""Compute the layout of the KV cache in vLLM 0.23.0: pages, groups of layers, blocks of one request. Pure.
 
 Sources, all of vLLM 0.23.0: vllm/v1/kv_cache_interface.py (bytes of a page, blocks of a request),
 Platform._align_hybrid_block_size in vllm/platforms/interface.py (pages of attention beside states),
@@ -26,23 +26,23 @@ PADDED = 1.5
 
 @dataclass(frozen=True)
 class Serving:
-    """Arguments of the engine that decide about its cache."""
+    """Arguments of the engine that determine its cache."""
 
     window: int
     """max-model-len, in tokens."""
     batched_tokens: int
     ranks: int = 1
     block: int = 16
-    """Tokens of a block before states enlarge it: 16 on CUDA, 128 on a CPU."""
+    """Tokens of a block without states, which enlarge it: 16 on CUDA, 128 on a CPU."""
     model_dtype: str = "bfloat16"
     dtype: str = "auto"
-    """kv-cache-dtype; `auto` is the dtype that the checkpoint asks for, else the model's."""
+    """kv-cache-dtype; `auto` is the dtype of the checkpoint's quantization, else the model's."""
     state_dtype: str = "auto"
     """mamba-ssm-cache-dtype; `auto` is that of config.json, else the model's."""
     prefix_caching: bool = False
     draft_tokens: int = 0
     slides: bool = True
-    """Whether windows free what they have passed; not with disable-hybrid-kv-cache-manager."""
+    """Whether sliding windows free passed tokens; not with disable-hybrid-kv-cache-manager."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +70,14 @@ class Layout:
         return self.request_blocks * self.block_bytes / GIB
 
     def blocks(self, cache_gib: float) -> int:
-        """Return how many blocks a cache of `cache_gib` has."""
         return max(int(cache_gib * GIB) // self.block_bytes, 0)
 
     def requests(self, cache_gib: float) -> float:
-        """Return how many requests of the full context fit, which vLLM logs as maximum concurrency."""
+        """Return the number of requests of the full context that fit, which vLLM logs as maximum concurrency."""
         return self.blocks(cache_gib) / self.request_blocks
 
     def tokens(self, cache_gib: float) -> int:
-        """Return the tokens that those requests hold, which vLLM logs as GPU KV cache size."""
+        """Return the tokens of those requests, which vLLM logs as GPU KV cache size."""
         return self.blocks(cache_gib) * self.window // self.request_blocks
 
 
@@ -101,14 +100,14 @@ def layout(shape: Shape, serving: Serving) -> Layout:
 
 
 def _managed(layer: Layer, *, slides: bool) -> Layer:
-    """Return the layer as the cache's manager sees it: without its window, if windows free nothing."""
+    """Return the layer for the cache: without its window if windows free nothing."""
     if isinstance(layer, Attention) and not slides:
         return Attention(layer.heads, layer.elements, 0, layer.latent)
     return layer
 
 
 def token_bytes(layer: Attention, shape: Shape, serving: Serving) -> int:
-    """Return the bytes of one token in one layer on one rank. KV heads are repeated where ranks outnumber them."""
+    """Return the bytes of one token in one layer on one rank. KV heads are repeated if there are more ranks."""
     heads = 1 if layer.latent else max(layer.heads // serving.ranks, 1)
     dtype = shape.cache_dtype if serving.dtype == "auto" else serving.dtype
     dtype = serving.model_dtype if dtype == "auto" else dtype
@@ -141,7 +140,7 @@ def state_bytes(layer: Recurrent, serving: Serving) -> int:
 
 
 def _bytes(dtype: str, argument: str) -> int:
-    """Return the bytes of an element. Raises ValueError for a dtype that vLLM's caches do not have."""
+    """Return the bytes of an element. Raises ValueError for an unsupported dtype."""
     name = re.sub(r"^torch\.", "", dtype)
     if name not in BYTES:
         raise ValueError(
@@ -183,7 +182,7 @@ def _request(kind: Layer, block: int, serving: Serving) -> int:
 
 
 def kinds(layers: Sequence[Layer]) -> str:
-    """Return the layers in words, such as `12 full attention, 36 state`."""
+    """Return the layers as text, such as `12 full attention, 36 state`."""
     counted = Counter(_word(layer) for layer in layers)
     return ", ".join(f"{count} {word}" for word, count in counted.items())
 

@@ -1,4 +1,4 @@
-"""Limit the compilers that an engine starts at its first forward to the memory that its node has for them. Pure."""
+"""Limit the number of compilers that an engine runs at its first forward pass, by the node's memory. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ flashinfer#3899 a machine that locks up."""
 
 
 def fitting(free_gib: float, cores: int | None, job_gib: float = NVCC_GIB) -> int:
-    """Return how many compilers of `job_gib` GiB fit into `free_gib` GiB: at least 1, at most one per known core."""
+    """Return the number of compilers of `job_gib` GiB in `free_gib` GiB: at least 1, at most one per known core."""
     jobs = max(1, int(free_gib // job_gib))
     return min(jobs, cores) if cores else jobs
 
@@ -24,17 +24,17 @@ def fitting(free_gib: float, cores: int | None, job_gib: float = NVCC_GIB) -> in
 def memory_gib(rank: Rank, host: HostFacts, jobs: int) -> float | None:
     """Return the memory limit of a rank's container in GiB: its claim, `jobs` compilers, and FLOOR_GIB as margin.
 
-    None beside a discrete GPU, whose memory is claimed. Page cache counts too, but the kernel reclaims it first.
+    None with a discrete GPU, whose memory is claimed. Page cache counts too, but the kernel reclaims it first.
     """
     return None if host.gpu_is_discrete else rank.release.recipe.memory.claim_gib + jobs * NVCC_GIB + FLOOR_GIB
 
 
 def limit(rank: Rank, host: HostFacts, containers: Iterable[Container]) -> int:
-    """Return how many compilers `rank` may run at once beside the running `containers` of its node.
+    """Return the number of compilers that `rank` may run beside the running `containers` of its node.
 
-    Counted from the node's total memory and from claims, not from what is available now, so that the same deploy gives
-    the same number. What the guard keeps available is left out. Beside a discrete GPU, whose memory is claimed, an
-    engine takes HOST_GIB of the node.
+    Computed from the node's total memory and claims, not from its available memory, so that the same deploy gives the
+    same number. FLOOR_GIB stays available. With a discrete GPU, whose memory is claimed, an engine takes HOST_GIB of
+    the node.
     """
     others = [other.claim_gib for other in containers if other.running and other.name != rank.container]
     claims_gib = [rank.release.recipe.memory.claim_gib, *others]

@@ -1,4 +1,4 @@
-"""A checkpoint as the planner needs it: its config.json, and the bytes of its tensors, also of one rank. Pure."""
+"""Describe a checkpoint for the prediction of memory: config.json, and bytes of tensors. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LISTS = ("layer_types", "layers_block_type")
 DRAFT = re.compile(r"(^|\.)mtp\.|\.\+\.")
 """Tensors of an MTP head: `mtp.` in Qwen's checkpoints, layers past num_hidden_layers (`+`) in DeepSeek's and GLM's."""
 WHOLE = re.compile(r"norm|\.gate\.(weight|bias|e_score)|router|shared_expert_gate|_a_proj|kv_a_proj_with_mqa")
-"""Tensors that every rank holds whole: ReplicatedLinear and norms in vllm/model_executor/models of 0.23.0."""
+"""Tensors that every rank has in full: ReplicatedLinear and norms in vllm/model_executor/models of 0.23.0."""
 KEY_VALUE = re.compile(r"\.[kv]_proj\.")
 
 
 @dataclass(frozen=True)
 class Description:
-    """Checkpoint in short. `tensors`: bytes by name, layer and expert numbers as `*` (`+` past num_hidden_layers)."""
+    """Summary of a checkpoint. `tensors`: bytes by name, with `*` for numbers (`+`: layers past num_hidden_layers)."""
 
     config: Mapping[str, Any]
     tensors: Mapping[str, int]
@@ -32,20 +32,20 @@ class Description:
 
 
 def parse(text: str, origin: str) -> Description | None:
-    """Read the answer of templates/node/describe.py; None where it found no checkpoint.
+    """Parse the output of templates/node/describe.py; None without a checkpoint.
 
-    Raises ValueError for what the program could not read, and for anything that is not its answer.
+    Raises ValueError for an error of the program and for other text.
     """
-    answer = json.loads(text)
-    if answer is None:
+    output = json.loads(text)
+    if output is None:
         return None
-    if "error" in answer:
-        raise ValueError(answer["error"])
-    return Description(answer["config"], answer["tensors"], answer["largest"], origin)
+    if "error" in output:
+        raise ValueError(output["error"])
+    return Description(output["config"], output["tensors"], output["largest"], origin)
 
 
 def of_lock(lock: Described | None, model: str, revision: str | None, origin: str) -> Description | None:
-    """Return the description in a lock; None if it is of another model or revision."""
+    """Return the description in a lock; None for another model or revision."""
     if lock is None or lock.model != model or (revision and lock.commit and revision != lock.commit):
         return None
     return Description(lock.config, lock.tensors, lock.largest_bytes, origin)
@@ -85,7 +85,7 @@ def _cache_part(quantization: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rank_gib(tensors: Mapping[str, int], ranks: int, kv_heads: int, *, drafts: bool) -> float:
-    """Return GiB of weights on one of `ranks`. `tensors`: bytes by name; `drafts`: the MTP head is loaded as well."""
+    """Return GiB of weights on one of `ranks`. `tensors`: bytes by name; `drafts`: whether the MTP head is loaded."""
     loaded = {name: size for name, size in tensors.items() if drafts or not DRAFT.search(name)}
     return sum(size / _parts(name, ranks, kv_heads) for name, size in loaded.items()) / GIB
 

@@ -1,4 +1,4 @@
-"""The fit of a recipe on a node: weights, KV cache and overhead against its memory, before any start. Pure."""
+"""Predict whether a recipe fits a node: weights, KV cache and overhead against its memory. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
+from sparkops.config.engine import VLLM
 from sparkops.config.recipe import Recipe
 from sparkops.memory import arguments, cache, overhead
-from sparkops.memory.bound import KV_BYTES, SHARE, bound, cache_bytes
+from sparkops.memory.bound import KV_BYTES, bound, cache_bytes
 from sparkops.memory.cache import Layout
 from sparkops.memory.description import Description, rank_gib
 from sparkops.memory.overhead import Loader, Term, loaders
@@ -17,12 +18,12 @@ from sparkops.memory.shape import parse
 from sparkops.nodes.host import GIB
 
 HEADROOM_GIB = 8.0
-"""GiB that a safe utilization leaves to the node: 8 to 10 by spark-vllm-docker, NVIDIA's playbook and sparkrun."""
+"""GiB that a safe utilization leaves free: 8 to 10 in spark-vllm-docker, NVIDIA's playbook and sparkrun."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Memory of one rank on one node in GiB. `share` is None where no utilization decides."""
+    """Memory of one rank on one node in GiB. `share` is None if no utilization sets it."""
 
     room: Room
     origin: str
@@ -31,7 +32,7 @@ class Fit:
     weights_gib: float
     terms: tuple[Term, ...]
     outside_gib: float
-    """CUDA graphs that vLLM before 0.21 does not take out of its share."""
+    """CUDA graphs that vLLM before 0.21 does not count in its share."""
     budget_gib: float
     cache_gib: float
     share: float | None
@@ -50,17 +51,17 @@ class Fit:
 
     @property
     def requests(self) -> float:
-        """Requests of the full context that the KV cache holds at once."""
+        """Requests of the full context that fit in the KV cache."""
         return self.layout.requests(self.cache_gib)
 
     @property
     def tokens(self) -> int:
-        """Tokens that the KV cache holds in requests of the full context."""
+        """Tokens of those requests."""
         return self.layout.tokens(self.cache_gib)
 
     @property
     def safe_share(self) -> float | None:
-        """The largest utilization that leaves the node its headroom; None where none decides."""
+        """The largest utilization that leaves the headroom free; None if none is used."""
         room = self.room
         headroom_gib = HEADROOM_GIB if room.shared else 0.0
         gib = room.total_gib - room.host_gib - self.outside_gib - headroom_gib
@@ -68,20 +69,20 @@ class Fit:
 
     @property
     def least_share(self) -> float | None:
-        """The smallest utilization whose KV cache holds one request of the full context."""
+        """The smallest utilization whose KV cache fits one request of the full context."""
         gib = self.weights_gib + self.overhead_gib + self.layout.request_gib
         return None if self.share is None else ceil(gib / self.room.total_gib * 100) / 100
 
     @property
     def together_gib(self) -> float:
-        """GiB of the node beside the old release, this one and the recipe's reserve; negative: too little."""
+        """GiB left beside the old release, this one and the recipe's reserve; negative: too little."""
         old_gib = self.room.old_gib or self.taken_gib
         kept_gib = self.reserve_gib if self.room.shared else 0.0
         return self.room.total_gib - old_gib - self.taken_gib - kept_gib
 
     @property
     def now_gib(self) -> float:
-        """GiB that remain of the memory available now; negative: too little."""
+        """GiB left of the available memory; negative: too little."""
         return self.room.available_gib - self.taken_gib
 
     @property
@@ -92,7 +93,7 @@ class Fit:
     def _problems(self) -> Iterator[str]:
         if self.requests < 1:
             need, window = self.layout.request_gib, self.layout.window
-            yield f"KV cache {self.cache_gib:.1f} GiB, one request of {window} tokens takes {need:.1f} GiB"
+            yield f"KV cache {self.cache_gib:.1f} GiB, one request of {window} tokens needs {need:.1f} GiB"
         if (short_gib := self.taken_gib - self.room.total_gib) > 0:
             yield f"{self.taken_gib:.1f} GiB taken, {self.room.total_gib:.1f} GiB in total: {short_gib:.1f} GiB short"
         if self.loaders[0].safe is False:
@@ -100,10 +101,10 @@ class Fit:
 
 
 def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
-    """Return the memory of one rank on a node. Raises ValueError for a model or argument without a rule."""
+    """Return the memory of one rank on a node. Raises ValueError for an unsupported model or argument."""
     shape = parse(description.config)
     args = arguments.read(recipe, shape, room.total_gib)
-    cpu = recipe.backend == "cpu"  # its overhead is in the host side, which was measured as a whole
+    cpu = recipe.backend == "cpu"  # its overhead is part of the host side
     if cpu:
         room = replace(room, host_gib=overhead.CPU_HOST_GIB)
     ranks, drafts = args.serving.ranks, args.serving.draft_tokens > 0
@@ -132,7 +133,7 @@ def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
 
 
 def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float | None]:
-    """Return the GiB that the engine takes for itself, and the utilization that sets them."""
+    """Return the GiB of the engine's budget, and the utilization that sets it."""
     if recipe.backend == "cpu":
         return inside_gib + arguments.cpu_space_gib(recipe), None
     most = bound(recipe, room.total_gib, 0.0)
@@ -147,5 +148,5 @@ def lower(fit: Fit, name: str) -> str:
         return f"Lower {KV_BYTES} or max-model-len of {name}, or use a smaller model."
     safe, least = fit.safe_share or 0.0, fit.least_share or 1.0
     if least <= safe:
-        return f"sparkops fit {name} --set args.{SHARE}={safe:g}"
+        return f"sparkops fit {name} --set args.{VLLM.share_flag}={safe:g}"
     return f"Lower max-model-len of {name}, use kv-cache-dtype fp8, more nodes, or a smaller model."

@@ -1,7 +1,7 @@
-"""Memory that an engine takes beside weights and KV cache: always, and for a while as it loads. Pure.
+"""Estimate the memory of an engine besides weights and KV cache, and its peak while it loads. Pure.
 
-No formula of vLLM gives the lasting part: it measures that at each start. The figures here are fitted to few published
-starts, so they are good to a few GiB; docs/memory.md compares the sum with measurements.
+vLLM measures this part at each start and has no formula for it. The figures here are fitted to a few published starts,
+with an error of a few GiB; docs/memory.md compares the sum with measurements.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Term:
 
 
 def terms(shape: Shape, serving: Serving, requests: int, graphs: int) -> tuple[Term, ...]:
-    """Return the lasting parts. `requests`: max-num-seqs; `graphs`: the largest batch of a CUDA graph, 0 without them.
+    """Return the terms of a running engine. `requests`: max-num-seqs; `graphs`: largest batch of a CUDA graph, or 0.
 
     The sampler is fitted to the start of 122b-autoround, vision to that of 122b-nvfp4-sehyo. Runtime is CUDA context,
     NCCL and workspaces: 0.17 to 0.32 GiB on an H100, FlashInfer's 0.39. CUDA graphs are linear through two starts: 0.27
@@ -53,7 +53,7 @@ def terms(shape: Shape, serving: Serving, requests: int, graphs: int) -> tuple[T
 
 
 def _activations(shape: Shape, serving: Serving) -> float:
-    """Return GiB of a forward pass in 16 bits: vectors of the residual stream, and of every expert of a token."""
+    """Return GiB of a forward pass in 16 bits: the residual stream, and the active experts of a token."""
     experts = shape.experts_per_token * (shape.hidden + 3 * shape.intermediate // serving.ranks)
     return serving.batched_tokens * 2 * (8 * shape.hidden + experts) / GIB
 
@@ -72,7 +72,7 @@ def graph_gib(largest: int) -> float:
 
 @dataclass(frozen=True)
 class Loader:
-    """One load-format. `peak_gib` is the most that the node holds while it loads; None where no rule is known."""
+    """One load-format. `peak_gib` is the peak on the node while it loads; None if unknown."""
 
     name: str
     peak_gib: float | None
@@ -81,7 +81,7 @@ class Loader:
 
     @property
     def safe(self) -> bool | None:
-        """Whether the peak leaves the node its floor; None for a loader without a rule."""
+        """Whether the peak leaves FLOOR_GIB free; None if unknown."""
         return None if self.peak_gib is None else self.peak_gib <= self.limit_gib
 
     def __str__(self) -> str:
@@ -94,12 +94,12 @@ class Loader:
 def loaders(
     named: str, weights_gib: float, shard_gib: float, host_gib: float, total_gib: float, *, shared: bool
 ) -> Iterator[Loader]:
-    """Yield the loaders that are known, the one of the recipe first. `shared`: CPU and GPU have one memory.
+    """Yield the known loaders, that of the recipe first. `shared`: CPU and GPU have one memory.
 
     fastsafetensors copies whole files to the GPU (fastsafetensors_weights_iterator of vLLM 0.23.0) and reads them
-    through the page cache, which a GB10 counts as used. So one file counts twice there: 67 GB in 14 files loaded at
-    0.85, 78 GB in 2 files froze the host at 0.84 (forum post on AutoRound). The default maps files; clean pages are
-    given back.
+    through the page cache, which a GB10 counts as used, so one file counts twice: 67 GB in 14 files loaded at 0.85,
+    78 GB in 2 files froze the host at 0.84 (forum post on AutoRound). The default loader maps files; the kernel frees
+    their clean pages.
     """
     host_gib, floor_gib = (host_gib, FLOOR_GIB) if shared else (0.0, 0.0)
     limit_gib, side = total_gib - floor_gib, f" + host side {host_gib:g}" if host_gib else ""

@@ -1,4 +1,4 @@
-"""Drop the clean pages of model files from a node's page cache, without root. Nothing here runs anything."""
+"""Build commands that drop clean pages of model files from a node's page cache, without root."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import MODELS, docker, model_dir
 
-# A constant, no file of templates/: the guard runs it too, and its image holds the package alone. Links out of the
-# directory are left alone. Standard library of Python 3.9; it always ends with 0.
+# A constant, not a file of templates/, because the guard runs it too and its image contains only the package. Links out
+# of the directory are skipped. It needs only the standard library of Python 3.9, and always exits with 0.
 PROGRAM = """\
 import os, stat, sys
 root, files, size, kept = os.path.realpath(sys.argv[1]), 0, 0, []
@@ -43,6 +43,6 @@ def drop_directory(directory: str) -> Command:
 
 
 def drop_through(container: str, image: str, recipe: Recipe) -> Command:
-    """Drop them in a container of `image` that sees what `container` does: the guard itself sees no models."""
+    """Drop the pages in a container of `image` with the volumes of `container`, because the guard has no models."""
     options = ("--rm", "--network=none", f"--volumes-from={container}:ro", "--entrypoint=python3")
     return docker("run", *options, image, "-c", PROGRAM, f"{MODELS}/{recipe.model.path}", timeout_s=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The memory of a node that an engine takes from, by pool: what it needs of each, and what is available. Pure."""
+"""Compare the memory that an engine needs with the available memory of a node, by pool. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from sparkops.nodes.host import HostFacts
 
 @dataclass(frozen=True)
 class Pool:
-    """One kind of memory of a node in GiB. `of` names it in a sentence; empty for the node's own memory."""
+    """One kind of memory of a node in GiB. `of` is its name in messages; empty for the node's own memory."""
 
     total_gib: float
     available_gib: float
     need_gib: float
     of: str = ""
     beside_gib: float = HOST_GIB
-    """GiB that an engine takes of it beside its share: the host side, if the GPU has no memory of its own."""
+    """GiB that an engine takes of it besides its share: the host side, unless the GPU has its own memory."""
     claimed: bool = True
-    """Whether the recipe's claim is for this pool; otherwise only the host side is."""
+    """Whether the recipe's claim is for this pool, or only the host side."""
 
     @property
     def lack(self) -> str:
-        """Missing GiB, with the arithmetic; empty if it suffices."""
+        """Missing GiB, with the arithmetic; empty if enough."""
         short_gib = self.need_gib - self.available_gib
         need = f"{self.need_gib:g} GiB {'claimed' if self.claimed else 'of the host side needed'}"
         lack = f"{need}, {self.available_gib:.1f} GiB{self.of} available: {short_gib:.1f} GiB short"
@@ -36,15 +36,15 @@ class Pool:
 
 
 def counts_page_cache(recipe: Recipe, host: HostFacts) -> bool:
-    """Return whether page cache counts as used at the start of the engine: CUDA's free memory is MemFree on a GB10."""
+    """Return whether page cache counts as used at the start of the engine: on a GB10 CUDA reports MemFree as free."""
     return recipe.backend != "cpu" and ENGINES[recipe.engine].weights and host.gpu_shares_memory
 
 
 def pools(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> tuple[Pool, ...]:
-    """Return the pool that the claim is compared with, then what else must hold.
+    """Return the pool of the claim, then the other pool, if any.
 
-    Beside a discrete GPU that is the host side; a GPU whose memory cannot be read is left to the engine's own check.
-    Once the model's pages are `dropped`, it is MemFree where page cache counts as used.
+    With a discrete GPU the other pool is the host side; a GPU without a reading is checked by the engine itself. After
+    the model's pages are `dropped`, it is MemFree if page cache counts as used.
     """
     claim_gib = recipe.memory.claim_gib
     if recipe.backend == "cpu" or not host.gpu_is_discrete:
@@ -58,14 +58,14 @@ def pools(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> tuple[Po
 
 
 def too_large(recipe: Recipe, node: str, host: HostFacts) -> Iterator[PlanRefused]:
-    """Yield what can never fit a node, whatever is stopped there."""
+    """Yield the reasons why the recipe cannot fit the node, even if nothing else runs there."""
     for pool in pools(recipe, host):
         if pool.claimed:
             yield from refusals(recipe, node, pool.total_gib, pool.beside_gib, pool.of)
 
 
 def free_gib(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> float:
-    """Return the GiB that the engine finds free: at least its claim exactly when every pool has what it needs."""
+    """Return the GiB that are free for the engine: its claim or more exactly if no pool lacks memory."""
     margins = (pool.available_gib - pool.need_gib for pool in pools(recipe, host, dropped=dropped))
     return recipe.memory.claim_gib + min(margins)
 
@@ -74,7 +74,7 @@ def free_gib(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> float
 class Room:
     """Memory of one node in GiB; of the GPU, if it has its own (`shared` False).
 
-    `host_gib`: what an engine takes beside its share; `old_gib`: claims of the containers `old`, which run there.
+    `host_gib`: host side of an engine; `old_gib`: claims of the running containers `old`.
     """
 
     node: str
@@ -87,7 +87,7 @@ class Room:
 
 
 def room(node: str, recipe: Recipe, host: HostFacts, containers: Sequence[Container]) -> Room:
-    """Return the memory that the recipe's engine would take from. Raises ValueError for a GPU without a reading."""
+    """Return the memory for the recipe's engine. Raises ValueError for a GPU without a reading."""
     pool = pools(recipe, host)[0]
     if not pool.claimed:
         raise ValueError(f"GPU memory: no reading of {host.gpu_model}: expected `total, free` of nvidia-smi")

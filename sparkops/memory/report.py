@@ -1,15 +1,15 @@
-"""A fit as text and as JSON. Pure."""
+"""Print a fit as text or JSON. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.memory.bound import SHARE
+from sparkops.config.engine import VLLM
 from sparkops.memory.fit import Fit
 from sparkops.memory.overhead import GRAPHS
 
 SHOWN_GIB = 0.05
-"""GiB from which a part is named."""
+"""Smallest term that is printed, in GiB."""
 
 
 def lines(fit: Fit) -> Iterator[str]:
@@ -51,7 +51,6 @@ def _old(fit: Fit) -> str:
 
 
 def as_json(fit: Fit) -> dict[str, object]:
-    """Return the same as one JSON object. Memory in GiB (2^30 bytes)."""
     return {
         "node": fit.room.node,
         "fits": not fit.problems,
@@ -73,7 +72,7 @@ def as_json(fit: Fit) -> dict[str, object]:
         "available_gib": round(fit.room.available_gib, 2),
         "left_now_gib": round(fit.now_gib, 2),
         "left_with_old_gib": round(fit.together_gib, 2),
-        SHARE: {"set": fit.share, "safe": fit.safe_share, "least": fit.least_share},
+        VLLM.share_flag: {"set": fit.share, "safe": fit.safe_share, "least": fit.least_share},
         "loaders": [
             {"load_format": loader.name, "safe": loader.safe, "peak_gib": loader.peak_gib and round(loader.peak_gib, 2)}
             for loader in fit.loaders

@@ -1,7 +1,7 @@
-"""The layers of a model as its config.json describes them, with what each keeps for a request. Pure.
+"""Parse the layers of a model from its config.json, with the cache that each needs. Pure.
 
-The keys are those of the configuration classes of Transformers 5.5.3; which cache vLLM 0.23.0 builds for them is in
-vllm/model_executor/models/config.py and vllm/v1/kv_cache_interface.py of that release.
+The keys are those of the configuration classes of Transformers 5.5.3; the caches are those of vLLM 0.23.0
+(vllm/model_executor/models/config.py, vllm/v1/kv_cache_interface.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import lcm
 from typing import Any
 
 UNSUPPORTED = ("compress_ratios", "index_topk", "indexer_head_dim", "attention_chunk_size", "is_encoder_decoder")
-"""Keys of models whose cache has more parts than attention and state: DeepSeek 3.2 and 4, Llama 4, encoders."""
+"""Keys of models whose cache has other parts than attention and state: DeepSeek 3.2 and 4, Llama 4, encoders."""
 PATTERN = {"M": "mamba", "*": "full_attention", "-": "none", "E": "none"}
 """Letters of `hybrid_override_pattern` (Nemotron-H): a Mamba layer, attention, and layers without a cache."""
 
@@ -21,7 +21,7 @@ PATTERN = {"M": "mamba", "*": "full_attention", "-": "none", "E": "none"}
 class Attention:
     """Attention layer. `elements` are those of key and value together, per KV head and token.
 
-    `window`: tokens that a sliding window keeps, 0 for all. `latent`: MLA, one head that every rank holds whole.
+    `window`: tokens of a sliding window, 0 for all. `latent`: MLA, one head, complete on every rank.
     """
 
     heads: int
@@ -35,7 +35,7 @@ class Recurrent:
     """State of a GDN or Mamba layer: a convolution of `channels` x (`kernel` - 1), and `elements` of the recurrence.
 
     `dtype`: of the recurrence, empty for the dtype of the model. `chunk`: tokens between cached states with prefix
-    caching in vLLM's mode `all`; 0 for a layer that only has the mode `align`.
+    caching in vLLM's mode `all`; 0 for a layer with only the mode `align`.
     """
 
     channels: int
@@ -50,7 +50,7 @@ Layer = Attention | Recurrent
 
 @dataclass(frozen=True)
 class Shape:
-    """Model as the planner sees it. `layers` are those with a cache; `drafts` those of the model's own MTP head."""
+    """Dimensions of a model. `layers` are those with a cache; `drafts` those of the model's own MTP head."""
 
     layers: tuple[Layer, ...]
     drafts: tuple[Attention, ...]
@@ -59,21 +59,21 @@ class Shape:
     vocabulary: int
     experts_per_token: int
     intermediate: int
-    """Width of one expert that a token goes through; without experts, of the feed-forward layer."""
+    """Width of one expert; without experts, of the feed-forward layer."""
     vision: bool
     window: int
-    """Tokens that the model was made for: `max_position_embeddings`."""
+    """Maximum context in tokens: `max_position_embeddings`."""
     dtype: str
     cache_dtype: str
-    """KV cache dtype that the checkpoint's quantization asks for; `auto` where it asks for none."""
+    """KV cache dtype of the checkpoint's quantization; `auto` without one."""
 
 
 def parse(config: Mapping[str, Any]) -> Shape:
-    """Return the shape of a model. Raises ValueError with the field that is missing or not supported."""
+    """Return the shape of a model. Raises ValueError for a missing or unsupported field."""
     text = text_config(config)
     for key in UNSUPPORTED:
         if text.get(key) or config.get(key):
-            raise ValueError(f"config.json: {key}: not supported: sparkops has no rule for the cache of such a model")
+            raise ValueError(f"config.json: {key}: not supported: the cache of such a model cannot be computed")
     layers = tuple(_layers(text))
     attention = [layer for layer in layers if isinstance(layer, Attention)]
     if not attention:
@@ -103,7 +103,7 @@ def _layers(text: Mapping[str, Any]) -> list[Layer]:
 
 
 def _kinds(text: Mapping[str, Any]) -> list[str]:
-    """Return the kind of each layer, by name. Models name them, give a pattern, or an interval."""
+    """Return the kind of each layer, from a list, a pattern or an interval."""
     numbers = range(1, _required(text, "num_hidden_layers") + 1)
     if types := _first(text, "layer_types", "layers_block_type"):
         return [str(kind) for kind in types]
@@ -124,7 +124,7 @@ def _layer(text: Mapping[str, Any], kind: str) -> Layer:
         return _gated_delta_net(text)
     if kind in ("mamba", "mamba2"):
         return _mamba(text)
-    raise ValueError(f"config.json: layer_types: {kind!r} is not supported: sparkops has no rule for its cache")
+    raise ValueError(f"config.json: layer_types: {kind!r} is not supported: its cache cannot be computed")
 
 
 def _attention(text: Mapping[str, Any], kind: str) -> Attention:
@@ -169,7 +169,7 @@ def _mamba(text: Mapping[str, Any]) -> Recurrent:
 
 
 def _cache_dtype(quantization: Mapping[str, Any]) -> str:
-    """Return the dtype that stands for `auto`: resolve_kv_cache_dtype_string and Attention of vLLM 0.23.0."""
+    """Return the meaning of `auto`: resolve_kv_cache_dtype_string and Attention of vLLM 0.23.0."""
     inner = quantization.get("quantization") or quantization
     scheme = inner.get("kv_cache_scheme") or quantization.get("kv_cache_scheme") or inner.get("kv_cache_quant_algo")
     if isinstance(scheme, Mapping):
@@ -178,7 +178,7 @@ def _cache_dtype(quantization: Mapping[str, Any]) -> str:
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part about the language model: models with vision nest it."""
+    """Return the configuration of the language model, which is nested in models with vision."""
     inner = config.get("text_config")
     return inner if isinstance(inner, Mapping) else config
 
@@ -189,7 +189,7 @@ def _first(config: Mapping[str, Any], *keys: str) -> Any:
 
 
 def _optional(config: Mapping[str, Any], *keys: str, default: int = 0) -> int:
-    """Return the first whole number among `keys`, else `default`. Raises ValueError for a value of another kind."""
+    """Return the first whole number among `keys`, else `default`. Raises ValueError for another value."""
     value = _first(config, *keys)
     if value is None:
         return default

@@ -1,4 +1,4 @@
-"""A build context as a stream of tar. The same context gives the same bytes."""
+"""Stream a build context as tar. The same context gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END = bytes(tarfile.BLOCKSIZE * 2)
 
 
 def tar(context: Context, open_file: Callable[[Path], BinaryIO]) -> Iterator[bytes]:
-    """Yield the tar in chunks of at most 1 MiB. `open_file` opens a wheel; nothing else is read."""
+    """Yield the tar in chunks of at most 1 MiB. `open_file` opens a wheel; no other file is read."""
     for path, content in context.files:
         size = content.size if isinstance(content, WheelFile) else len(content)
         yield _header(path, size)

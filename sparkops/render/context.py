@@ -1,4 +1,4 @@
-"""A recipe as Dockerfile and build context: every file of a build, its arguments and one digest over them."""
+"""Render a recipe as Dockerfile and build context: files and arguments of a build, and one digest."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ Content = bytes | WheelFile
 class Context:
     """The input of a build.
 
-    `files` is sorted by path; a path that ends in a slash is a directory and has no content. `digest` is over
-    everything that goes into the image. The arguments and `secrets` only decide where the same pinned packages come
-    from, so they are not part of it.
+    `files` is sorted by path; a path that ends in a slash is a directory without content. `digest` covers everything
+    that goes into the image. It excludes the arguments and `secrets`, which only choose the source of pinned packages.
     """
 
     files: tuple[tuple[str, Content], ...] = field(repr=False)
     build_args: Mapping[str, str]
     digest: str
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Files by secret ID. They are not in the context because BuildKit keeps that on the node's disk."""
+    """Files by secret ID. They are not in the context, which BuildKit stores on the node's disk."""
 
 
 def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
@@ -48,7 +47,7 @@ def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
 
 
 def mounts_wheels(dockerfile: str) -> bool:
-    """Return whether a build reads the wheels of the inventory."""
+    """Return whether a build uses the wheels of the inventory."""
     return MOUNT in dockerfile
 
 
@@ -57,7 +56,7 @@ def build_context(
 ) -> Context:
     """Return the input of the build of `recipe`. Raises ConfigError for an unknown template or mod.
 
-    Wheels that its Dockerfile does not mount are not sent, and do not change its digest.
+    Wheels count only if the Dockerfile mounts them.
     """
     dockerfile = render(recipe, templates)
     inputs = inputs if mounts_wheels(dockerfile) else replace(inputs, wheels=())
@@ -66,15 +65,24 @@ def build_context(
         "mods/": b"",
         **places(inputs),
         **_template_files(recipe, templates),
-        **_lock_files(recipe),
+        **({"lock/": b"", "lock/requirements.txt": recipe.lock.requirements.encode()} if recipe.lock else {}),
         **{f"mods/{name}": content for name, content in recipe_mods(recipe, mods).items()},
     }
+    return pack(files, build_args(recipe, inputs), index(inputs))
+
+
+def pack(
+    files: Mapping[str, Content],
+    build_args: Mapping[str, str] | None = None,
+    secrets: Mapping[str, bytes] | None = None,
+) -> Context:
+    """Return the context of a build with these files by path."""
     ordered = tuple(sorted(files.items()))
-    return Context(ordered, build_args(recipe, inputs), digest(ordered), index(inputs))
+    return Context(ordered, build_args or {}, digest(ordered), secrets or {})
 
 
 def index(inputs: BuildInputs) -> dict[str, bytes]:
-    """Return the settings of pip and uv by secret ID: their URLs may hold credentials."""
+    """Return the settings of pip and uv by secret ID. Their URLs may have credentials."""
     return {"pip.conf": _pip_conf(inputs).encode(), "uv.toml": _uv_toml(inputs).encode()}
 
 
@@ -86,13 +94,6 @@ def places(inputs: BuildInputs) -> dict[str, Content]:
         **{f"ca/{name}": content for name, content in inputs.ca_certificates},
         **{f"wheels/{wheel.name}": wheel for wheel in inputs.wheels},
     }
-
-
-def _lock_files(recipe: Recipe) -> dict[str, bytes]:
-    """Return the locked packages with their hashes."""
-    if recipe.lock is None:
-        return {}
-    return {"lock/": b"", "lock/requirements.txt": recipe.lock.requirements.encode()}
 
 
 def hashes(mods: Mapping[str, bytes]) -> dict[str, str]:
@@ -107,12 +108,12 @@ def recipe_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
         locked = recipe.lock.mods
         differing = sorted(name for name in {*now, *locked} if now.get(name) != locked.get(name))
         file = Path(f"recipes/{recipe.name}.lock")
-        raise lock.stale(file, "mods", f"not what was locked: {', '.join(differing)}")
+        raise lock.stale(file, "mods", f"differ from the lock: {', '.join(differing)}")
     return files
 
 
 def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return each mod, the files that it adds, which are in a directory of its name, and what it needs to run."""
+    """Return the mods, the files that they add (in a directory of the mod's name), and shared modules."""
     own = [name if name.endswith(PATCH) else f"{name}.py" for name in recipe.image.mods]
     for name, file in zip(recipe.image.mods, own, strict=True):
         if file not in mods or file in SHARED_MODS:
@@ -125,7 +126,7 @@ def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def directories(files: Iterable[str]) -> dict[str, bytes]:
-    """Return an entry for every directory that holds one of the files."""
+    """Return an entry for every directory of the files."""
     parents = {parent for file in files for parent in PurePosixPath(file).parents if parent.name}
     return {f"{parent}/": b"" for parent in parents}
 
@@ -139,9 +140,9 @@ def _template_files(recipe: Recipe, templates: Mapping[str, str]) -> dict[str, b
 
 
 def build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
-    """Return the build arguments. An empty TORCH_BACKEND takes torch from the package index or the inventory's.
+    """Return the build arguments. With an empty TORCH_BACKEND torch comes from the package index or the inventory.
 
-    Otherwise uv takes it from PyTorch's own index, whose wheels all name their CUDA build.
+    Otherwise it comes from PyTorch's own index, whose wheels all name their CUDA build.
     """
     torch = recipe.image.torch
     if torch is None:
@@ -152,7 +153,7 @@ def build_args(recipe: Recipe, inputs: BuildInputs) -> dict[str, str]:
 
 
 def _uv_toml(inputs: BuildInputs) -> str:
-    """Return uv's settings. uv stops at the first index with a name; of several places the pins decide instead."""
+    """Return uv's settings. By default uv uses the first index that has a package; here it compares all of them."""
     lines = []
     if inputs.wheels or inputs.torch_index:
         lines += ["[pip]", 'index-strategy = "unsafe-best-match"']
@@ -165,7 +166,7 @@ def _uv_toml(inputs: BuildInputs) -> str:
 
 
 def _pip_conf(inputs: BuildInputs) -> str:
-    """Return pip's settings. Unlike uv, pip ignores an index over plain HTTP unless it trusts the host."""
+    """Return pip's settings. Unlike uv, pip needs `trusted-host` for an index over HTTP."""
     lines = ["[global]"]
     if inputs.package_index:
         index = urlsplit(inputs.package_index)
@@ -176,7 +177,7 @@ def _pip_conf(inputs: BuildInputs) -> str:
 
 
 def digest(files: tuple[tuple[str, Content], ...]) -> str:
-    """Return the SHA-256 over all that goes into an image."""
+    """Return the SHA-256 over all files of an image."""
     total = hashlib.sha256()
     for path, content in files:
         sha256 = content.sha256 if isinstance(content, WheelFile) else hashlib.sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""Templates, rendered in a strict sandbox whose filters let no value add a line or an argument."""
+"""Render templates in a strict sandbox. Its filters reject values that would add a line or an argument."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILTERS = {
     "commit": (r"[0-9a-f]{40}", "a commit"),
     "setting": (r"[A-Z_]+=[A-Za-z0-9/:._$-]+", "a setting"),
 }
-"""The characters of each kind of value. The models check the same; a template does not rely on it."""
+"""Allowed characters of each kind of value, also checked by the models."""
 
 
 def fill(name: str, templates: Mapping[str, str], **values: object) -> str:
@@ -38,7 +38,7 @@ def fill(name: str, templates: Mapping[str, str], **values: object) -> str:
 
 @lru_cache(maxsize=8)
 def _environment(sources: frozenset[tuple[str, str]]) -> SandboxedEnvironment:
-    """Return the environment of these templates, which compiles each of them once."""
+    """Return the environment of these templates, which compiles a template once."""
     templates = dict(sources)
 
     def load(name: str) -> tuple[str, str, None] | None:
@@ -69,7 +69,7 @@ def _translate(error: TemplateError, name: str) -> ConfigError:
 
 
 def _place(traceback: TracebackType | None, file: str, line: int = 1) -> tuple[str, int]:
-    """Return file and line of an error: of the last frame of a template, to which Jinja2 gives its own lines."""
+    """Return file and line of an error: those of the last frame in a template."""
     while traceback:
         if traceback.tb_frame.f_code.co_filename.startswith(ROOT):
             file, line = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno

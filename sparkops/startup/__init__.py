@@ -1,1 +1,1 @@
-"""The start of an engine: its log, its progress, its estimate, causes of failure."""
+"""The start of an engine: log, progress, estimate, causes of failure."""

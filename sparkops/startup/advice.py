@@ -1,7 +1,7 @@
-"""Known causes of a failed start, each with the next step: one table for engine logs, one for Docker's errors.
+"""Known causes of a failed start with the next step: one table for engine logs, one for Docker's errors.
 
-Texts and figures are those of vLLM 0.23 (captured on an H100) and 0.32 (read in its source). On a Spark the engine
-counts the node's available memory as free memory of the GPU, so the same figures and steps hold there.
+The patterns match vLLM 0.23 (captured on an H100) and 0.32 (from its source). On a Spark the engine reports the node's
+available memory as free memory of the GPU, so the same steps apply.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """The likely cause of a failure, and what to do next."""
+    """The likely cause of a failure, and the next step."""
 
     cause: str
     step: str
@@ -28,14 +28,14 @@ TAKE_LESS = (
 
 
 def _known(pattern: str, cause: str, step: str) -> Cause:
-    """Return a cause without figures. `{}` in `step` is the first group of the pattern."""
-    return re.compile(pattern), lambda match: Advice(cause, step.format(*match.groups()))
+    """Return a cause. `{}` in `cause` and `step` is the first group of the pattern, `{2}` the third."""
+    return re.compile(pattern), lambda match: Advice(cause.format(*match.groups()), step.format(*match.groups()))
 
 
 def _too_little_free(match: re.Match[str]) -> Advice:
     device, (free, total, share, needed) = match[1], map(float, match.groups()[1:])
     cause = f"{free:g} of {total:g} GiB are free on {device}; gpu-memory-utilization {share:g} reserves {needed:g} GiB"
-    # Not free / total: where another process holds the weights (0.32), the engine's own budget is less than its share.
+    # Not free / total: if another process has the weights (0.32), the engine's budget is less than its share.
     most = math.floor(100 * (share - (needed - free) / total)) / 100
     step = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"
     lower = f", or set gpu-memory-utilization to {most:.2f} or less in serve.args" if most > 0 else ""
@@ -52,14 +52,10 @@ def _window_too_large(match: re.Match[str]) -> Advice:
 
 def _no_cache(match: re.Match[str]) -> Advice:
     lacks = f" {match[1]} GiB" if match[1] else ""
-    cause = f"gpu-memory-utilization reserves{lacks} less than the model takes without a KV cache"
+    cause = f"gpu-memory-utilization reserves{lacks} less than the model needs without a KV cache"
     more = f" so that it reserves{lacks} more, plus the KV cache" if lacks else ""
     step = f"Raise gpu-memory-utilization in serve.args{more}; or lower max-num-batched-tokens or max-num-seqs."
     return Advice(cause, step)
-
-
-def _allocation(match: re.Match[str]) -> Advice:
-    return Advice(f"an allocation of {match[1]} failed: {match[3]} of the GPU's {match[2]} were free", TAKE_LESS)
 
 
 LOG: tuple[Cause, ...] = (
@@ -91,23 +87,22 @@ LOG: tuple[Cause, ...] = (
         re.compile(r"(?s)(?:Available KV cache memory: -([\d.]+) GiB.*?)?No available memory for the cache blocks"),
         _no_cache,
     ),
-    (
-        re.compile(
-            r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
-            r"of which ([\d.]+ \w+) is free"
-        ),
-        _allocation,
+    _known(
+        r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
+        r"of which ([\d.]+ \w+) is free",
+        "an allocation of {0} failed: {2} of the GPU's {1} were free",
+        TAKE_LESS,
     ),
     _known(r"CUDA out of memory|NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
     _known(
         r"Failed to infer device type",
-        "no GPU reaches the container",
+        "the container has no GPU",
         "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`.",
     ),
     _known(
         r"Unsupported ?PTX|cudaErrorUnsupportedPtxVersion",
-        "the image was built for a newer CUDA than the node's driver can translate",
-        "Pin an older CUDA build in the recipe.",
+        "the image was built for a newer CUDA than the node's driver supports",
+        "Pin an older CUDA build in the recipe, or update the driver.",
     ),
     _known(
         r"unrecognized arguments: (.+)",
@@ -119,7 +114,7 @@ LOG: tuple[Cause, ...] = (
         "the node's disk is full",
         "Free space on the node: sparkops prune; docker system df",
     ),
-    # Last, because an optional module may be missing in a start that fails for another reason.
+    # Last, because a start that fails for another reason may also lack an optional module.
     _known(
         r"ModuleNotFoundError: No module named '([\w.]+)'",
         "the image lacks a Python module that the engine imports",
@@ -130,7 +125,7 @@ LOG: tuple[Cause, ...] = (
 DOCKER: tuple[Cause, ...] = (
     _known(
         r'could not select device driver "cdi"',
-        "CDI is off in the node's Docker (28.2 and newer have it on)",
+        "CDI is disabled in the node's Docker (enabled by default from 28.2 on)",
         'Set {{"features": {{"cdi": true}}}} in /etc/docker/daemon.json on the node, and restart Docker; '
         "or set `gpu: runtime` in the inventory.",
     ),
@@ -144,18 +139,18 @@ DOCKER: tuple[Cause, ...] = (
         r"unresolvable CDI devices (\S+)",
         "the node has no CDI specification of the devices",
         "On the node: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; nvidia-ctk cdi list must then "
-        "name {}\nOr set `gpu: runtime` or `gpu: devices` in the inventory.",
+        "show {}\nOr set `gpu: runtime` or `gpu: devices` in the inventory.",
     ),
 )
 
 
 def of_log(lines: Iterable[str]) -> Advice | None:
-    """Return the known cause behind the last lines of an engine's log; None if none is known."""
+    """Return the known cause in the last lines of an engine's log; None if unknown."""
     return _first(LOG, "\n".join(lines))
 
 
 def of_docker(output: str) -> Advice | None:
-    """Return the known cause behind the output of a docker command; None if none is known."""
+    """Return the known cause in the output of a docker command; None if unknown."""
     return _first(DOCKER, output)
 
 

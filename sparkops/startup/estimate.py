@@ -1,7 +1,7 @@
-"""Estimate how long a start takes, from the past starts that its node stores. Pure.
+"""Estimate the duration of a start from past starts on its node. Pure.
 
-Two starts are alike if both are of one release, or else of one image, one recipe's name and one model: then only
-arguments differ, and the weights have the same size.
+Starts of the same release are comparable, or else starts with the same image, recipe name and model, which differ only
+in arguments.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from sparkops.startup.durations import spell
 from sparkops.startup.verdict import Watch
 from sparkops.startup.vllm_log import Stage
 
-NEWEST = 9  # starts that the figures are made of: a node changes, and old starts become less typical
+NEWEST = 9  # number of starts in an estimate; older ones may not be typical of the node any more
 
 
 def kind(recipe: Recipe, inputs: str) -> str:
-    """Return what starts of releases that differ in arguments alone have in common."""
+    """Return the key of comparable starts: the same for releases that differ only in arguments."""
     return f"{recipe.name} {inputs[:SHORT]} {recipe.model.id} {recipe.model.revision or recipe.model.path}"
 
 
 class Started(BaseModel):
-    """A start that ended with an answering server. `stages`: seconds from the container's start to each stage."""
+    """A successful start. `stages`: seconds from the container's start to each stage."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,18 +39,17 @@ class Started(BaseModel):
 
     @property
     def took_s(self) -> float:
-        """Seconds until it answered."""
+        """Seconds until the last stage."""
         return max(self.stages.values())
 
 
 def started(release: str, like: str, watch: Watch) -> Started:
-    """Return the record of a start."""
     return Started(release=release, kind=like, stages={stage: round(at_s, 2) for stage, at_s in watch.reached})
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds that a start takes, seconds that remain from each stage on, and the source of the figures."""
+    """Duration of a start, remaining seconds from each stage on, and the source of the figures."""
 
     took_s: float
     source: str
@@ -60,14 +59,14 @@ class Forecast:
         return f"about {spell(self.took_s)}, {self.source}"
 
     def left_s(self, watch: Watch, at_s: float) -> float:
-        """Return the seconds that remain; below zero it is late. A long stage makes the next one no shorter."""
+        """Return the remaining seconds, negative if late. A long stage does not shorten the next one."""
         stage, reached_s = watch.reached[-1]
         if stage not in self.left_from_s:
             return self.took_s - at_s
         return self.left_from_s[stage] - (at_s - reached_s)
 
     def remaining(self, watch: Watch, at_s: float) -> str:
-        """Return the same in words."""
+        """Return the same as text."""
         left_s = self.left_s(watch, at_s)
         if round(left_s) >= 0:
             return f"about {spell(abs(left_s))} left, {self.source}"
@@ -75,7 +74,7 @@ class Forecast:
 
 
 def remembered(records: Iterable[Mapping[str, Any]]) -> Iterator[Started]:
-    """Yield the starts that a guard has stored, without those in the format of another version of sparkops."""
+    """Yield the starts that a guard has stored, without those in another format."""
     for record in records:
         with suppress(ValidationError):
             yield Started.model_validate(record)
@@ -84,22 +83,22 @@ def remembered(records: Iterable[Mapping[str, Any]]) -> Iterator[Started]:
 def forecast(
     release: str, like: str, expected_s: float | None, past: Iterable[Started], node: str = ""
 ) -> Forecast | None:
-    """Return the median of past starts, oldest first; without similar ones, the recipe's own figure, or else the median
-    of the service's other releases; None without any.
+    """Return the median of comparable starts, else the recipe's figure, else the median of the service's releases; None
+    without any. `past` begins with the oldest start.
 
-    `node` stores them; it is named in the source of the figure.
+    `node` stores them; the source of the figure contains its name.
     """
     known, on = tuple(past), f" on {node}" if node else ""
     same = [start for start in known if start.release == release]
     if similar := same or [start for start in known if start.kind == like]:
-        return _learnt(similar[-NEWEST:], ("" if same else " of other settings") + on)
+        return _median(similar[-NEWEST:], ("" if same else " of other settings") + on)
     if expected_s:
-        return Forecast(expected_s, "by the recipe's figure")
-    return _learnt(list(known[-NEWEST:]), f" of other releases{on}") if known else None
+        return Forecast(expected_s, "from the recipe")
+    return _median(list(known[-NEWEST:]), f" of other releases{on}") if known else None
 
 
-def _learnt(past: list[Started], of: str) -> Forecast:
-    count = f"{len(past)} start{'s' if len(past) > 1 else ''}"
+def _median(past: list[Started], of: str) -> Forecast:
+    count = f"{len(past)} past start{'s' if len(past) > 1 else ''}"
     left_s = {stage: [start.took_s - start.stages[stage] for start in past if stage in start.stages] for stage in Stage}
     left_from_s = {stage: median(seconds) for stage, seconds in left_s.items() if seconds}
-    return Forecast(median(start.took_s for start in past), f"learnt from {count}{of}", left_from_s)
+    return Forecast(median(start.took_s for start in past), f"from {count}{of}", left_from_s)

@@ -1,8 +1,8 @@
-"""Verdict on a start from samples of its container. Pure: time is an argument.
+"""Decide from samples of its container whether a start succeeds or fails. Pure: time is an argument.
 
-A start has no fixed deadline: a model of 122B parameters takes 12 minutes and more on a Spark. It fails when its
-container dies, when the log has a fatal line, or when nothing moves for as long as `probe.startup` of the recipe
-allows. These move: a log line that is new, another percent, CPU time, bytes read.
+A start has no short fixed deadline, because a model of 122B parameters takes 12 minutes and more on a Spark. It fails
+if its container exits, the log has a fatal line, or it makes no progress for as long as `probe.startup` of the recipe
+allows. Progress is a new log line, another percentage, CPU time or bytes read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sparkops.memory import relief
 from sparkops.startup import vllm_log
 from sparkops.startup.vllm_log import Stage, headline
 
-WINDOW_S = 30.0  # work is measured over so long, or over half the time of a stall where that is shorter
-CPU_MOVES = 5.0 / 30  # seconds of CPU a second: compiling, tuning and graph capture are silent but busy
-READ_MOVES = 50_000_000 / 30  # bytes read a second
-KEEP_LINES = 300  # the cause stands above the tracebacks of two processes
+WINDOW_S = 30.0  # interval for CPU time and bytes read; half of the stall time if that is shorter
+CPU_MOVES = 5.0 / 30  # CPU seconds per second: compiling, tuning and graph capture are silent but busy
+READ_MOVES = 50_000_000 / 30  # bytes per second
+KEEP_LINES = 300  # the cause precedes the tracebacks of two processes
 KEEP_KNOWN = 5000
 
 
@@ -43,7 +43,7 @@ class MemorySample:
 class Sample:
     """One sample of a starting container. `at_s` is seconds since its start.
 
-    `restarted`: Docker has restarted its process since the first sample, as with a restart policy.
+    `restarted`: Docker has restarted its process since the first sample.
     """
 
     at_s: float
@@ -65,7 +65,7 @@ class Watch:
     limits: Startup
     floor_gib: float = 0.0
     low: tuple[float, ...] = ()
-    """GiB that the node had available at the last samples in a row, while below `floor_gib`."""
+    """Available GiB of the node in the latest samples below `floor_gib`."""
     stage: Stage = Stage.STARTING
     percent: int | None = None
     reached: tuple[tuple[Stage, float], ...] = ((Stage.STARTING, 0.0),)
@@ -79,12 +79,11 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        """Whether there is a verdict."""
         return self.healthy or bool(self.failure)
 
     @property
     def text(self) -> str:
-        """The stage as it is shown: `loading weights 40 %`."""
+        """The stage as text: `loading weights 40 %`."""
         return f"{self.stage} {self.percent} %" if self.percent is not None else str(self.stage)
 
 
@@ -139,7 +138,7 @@ def _check_work(watch: Watch, sample: Sample) -> Watch:
 
 def _check_memory(watch: Watch, sample: Sample) -> Watch:
     gib = sample.available_gib
-    if gib is None or not sample.running:  # an engine that ends frees its memory
+    if gib is None or not sample.running:  # an exited engine has freed its memory
         return watch
     return replace(watch, low=(*watch.low, gib) if gib < watch.floor_gib else ())
 
@@ -160,7 +159,7 @@ def _failure(watch: Watch, sample: Sample) -> str:
 
 
 def _end(watch: Watch, sample: Sample) -> str:
-    """Return how the process ended. The error that it printed last is the reason unless the kernel killed it."""
+    """Return how the process ended, with its last error unless the kernel killed it."""
     if sample.oom_killed:
         return f"its process was OOM-killed (stage: {watch.text})"
     error = headline(watch.tail)
@@ -168,6 +167,6 @@ def _end(watch: Watch, sample: Sample) -> str:
 
 
 def memory_csv(samples: Iterable[MemorySample]) -> str:
-    """Return the memory of a start as a table."""
+    """Return the memory samples of a start as CSV."""
     rows = (f"{sample.at_s:.1f},{sample.available_gib:.2f},{sample.container_gib:.2f}\n" for sample in samples)
     return "time_s,available_gib,container_gib\n" + "".join(rows)

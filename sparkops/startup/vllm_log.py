@@ -1,4 +1,4 @@
-"""The log of a vLLM start: its stages, and the exception behind a failure."""
+"""Parse the log of a vLLM start: stages, and the exception of a failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """Stages in the order in which they come. Engines skip some: --enforce-eager captures no graphs."""
+    """Stages in order. Engines skip some: --enforce-eager captures no graphs."""
 
     STARTING = "starting"
     JOINING = "joining ranks"
@@ -30,17 +30,17 @@ class Stage(StrEnum):
     def follows(self, stage: Stage) -> bool:
         """Return whether a start goes from `stage` to this one.
 
-        vLLM 0.32's V2 model runner captures graphs twice: the first time to measure their memory, with the same lines,
-        before it sizes the KV cache. That is not the stage.
+        vLLM 0.32's V2 model runner captures graphs twice, with the same lines: the first time, before it sizes the KV
+        cache, only to measure their memory. Only the second time is a stage.
         """
         first = Stage.KV_CACHE.order if self in (Stage.GRAPHS, Stage.WARMING) else 0
         return first <= stage.order < self.order
 
 
-# Phrases of vLLM 0.17 to 0.32, of both model runners; tests/captured holds whole logs of 0.23 and 0.32. They are
-# whole phrases, because an engine also prints its configuration and names what it does not do: "disabling
-# torch.compile". The end of the capture begins the warm-up: 0.23 compiles its sampling kernels there without a line,
-# 131 s on an H100's first start. A single rank prints "world size 1" and joins nothing.
+# Phrases of vLLM 0.17 to 0.32, of both model runners; tests/captured has complete logs of 0.23 and 0.32. Shorter
+# patterns would also match the printed configuration, such as "disabling torch.compile". The warm-up begins with the
+# end of the capture: there 0.23 compiles its sampling kernels without a log line, 131 s on an H100's first start. A
+# single rank prints "world size 1" and has no stage "joining ranks".
 MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (Stage.SERVING, re.compile(r"Application startup complete")),
     (Stage.OPENING, re.compile(r"init engine \(.*\) took|Starting vLLM (API )?server")),
@@ -78,13 +78,13 @@ FATAL = re.compile(
     r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use(?!\. Retrying)"
     r"|Engine core initialization failed"
 )
-# What vLLM, Ray and torch put before a line of an error: each process its name, Ray in color.
+# Prefixes of error lines by vLLM, Ray and torch: the name of the process, in color from Ray.
 PREFIX = re.compile(
     r"(?:(?:\x1b\[\d+m)?\([\w-]+ pid=\d+[^)]*\)(?:\x1b\[\d+m)? ?)*(?:\[rank\d+\]: ?)?"
     r"(?:ERROR [\d-]+ [\d:]+ \[[^]]+\] ?)?"
 )
 EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)(?:\(\w+\))?: \S")
-# A process reports that another one, or its own core, has failed: the reason is another line.
+# Reports of a failure in another process or the core; the cause is in another line.
 ANNOUNCED = re.compile(
     r"(EngineCore|WorkerProc) (failed|encountered)|(Engine core|WorkerProc) initialization failed"
     r"|Worker failed with error|\(\w+\): ray::"
@@ -93,7 +93,7 @@ ANNOUNCED = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """Contents of one line. `percent`: how much of the weights is loaded; None on other lines."""
+    """Contents of one line. `percent`: loaded part of the weights; None on other lines."""
 
     stage: Stage | None = None
     percent: int | None = None
@@ -101,7 +101,7 @@ class Reading:
 
 
 def read(line: str) -> Reading:
-    """Read one line of vLLM's log."""
+    """Parse one line of vLLM's log."""
     if FATAL.search(line):
         return Reading(fatal=True)
     percent = int(match["percent"]) if (match := SHARDS.search(line)) else None
@@ -110,24 +110,22 @@ def read(line: str) -> Reading:
 
 
 def fingerprint(line: str) -> str:
-    """Return a line without its numbers: a heartbeat repeats, progress does not."""
+    """Return a line without its numbers, so that a repeated heartbeat is not progress."""
     return re.sub(r"\d+", "#", line)[:200]
 
 
 def headline(lines: Sequence[str]) -> str:
     """Return the line of the exception that caused a failure, without its prefix; empty without any error.
 
-    That is the first one after vLLM has reported the failure: what follows was caused by it. Where vLLM reports none,
-    the process died of the last one.
+    That is the first exception after vLLM's report of the failure, because later ones are consequences; without a
+    report, the last one.
     """
     texts = [_text(line) for line in lines]
     reported = next((number for number, text in enumerate(texts) if FATAL.search(text)), None)
     specific = [number for number, text in enumerate(texts) if _is_specific(text)]
     if reported is None:
         return texts[specific[-1]] if specific else ""
-    return texts[
-        next((number for number in specific if number >= reported), specific[-1] if specific else reported)
-    ].strip()
+    return texts[next((at for at in specific if at >= reported), specific[-1] if specific else reported)].strip()
 
 
 def _text(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Samples of a container that becomes an answering server."""
+"""Sample a starting container."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparkops.startup.verdict import Line, MemorySample, Sample
 class StartMonitor:
     """Sampler of one starting container. `born_s`: its start on this machine's monotonic clock.
 
-    `last`: Docker's timestamp of the last line that was read of its log; empty before the first one.
+    `last`: Docker's timestamp of the last log line read; empty before the first one.
     """
 
     member: Member
@@ -38,7 +38,7 @@ class StartMonitor:
         at_s, name = time.monotonic() - self.born_s, self.first.name
         inspect = self.member.engine.container(name)
         if inspect is None:
-            raise StartFailed(self.member.name, f"{name} was removed while it was needed")
+            raise StartFailed(self.member.name, f"{name} was removed during its start")
         container = facts.parse_container(self.member.name, inspect)
         if container.running:
             self.usage = facts.parse_usage(self.member.engine.usage(name))
@@ -60,7 +60,7 @@ class StartMonitor:
 
     def _new_lines(self) -> Iterator[Line]:
         """Yield the lines of the log since the last call."""
-        # Lines of earlier starts are left out. Docker records the start a little late.
+        # Skips lines of earlier starts. Docker records the start a little late.
         started_s = self.first.started_at
         since_s = facts.timestamp(self.last) if self.last else started_s
         before = self.last
