@@ -10,7 +10,7 @@ RUN python3 -m compileall -q /opt/sparkops/gateway \
     && ln -s /opt/sparkops/gateway/__main__.py /usr/local/bin/gateway
 LABEL sparkops.recipe=gateway
 USER 10842:10842
-# HAProxy's soft stop: streams end by themselves while `docker stop` waits.
+# HAProxy's soft stop: open streams can end while `docker stop` waits.
 STOPSIGNAL SIGUSR1
 ENTRYPOINT ["gateway"]
 CMD ["start"]

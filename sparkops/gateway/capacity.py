@@ -1,28 +1,28 @@
-"""Buffers and connections of the gateway, which follow from the memory of its container. Pure."""
+"""Buffers and connections of the gateway, derived from the memory of its container. Pure."""
 
 from __future__ import annotations
 
 MIB, KIB = 2**20, 2**10
 MEMORY_MIB = 1536
-"""Least and default memory of the container: two of the smallest buffers for each connection, and RESERVE_MIB."""
+"""Minimum and default memory of the container: two of the smallest buffers for each connection, and RESERVE_MIB."""
 LARGE_MIB = 128
-"""Memory of bodies larger than a buffer, which the waiting room keeps until it has read their model."""
+"""Memory for bodies larger than a buffer, which the waiting room keeps until it has read their model."""
 LARGEST_MIB = LARGE_MIB // 4
 """Largest body whose model is read."""
 RESERVE_MIB = LARGE_MIB + 258
-"""Memory for all but buffers: large bodies, two HAProxy processes during a reload, the waiting room and sockets. With
-512 MiB, 680 requests of 1 MB that had waited through a reload ended the gateway (docs/evidence/gateway.md)."""
+"""Memory beside the buffers: large bodies, two HAProxy processes during a reload, the waiting room and sockets. With
+512 MiB, 680 requests of 1 MB that waited through a reload exhausted the memory (docs/evidence/gateway.md)."""
 LEAST_BUFFER, MOST_BUFFER = 128 * KIB, 1024 * KIB
 BESIDE_BODY = 32 * KIB
-"""Bytes of a buffer that headers and HAProxy's own marks may take."""
+"""Bytes of a buffer for headers and HAProxy's own data."""
 METRICS = 100
-"""Connections to the metrics."""
+"""Limit of connections to the metrics."""
 CONNECTIONS = 5 * 900 + METRICS
-"""Least connections in all: four services of 900, 900 that come from the waiting room, and the metrics."""
+"""Minimum of the total limit: four services with 900 each, 900 from the waiting room, and the metrics."""
 
 
 def buffer_bytes(memory_mib: int) -> int:
-    """Return the largest size of a buffer, a power of two, of which two for each connection fit into the memory."""
+    """Return the largest buffer size, a power of two, with which two buffers for each connection fit into memory."""
     size = LEAST_BUFFER
     while size < MOST_BUFFER and 4 * size * CONNECTIONS <= (memory_mib - RESERVE_MIB) * MIB:
         size *= 2
@@ -30,10 +30,10 @@ def buffer_bytes(memory_mib: int) -> int:
 
 
 def frontend_connections(memory_mib: int) -> int:
-    """Return the most connections to one service: memory that is too little for larger buffers takes more of them.
+    """Return the limit of connections to one service. Memory that does not suffice for larger buffers raises it.
 
-    Five such frontends and the metrics are all connections, so that no frontend can take what another one needs. The
-    most are 9,195 in all: HAProxy takes two descriptors each, and refused 10,195 with 20,000.
+    Five such frontends and the metrics are the total, so that no frontend can use up the connections of another one.
+    The total is at most 9,195: HAProxy needs two descriptors each, and with 20,000 descriptors it refused 10,195.
     """
     fitting = (memory_mib - RESERVE_MIB) * MIB // (2 * buffer_bytes(memory_mib)) - METRICS
     return fitting // 5

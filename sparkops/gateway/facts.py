@@ -1,4 +1,4 @@
-"""What the gateway says about itself: the reply to gateway.commands.SHOW as a value."""
+"""State of the gateway: the output of gateway.commands.SHOW as a value."""
 
 from __future__ import annotations
 
@@ -16,100 +16,91 @@ IDLE = {"MAINT", "DRAIN", "DOWN"}
 
 @dataclass(frozen=True)
 class SlotFacts:
-    """One slot of one service. `requests` and `errors` count since the oldest worker began: a reload forgets."""
+    """One slot of one service."""
 
     service: str
     slot: Slot
     release: str
-    """The release that it was pointed at; empty before the first time."""
+    """The release that it points at; empty before the first one."""
     named: str
-    """The release that HAProxy names in answers of this slot."""
+    """The release that HAProxy names in responses of this slot."""
     servers: tuple[str, ...]
-    """Addresses that it was pointed at, as ADDRESS:PORT."""
+    """Addresses that it points at, as ADDRESS:PORT."""
     serving: tuple[str, ...] = ()
-    """Addresses that HAProxy sends requests to while the slot has the traffic."""
+    """Addresses that HAProxy sends requests to while the slot is active."""
     sessions: int = 0
-    """Requests under way, in old workers too: 0 is drained."""
-    old_sessions: int = 0
-    """Those of them that old workers have."""
-    requests: int = 0
-    errors: int = 0
-    """Connections that could not be made, and answers that broke off. A client that left is none."""
-    answers_5xx: int = 0
-    """Answers of the engine itself with a status of 500 or more."""
+    """Open requests, with those of old workers; 0 once drained."""
 
 
 @dataclass(frozen=True)
 class HoldFacts:
-    """Requests of a service that wait for a start. Times in seconds."""
+    """Waiting requests of a service, and their limits. Times in seconds."""
 
     mark: str
-    """The start that they wait for."""
+    """Key of the start that they wait for."""
     longest_s: float
-    """How long one may wait."""
+    """Longest wait of a request."""
     most: int
-    """How many may wait."""
+    """Limit of waiting requests."""
     waiting: int
-    """How many do."""
+    """Number of waiting requests."""
     wait_s: float
-    """How long the oldest of them has waited."""
+    """Wait of the oldest request so far."""
     left_s: float
     """Predicted time until a release answers."""
 
 
 @dataclass(frozen=True)
 class ServiceFacts:
-    """One service. `active` is who has the traffic: a slot, or nobody."""
+    """One service on the gateway."""
 
     name: str
     port: int
     file: str
-    """What the map's file says: a backend."""
+    """The backend in the map's file."""
     runtime: str
-    """What HAProxy says; empty if it does not answer."""
+    """The backend in the running HAProxy; empty if it does not answer."""
     slots: Mapping[Slot, SlotFacts]
     hold: HoldFacts | None = None
     aliases: tuple[str, ...] = ()
     path: str = ""
-    """Prefix of a request's path: /SERVICE where the port is that of the one address."""
+    """Prefix of a request's path: /SERVICE if the port is that of the one address, else empty."""
 
     @property
     def holds(self) -> bool:
-        """Whether HAProxy lets requests wait."""
+        """Whether HAProxy holds requests."""
         return self.runtime == waiting(self.name)
 
     @property
     def active(self) -> SlotFacts | None:
-        """The slot that has the traffic. What runs is the truth; the file is what it will be after a restart."""
+        """The active slot, if any: of the running HAProxy, or of the file if it does not answer."""
         names = {backend(self.name, slot): facts for slot, facts in self.slots.items()}
         return names.get(self.runtime or self.file)
 
 
 @dataclass(frozen=True)
 class GatewayFacts:
-    """The gateway. `problem` says why HAProxy does not answer; then only files are known."""
+    """The gateway. `problem`: why HAProxy does not answer; then only the files are known."""
 
     services: Mapping[str, ServiceFacts]
     files: Mapping[str, str]
-    """SHA-256 of each file that it was given."""
+    """SHA-256 of each file that it received."""
     loaded: bool
     """Whether HAProxy runs with these files."""
     keys: frozenset[str] = frozenset()
     """SHA-256 of each API key."""
     certificate: str = ""
     """SHA-256 fingerprint of the certificate; empty without one."""
-    workers: int = 0
-    """Processes of HAProxy: more than one after a reload, until the old one's requests have ended."""
     problem: str = ""
 
     @property
     def drift(self) -> tuple[tuple[str, str], ...]:
-        """Each disagreement as a code and a sentence."""
+        """Differences between the files and HAProxy, each as a code and a message."""
         return tuple(_drift(self))
 
 
 def parse_gateway(text: str) -> GatewayFacts:
-    """Read the reply to SHOW. Raises ValueError for anything else."""
+    """Parse the output of SHOW. Raises ValueError for other text."""
     try:
         shown = json.loads(text)
         running = shown["haproxy"] or {"map": "", "releases": "", "processes": "", "statistics": {}}
@@ -120,7 +111,6 @@ def parse_gateway(text: str) -> GatewayFacts:
             loaded=shown["loaded"],
             keys=frozenset(shown.get("keys", ())),  # a gateway of an earlier version has neither, and is replaced
             certificate=shown.get("certificate", ""),
-            workers=len(workers),
             problem=shown["problem"],
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -128,7 +118,7 @@ def parse_gateway(text: str) -> GatewayFacts:
 
 
 def _in_order(running: Mapping[str, Any]) -> list[str]:
-    """The statistics of each worker; the first of `show proc` is the one that takes connections."""
+    """Return the statistics of each worker, the current one first, as in `show proc`."""
     words = [line.split() for line in running["processes"].splitlines()]
     pids = [line[0] for line in words if line[1:2] == ["worker"]]
     return [running["statistics"][pid] for pid in pids if pid in running["statistics"]]
@@ -136,30 +126,24 @@ def _in_order(running: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Worker:
-    """The statistics of one process of HAProxy. An old one may not know a backend."""
+    """The statistics of one process of HAProxy. An old one may lack a backend."""
 
     rows: tuple[Mapping[str, str], ...]
 
     @classmethod
     def parse(cls, text: str) -> Worker:
-        """Read what `show stat` prints."""
+        """Parse the output of `show stat`."""
         return cls(tuple(csv.DictReader(text.removeprefix("# ").splitlines())))
 
     def serving(self, backend: str) -> tuple[str, ...]:
-        """The addresses of the servers that take requests."""
-        return tuple(row["addr"] for row in self._servers(backend) if row["status"] not in IDLE)
+        """Return the addresses of the servers that take requests."""
+        servers = (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
+        return tuple(row["addr"] for row in servers if row["status"] not in IDLE)
 
-    def count(self, backend: str, *columns: str) -> int:
-        """The sum of some columns of a backend."""
-        total = [row for row in self.rows if row["pxname"] == backend and row["svname"] == "BACKEND"]
-        return sum(int(row[column] or 0) for row in total for column in columns)
-
-    def count_servers(self, backend: str, column: str) -> int:
-        """The sum of a column over a backend's servers: what HAProxy itself answered is not in it."""
-        return sum(int(row[column] or 0) for row in self._servers(backend))
-
-    def _servers(self, backend: str) -> list[Mapping[str, str]]:
-        return [row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND"]
+    def sessions(self, backend: str) -> int:
+        """Return the number of open requests of a backend."""
+        total = (row for row in self.rows if row["pxname"] == backend and row["svname"] == "BACKEND")
+        return sum(int(row["scur"] or 0) for row in total)
 
 
 def _service(name: str, shown: Mapping[str, Any], running: Mapping[str, Any], workers: list[Worker]) -> ServiceFacts:
@@ -176,7 +160,7 @@ def _service(name: str, shown: Mapping[str, Any], running: Mapping[str, Any], wo
 
 
 def _hold(service: str, shown: Mapping[str, Any]) -> HoldFacts | None:
-    """The hold of a service, with the figures of the waiting room: zeros where it does not answer."""
+    """Return the hold of a service with the figures of the waiting room, zeros if it does not reply."""
     hold = shown.get("holds", {}).get(service)  # a gateway of an earlier version has none
     if hold is None:
         return None
@@ -187,25 +171,19 @@ def _hold(service: str, shown: Mapping[str, Any]) -> HoldFacts | None:
 
 def _slot(service: str, slot: Slot, pointed: Mapping[str, Any], named: str, workers: list[Worker]) -> SlotFacts:
     name = backend(service, slot)
-    current, old = workers[:1], workers[1:]
-    old_sessions = sum(worker.count(name, "scur") for worker in old)
     return SlotFacts(
         service=service,
         slot=slot,
         release="" if pointed["release"] == NONE else pointed["release"],
         named="" if named == NONE else named,
         servers=tuple(pointed["servers"]),
-        serving=current[0].serving(name) if current else (),
-        sessions=sum(worker.count(name, "scur") for worker in current) + old_sessions,
-        old_sessions=old_sessions,
-        requests=sum(worker.count(name, "stot") for worker in workers),
-        errors=sum(worker.count(name, "econ", "eresp") for worker in workers),
-        answers_5xx=sum(worker.count_servers(name, "hrsp_5xx") for worker in workers),
+        serving=workers[0].serving(name) if workers else (),
+        sessions=sum(worker.sessions(name) for worker in workers),
     )
 
 
 def _rows(text: str) -> dict[str, str]:
-    """A map's file, or what `show map` prints, which has a reference before each row."""
+    """Parse a map's file, or the output of `show map`, which has a reference before each row."""
     words = [line.split() for line in text.splitlines()]
     return {row[-2]: row[-1] for row in words if len(row) in (2, 3)}
 
@@ -215,7 +193,7 @@ def _drift(gateway: GatewayFacts) -> Iterator[tuple[str, str]]:
         yield "GATEWAY_DOWN", gateway.problem
         return
     if not gateway.loaded:
-        yield "GATEWAY_NOT_LOADED", "HAProxy does not run with the files that the gateway has"
+        yield "GATEWAY_NOT_LOADED", "HAProxy does not run with the gateway's files"
     for service in gateway.services.values():
         if service.file != service.runtime:
             backends = f"{service.file or 'nothing'} in the file, {service.runtime or 'nothing'} in HAProxy"

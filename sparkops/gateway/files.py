@@ -1,4 +1,4 @@
-"""What the gateway needs from files: its templates, its program, API keys and a certificate. Read at the door."""
+"""Read the gateway's files: templates, program, API keys and certificate."""
 
 from __future__ import annotations
 
@@ -6,38 +6,37 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkops.config import shipped, source
+from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.source import Location
-from sparkops.errors import ConfigError
 
-KEY = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")  # what `Authorization: Bearer` can carry, and nobody guesses
+KEY = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")  # valid in `Authorization: Bearer`, and too long to guess
 OTHERS = 0o077
 CERTIFICATE, PRIVATE_KEY = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """What must not be seen: clients' keys, and the certificate with its private key (empty without one)."""
+    """Secrets of the gateway: clients' keys, and the certificate with its private key (empty without one)."""
 
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     certificate: str = field(default="", repr=False)
 
 
 def load_templates() -> dict[str, str]:
-    """The templates of the gateway by their names in templates/, such as gateway/haproxy.cfg.j2."""
+    """Return the gateway's templates by name in templates/, such as gateway/haproxy.cfg.j2."""
     directory = shipped.directory("templates") / "gateway"
     return {f"gateway/{file.name}": file.read_text() for file in sorted(directory.glob("*.j2"))}
 
 
 def load_program() -> dict[str, bytes]:
-    """The files of the program that runs beside HAProxy."""
+    """Return the files of the program that runs beside HAProxy."""
     directory = shipped.directory("templates") / "gateway" / "program"
     return {file.name: file.read_bytes() for file in sorted(directory.glob("*.py"))}
 
 
 def load_secrets(fleet: Fleet) -> Secrets:
-    """What the inventory's `gateway` section names. Raises ConfigError, which never shows a key."""
+    """Read the secrets that the inventory's section `gateway` names. Raises ConfigError, which never has a key."""
     if fleet.gateway is None:
         return Secrets()
     named = fleet.gateway.api_keys
@@ -49,8 +48,8 @@ def load_secrets(fleet: Fleet) -> Secrets:
 def _key(fleet: Fleet, where: Location, named: str) -> str:
     key = _secret(fleet, where, named).strip()
     if not KEY.fullmatch(key):
-        problem = f"{named} holds no key: expected one line of 16 to 512 letters, digits and . _ ~ + / = -"
-        raise _fail(fleet, where, problem)
+        problem = f"{named} has no valid key: expected one line of 16 to 512 letters, digits and . _ ~ + / = -"
+        raise fleet.fail(where, problem)
     return key
 
 
@@ -58,7 +57,7 @@ def _certificate(fleet: Fleet, named: str) -> str:
     where = ("gateway", "tls_certificate")
     text = _secret(fleet, where, named)
     if CERTIFICATE not in text or PRIVATE_KEY not in text:
-        raise _fail(fleet, where, f"{named} does not hold both a PEM certificate and its private key")
+        raise fleet.fail(where, f"{named}: expected a PEM certificate and its private key")
     return text
 
 
@@ -67,12 +66,8 @@ def _secret(fleet: Fleet, where: Location, named: str) -> str:
     try:
         mode, text = file.stat().st_mode, file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise _fail(fleet, where, f"{file} cannot be read: {reason}") from None
+        reason = error.strerror if isinstance(error, OSError) else "expected text in UTF-8"
+        raise fleet.fail(where, f"{file} cannot be read: {reason}") from None
     if mode & OTHERS:
-        raise _fail(fleet, where, f"{file} can be read by others: chmod 600 {file}")
+        raise fleet.fail(where, f"{file} is readable by other users: chmod 600 {file}")
     return text
-
-
-def _fail(fleet: Fleet, where: Location, problem: str) -> ConfigError:
-    return source.read(fleet.file).fail(where, problem)

@@ -1,4 +1,4 @@
-"""The gateway's image and configuration. All of it is static text: a swap changes one value of one map."""
+"""The gateway's image and configuration. Both are static: a swap changes one value of one map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkops.gateway.capacity import (
     frontend_connections,
 )
 from sparkops.gateway.files import Secrets
-from sparkops.render.context import Content, Context, digest
+from sparkops.render.context import Content, Context, pack
 from sparkops.render.sandbox import fill
 
 NAME = names.GATEWAY
@@ -28,14 +28,14 @@ DISK_GIB = 1.0
 IMAGE = "debian:bookworm-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587"
 """The image for all architectures."""
 Files = Mapping[str, str | None]
-"""The text of each file that the gateway is given, by name. None removes the file."""
+"""Text of the gateway's files by name. None removes a file."""
 
 
 @dataclass(frozen=True)
 class Service:
     """A name that clients call, its port on the gateway and its further names (`serve.port`, `serve.aliases`).
 
-    A service whose port is that of the one address (`gateway.port`) has none of its own.
+    A service with the port of the one address (`gateway.port`) has no port of its own.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Service:
 
 
 def files(services: Iterable[Service], gateway: Gateway, secrets: Secrets, templates: Mapping[str, str]) -> Files:
-    """All that the gateway is given: its configuration, the keys as hashes, and the certificate."""
+    """Return all files of the gateway: configuration, hashes of the keys, certificate."""
     optional = {"one.cfg": None, "keys": hashed(secrets.api_keys) or None, "tls.pem": secrets.certificate or None}
     return {**optional, **config(services, gateway, templates)}
 
 
 def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str, str]) -> dict[str, str]:
-    """The configuration: files for what all services share and for their one address, and one for each, in order."""
+    """Return the configuration: a shared file, one for the one address, and one for each service, in order."""
     connections = frontend_connections(gateway.memory_mib)
     shared = fill(
         "gateway/haproxy.cfg.j2",
@@ -98,20 +98,17 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
 
 
 def hashed(api_keys: Iterable[str]) -> str:
-    """The SHA-256 of each key, one a line, as HAProxy writes it: the keys themselves stay with the operator."""
-    return "".join(
-        f"{digest}\n" for digest in sorted(hashlib.sha256(key.encode()).hexdigest().upper() for key in api_keys)
-    )
+    """Return the SHA-256 of each key, one per line, in HAProxy's notation. The operator keeps the keys."""
+    return "".join(sorted(f"{hashlib.sha256(key.encode()).hexdigest().upper()}\n" for key in api_keys))
 
 
 def gateway_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
-    """The Dockerfile of the gateway's image."""
+    """Return the Dockerfile of the gateway's image."""
     return fill("gateway/Dockerfile.j2", templates, image=image)
 
 
 def gateway_context(templates: Mapping[str, str], program: Mapping[str, bytes], image: str = IMAGE) -> Context:
-    """Everything that the build of the gateway's image sees. `image` is the base."""
+    """Return the build context of the gateway's image. `image` is the base."""
     sent: dict[str, Content] = {"Dockerfile": gateway_dockerfile(templates, image).encode(), "program/": b""}
     sent |= {f"program/{name}": content for name, content in program.items()}
-    ordered = tuple(sorted(sent.items()))
-    return Context(ordered, {}, digest(ordered))
+    return pack(sent)

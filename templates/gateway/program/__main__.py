@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -ES
-"""The program of the gateway's container: it starts HAProxy, writes its files and speaks to it. One verb a call.
+"""The program of the gateway's container: starts HAProxy, writes its files and sends it commands. One verb per call.
 
-Files are written before HAProxy is told, so after a crash the files win, and every verb may be repeated.
+Files are written before HAProxy changes, so after a crash the files win, and every verb can be repeated.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ADDRESS = re.compile(r"\[?([A-Za-z0-9._:%-]+?)\]?:(\d+)")
 
 
 def forget(service: str) -> None:
-    """Remove a service that nobody has the traffic of."""
+    """Remove a service without an active backend."""
     with disk.alone():
         if service in disk.services():
             if active(service) != {DOWN}:
-                raise Refused(f"{service} has traffic, or its requests wait: switch it to down first")
+                raise Refused(f"{service} is active, or its requests wait: switch it to down first")
             replace({f"services/{service}.cfg": ""})
             disk.put_hold(service, None)
             for slot in SLOTS:
@@ -39,26 +39,27 @@ def forget(service: str) -> None:
 
 
 def slot_backend(service: str, slot: str) -> str:
-    """The backend of a slot."""
+    """Return the backend of a slot."""
     if service not in (services := disk.services()) or slot not in SLOTS:
-        raise Refused(f"there is no slot {slot} of a service {service}; services: {' '.join(services) or 'none'}")
+        known = f"services: {' '.join(services) or 'none'}; slots: {' '.join(SLOTS)}"
+        raise Refused(f"unknown slot {slot} of service {service}; {known}")
     return f"be_{service}_{slot}"
 
 
 def active(service: str) -> set[str | None]:
-    """Who has the traffic: one backend, unless file and HAProxy disagree."""
+    """Return the active backend of file and HAProxy: one, unless they differ."""
     return {disk.rows(disk.read(ACTIVE)).get(service), haproxy.rows(ACTIVE).get(service)}
 
 
 def point(service: str, slot: str, release: str, *addresses: str) -> None:
-    """Let a slot that has no traffic mean these servers."""
+    """Set release and servers of a slot that is not active."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+", release) or not 1 <= len(addresses) <= SERVERS:
-        raise Refused(f"expected a release and 1 to {SERVERS} addresses")
+        raise Refused(f"expected a release and 1 to {SERVERS} addresses, got {release!r} and {len(addresses)}")
     with disk.alone():
         backend = slot_backend(service, slot)
         target: Pointed = {"release": release, "servers": [numeric(address) for address in addresses]}
         if backend in active(service) and disk.pointed(backend) != target:
-            raise Refused(f"{service} {slot} has the traffic: it cannot be pointed elsewhere")
+            raise Refused(f"{service} {slot} is active: its servers cannot change")
         disk.remember(backend, target)
         haproxy.set_servers(backend, target["servers"])
         haproxy.set_row(RELEASES, backend, release)
@@ -66,7 +67,7 @@ def point(service: str, slot: str, release: str, *addresses: str) -> None:
 
 
 def numeric(address: str) -> str:
-    """ADDRESS:PORT without a name: HAProxy must need no resolver when it starts."""
+    """Return ADDRESS:PORT with the host resolved, so that HAProxy starts without a resolver."""
     parts = ADDRESS.fullmatch(address)
     if not parts:
         raise Refused(f"expected ADDRESS:PORT, got {address!r}")
@@ -78,13 +79,14 @@ def numeric(address: str) -> str:
 
 
 def switch(service: str, slot: str, release: str = "") -> None:
-    """Give the traffic of a service to the slot that holds `release`, or to nobody (`down`). No request waits then."""
+    """Send the traffic of a service to the slot with `release`, or refuse it (`down`). Ends a hold."""
     with disk.alone():
         target = DOWN if slot == "down" and service in disk.services() else slot_backend(service, slot)
         if target != DOWN and disk.pointed(target)["release"] != release:
-            raise Refused(f"{service} {slot} holds {disk.pointed(target)['release']} and not {release}")
+            raise Refused(f"{service} {slot} has release {disk.pointed(target)['release']}, expected {release}")
         if target != DOWN and haproxy.ready(target) != disk.pointed(target)["servers"]:
-            raise Refused(f"the servers of {service} {slot} are not as they were pointed: point it again")
+            servers = f"{haproxy.ready(target)}, expected {disk.pointed(target)['servers']}"
+            raise Refused(f"{service} {slot} has servers {servers}: point it again")
         before = give(service, target)
         disk.put_hold(service, None)
         room.ask()
@@ -92,7 +94,7 @@ def switch(service: str, slot: str, release: str = "") -> None:
 
 
 def give(service: str, target: str) -> str | None:
-    """Send the requests of a service to a backend, and return the one before."""
+    """Send the requests of a service to a backend, and return the previous one."""
     before = haproxy.rows(ACTIVE)
     disk.put_rows(ACTIVE, {**before, **disk.rows(disk.read(ACTIVE)), service: target})
     haproxy.set_row(ACTIVE, service, target)
@@ -100,9 +102,9 @@ def give(service: str, target: str) -> str | None:
 
 
 def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> None:
-    """Let the requests of a service wait for a start that is predicted to end in `left_s` seconds.
+    """Hold the requests of a service during a start that is predicted to end in `left_s` seconds.
 
-    One waits up to `longest_s`; further ones than `most`, and those that would wait longer, get 503 at once.
+    A request waits up to `longest_s`. Requests beyond `most`, or with a longer predicted wait, get 503 at once.
     """
     if not re.fullmatch(r"[0-9.+]+", mark):
         raise Refused(f"expected the key of a start, got {mark!r}")
@@ -110,20 +112,20 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
         slot_backend(service, SLOTS[0])
         until = time.time() + float(left_s)
         disk.put_hold(service, {"mark": mark, "until": until, "longest_s": float(longest_s), "most": int(most)})
-        room.ask()  # it listens for the service before HAProxy sends a request there
+        room.ask()  # the room must listen for the service before HAProxy sends a request
         before = give(service, disk.waiting(service))
     print(f"{service}: {before} -> {disk.waiting(service)}")
 
 
 def cut(service: str, slot: str) -> None:
-    """End what is under way in a slot, in old workers too, and print how many requests that were."""
+    """End the open requests of a slot, also in old workers, and print their number."""
     backend = slot_backend(service, slot)
     print(haproxy.sessions(backend))
     haproxy.end_sessions(backend)
 
 
 def preview(service: str, slot: str, path: str) -> None:
-    """Ask a slot without traffic for a path, the way a client's request goes, and print the release that answered."""
+    """Send a request through the gateway to a slot that is not active, and print the release that answered."""
     slot_backend(service, slot)
     own_port = disk.port(disk.service_file(service))
     port, path = (own_port, path) if own_port else (disk.port(disk.ONE), f"/{service}{path}")
@@ -137,12 +139,12 @@ def preview(service: str, slot: str, path: str) -> None:
         raise Refused(f"{service} {slot}: {error}") from None
     replied = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
     if lines[0].split()[1:2] != ["200"]:
-        raise Refused(f"{service} {slot}: a request through the gateway got {lines[0] or 'no answer'}")
+        raise Refused(f"{service} {slot}: a request through the gateway got {lines[0] or 'no response'}, expected 200")
     print(replied.get("x-sparkops-release", "-"))
 
 
 def encrypted(plain: socket.socket) -> socket.socket:
-    """The same connection as clients have it. It goes to ourselves, so whose certificate it is does not matter."""
+    """Return the connection with TLS if clients use it. The certificate is not verified on the loopback."""
     if not (STATE / "tls.pem").exists():
         return plain
     context = ssl.create_default_context()
@@ -152,7 +154,7 @@ def encrypted(plain: socket.socket) -> socket.socket:
 
 
 def show() -> None:
-    """Everything at once, as JSON: what the files say, and what HAProxy says."""
+    """Print the state of the files and of HAProxy as JSON."""
     files = [file for file in disk.configuration() if file.exists()]
     shown = {
         "files": {str(file.relative_to(STATE)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
@@ -174,7 +176,7 @@ def show() -> None:
 
 
 def show_each() -> None:
-    """Show at every line on stdin, until it ends: the guard asks often, and starts no process for each question."""
+    """Show once for each line on stdin, so that the guard starts no process for each request."""
     for _ in sys.stdin:
         show()
         sys.stdout.flush()
@@ -210,7 +212,7 @@ def main() -> None:
     os.umask(0o077)
     verb, *words = sys.argv[1:] or [""]
     if verb not in VERBS:
-        sys.exit(f"expected one of: {' '.join(VERBS)}")
+        sys.exit(f"gateway: unknown verb {verb!r}, expected one of: {' '.join(VERBS)}")
     try:
         VERBS[verb](*words)
     except Refused as problem:

@@ -1,4 +1,4 @@
-"""The gateway's files. active.map says who has traffic, slots/ where each slot is; HAProxy starts from them."""
+"""The gateway's files, from which HAProxy starts: active.map has the active backends, slots/ the servers of slots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TypedDict
 STATE = Path(os.environ.get("GATEWAY_STATE", "/var/lib/gateway"))  # a volume
 RUN = Path(os.environ.get("GATEWAY_RUN", "/run/gateway"))  # in memory
 SETTINGS, KEYS, CERTIFICATE, ACTIVE = (STATE / name for name in ("gateway.cfg", "keys", "tls.pem", "active.map"))
-ONE = STATE / "one.cfg"  # the one address of all services, where there is one
+ONE = STATE / "one.cfg"  # the one address of all services, if the inventory sets it
 CONFIG, NEXT, LOADED, RELEASES = (RUN / name for name in ("haproxy.cfg", "next.cfg", "loaded", "release.map"))
 NAMES = RUN / "services.map"
 GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
@@ -29,18 +29,18 @@ PATIENCE_S = 20.0
 
 
 class Refused(Exception):
-    """What was asked cannot be done, or HAProxy did not do it."""
+    """A request is invalid, or HAProxy did not execute it."""
 
 
 class Pointed(TypedDict):
-    """Where a slot is. Addresses are as HAProxy writes them."""
+    """Release and servers of a slot. Addresses are in HAProxy's notation."""
 
     release: str
     servers: list[str]
 
 
 class Hold(TypedDict):
-    """Requests of a service wait for a start. `until`: its predicted end in Unix time; `mark` names the start."""
+    """A hold of a service's requests during a start. `until`: its predicted end in Unix time; `mark`: its key."""
 
     mark: str
     until: float
@@ -49,7 +49,7 @@ class Hold(TypedDict):
 
 
 def read(file: Path) -> str:
-    """Return the text of a file; no text for one that is not there, or that is removed at this moment."""
+    """Return the text of a file; empty if it does not exist."""
     try:
         return file.read_text()
     except FileNotFoundError:
@@ -57,21 +57,21 @@ def read(file: Path) -> str:
 
 
 def fingerprint() -> str:
-    """SHA-256 of the first certificate, as openssl prints it; empty without one."""
+    """Return the SHA-256 of the first certificate in openssl's format; empty without one."""
     certificate = PEM.search(read(CERTIFICATE))
     digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate[0])).hexdigest() if certificate else ""
     return ":".join(digest[at : at + 2].upper() for at in range(0, len(digest), 2))
 
 
 def put(file: Path, text: str) -> None:
-    """Write a file whole or not at all, so that it is there after a power cut. No text: no file."""
+    """Write a file atomically, safe from a power cut. Empty text removes it."""
     file.parent.mkdir(exist_ok=True)
     if not text:
         file.unlink(missing_ok=True)
         return
     new = file.with_name(f".{file.name}.new")
     new.unlink(missing_ok=True)
-    # Only its owner may read it: a restart without the operator needs the certificate's key, so it is on the volume.
+    # Mode 0600: the certificate's private key is among the files, as the gateway restarts without the operator.
     with open(new, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
         opened.write(text)
         opened.flush()
@@ -84,7 +84,7 @@ def put(file: Path, text: str) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One change at a time; the next one waits."""
+    """Hold the lock for changes. Raises Refused after PATIENCE_S."""
     with (STATE / "lock").open("w") as lock:
         end = time.monotonic() + PATIENCE_S
         while True:
@@ -92,7 +92,7 @@ def alone() -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             if time.monotonic() > end:
-                raise Refused("another change of the gateway does not end")
+                raise Refused(f"another change of the gateway has not ended within {PATIENCE_S:g} s; retry")
             time.sleep(0.05)
         yield
 
@@ -116,7 +116,7 @@ def backends() -> list[str]:
 
 
 def pointed(backend: str) -> Pointed:
-    """Where a slot was pointed last."""
+    """Return the last release and servers of a slot."""
     text = read(STATE / "slots" / backend)
     slot: Pointed = json.loads(text) if text else {"release": "-", "servers": []}
     return slot
@@ -127,29 +127,29 @@ def remember(backend: str, slot: Pointed | None) -> None:
 
 
 def hold(service: str) -> Hold | None:
-    """The hold of a service; None while its requests do not wait."""
+    """Return the hold of a service; None if its requests do not wait."""
     text = read(STATE / "holds" / service)
     return json.loads(text) if text else None
 
 
 def put_hold(service: str, hold: Hold | None) -> None:
-    """Begin or end a hold. It begins before HAProxy sends requests to the waiting room, and ends after that."""
+    """Start or end a hold: start before HAProxy sends requests to the waiting room, end after it stops."""
     put(STATE / "holds" / service, json.dumps(hold) if hold else "")
 
 
 def holds() -> dict[str, Hold]:
-    """Every hold, by service."""
+    """Return all holds by service."""
     known = {service: hold(service) for service in services()}
     return {service: value for service, value in known.items() if value}
 
 
 def waiting(service: str) -> str:
-    """The backend whose requests wait."""
+    """Return the backend that sends requests to the waiting room."""
     return f"be_{service}_wait"
 
 
 def rows(text: str) -> dict[str, str]:
-    """A map's file, or what `show map` prints, which has a reference before each row."""
+    """Parse a map's file, or the output of `show map`, which has a reference before each row."""
     words = [line.split() for line in text.splitlines()]
     return {row[-2]: row[-1] for row in words if len(row) in (2, 3)}
 
@@ -159,7 +159,7 @@ def put_rows(file: Path, table: dict[str, str]) -> None:
 
 
 def configuration() -> list[Path]:
-    """All that only a reload can change."""
+    """Return the files that only a reload applies."""
     return [SETTINGS, ONE, KEYS, CERTIFICATE, *map(service_file, services())]
 
 
@@ -169,23 +169,23 @@ def digest() -> str:
 
 
 def port(file: Path) -> int:
-    """The port that one of our files listens on; 0 if it does not."""
+    """Return the port that a file binds; 0 without one."""
     bind = BIND.search(read(file))
     return int(bind[1]) if bind else 0
 
 
 def ports() -> dict[int, str]:
-    """The ports of the whole configuration, and the file of each. Raises Refused for one in two files."""
+    """Return the file of each port of the configuration. Raises Refused for a port in two files."""
     files: dict[int, str] = {}
     for file in filter(port, (SETTINGS, ONE, *map(service_file, services()))):
         if (number := port(file)) in files:
-            raise Refused(f"port {number} is of {files[number]} and of {file.name}")
+            raise Refused(f"port {number} is in two files: {files[number]} and {file.name}")
         files[number] = file.name
     return files
 
 
 def compose(active: dict[str, str]) -> None:
-    """Write the maps and NEXT, from which HAProxy starts. `active` is what the running map says."""
+    """Write the maps and NEXT, from which HAProxy starts. `active`: the running map."""
     backends_by_service = {**active, **rows(read(ACTIVE))}
     put_rows(ACTIVE, {service: backends_by_service.get(service, DOWN) for service in services()})
     for service in [name for name in holds() if backends_by_service.get(name) != waiting(name)]:
@@ -197,7 +197,7 @@ def compose(active: dict[str, str]) -> None:
 
 
 def filled(text: str) -> Iterator[str]:
-    """The configuration with the servers that each slot was pointed at."""
+    """Yield the configuration with the servers of each slot."""
     backend = ""
     for line in text.splitlines():
         if line.startswith("backend "):

@@ -1,4 +1,4 @@
-"""HAProxy as it runs: what it is asked, and what it must have done."""
+"""Commands to the running HAProxy, with a check of their effect."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ IDLE = ("MAINT", "DRAIN", "DOWN")
 
 
 def replace_this() -> NoReturn:
-    """Become HAProxy's master."""
+    """Replace this process with HAProxy's master."""
     os.execvp("haproxy", ["haproxy", "-W", "-db", "-S", f"{MASTER},mode,600", "-f", str(CONFIG)])
 
 
 def check(config: Path = NEXT) -> None:
-    """Raise Refused with what HAProxy has against a configuration."""
+    """Raise Refused with HAProxy's errors if it rejects a configuration."""
     checked = subprocess.run(["haproxy", "-c", "-W", "-f", str(config)], capture_output=True, text=True, check=False)
     if checked.returncode:
-        raise Refused(f"HAProxy refuses the configuration:\n{checked.stderr.strip()[-2000:]}")
+        raise Refused(f"HAProxy rejects the configuration:\n{checked.stderr.strip()[-2000:]}")
 
 
 def ask(command: str, at: Path = ADMIN) -> str:
-    """What HAProxy says. Its master answers only once our side is closed."""
+    """Return HAProxy's reply to a command. The master replies only after this side is closed."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(REPLY_S)
         try:
@@ -56,21 +56,21 @@ def wait() -> None:
     end = time.monotonic() + PATIENCE_S
     while not answers():
         if time.monotonic() > end:
-            raise Refused("HAProxy does not start: see the log of the container")
+            raise Refused(f"HAProxy has not started within {PATIENCE_S:g} s: docker logs sparkops-gateway")
         time.sleep(0.05)
 
 
 def workers() -> list[str]:
-    """The process that takes connections, then those that only finish what they have."""
+    """Return the current worker's process ID, then those of old workers, which only finish their requests."""
     processes = [line.split() for line in ask("show proc", MASTER).splitlines()]
     workers = [words[0] for words in processes if words[1:2] == ["worker"]]
     if not workers:
-        raise Refused("HAProxy has no worker: it is just starting one")
+        raise Refused("HAProxy has no worker: it is starting one; retry")
     return workers
 
 
 def each_worker(command: str) -> dict[str, str]:
-    """What every worker says; an old one that ends meanwhile has nothing to say."""
+    """Return each worker's reply to a command, without old workers that have ended."""
     current, *old = workers()
     replies = {current: ask(f"@!{current} {command}", MASTER)}
     for pid in old:
@@ -84,27 +84,27 @@ def statistics(text: str) -> list[dict[str, str]]:
 
 
 def ready(backend: str) -> list[str]:
-    """Addresses of the servers of a slot that take requests."""
+    """Return the addresses of a slot's servers that take requests."""
     servers = statistics(ask(f"show stat {backend} 4 -1"))
     return [server["addr"] for server in servers if server["status"] not in IDLE]
 
 
 def rows(file: Path) -> dict[str, str]:
-    """A map as it runs."""
+    """Return a map of the running HAProxy."""
     return parse_rows(ask(f"show map {file}"))
 
 
 def set_row(file: Path, key: str, value: str) -> None:
-    """One command for each worker: an old one may still get a request on a connection that it has."""
+    """Set a row in every worker: an old one may still get a request on an open connection."""
     each_worker(f"set map {file} {key} {value}")
     if (now := rows(file).get(key)) != value:
-        raise Refused(f"{file.name}: HAProxy has {now} for {key} and should have {value}")
+        raise Refused(f"{file.name}: HAProxy has {now} for {key}, expected {value}")
 
 
 def set_servers(backend: str, servers: list[str]) -> None:
     ask(";".join(_server_commands(backend, servers)))
     if ready(backend) != servers:
-        raise Refused(f"{backend}: HAProxy has {ready(backend)} and should have {servers}")
+        raise Refused(f"{backend}: HAProxy has {ready(backend)}, expected {servers}")
 
 
 def _server_commands(backend: str, servers: list[str]) -> Iterator[str]:
@@ -119,13 +119,13 @@ def _server_commands(backend: str, servers: list[str]) -> Iterator[str]:
 
 
 def sessions(backend: str) -> int:
-    """Requests under way in a slot, in old workers too."""
+    """Return the number of open requests of a slot, with those of old workers."""
     replies = each_worker(f"show stat {backend} 2 -1")
     return sum(int(row["scur"]) for text in replies.values() for row in statistics(text))
 
 
 def end_sessions(backend: str) -> None:
-    """An old worker, whose proxies are disabled, can only end sessions one by one. It gets no new ones."""
+    """End the open requests of a slot. In an old worker, whose proxies are disabled, this works only one by one."""
     for number in range(1, SERVERS + 1):
         ask(f"shutdown sessions server {backend}/s{number}")
     for pid in workers()[1:]:
@@ -136,7 +136,7 @@ def end_sessions(backend: str) -> None:
 
 
 def free(port: int) -> bool:
-    """Whether nobody listens on a port. HAProxy must not find out: while it tries, the old worker pauses."""
+    """Return whether a port is free. HAProxy cannot test this itself: the old worker pauses while a new one tries."""
     with socket.socket() as trying:
         trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -147,7 +147,7 @@ def free(port: int) -> bool:
 
 
 def reload() -> None:
-    """Start a worker from NEXT. The old one finishes its requests, and takes no more."""
+    """Start a worker from NEXT. The old one finishes its requests and takes no more."""
     before, old = read(CONFIG), workers()[:1]
     NEXT.replace(CONFIG)
     ask("reload", MASTER)
@@ -170,4 +170,4 @@ def _wait_for_worker(old: list[str]) -> None:
             if workers()[:1] != old and answers():
                 return
         time.sleep(0.05)
-    raise Refused("HAProxy does not start with the new configuration: see the log of the container")
+    raise Refused("HAProxy does not start with the new configuration: docker logs sparkops-gateway")

@@ -1,7 +1,7 @@
-"""Requests on the one address whose body is larger than HAProxy's buffer: their model is read here.
+"""Read the model from requests to the one address whose body is larger than HAProxy's buffer.
 
-HAProxy sends them by the Unix socket large.sock, with a PROXY header. OpenAI's clients send the model after the
-messages, so a body is kept up to its model; then all of it goes to in.SERVICE. The memory of what is kept is bounded.
+HAProxy sends them through the Unix socket large.sock, with a PROXY header. OpenAI's clients send the model after the
+messages, so a body is buffered up to its model, then sent to in.SERVICE. The memory of these buffers is bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relay import PART, REPLY_S, Departures, refuse, relay, streams
 from replies import TOO_MANY, TOO_SLOW, answer, error, http, unavailable
 
 MIB = 2**20
-PROXY_HEADER = 16  # bytes before the addresses of a PROXY header of version 2; the last two are the length of those
+PROXY_HEADER = 16  # bytes of a PROXY header of version 2 before its addresses; the last two are the addresses' length
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 EXPECTS = re.compile(rb"\r\nexpect: *100-continue\r\n", re.IGNORECASE)
 BODY_S = 60.0  # 32 MiB at 5 Mbit/s
@@ -29,11 +29,11 @@ RETRY_S = 10
 
 
 class Refusal(Exception):
-    """The reply to a request that reaches no service."""
+    """The error reply to a request that is not forwarded."""
 
 
 class Memory:
-    """Bytes that bodies may take, lent in the order of the requests."""
+    """Memory for bodies in bytes, reserved in the order of the requests."""
 
     def __init__(self, size: int) -> None:
         self._free = size
@@ -41,7 +41,7 @@ class Memory:
 
     @asynccontextmanager
     async def lent(self, size: int) -> AsyncIterator[Callable[[], None]]:
-        """Take `size` bytes. Yields a function that returns them before the end. Raises Refusal."""
+        """Reserve `size` bytes. Yields a function that frees them early. Raises Refusal."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append((size, turn))
         self._lend()
@@ -70,13 +70,13 @@ class Memory:
 
 
 class LargeRequests:
-    """The requests that are read here. `memory_mib` bounds what is kept of their bodies."""
+    """Requests with a large body. `memory_mib` bounds the memory of their buffers."""
 
     def __init__(self, memory_mib: int, departures: Departures) -> None:
         self._memory, self._departures = Memory(memory_mib * MIB), departures
 
     async def serve(self, connection: socket.socket) -> None:
-        """Pass a request on to the service of its model, or reply why not."""
+        """Forward a request to the service of its model, or reply with an error."""
         end: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         with connection, suppress(OSError, EOFError), self._departures.watched(connection, end):
             async with streams(connection) as (reader, writer):
@@ -107,7 +107,7 @@ class LargeRequests:
 
 
 class Body:
-    """A body that arrives: the parts that were read, and how many bytes are still to come."""
+    """A body in transit: the buffered parts, and the number of remaining bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, size: int) -> None:
         self.parts: deque[bytes] = deque()
@@ -115,7 +115,7 @@ class Body:
         self._reader = reader
 
     async def read(self) -> bytes:
-        """Return the next part. Raises EOFError where the client leaves before the end."""
+        """Return the next part. Raises EOFError if the client disconnects before the end."""
         part = await self._reader.read(min(PART, self.remaining))
         if not part:
             raise EOFError
@@ -131,7 +131,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _service(body: Body) -> str:
-    """Read the body up to its model, and return the service of that name. Raises Refusal, after the body's end."""
+    """Read the body up to its model and return the service of that name. Raises Refusal after the rest of the body."""
     scanner = ModelScanner()
     try:
         async with asyncio.timeout(BODY_S):
@@ -144,5 +144,5 @@ async def _service(body: Body) -> str:
             while body.remaining:
                 await body.read()
     except TimeoutError:
-        raise Refusal(http(408, error(TOO_SLOW, "invalid_request_error", "request_timeout"))) from None
+        raise Refusal(http(408, error(TOO_SLOW.format(BODY_S), "invalid_request_error", "request_timeout"))) from None
     raise Refusal(http(*answer("POST", "/no-model" if scanner.model is None else "/unknown-model")))

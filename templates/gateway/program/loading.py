@@ -1,4 +1,4 @@
-"""From files to a running HAProxy: the first start, and every change that needs a reload."""
+"""Start HAProxy from the files, and apply changes that need a reload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKEN, PREVIEW = RUN / "token", RUN / "preview"
 
 
 def start() -> None:
-    """Become HAProxy, once there is a configuration."""
+    """Wait for a configuration, then replace this process with HAProxy."""
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda *_: sys.exit(0))
     prepare()
@@ -32,18 +32,18 @@ def start() -> None:
 
 
 def prepare() -> None:
-    """A token for previews that lives as long as the container runs. HAProxy knows its SHA-256 only."""
+    """Write a preview token, valid while the container runs. HAProxy gets only its SHA-256."""
     disk.put(TOKEN, os.urandom(24).hex())
     disk.put(PREVIEW, hashlib.sha256(TOKEN.read_bytes()).hexdigest().upper() + "\n")
 
 
 def token() -> None:
-    """Print the token that the header x-sparkops-preview needs."""
+    """Print the token for the header x-sparkops-preview."""
     print(disk.read(TOKEN))
 
 
 def attempt() -> None:
-    """In a container of its own: would HAProxy take the files on stdin?"""
+    """Check the files on stdin with HAProxy, in a separate container."""
     prepare()
     write(received())
     disk.ports()
@@ -52,7 +52,7 @@ def attempt() -> None:
 
 
 def configure() -> None:
-    """Take the files on stdin, a mapping of name to text; null removes one. Reload where anything differs."""
+    """Write the files on stdin, a mapping of name to text; null removes a file. Reload if anything differs."""
     texts = received()
     with disk.alone():
         same = all(disk.read(STATE / name) == text for name, text in texts.items())
@@ -65,20 +65,20 @@ def configure() -> None:
 
 
 def received() -> dict[str, str]:
-    texts: dict[str, str | None] = json.loads(sys.stdin.readline())  # one line: the end of stdin may get lost
+    texts: dict[str, str | None] = json.loads(sys.stdin.readline())  # one line: Docker may lose the end of stdin
     if wrong := [name for name in texts if not disk.GIVEN.fullmatch(name)]:
-        raise Refused(f"there is no file of that name: {wrong[0]!r}")
+        raise Refused(f"unknown file name: {wrong[0]!r}")
     return {name: text or "" for name, text in texts.items()}
 
 
 def write(texts: dict[str, str]) -> None:
-    """gateway.cfg is what `start` waits for, so it is the last one."""
+    """Write files, gateway.cfg last: `start` waits for it."""
     for name, text in sorted(texts.items(), key=lambda item: item[0] == disk.SETTINGS.name):
         disk.put(STATE / name, text)
 
 
 def replace(texts: dict[str, str]) -> None:
-    """Write files and load them. What cannot be loaded is not kept."""
+    """Write files and load them. Restore the old files if that fails."""
     before = {name: disk.read(STATE / name) for name in texts}
     running = haproxy.answers()
     now = haproxy.rows(ACTIVE) if running else {}
@@ -97,8 +97,8 @@ def replace(texts: dict[str, str]) -> None:
 
 
 def check_ports() -> None:
-    """Only a port that HAProxy does not have yet can be somebody else's."""
+    """Raise Refused for a new port that another program has."""
     had = disk.read(CONFIG) if haproxy.answers() else ""
     for port, file in disk.ports().items():
         if not re.search(rf"^  bind \S*:{port}\b", had, re.MULTILINE) and not haproxy.free(port):
-            raise Refused(f"port {port} of {file} is taken on this node by another program")
+            raise Refused(f"port {port} of {file} is in use by another program on this node")

@@ -1,4 +1,4 @@
-"""Pass a request on to HAProxy and its answer back, or refuse it; and notice clients that leave."""
+"""Relay a request to HAProxy and its response back, or refuse it; detect clients that disconnect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPLY_S = 5.0
 
 
 class Departures:
-    """Sockets whose clients may leave, which is noticed also while nothing reads from them."""
+    """Sockets of clients that may disconnect. A disconnect is detected even while nothing reads from the socket."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -23,7 +23,7 @@ class Departures:
 
     @contextmanager
     def watched(self, connection: socket.socket, end: asyncio.Future[bool]) -> Iterator[None]:
-        """Give `end` the result False when the client leaves."""
+        """Set the result of `end` to False when the client disconnects."""
         number = connection.fileno()
         self._epoll.register(number, select.EPOLLRDHUP | select.EPOLLONESHOT)
         self._ends[number] = end
@@ -39,7 +39,7 @@ class Departures:
 
 
 def settle(end: asyncio.Future[bool], *, result: bool) -> None:
-    """Give a future its result, unless it has one."""
+    """Set the result of a future, unless it has one."""
     if not end.done():
         end.set_result(result)
 
@@ -52,7 +52,7 @@ async def relay(
     first: Callable[[asyncio.StreamWriter], Awaitable[None]] | None = None,
     end: asyncio.Future[bool] | None = None,
 ) -> None:
-    """Pass everything on until one side closes or `end` has a result. `first` sends what was read before."""
+    """Copy in both directions until one side closes or `end` has a result. `first` sends what was already read."""
     to_reader, to_writer = await asyncio.open_unix_connection(to)
 
     async def request() -> None:
@@ -79,7 +79,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def streams(connection: socket.socket) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Read and write a connection as streams, and close it at the end."""
+    """Yield the streams of a connection, and close it at the end."""
     reader, writer = await asyncio.open_connection(sock=connection)
     try:
         yield reader, writer
@@ -90,7 +90,7 @@ async def streams(connection: socket.socket) -> AsyncIterator[tuple[asyncio.Stre
 
 
 async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: str) -> None:
-    """Send a reply and end the connection. What the request still sends is read: unread, it would take the reply."""
+    """Send a reply and close. Reads the rest of the request first: unread data would reset the connection."""
     writer.write(reply.encode())
     writer.write_eof()
     with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""What the gateway answers itself: the list of models, errors, and the figures of what waits."""
+"""Replies of the gateway itself: the list of models, errors, and metrics of waiting requests."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from http import HTTPStatus
 
 import disk
 
-UNAVAILABLE = "No release of this service answers at the moment. Try again later."
-NO_MODEL = "The body is no JSON object with a model: send one, or use the path /SERVICE/v1/... in place of /v1/..."
-BY_PATH = "send this one to /SERVICE/v1/... in place of /v1/...; GET /v1/models lists the services."
-TOO_LARGE = f"The gateway reads the model of a request only in a JSON body of up to {{}} MiB: {BY_PATH}"
-TOO_MANY = f"The gateway reads as many large requests as its memory takes. Try again, or {BY_PATH}"
-TOO_SLOW = f"The body of this request did not arrive in time. Try again, or {BY_PATH}"
-UNKNOWN = "This gateway has no service of the name that the request has as its model."
+UNAVAILABLE = "No release of this service answers. Retry after the seconds in the Retry-After header."
+NO_MODEL = "The body is not a JSON object with a model. Add one, or use the path /SERVICE/v1/... instead of /v1/..."
+BY_PATH = "use the path /SERVICE/v1/... instead of /v1/...; GET /v1/models lists the services."
+TOO_LARGE = f"The gateway reads the model from bodies up to {{}} MiB only. For larger ones, {BY_PATH}"
+TOO_MANY = f"The gateway has no memory left for large requests. Retry, or {BY_PATH}"
+TOO_SLOW = f"The body did not arrive within {{:g}} s. Retry, or {BY_PATH}"
+UNKNOWN = "The model is not a service of this gateway."
 FIGURES = {
     "waiting_requests": "Requests that wait for a release.",
-    "longest_wait_seconds": "How long the oldest of them has waited.",
-    "refused_requests_total": "Requests that were not let wait, or no longer.",
-    "waiting_limit_requests": "How many may wait.",
-    "wait_limit_seconds": "How long a request may wait.",
+    "longest_wait_seconds": "Wait of the oldest request so far.",
+    "refused_requests_total": "Requests refused at once or after the longest wait.",
+    "waiting_limit_requests": "Limit of waiting requests.",
+    "wait_limit_seconds": "Longest wait of a request.",
     "remaining_seconds": "Predicted seconds until a release answers.",
 }
 
 
 def error(message: str, kind: str, code: str, param: str | None = None) -> str:
-    """An error as OpenAI's servers write it."""
+    """Return the body of an error in OpenAI's format."""
     return json.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
 def models() -> list[dict[str, object]]:
-    """Every name of a service as a model, with its release and whether it answers. An alias names its `root`."""
+    """Return each name of a service as a model, with its release and state. An alias names its service as `root`."""
     active, holds = disk.rows(disk.read(disk.ACTIVE)), disk.holds()
     return [
         {
@@ -49,7 +49,7 @@ def models() -> list[dict[str, object]]:
 
 
 def answer(method: str, path: str) -> tuple[int, str]:
-    """What is answered on the one address where no service is asked: status and body."""
+    """Return status and body of a reply on the one address to a request without a service."""
     models_by_name = {str(model["id"]): model for model in models()}
     path = path.partition("?")[0]
     if (method, path) == ("GET", "/health"):
@@ -61,25 +61,25 @@ def answer(method: str, path: str) -> tuple[int, str]:
     if path.startswith("/too-large/"):
         return 413, error(TOO_LARGE.format(path.rpartition("/")[2]), "invalid_request_error", "request_too_large", "model")
     if path == "/unknown-model" or path.startswith("/v1/models/"):
-        names = f"{UNKNOWN} It has: {', '.join(models_by_name) or 'none'}."
+        names = f"{UNKNOWN} Expected one of: {', '.join(models_by_name) or 'none'}."
         return 404, error(names, "invalid_request_error", "model_not_found", "model")
     return 400, error(NO_MODEL, "invalid_request_error", "invalid_request", "model")
 
 
 def http(status: int, body: str, kind: str = "application/json", more: tuple[str, ...] = ()) -> str:
-    """A whole response."""
+    """Return a response with its headers."""
     headers = (f"Content-Type: {kind}", f"Content-Length: {len(body.encode())}", "Connection: close")
     lines = (f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *headers, *more)
     return "\r\n".join((*lines, "", body))
 
 
 def unavailable(message: str, retry_s: float) -> str:
-    """A whole response that refuses a request for now."""
+    """Return a response with status 503 and Retry-After."""
     return http(503, error(message, "server_error", "unavailable"), more=(f"Retry-After: {max(1, round(retry_s))}",))
 
 
 def metrics(figures: dict[str, dict[str, float]]) -> Iterator[str]:
-    """Yield the figures of every service as Prometheus reads them."""
+    """Yield the figures of every service in Prometheus' text format."""
     for name, text in FIGURES.items():
         kind = "counter" if name.endswith("_total") else "gauge"
         yield f"# HELP sparkops_gateway_{name} {text}\n# TYPE sparkops_gateway_{name} {kind}\n"

@@ -1,8 +1,8 @@
-"""The waiting room: requests of a service wait here while no release has the traffic, and a start is predicted.
+"""The waiting room: holds requests of a service while no release is active and a start is predicted.
 
-HAProxy sends them by the Unix socket wait.SERVICE, with a PROXY header, and gets them back by in.SERVICE. A worker that
-a reload has replaced keeps what waits, but takes no other servers: what it kept goes to the present worker. A Lua
-action that sleeps needs no process, but HAProxy 2.6.12 crashed with 1,400 requests in one.
+HAProxy sends them through the Unix socket wait.SERVICE, with a PROXY header, and gets them back through in.SERVICE.
+An old worker of HAProxy cannot use new servers after a reload, so its requests return to the current worker. A Lua
+action that sleeps would need no process, but HAProxy 2.6.12 crashed with 1,400 requests in one.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from replies import FIGURES, UNAVAILABLE, answer, http, metrics, unavailable
 CONTROL, LARGE = RUN / "room.sock", RUN / "large.sock"
 METRICS = "/metrics/waiting"
 ADMIN = RUN / "admin.sock"
-POLL_S = 0.5  # `switch` and `hold` do not wait for it: a question makes the room read its files
-ENDING_POLL_S, ENDING_S = 0.05, 30.0  # after a signal, which may be HAProxy's end; `docker stop` waits for less
-ENDED = 20  # polls in a row without HAProxy, after a signal
+POLL_S = 0.5  # `switch` and `hold` do not wait for it: a request for figures reads the files too
+ENDING_POLL_S, ENDING_S = 0.05, 30.0  # after a signal, which may mean HAProxy's end; longer than `docker stop` waits
+ENDED = 20  # consecutive polls without HAProxy, after a signal
 RETRY_S = 30
 BACKLOG = 4096
 
 
 def listen(file: Path) -> socket.socket:
-    """A Unix socket in place of whatever an earlier process has left."""
+    """Return a listening Unix socket, in place of one that an earlier process left."""
     file.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(file))
@@ -47,14 +47,14 @@ def listen(file: Path) -> socket.socket:
 
 @dataclass
 class Waiting:
-    """The requests of one service, by connection: when each came, and what ends its wait."""
+    """The waiting requests of one service, by connection: their arrival, and a future that ends the wait."""
 
     since_s: dict[socket.socket, float] = field(default_factory=dict)
     ends: dict[socket.socket, asyncio.Future[bool]] = field(default_factory=dict)
     refused: int = 0
 
     def figures(self, hold: Hold | None) -> dict[str, float]:
-        """What `status` and the metrics show."""
+        """Return the values of FIGURES."""
         now_s = time.monotonic()
         longest_s = now_s - min(self.since_s.values(), default=now_s)
         limits = (hold["most"], hold["longest_s"], max(0.0, hold["until"] - time.time())) if hold else (0, 0.0, 0.0)
@@ -62,7 +62,7 @@ class Waiting:
 
 
 class Room:
-    """Everything that waits. The files say for what."""
+    """The waiting requests of all services. The holds are in files."""
 
     def __init__(self, large_mib: int) -> None:
         self.waiting: dict[str, Waiting] = {}
@@ -72,7 +72,7 @@ class Room:
         self.signalled_at = -ENDING_S
 
     async def run(self) -> None:
-        """Serve until HAProxy ends. Its master sends SIGUSR1 at each reload too, which ends nothing here."""
+        """Serve until HAProxy ends. Its master sends SIGUSR1 at its end, but also at each reload."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(self, "signalled_at", time.monotonic()))
         await asyncio.start_unix_server(self._report, sock=listen(CONTROL))
@@ -85,7 +85,7 @@ class Room:
             unseen = unseen + 1 if ending and not _connects(ADMIN) else 0
 
     def _look(self) -> None:
-        """Read the files. Whatever is not held any more goes on."""
+        """Read the files. Release the requests of services whose hold has ended."""
         holds = disk.holds()
         for service in disk.services():
             if service not in self.waiting:
@@ -124,7 +124,7 @@ class Room:
         return remaining_s if remaining_s > 0 else RETRY_S
 
     async def _wait(self, service: str, connection: socket.socket) -> bool | None:
-        """Whether it proceeds (True), has left (False), or gets no release (None)."""
+        """Return True if the request proceeds, False if its client has disconnected, None if it is refused."""
         hold, waiting = disk.hold(service), self.waiting[service]
         if hold is None:
             return True
@@ -141,7 +141,7 @@ class Room:
             del waiting.since_s[connection], waiting.ends[connection]
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """The figures of every service."""
+        """Return the figures of every service."""
         return {service: waiting.figures(disk.hold(service)) for service, waiting in self.waiting.items()}
 
     def _reply(self, request: list[str]) -> str:
@@ -153,7 +153,7 @@ class Room:
         return http(*answer(request[0], request[1]))
 
     async def _report(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Reply to HAProxy with metrics or models, to this program with the figures."""
+        """Reply to HAProxy with metrics or models, to `ask` with the figures."""
         with suppress(OSError, ValueError, TimeoutError):
             request = line = await asyncio.wait_for(reader.readline(), REPLY_S)
             remaining = 0
@@ -162,10 +162,10 @@ class Room:
                 if line.lower().startswith(b"content-length:"):
                     remaining = int(line.partition(b":")[2])
             while remaining > 0 and (part := await asyncio.wait_for(reader.read(PART), REPLY_S)):
-                remaining -= len(part)  # HAProxy ends a client's connection with the reply: the body must have come by then
+                remaining -= len(part)  # read the body first: HAProxy closes the client's connection with the reply
             writer.write(self._reply(request.decode().split()).encode())
             writer.write_eof()
-            async with asyncio.timeout(REPLY_S):  # unread, a body would take the reply with it
+            async with asyncio.timeout(REPLY_S):  # unread data would reset the connection
                 while await reader.read(PART):
                     pass
         writer.close()
@@ -178,7 +178,7 @@ def _connects(file: Path) -> bool:
 
 
 def ask() -> dict[str, dict[str, float]] | None:
-    """The figures of the room that runs, which reads its files first; None where it does not answer."""
+    """Return the figures of the running room, which reads its files first; None if it does not reply."""
     with socket.socket(socket.AF_UNIX) as asking, suppress(OSError, ValueError):
         asking.settimeout(REPLY_S)
         asking.connect(str(CONTROL))
@@ -193,8 +193,8 @@ async def _run(large_mib: int) -> None:
 
 
 def serve(large_mib: str) -> None:
-    """Run the waiting room until the container stops. `large_mib` is the memory of bodies that name their model."""
+    """Run the waiting room until the container stops. `large_mib`: memory for large bodies, in MiB."""
     try:
         asyncio.run(_run(int(large_mib)))
     except OSError as error:
-        sys.exit(f"gateway: the waiting room has ended: {error}")
+        sys.exit(f"gateway: the waiting room failed: {error}")
