@@ -51,26 +51,18 @@ class ConfigError(SparkopsError):
 
 
 class UsageError(SparkopsError):
-    """The command line is wrong."""
-
     exit_code = 2
 
 
 class Busy(SparkopsError):
-    """Another operator has the lock."""
-
     exit_code = 4
 
 
 class PlanRefused(SparkopsError):
-    """A plan would not be safe. Nothing was changed."""
-
     exit_code = 5
 
 
 class NodeError(SparkopsError):
-    """An error of one node."""
-
     def __init__(self, node: str, problem: str, *, next_step: str = "") -> None:
         super().__init__(f"{node}: {problem}", next_step=next_step)
         self.node = node
@@ -78,8 +70,6 @@ class NodeError(SparkopsError):
 
 
 class NotReachable(NodeError):
-    """No connection could be made. Nothing was changed."""
-
     exit_code = 5
 
 
@@ -88,8 +78,6 @@ class HostKeyRefused(NotReachable):
 
 
 class NotReady(NodeError):
-    """A preflight found something missing on the node. Nothing was changed."""
-
     exit_code = 5
 
     @classmethod
@@ -146,14 +134,10 @@ class ProbeFailed(NodeError):
 
 
 class InPlaceFailed(SparkopsError):
-    """The new release failed after the old one was stopped for it. The old release serves again."""
-
     exit_code = 6
 
 
 class NeedsOperator(SparkopsError):
-    """The rollback failed too. An operator must decide."""
-
     exit_code = 7
 
 
@@ -174,6 +158,4 @@ def joined(errors: Sequence[SparkopsError]) -> SparkopsError:
 
 
 class Interrupted(SparkopsError):
-    """The operator pressed Ctrl-C."""
-
     exit_code = 130

@@ -19,7 +19,6 @@ class Request:
 
     @property
     def method(self) -> str:
-        """The HTTP method."""
         return "GET" if self.body is None else "POST"
 
 
@@ -38,5 +37,4 @@ class Reply:
 
     @cached_property
     def body(self) -> str:
-        """The whole body."""
         return "".join(text for _, text in self.parts)

@@ -17,7 +17,6 @@ class Slot(StrEnum):
 
     @property
     def other(self) -> Slot:
-        """The slot that is not this one."""
         return Slot.GREEN if self is Slot.BLUE else Slot.BLUE
 
 

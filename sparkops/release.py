@@ -78,7 +78,6 @@ def trust_mark(tag: str, image: str) -> str:
 
 
 def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:
-    """Return the labels of an image."""
     return {f"{LABEL}recipe": recipe_name, f"{LABEL}inputs": inputs, f"{LABEL}version": __version__}
 
 

@@ -1,1 +1,1 @@
-"""Gateway and guards as containers: what they lack, how they are replaced or rebuilt."""
+"""Gateway and guards as containers: differences, replacement, rebuild."""

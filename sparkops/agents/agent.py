@@ -1,4 +1,4 @@
-"""An agent: a container that serves sparkops itself, and how it gets to be the wanted one."""
+"""Start or replace the container of an agent."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, Tell
 from sparkops.nodes.waiting import Waiting
 
-TRIES, PAUSE_S = 3, 1.0  # where two operators act at once, the second one finds it done
+TRIES, PAUSE_S = 3, 1.0  # if two clients act at once, a retry finds the work done
 
 
 @dataclass(frozen=True)
 class Agent:
-    """A container that serves sparkops itself. It is right if it runs and carries `labels`."""
+    """The container of an agent. It is up to date if it runs and has `labels`."""
 
     container: str
     order: BuildOrder
     labels: Mapping[str, str]
     run: Callable[[str], Command]
     install: Callable[[Member, Agent, Tell], None]
-    """Starts it where none is."""
+    """Starts the container on a node without one."""
     replace: Callable[[Member, Agent, Tell], None]
-    """Lets it take the place of another version."""
+    """Replaces another version."""
     costs: str
-    """What it costs to replace it."""
+    """Effect of a replacement on clients."""
 
 
 def up(member: Member, agent: Agent, tell: Tell) -> bool:
-    """Let the container be the wanted one. False if it was."""
+    """Bring the container up to date. False if it was."""
     waiting = Waiting(PAUSE_S, cancel=member.node.cancel, tries=TRIES)
     return waiting.retry(lambda: _make_right(member, agent, tell), lambda error: isinstance(error, CommandFailed))
 

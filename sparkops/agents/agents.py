@@ -1,4 +1,4 @@
-"""What runs beside the services: a guard on every node, and the gateway on its own."""
+"""Bring the agents up to date: a guard on every node, and the gateway on its node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = GUARD, GATEWAY = names.GUARD, names.GATEWAY
 
 @dataclass(frozen=True)
 class AgentSpecs:
-    """What must run. Without a gateway in the inventory there is none."""
+    """The required agents. `gateway` is None if the inventory has none."""
 
     guard: BuildOrder
     gateway: GatewaySpec | None
@@ -44,19 +44,18 @@ def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
 
 
 def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
-    """Return the build order of the guard's image, from this package's source."""
     context = guard_context(templates, package, parent)
     return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.ask_image))
 
 
 def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
-    """Return how the agents of every connected node differ from what must run. Changes nothing. Raises NodeError."""
+    """Return the differences of the agents on all connected nodes. Changes nothing. Raises NodeError."""
     by_node = connected.all(lambda member: tuple(_changes(member, specs)))
     return tuple(change for node in by_node.values() for change in node)
 
 
 def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
-    """Yield the differences of a node's guard, and of the gateway where it is this node's."""
+    """Yield the differences of a node's guard, and of the gateway if this is its node."""
     guard = _guard(member, specs.guard)
     container = _container(member, guard)
     if container and container.running:
@@ -86,7 +85,7 @@ def _container(member: Member, agent: Agent) -> AgentContainer | None:
 
 
 def _require_name(member: Member, name: str) -> None:
-    """Raise PlanRefused for a guard that leads services under another name of its node: it would lose them."""
+    """Raise PlanRefused if a guard leads services under another name of its node: it would lose them."""
     if name == member.name:
         return
     with door(member) as guard:
@@ -108,15 +107,15 @@ def _reaches(member: Member) -> bool:
 def ensure(
     connected: Connected, specs: AgentSpecs, tell: Tell, *, apply_gateway: bool = False, wait_s: float = 0.0
 ) -> dict[str, tuple[str, ...]]:
-    """Let a guard run on every connected node, and the gateway with its services on its own, if that is one of them.
+    """Bring the guards of all connected nodes up to date, and the gateway with its services if its node is connected.
 
-    Then the guard beside the gateway leads, and the others follow it. Returns what was changed on each node; what is
-    right is only looked at. Raises PlanRefused for changes of the running gateway without `apply_gateway`, Busy where
-    an agent would change while a service does (after `wait_s`), and the errors of a build.
+    Afterwards the guard beside the gateway leads, and the others follow it. Returns the changed agents of each node.
+    Raises PlanRefused for changes of the running gateway without `apply_gateway`, Busy if an agent would change during
+    a change of a service (after `wait_s`), and the errors of a build.
     """
     leader = specs.gateway.settings.node if specs.gateway else ""
     differing = changes(connected, specs)
-    if differing and leader in connected.members:  # where nothing differs, the gateway is where the inventory has it
+    if differing and leader in connected.members:  # without differences, the gateway is on the node of the inventory
         membership.require_leader(connected, leader)
     require_consent(differing, given=apply_gateway)
     changing = {change.node for change in differing if change.needs_lease}
@@ -170,7 +169,7 @@ def _jobs(
 
 
 def ensure_guard(member: Member, order: BuildOrder, tell: Tell) -> bool:
-    """Let the guard of a node run as wanted. False if it did."""
+    """Bring the guard of a node up to date. False if it was."""
     if not up(member, _guard(member, order), tell):
         if _reaches(member):
             return False

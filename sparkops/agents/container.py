@@ -27,7 +27,7 @@ def discard(member: Member, name: str) -> None:
 
 
 def answered(member: Member, container: str, ask: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
-    """Return what a container that may be just starting replies. Raises StartFailed with the end of its log."""
+    """Return the reply of a container that may still be starting. Raises StartFailed with the end of its log."""
     try:
         return Waiting(POLL_S, patience_s, member.node.cancel).retry(ask, _may_pass)
     except (NodeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What gateway and guards lack of what the inventory wants: one change each, and which of them need consent. Pure."""
+"""Differences of gateway and guards from the inventory, and those that need consent. Pure."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.
 
 
 class Kind(StrEnum):
-    """What a change does to an agent."""
+    """Effect of a change on an agent."""
 
     INSTALL = "install"
     START = "start"
-    """It exists and does not work."""
+    """The container exists and does not work."""
     SERVICE = "add a service"
     CONFIGURE = "configure"
     REPLACE = "replace"
     REMOVE = "remove"
-    """A gateway on a node that is no longer the gateway's."""
+    """The inventory names another node for the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Change:
 
     @property
     def needs_consent(self) -> bool:
-        """Whether clients may notice it: another configuration, version or place of the gateway that runs."""
+        """Whether clients may notice it: another configuration, version or node of the running gateway."""
         return self.agent == "gateway" and self.needs_lease
 
     @property
     def needs_lease(self) -> bool:
-        """Whether no service may change meanwhile."""
+        """Whether changes of services are blocked meanwhile."""
         return self.kind in (Kind.CONFIGURE, Kind.REPLACE, Kind.REMOVE)
 
     def __str__(self) -> str:
@@ -57,15 +57,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class AgentContainer:
-    """The container of an agent as Docker shows it."""
-
     labels: Mapping[str, str]
     running: bool
 
 
 @dataclass(frozen=True)
 class GatewayContents:
-    """What the gateway must have. `keys`: by the name of its file, the SHA-256 of each key, as the gateway has it."""
+    """Required contents of the gateway. `keys`: SHA-256 of each key by file name, in HAProxy's notation."""
 
     services: Mapping[str, Service]
     files: Mapping[str, str | None]
@@ -77,7 +75,7 @@ class GatewayContents:
 def of_container(
     node: str, agent: str, container: AgentContainer | None, labels: Mapping[str, str]
 ) -> Iterator[Change]:
-    """Yield how the container of an agent differs from one with these labels that runs."""
+    """Yield the differences of an agent's container from a running one with these labels."""
     expected = labels[INPUTS]
     if container is None:
         yield Change(node, agent, Kind.INSTALL, f"image {expected[:12]}")
@@ -90,7 +88,7 @@ def of_container(
 
 
 def of_gateway(node: str, facts: GatewayFacts, contents: GatewayContents) -> Iterator[Change]:
-    """Yield how the files of a gateway that runs differ."""
+    """Yield the differences of a running gateway's files."""
     if not facts.files:
         yield Change(node, "gateway", Kind.INSTALL, "its first configuration")
         return
@@ -147,7 +145,7 @@ def fingerprint(pem: str) -> str:
 
 
 def require_own_names(services: Iterable[Service]) -> None:
-    """Raise PlanRefused where two services have a name in common: clients name one of them by it."""
+    """Raise PlanRefused if two services share a name: a request names one service."""
     owner: dict[str, str] = {}
     for service in services:
         for name in (service.name, *service.aliases):
@@ -160,7 +158,7 @@ def require_own_names(services: Iterable[Service]) -> None:
 
 
 def require_consent(changes: Iterable[Change], *, given: bool) -> None:
-    """Raise PlanRefused for changes of the running gateway that were not consented to."""
+    """Raise PlanRefused for changes of the running gateway without consent."""
     due = [str(change) for change in changes if change.needs_consent]
     if due and not given:
         problem = "\n".join(["the running gateway differs from the inventory:", *(f"  {text}" for text in due)])

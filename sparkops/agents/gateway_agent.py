@@ -1,4 +1,4 @@
-"""The gateway's container: what it must run with, how that differs from what it has, and how it gets it."""
+"""Compare the gateway with the inventory, and bring it up to date."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sparkops.nodes.progress import Event, Tell
 
 def _limits(settings: Gateway) -> str:
     """Return the limits of the gateway's section as text."""
-    keys = ("port", "memory_mib", "metrics_port", "max_body_mib", "client_connections", "client_requests")
-    return ", ".join(f"{key} {getattr(settings, key)}" for key in keys)
+    elsewhere = ("node", "address", "api_keys", "tls_certificate")
+    return ", ".join(f"{key} {value}" for key, value in settings if key not in elsewhere)
 
 
 @dataclass(frozen=True)
 class GatewaySpec:
-    """The gateway and the services that it must know; others that it knows already stay."""
+    """The gateway and its required services. Other services that it has stay."""
 
     order: BuildOrder
     services: tuple[Service, ...]
@@ -36,7 +36,7 @@ class GatewaySpec:
     templates: Mapping[str, str]
 
     def contents(self, facts: GatewayFacts) -> GatewayContents:
-        """Return what a gateway must have that has its present services too. Raises PlanRefused for a shared name."""
+        """Return the required contents, with the gateway's present services. Raises PlanRefused for a shared name."""
         known = {name: Service(name, known.port, known.aliases) for name, known in facts.services.items()}
         services = {**known, **{service.name: service for service in self.services}}
         require_own_names(services.values())
@@ -57,7 +57,7 @@ def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Gatewa
 
 
 def ensure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: bool) -> bool:
-    """Let the gateway of a node run as wanted. False if it did. Raises PlanRefused without consent."""
+    """Bring the gateway of a node up to date. False if it was. Raises PlanRefused without consent."""
     replaced = up(member, agent(spec), tell)
     return _configure(member, spec, tell, apply_gateway=apply_gateway) or replaced
 
@@ -84,14 +84,14 @@ def _install_gateway(member: Member, agent: Agent, tell: Tell) -> None:
 
 def _replace_gateway(member: Member, agent: Agent, tell: Tell) -> None:
     image = build_on(member, agent.order, tell).image
-    tell(Event(member.name, f"replacing {agent.container} by another version: {agent.costs}"))
+    tell(Event(member.name, f"replacing {agent.container} with another version: {agent.costs}"))
     member.node.run(commands.stop())
     discard(member, agent.container)
     member.node.run(agent.run(image))
 
 
 def remove(member: Member, tell: Tell) -> bool:
-    """Remove a gateway from a node that is no longer its own. Its volume stays."""
+    """Remove the gateway from a node that is no longer its node. Its volume stays."""
     tell(Event(member.name, f"removing {commands.CONTAINER}: the gateway runs on another node"))
     member.node.run(commands.stop())
     discard(member, commands.CONTAINER)
@@ -99,7 +99,7 @@ def remove(member: Member, tell: Tell) -> bool:
 
 
 def _configure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: bool) -> bool:
-    """Let the gateway have the files that belong to its services. False if it had them, and runs with them."""
+    """Give the gateway the files of its services. False if it runs with them already."""
     facts = answered(member, commands.CONTAINER, lambda: _facts(member))
     contents = spec.contents(facts)
     differing = tuple(of_gateway(member.name, facts, contents))

@@ -20,7 +20,7 @@ SERVE_S, POLL_S = 90.0, 1.0
 
 
 def read_copies(connected: Connected) -> dict[str, GuardCopies]:
-    """Return what the guard of each connected node keeps; nothing of a node without a guard. Raises NodeError."""
+    """Return the journals on the guard of each connected node that has one. Raises NodeError."""
 
     def ask(member: Member) -> GuardCopies | None:
         if not leases.guarded(member):
@@ -32,17 +32,13 @@ def read_copies(connected: Connected) -> dict[str, GuardCopies]:
 
 
 def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, tell: Tell) -> Mapping[str, str]:
-    """Let the planned node lead with these journals, and run the gateway there. Every step may be repeated.
+    """Make the planned node lead with these journals, and run the gateway there. Every step can be repeated.
 
-    Returns by service why it does not serve, within SERVE_S; empty for one that does. Raises NodeError.
+    Returns by service why it does not serve after SERVE_S; empty if it serves. Raises NodeError.
     """
     member = connected.member(plan.node)
     agents.ensure_guard(member, specs.guard, tell)
-    tell(
-        Event(
-            plan.node, f"taking the lead of {', '.join(journal.service for journal in plan.journals) or 'no service'}"
-        )
-    )
+    tell(Event(plan.node, f"taking the lead of {', '.join(item.service for item in plan.journals) or 'no service'}"))
     with door(member) as opened:
         opened.take(plan.journals)
     member.node.run(commands.RESTART)
@@ -56,7 +52,7 @@ def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, tell: Tel
 
 
 def _until_served(leader: Leader, plan: Rebuild, tell: Tell) -> dict[str, str]:
-    """Wait until each service has its traffic, or only an operator can give it one."""
+    """Wait until each service serves, or needs an operator."""
     services = [journal.service for journal in (*plan.journals, *plan.kept)]
 
     def missing() -> dict[str, str]:
@@ -72,7 +68,7 @@ def _until_served(leader: Leader, plan: Rebuild, tell: Tell) -> dict[str, str]:
 
 
 def failing(leader: Leader, service: str) -> str:
-    """Return why a service does not serve; empty for one that does, or that was stopped and never had a release."""
+    """Return why a service does not serve; empty if it serves, was stopped or never had a release."""
     state = leader.state(service)
     active, view = state.journal.active, state.gateway
     if active is None:

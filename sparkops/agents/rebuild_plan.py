@@ -20,7 +20,7 @@ SILENT_S = 10.0
 
 @dataclass(frozen=True)
 class GuardCopies:
-    """What one guard keeps: the journals that it leads by, and copies of its leader's."""
+    """Journals on one guard: of services that it leads, and copies of its leader's."""
 
     leader: str
     """The node whose orders it follows, its own if it leads; empty before it has a fleet."""
@@ -35,13 +35,12 @@ class GuardCopies:
 
     @property
     def known(self) -> tuple[Journal, ...]:
-        """Every journal that it keeps."""
         return (*self.journals, *self.copies)
 
 
 @dataclass(frozen=True)
 class Rebuild:
-    """What is to be done on `node`: the journals that it takes, and the services that it leads already."""
+    """Plan for `node`: the journals that it receives (`journals`), and those that it leads already (`kept`)."""
 
     node: str
     journals: tuple[Journal, ...]
@@ -51,7 +50,6 @@ class Rebuild:
 
     @property
     def services(self) -> tuple[Service, ...]:
-        """The services of the gateway, with their ports and names."""
         serves = ((journal.service, _serve(journal)) for journal in (*self.journals, *self.kept))
         return tuple(Service(name, serve.port, tuple(serve.aliases)) for name, serve in serves if serve)
 
@@ -77,16 +75,16 @@ def read(reply: Mapping[str, Any]) -> GuardCopies:
         leader=reply["leader"],
         journals=tuple(wire.load_value(Journal, parsed) for parsed in reply["journals"]),
         copies=tuple(wire.load_value(Journal, parsed) for parsed in reply["copies"]),
-        term=reply.get("term", 0),  # a guard of an earlier version does not say
+        term=reply.get("term", 0),  # guards of earlier versions do not send it
         heard_ago_s=reply["heard_ago_s"],
         problems=tuple(reply["problems"]),
     )
 
 
 def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozenset[str]) -> Rebuild:
-    """Return what makes `node` the leader. `copies_by_node`: of reachable guards; `without`: lost nodes.
+    """Return the plan that makes `node` the leader. `copies_by_node`: of reachable guards; `without`: lost nodes.
 
-    Raises PlanRefused while the old leader answers, or where a guard that may hold a newer journal is missing.
+    Raises PlanRefused while the old leader answers, or if a guard that may have a newer journal is missing.
     """
     if answering := sorted(without & set(copies_by_node)):
         raise UsageError(f"--without {answering[0]}: its guard answers", next_step="Drop --without for this node.")
@@ -112,7 +110,7 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
 
 
 def _require_lost_leader(node: str, copies_by_node: Mapping[str, GuardCopies], newest: Mapping[str, Journal]) -> None:
-    """Raise PlanRefused while a guard gets messages of the leader: it is not lost, even if this client loses it."""
+    """Raise PlanRefused while a guard receives messages of the leader, even if this client cannot reach it."""
     leaders = {journal.leader for journal in newest.values()} - {node}
     for name, copies in copies_by_node.items():
         if name in leaders and copies.leader == name:

@@ -1,4 +1,4 @@
-"""Replace a guard by another version. A program on its node does it, so that a client that ends leaves no gap."""
+"""Replace a guard with another version, by a program on its node that does not need the client."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PATIENCE_S = 300.0
 
 
 def replace(member: Member, agent: Agent, tell: Tell) -> None:
-    """Let the guard of a node be the wanted one. Raises NotReady where it cannot read the journals, StartFailed."""
+    """Replace the guard of a node. Raises NotReady if the new one cannot read the journals, StartFailed."""
     if _finished(member, tell):
         up(member, agent, tell)
         return
     image = build_on(member, agent.order, tell).image
     _require_readable(member, image)
-    tell(Event(member.name, f"replacing {agent.container} by another version: {agent.costs}"))
+    tell(Event(member.name, f"replacing {agent.container} with another version: {agent.costs}"))
     discard(member, commands.ASIDE)
     member.node.run(commands.replace(image, agent.labels[f"{LABEL}inputs"], member.name))
     problem = _outcome(member)
@@ -39,7 +39,7 @@ def replace(member: Member, agent: Agent, tell: Tell) -> None:
 
 
 def install(member: Member, agent: Agent, tell: Tell) -> None:
-    """Start a guard where none is. One that was put aside is removed once it answers."""
+    """Start a guard on a node without one. Remove a guard that was put aside once the new one answers."""
     if _finished(member, tell):
         up(member, agent, tell)
         return
@@ -58,7 +58,7 @@ def _require_readable(member: Member, image: str) -> None:
     try:
         member.node.run(commands.check(image))
     except CommandFailed as failed:
-        problem = f"the guard is not replaced: its next version cannot read its files: {failed.completed.last_lines}"
+        problem = f"guard not replaced: the new version cannot read its files: {failed.completed.last_lines}"
         raise NotReady(member.name, problem, next_step="Use the version of sparkops that last deployed.") from failed
 
 

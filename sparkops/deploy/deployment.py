@@ -101,7 +101,6 @@ def endpoints(deployed: Deployment) -> tuple[tuple[str, int], ...]:
 
 
 def gateway_command(effect: FrontEffect, service: str) -> Command:
-    """Return the command that executes an effect on the gateway."""
     match effect:
         case PointSlot(deployment=to):
             return commands.point(service, to.slot, to.release, endpoints(to))
@@ -129,5 +128,4 @@ def token_ranks(deployed: Deployment) -> tuple[RankSpec, ...]:
 
 
 def new_id() -> str:
-    """Return an identifier that no other intent has."""
     return uuid.uuid4().hex

@@ -17,7 +17,6 @@ from sparkops.weights import models
 
 
 def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]:
-    """Return the state of each connected node before a deploy of `release`."""
     return connected.all(lambda member: _observe(member, release))
 
 

@@ -30,7 +30,6 @@ class DeployOptions:
 
 
 def nodes_of(deployment: Deployment) -> tuple[str, ...]:
-    """Return the nodes of its ranks, in order."""
     return tuple(rank.node for rank in deployment.ranks)
 
 
@@ -62,12 +61,10 @@ class Site:
 
     @property
     def running(self) -> bool:
-        """Whether this very rank runs already."""
         return own(self.rank, self.node) is not None
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """The memory that the rank needs."""
         return pools(self.rank.release.recipe, self.node.host)
 
     def back_gib(self, pool: Pool) -> float:
@@ -88,7 +85,6 @@ class Site:
         return pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - pool.need_gib
 
     def arithmetic(self, pool: Pool) -> str:
-        """Return the sum as text."""
         if self.running:
             return "the release runs, its memory is taken already"
         back_gib, kept_gib, remaining_gib = self.back_gib(pool), self.kept_gib(pool), self.remaining_gib(pool)
@@ -99,7 +95,6 @@ class Site:
         return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
 
     def problems(self) -> Iterator[SparkopsError]:
-        """Yield why this rank cannot start on this node."""
         yield from obstacles(self.rank, self.node)
         if ending := self._ending():
             yield ending
@@ -139,7 +134,6 @@ class Option:
 
     @property
     def where(self) -> str:
-        """Its nodes, for people."""
         return " and ".join(rank.node for rank in self.ranks)
 
     @property
@@ -152,7 +146,6 @@ class Option:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Each rank with what is known of its node."""
         blue = self.current.blue if self.mode is Mode.IN_PLACE else None
         stops = frozenset(rank.container for item in (blue, *self.leaves) if item for rank in item.ranks)
         return tuple(
@@ -170,7 +163,6 @@ class Option:
         return rank.release.recipe.swap.reserve_gib if others else 0.0
 
     def arithmetic(self) -> tuple[str, ...]:
-        """Return the sum of each node as text."""
         return tuple(f"{site.rank.node}: {site.arithmetic(site.pools[0])}" for site in self.sites)
 
     def problems(self) -> Iterator[tuple[str, SparkopsError]]:

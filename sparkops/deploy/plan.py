@@ -20,8 +20,6 @@ from sparkops.swap.model import PHASES, Deployment, Mode, Phase
 
 @dataclass(frozen=True)
 class SwapPlan:
-    """What a swap will do."""
-
     release: Release
     mode: Mode
     ranks: tuple[Rank, ...]
@@ -44,7 +42,6 @@ class SwapPlan:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """The phases in order."""
         skipped = {Phase.WORKERS} if len(self.ranks) == 1 else set[Phase]()
         return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
 
@@ -70,11 +67,7 @@ class SwapPlan:
 
 
 def plan(
-    release: Release,
-    observed: Mapping[str, Observed],
-    current: Current,
-    options: DeployOptions,
-    rules: FabricRules,
+    release: Release, observed: Mapping[str, Observed], current: Current, options: DeployOptions, rules: FabricRules
 ) -> SwapPlan:
     """Return the safest mode that fits. Raises PlanRefused with what stands against each.
 
@@ -90,13 +83,10 @@ def plan(
             break
         problems = [*option.problems()]
         if not problems:
-            joined = network(option.ranks, option.nodes, option.rules)
-            swap_plan = SwapPlan(release, option.mode, option.ranks, current, option.arithmetic())
-            return replace(swap_plan, leaves=option.leaves, network=joined)
+            joined, notes = network(option.ranks, option.nodes, option.rules), option.arithmetic()
+            return SwapPlan(release, option.mode, option.ranks, current, notes, option.leaves, joined)
         busy = busy or _wait([problem for _, problem in problems])
-        refused += [
-            f"  {option.mode} on {node}: {str(problem).removeprefix(f'{node}: ')}" for node, problem in problems
-        ]
+        refused += [f"  {option.mode} on {node}: {str(error).removeprefix(f'{node}: ')}" for node, error in problems]
         steps += [problem.next_step for _, problem in problems if problem.next_step]
     if busy:
         raise busy

@@ -127,9 +127,7 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         yield from _weights_refused(rank, node)
     if rank.index:
         return  # only rank 0 listens on ports of its own choosing
-    owner = next(
-        (container for container in node.containers if container.running and container.port == rank.port), None
-    )
+    owner = next((item for item in node.containers if item.running and item.port == rank.port), None)
     if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
         problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
         yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")

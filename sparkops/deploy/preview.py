@@ -114,7 +114,6 @@ def _stop(rank: RankSpec | None) -> Command | None:
 
 
 def as_json(plan: EffectPlan, service: str) -> list[dict[str, str | None]]:
-    """Return the effects for `--json`."""
     return [
         {
             "phase": planned.phase,

@@ -63,18 +63,13 @@ def provision(connected: Connected, due: Missing, order: BuildOrder, source: Hub
         return
     first = due.complete[0] if due.complete else next(iter(due.weights))
     if not due.complete:
-        _fetch(connected.only([first]), due.recipe, order.tag, source, tell, wait_s)
+        connected.only([first]).all(lambda member: _fetch(member, due.recipe, order.tag, source, tell, wait_s))
     if targets := [name for name in due.weights if name != first]:
         models.copy(connected.only([first, *targets]), engine_reads(due.recipe), first, tell)
 
 
-def _fetch(one: Connected, recipe: Recipe, image: str, source: Hub, tell: Tell, wait_s: float) -> None:
-    """Download a model to one node, and take the steps that derive it."""
-
-    def fetch(member: Member) -> None:
-        for weights in recipe.model.fetched:
-            pull_model(member, weights, source, tell)
-        if recipe.model.steps:
-            take_steps(member, plan_steps(member, recipe, image, replace=False), tell, wait_s)
-
-    one.all(fetch)
+def _fetch(member: Member, recipe: Recipe, image: str, source: Hub, tell: Tell, wait_s: float) -> None:
+    for weights in recipe.model.fetched:
+        pull_model(member, weights, source, tell)
+    if recipe.model.steps:
+        take_steps(member, plan_steps(member, recipe, image, replace=False), tell, wait_s)

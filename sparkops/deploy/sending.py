@@ -44,7 +44,6 @@ class Draft:
     """Whether guards or the gateway have changed since."""
 
     def holds(self, state: ServiceState) -> bool:
-        """Return whether the intent may be sent on this state."""
         return not self.stale and self.state.journal.position == state.journal.position
 
     @property
@@ -168,7 +167,6 @@ def _deploy(
 
 
 def _give_token(operation: Operation, service: str, draft: Draft) -> None:
-    """Give the guard of every rank the token of the replica's Ray cluster."""
     target = draft.intent.target
     for rank in token_ranks(target):
         with door(operation.connected.member(rank.node)) as opened:

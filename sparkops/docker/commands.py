@@ -67,7 +67,7 @@ def create(
     return docker(
         "create",
         f"--name={rank.container}",
-        *_labels({**rank.labels, **peer_labels(seat.peers if seat else (), node.port or 22)}),
+        *label_options({**rank.labels, **peer_labels(seat.peers if seat else (), node.port or 22)}),
         "--network=host",
         "--restart=no",
         *RIGHTS,
@@ -88,7 +88,8 @@ def create(
     )
 
 
-def _labels(labels: Mapping[str, str]) -> Iterable[str]:
+def label_options(labels: Mapping[str, str]) -> Iterable[str]:
+    """Return the options that give a container or an image these labels."""
     return (f"--label={key}={value}" for key, value in labels.items())
 
 
@@ -130,12 +131,10 @@ def named(command: Command, name: str) -> Command:
 
 
 def rename(container: str, name: str) -> Command:
-    """Give a container another name."""
     return docker("rename", container, name)
 
 
 def start(container: str) -> Command:
-    """Start a created container."""
     return docker("start", container)
 
 
@@ -145,7 +144,6 @@ def stop(container: str, grace_s: int) -> Command:
 
 
 def kill(container: str) -> Command:
-    """Send SIGKILL, at once."""
     return docker("kill", container)
 
 
@@ -162,7 +160,6 @@ def remove(container: str) -> Command:
 
 
 def remove_by_force(container: str) -> Command:
-    """Kill a container and remove it."""
     return docker("rm", "--force", container)
 
 
@@ -185,7 +182,7 @@ def build(
         "--progress=plain",
         "--file=Dockerfile",
         f"--tag={tag}",
-        *_labels(labels),
+        *label_options(labels),
         *(f"--build-arg={name}={value}" for name, value in build_args.items()),
         *secrets.options(hidden or {}),
     )
@@ -195,12 +192,11 @@ def build(
 
 def label(image: str, name: str, labels: Mapping[str, str]) -> Command:
     """Give an image another name and further labels: a build without a step."""
-    argv = (*BUILDKIT, "docker", "build", "--quiet", f"--tag={name}", *_labels(labels), "-")
+    argv = (*BUILDKIT, "docker", "build", "--quiet", f"--tag={name}", *label_options(labels), "-")
     return Command(argv, stdin=f"FROM {image}\n".encode(), timeout_s=120.0, changes=True)
 
 
 def tag(image: str, name: str) -> Command:
-    """Give an image another name."""
     return docker("tag", image, name)
 
 
@@ -221,5 +217,4 @@ def ask_image(image: str, script: bytes) -> Command:
 
 
 def read_file(image: str, path: str) -> Command:
-    """Print a file of an image, and remove the container."""
     return docker("run", "--rm", "--network=none", *RIGHTS, "--entrypoint=cat", image, path)

@@ -49,7 +49,6 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Whether its process runs."""
         return self.state in ("running", "restarting", "paused")
 
 

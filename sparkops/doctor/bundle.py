@@ -75,7 +75,7 @@ def _attempt(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _events(member: Member) -> dict[str, Any]:
-    """Return the last events of each service that the guard knows. Raises NodeError, ValueError."""
+    """Return the last events of each service of the guard. Raises NodeError, ValueError."""
     services = reply(member.node.run(questions([{"op": "services"}])).stdout)
     requests = [{"op": "events", "service": service} for service in services]
     lines = member.node.run(questions(requests)).stdout.splitlines() if requests else []

@@ -26,7 +26,6 @@ class Fix:
 
 
 def fixes(findings: Iterable[Finding], nodes: Mapping[str, NodeConfig]) -> Iterator[Fix]:
-    """Yield a fix for each finding that has one."""
     for finding in findings:
         if finding.fixable:
             yield Fix(finding, *_action(finding.code, nodes[finding.node]))

@@ -30,15 +30,15 @@ class HubLogin:
         if self.token:
             yield from self._refused()
             return
-        if nodes and all(
-            isinstance(node.weights, ModelDirectory) and not _has_complete(node.weights) for node in nodes
-        ):
+        directories = [node.weights for node in nodes if isinstance(node.weights, ModelDirectory)]
+        checkpoints = (checkpoint for directory in directories for checkpoint in directory.checkpoints.values())
+        if nodes and len(directories) == len(nodes) and not any(item.complete for item in checkpoints):
             names = ", ".join(node.name for node in nodes)
             problem = f"no token is configured, and no node has a complete model: {names}"
             yield warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
 
     def _refused(self) -> Iterator[Finding]:
-        """Yield a refused token. A redirect is not followed: it would send the token elsewhere."""
+        """Yield a finding for a refused token. Redirects are not followed: they would send the token elsewhere."""
         url = f"{(self.endpoint or HUB).rstrip('/')}/api/whoami-v2"
         headers = {"Authorization": f"Bearer {self.token}"}
         try:
@@ -53,7 +53,3 @@ class HubLogin:
         elif status != HTTPStatus.OK:
             problem = f"the token could not be verified: {url} answered {status}, expected 200"
             yield warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
-
-
-def _has_complete(directory: ModelDirectory) -> bool:
-    return any(checkpoint.complete for checkpoint in directory.checkpoints.values())

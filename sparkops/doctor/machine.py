@@ -44,7 +44,7 @@ if command -v nvidia-smi >/dev/null; then
         --format=csv,noheader,nounits 2>/dev/null | head -n 1)"
     done
   else
-    echo "gpu-error $(echo "${output:-it gave no answer for 8 s}" | tail -n 1)"
+    echo "gpu-error $(echo "${output:-no output within 8 s}" | tail -n 1)"
   fi
 fi
 """
@@ -88,7 +88,6 @@ class MachineFacts:
 
 
 def query(root: str = "") -> Command:
-    """Read all of it in one round trip."""
     return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=30.0)
 
 

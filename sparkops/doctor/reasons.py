@@ -37,7 +37,7 @@ REASONS: Mapping[str, str] = {
     "CLOCKS_LOW": "The GPU stays in a low-power state, at half the speed, until its power is cut "
     "(eugr/spark-vllm-docker#334, Blackwellboy/model-serving-minefield#55).",
     "CLOCK": "Timestamps of logs and events cannot be compared, and TLS may refuse certificates.",
-    "OOM_SCORE": "A node whose sshd or dockerd was killed cannot be repaired from here.",
+    "OOM_SCORE": "A node whose sshd or dockerd was killed cannot be repaired over SSH.",
     "WEIGHTS_TWICE": "Weights of 60 to 80 GB fill the disk (eugr/spark-vllm-docker#262, spark-arena/sparkrun#291).",
     "WEIGHTS_UNREAD": "A deploy verifies the weights first, and fails the same way.",
     "HUB_LOGIN": "Without a valid token the hub refuses gated models, and may answer 416 for public ones.",

@@ -17,7 +17,7 @@ from sparkops.weights.checkpoint import ModelDirectory
 
 DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
 MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
-SWAP_GIB = 8.0  # our figure for "small" in spark-vllm-docker's advice: swap small or off, with earlyoom
+SWAP_GIB = 8.0  # the limit of "small" in spark-vllm-docker's advice (swap small or off, with earlyoom), set by sparkops
 CACHE_GIB = 8.0  # of MemFree: tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark PR#19 drops caches below it
 BUSY_PERCENT, STUCK_SHARE = 80, 1 / 3  # eugr/spark-vllm-docker#334: 702 MHz under load, 2398 MHz after a power cycle
 SKEW_S = 5.0
@@ -26,7 +26,6 @@ CACHED = "models--"
 
 
 def findings(node: NodeFacts) -> Iterator[Finding]:
-    """Yield the findings about the resources of a node."""
     disk, memory = node.host.disk_free_gib, node.host.memory_available_gib
     if disk is not None and disk < DISK_GIB:
         problem = f"{disk:.1f} GiB are free for images; a build needs {DISK_GIB:g}"

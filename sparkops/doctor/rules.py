@@ -14,7 +14,7 @@ from sparkops.network.facts import Device, NodeFabric
 from sparkops.network.finding import Finding, Same, Severity, problems
 from sparkops.network.links import Link
 from sparkops.network.topology import Pair
-from sparkops.status.picture import Memory
+from sparkops.status.node_row import Memory
 
 OLDEST_DOCKER = 24
 UPDATE = "sudo apt-get update; sudo apt-get dist-upgrade; sudo reboot, on the older nodes"
@@ -54,7 +54,6 @@ def skew(before_s: float, reported_s: float, after_s: float) -> float:
 
 
 def examine(node: NodeFacts) -> Iterator[Finding]:
-    """Yield the findings about one node by itself."""
     yield from _docker(node)
     yield from _gpu(node)
     yield from resources.findings(node)
@@ -124,7 +123,6 @@ def _gpu_access(node: NodeFacts) -> Iterator[Finding]:
 
 
 def _alike(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
-    """Yield differences of driver, kernel and firmware between the nodes."""
     fabrics = {node.name: node.fabric for node in nodes}
     drivers = {name: fabric.driver for name, fabric in fabrics.items()}
     kernels = {name: fabric.kernel for name, fabric in fabrics.items()}

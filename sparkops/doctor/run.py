@@ -63,7 +63,6 @@ def diagnose(connected: Connected, tell: Tell = silent, login: HubLogin | None =
 
 
 def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
-    """Return what `status` reads of the connected nodes."""
     with closing(Reader(connected.fleet, connected.members, connected.fleet.gateway)) as reader:
         return {name: reported(name, outcome) for name, outcome in reader.read().items()}
 

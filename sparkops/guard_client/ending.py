@@ -55,15 +55,15 @@ def of_event(event: Record) -> Ending | None:
 
 
 def needs_operator(journal: Journal, why: str) -> Ending:
-    """Return the ending of what the fleet cannot continue by itself."""
+    """Return the ending of a change that the fleet cannot continue by itself."""
     return Ending("needs operator", NEEDS_OPERATOR, _serving(journal), why=why)
 
 
 def settled(journal: Journal, intent: str, known_trouble: str = "") -> Ending | None:
-    """Return how the swap of `intent` (empty: a stop) stands once its operator need not wait; None before.
+    """Return the ending of the swap of `intent` (empty: a stop); None while its operator must wait.
 
     A promoted release whose old one is only kept warm is done; a release that was deployed with --no-promote waits.
-    `known_trouble`: what already needed an operator when the intent was sent.
+    `known_trouble`: reason that already needed an operator when the intent was sent.
     """
     swap = journal.swap
     if journal.trouble and journal.trouble != known_trouble:
@@ -104,13 +104,12 @@ def phase_seconds(events: Iterable[Record]) -> dict[str, float]:
 
 
 def exit_code(ending: Ending, *, wants_back: bool) -> int:
-    """Return the exit code of the verb. A verb that asked for the return has its way where the swap went back."""
+    """Return the exit code of the verb. `wants_back`: a reverted swap is its success, as for rollback and cancel."""
     back = ending.result in ("cancelled", "reverted")
     return DONE if wants_back and back and ending.exit_code in (FAILED, IN_PLACE_FAILED) else ending.exit_code
 
 
 def swap_line(swap: Swap) -> str:
-    """Return a swap in progress in one line."""
     way = "returning to" if swap.reverting else "to"
     gap = ", the service is down until the switch" if swap.mode is Mode.IN_PLACE and swap.offline else ""
     return f"swap {way} {swap.target.release}, mode {swap.mode}, phase '{swap.phase}'{gap}"

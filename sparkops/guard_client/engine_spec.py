@@ -1,4 +1,4 @@
-"""What a guard needs to create and start one engine without the operator's files: the `spec` of a rank."""
+"""The `spec` of a rank, from which a guard creates and starts an engine without the operator's files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from sparkops.release import Rank, Release
 from sparkops.swap.model import RankSpec
 
 HEAD_GRACE_S, WORKER_GRACE_S = 5, 3
-"""Most seconds that rank 0 and the other ranks of a replica on several nodes get to end. vLLM finishes no request after
-SIGTERM, and Ray's ranks wait for each other: 44 s for both (vLLM 0.23.0, Ray 2.60.0 on two H100s)."""
+"""Longest grace in seconds of rank 0 and of the other ranks of a replica on several nodes. vLLM finishes no request
+after SIGTERM, and Ray's ranks wait for each other: 44 s for both (vLLM 0.23.0, Ray 2.60.0 on two H100s)."""
 LOAD_GRACE_S = 5
-"""Most seconds to end for an engine that has not answered yet: it has no request to finish. One that a guard had
-restarted ran on for at least 56 s of a `stop_grace_s` of 60 s (vLLM 0.23.0, docs/evidence/gpu-h100.md)."""
+"""Longest grace in seconds of an engine that has not answered yet: it has no request to finish. Without this limit one
+ran for at least 56 s of its `stop_grace_s` of 60 s (vLLM 0.23.0, docs/evidence/gpu-h100.md)."""
 SPEC_LABEL = f"{LABEL}spec"
 """Label of a container: the digest of the spec that it was created from."""
 IMAGE_ID = re.compile("sha256:[0-9a-f]{64}")
 
 
 class EngineSpec(BaseModel):
-    """One rank: its recipe and image, and what its node and its network give it. A value; equal text, equal engine."""
+    """One rank: recipe, image, and settings of its node and network. Equal texts create equal engines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,11 +43,11 @@ class EngineSpec(BaseModel):
     slot: Slot
     index: int
     address: str
-    """Where the leader and the gateway reach the node; loopback without a gateway."""
+    """Address of the node for the leader and the gateway; loopback without a gateway."""
     node: dict[str, Any]
     """The node's entry of the inventory."""
     jobs: int
-    """Compilers at once."""
+    """Number of parallel compilers."""
     callers: tuple[str, ...] | None = None
     """IP addresses that may connect to the HTTP port. None: every address; empty: loopback only."""
     direct: bool = False
@@ -72,11 +72,9 @@ class EngineSpec(BaseModel):
 
     @property
     def config(self) -> NodeConfig:
-        """The node's entry of the inventory."""
         return NodeConfig.model_validate(self.node)
 
     def rank(self, node: str) -> Rank:
-        """Return the rank on a node of this name."""
         release = Release(self.parsed, self.inputs)
         return Rank(release, self.slot, node, self.index, callers=self.callers, direct=self.direct)
 
@@ -96,7 +94,7 @@ class EngineSpec(BaseModel):
 
 
 def of(rank: RankSpec) -> EngineSpec:
-    """Read the spec of a rank. Raises ValueError where another version wrote it."""
+    """Read the spec of a rank. Raises ValueError if another version wrote it."""
     spec = EngineSpec.model_validate_json(rank.spec)
     spec._text = rank.spec  # this version may write the same values in another way
     return spec
@@ -113,7 +111,7 @@ def grace_s(index: int, ranks: int, stop_grace_s: int, *, loading: bool = False)
 
 
 def stop(rank: RankSpec) -> Command:
-    """Return the command that stops its container. Raises ValueError where another version wrote the spec."""
+    """Return the command that stops its container. Raises ValueError if another version wrote the spec."""
     spec = of(rank)
     serve = spec.parsed.serve
     return commands.stop(rank.container, grace_s(spec.index, serve.tensor_parallel, serve.stop_grace_s))

@@ -1,4 +1,4 @@
-"""Follow an accepted intent by the leader's events. It runs without this process; any machine may follow it."""
+"""Follow an accepted intent by the leader's events. The fleet executes it without this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkops.guard_client.waiting import Repeats
 from sparkops.nodes.progress import Event, Tell
 from sparkops.nodes.waiting import Waiting
 
-POLL_S = 2.0  # a request for events waits so long; then the progress of a load is shown again
+POLL_S = 2.0  # longest wait of a request for events, and pause between two reports of a load's progress
 STUCK_S = 60.0
 LOST_TRIES, LOST_PAUSE_S = 10, 3.0  # a guard that is replaced or restarts is back within seconds
 NUMBER = re.compile(r"\d[\d.]*")
@@ -34,7 +34,7 @@ class Accepted:
 
 @dataclass
 class Following:
-    """One service that is followed. `events` are those since the intent was accepted."""
+    """State of following one service. `events` are those since the intent was accepted."""
 
     leader: Leader
     service: str
@@ -58,14 +58,14 @@ class Following:
             self._report_progress(state)
             ending = settled(state.journal, accepted.intent, accepted.trouble) or self._stuck(state)
             if ending is not None:
-                self._report_events(last, 0.0)  # what the leader kept between the two requests
+                self._report_events(last, 0.0)  # events between the two requests
             ending = next((stated for event in self.events if (stated := of_event(event))), ending)
             if ending:
                 return ending if ending.seconds else replace(ending, seconds=phase_seconds(self.events))
         raise interrupted(self.service)
 
     def _stuck(self, state: ServiceState) -> Ending | None:
-        """Return the end where the leader cannot continue. One that has just restarted can within seconds."""
+        """Return the ending if the leader cannot continue. A restarted leader continues within seconds."""
         now_s = time.monotonic()
         same = state.needs_operator == state.journal.trouble
         why = unreported(state) if same else state.needs_operator
@@ -85,7 +85,7 @@ class Following:
         return max((event["n"] for event in events), default=since)
 
     def _report_progress(self, state: ServiceState) -> None:
-        """Report how far the engines are; a plain log keeps a new stage, or the same one after a while."""
+        """Report the progress of the engines. A plain log keeps a new stage, or the same one after a while."""
         for node, containers in state.progress.items():
             for container, text in containers.items():
                 repeats = self.repeats.setdefault(container, Repeats())
@@ -93,7 +93,7 @@ class Following:
                 self.tell(Event(node, f"{container}: {text}", lasting=kept))
 
     def _patiently(self, ask: Callable[[], R]) -> R:
-        """Ask again on a new stream while the guard is away. Raises ConnectionLost after LOST_TRIES."""
+        """Retry on a new stream while the guard does not answer. Raises ConnectionLost after LOST_TRIES."""
 
         def report(lost: ConnectionLost) -> None:
             self.tell(Event(self.leader.node.name, f"waiting for the guard: {lost.problem}", lasting=False))
@@ -108,6 +108,6 @@ class Following:
 
 
 def interrupted(service: str) -> Interrupted:
-    """Return the error of an operator who stops to follow an intent that is accepted."""
+    """Return the error for Ctrl-C while following an accepted intent."""
     problem = f"{service}: no longer followed; the fleet continues"
     return Interrupted(problem, next_step="\n".join(ways_out(service)))

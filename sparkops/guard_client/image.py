@@ -1,10 +1,10 @@
-"""The guard's image: Debian's Python with the libraries we import, and this very copy of sparkops."""
+"""The guard's image: Debian's Python with the libraries that sparkops imports, and this copy of sparkops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sparkops.render.context import Content, Context, digest, directories
+from sparkops.render.context import Content, Context, directories, pack
 from sparkops.render.sandbox import fill
 
 DISK_GIB = 1.0
@@ -25,11 +25,10 @@ PACKAGES = (
     "tini",
 )
 NOT_SENT = ("cli/", "__main__.py")
-"""The topmost layer: nothing in the guard can import it, and its changes need no other guard."""
+"""Modules that the guard cannot import, so their changes need no new guard."""
 
 
 def guard_dockerfile(templates: Mapping[str, str], image: str = DEBIAN) -> str:
-    """Return the Dockerfile of the guard's image."""
     return fill("guard/Dockerfile.j2", templates, image=image, packages=PACKAGES)
 
 
@@ -37,5 +36,4 @@ def guard_context(templates: Mapping[str, str], package: Mapping[str, bytes], im
     """Return the build context of the guard's image. `package`: this package's source by path; `image`: the base."""
     sent = {f"files/sparkops/{path}": content for path, content in package.items() if not path.startswith(NOT_SENT)}
     files: dict[str, Content] = {"Dockerfile": guard_dockerfile(templates, image).encode(), **directories(sent), **sent}
-    ordered = tuple(sorted(files.items()))
-    return Context(ordered, {}, digest(ordered))
+    return pack(files)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,7 @@ class Decision:
 
 @dataclass
 class GuardDoor:
-    """A stream of requests to the guard of one node, opened by the first one and again after it was lost."""
+    """A stream of requests to the guard of one node, opened at the first request and reopened after a failure."""
 
     node: Node
     mutex: threading.Lock = field(default_factory=threading.Lock)
@@ -103,11 +103,9 @@ class GuardDoor:
             raise ConnectionLost(self.node.name, f"the guard cannot be reached: {error}") from error
 
     def close(self) -> None:
-        """End the stream, if one is open."""
         self.stream.close()
 
     def services(self) -> list[str]:
-        """Return the names of the services that the guard has journals of."""
         return [str(name) for name in self.request("services")]
 
     def state(self, service: str) -> ServiceState:
@@ -115,7 +113,7 @@ class GuardDoor:
         return service_state.read(service, self.node.name, self.request("state", service=service))
 
     def starts(self, service: str) -> list[dict[str, Any]]:
-        """Return the starts of a service that ended well on the guard's node, oldest first."""
+        """Return the successful starts of a service on the guard's node, oldest first."""
         return list(self.request("starts", service=service))
 
     def give_secret(self, service: str, name: str, value: str) -> None:
@@ -123,27 +121,27 @@ class GuardDoor:
         self.request("secret", service=service, name=name, value=value)
 
     def join(self, leader: str, key: str, term: int, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
-        """Let the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
+        """Make the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
 
         `term`: that of the rebuild that made it the leader. `gateway`: the addresses of that node, which may connect
-        to engines. `idle`: raises PlanRefused where another leader has deployed something that needs this guard.
+        to engines. `idle`: raises PlanRefused if another leader has deployed a service that needs this guard.
         """
         self.request("join", leader=leader, key=key, term=term, gateway=list(gateway), **_flag(idle=idle))
 
     def terms(self) -> dict[str, int]:
-        """Return the term of each service that this node leads, as far as its guard knows."""
+        """Return the term of each service that this node leads, as recorded by its guard."""
         return dict(self.request("terms"))
 
     def copies(self) -> Mapping[str, Any]:
-        """Return what the guard keeps of every service: agents.rebuild_plan.read parses it."""
+        """Return the guard's journals and copies; agents.rebuild_plan.read parses them."""
         return dict(self.request("copies"))
 
     def take(self, journals: Iterable[Journal]) -> None:
-        """Let the guard lead the fleet with these journals, from its next start on."""
+        """Make the guard lead the fleet with these journals, from its next start on."""
         self.request("take", journals=[wire.plain(Journal, journal) for journal in journals])
 
     def lease(self, kind: str, holder: str) -> None:
-        """Take or renew a lease, until this stream ends. Raises Busy while something stands against it."""
+        """Take or renew a lease, until this stream ends. Raises Busy while other work blocks it."""
         self.request("lease", kind=kind, holder=holder)
 
     def events(self, service: str, since: int = 0, wait_s: float = 0.0) -> list[dict[str, Any]]:
@@ -156,7 +154,7 @@ class Leader(GuardDoor):
     """The guard that leads the services of a fleet."""
 
     def intend(self, service: str, intent: Intent) -> Decision:
-        """Send an intent. Raises ConnectionLost where it stays unknown whether the leader has accepted it."""
+        """Send an intent. Raises ConnectionLost if it is unknown whether the leader has accepted it."""
         sent = json.loads(wire.dump(type(intent), intent))
         reply = self._resent(lambda: self.request("intend", service=service, intent=sent))
         return Decision(reply["result"], reply["why"], reply["code"])
@@ -176,14 +174,14 @@ class Leader(GuardDoor):
         return str(reply["key"]), int(reply.get("term", 0))
 
     def set_peers(self, peers: Mapping[str, tuple[str, int]], *, add: bool = False) -> None:
-        """Let the leader reach the guards of other nodes at these addresses and ports; `add`: besides those it does."""
+        """Set addresses and ports of other nodes' guards for the leader; `add`: keep the present ones as well."""
         addresses = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
         self.request("peers", peers=addresses, **_flag(add=add))
 
     def lead(self, service: str, copies: Iterable[Journal], peers: Sequence[str], *, direct: bool) -> None:
-        """Let this guard lead a service, without a gateway if `direct`: then `peers` hold its other ranks.
+        """Make this guard lead a service, without a gateway if `direct`: then its other ranks are on `peers`.
 
-        `copies` are what others know of the service. Raises PlanRefused while it is deployed in another way.
+        `copies`: journals of the service on other guards. Raises PlanRefused while it is deployed in another way.
         """
         journals = [json.loads(wire.dump(Journal, copy)) for copy in copies]
         self.request("lead", service=service, copies=journals, peers=list(peers), direct=direct)
@@ -194,15 +192,11 @@ def _flag(**flags: bool) -> dict[str, bool]:
     return {name: value for name, value in flags.items() if value}
 
 
-@contextmanager
-def leading(member: Member) -> Iterator[Leader]:
+def leading(member: Member) -> closing[Leader]:
     """Open requests to the guard of this node, which leads."""
-    with closing(Leader(member.node)) as leader:
-        yield leader
+    return closing(Leader(member.node))
 
 
-@contextmanager
-def door(member: Member) -> Iterator[GuardDoor]:
+def door(member: Member) -> closing[GuardDoor]:
     """Open requests to the guard of any node."""
-    with closing(GuardDoor(member.node)) as opened:
-        yield opened
+    return closing(GuardDoor(member.node))

@@ -7,7 +7,7 @@ import os
 import platform
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from sparkops.errors import Busy, NodeError, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
@@ -22,27 +22,23 @@ RENEW_S = 15.0
 """Seconds between two renewals; a guard ends a lease after 60 s without one."""
 END_S = 5.0
 NOT_UNDERSTOOD = "does not understand"
-"""In the reply of a guard of an earlier version, which the next deploy replaces."""
+"""Part of the reply of a guard of an earlier version, which the next deploy replaces."""
 
 
-@contextmanager
-def on_node(member: Member, work: str, tell: Tell, wait_s: float = 0.0) -> Iterator[None]:
-    """Let no engine of a node load during `work`, such as `build of image X`. Without a guard there is no lease.
+def on_node(member: Member, work: str, tell: Tell, wait_s: float = 0.0) -> AbstractContextManager[None]:
+    """Block engine loads on a node during `work`, such as `build of image X`. Without a guard there is no lease.
 
-    Raises Busy where an engine loads there, after trying again for `wait_s`.
+    Raises Busy if an engine loads there, after retries for `wait_s`.
     """
-    with _lease(member, NODE, work, tell, wait_s):
-        yield
+    return _lease(member, NODE, work, tell, wait_s)
 
 
-@contextmanager
-def of_agents(leader: Member, work: str, tell: Tell, wait_s: float = 0.0) -> Iterator[None]:
-    """Let the leader refuse every intent during `work`. Without a guard there is no leader and no lease.
+def of_agents(leader: Member, work: str, tell: Tell, wait_s: float = 0.0) -> AbstractContextManager[None]:
+    """Make the leader refuse every intent during `work`. Without a guard there is no leader and no lease.
 
-    Raises Busy while a service changes or another client changes the agents, after trying again for `wait_s`.
+    Raises Busy while a service changes or another client changes the agents, after retries for `wait_s`.
     """
-    with _lease(leader, AGENTS, work, tell, wait_s):
-        yield
+    return _lease(leader, AGENTS, work, tell, wait_s)
 
 
 @contextmanager
@@ -58,7 +54,7 @@ def _lease(member: Member, kind: str, work: str, tell: Tell, wait_s: float) -> I
 
 
 def _taken(opened: GuardDoor, kind: str, holder: str) -> bool:
-    """Take a lease; False from a guard that knows none yet and has no swap. Raises Busy, NodeError."""
+    """Take a lease; False if the guard's version has no leases and no swap is in progress. Raises Busy, NodeError."""
     try:
         opened.lease(kind, holder)
     except NodeError as error:
@@ -74,7 +70,6 @@ def _taken(opened: GuardDoor, kind: str, holder: str) -> bool:
 
 
 def guarded(member: Member) -> bool:
-    """Return whether a guard runs on a node."""
     container = member.engine.container(CONTAINER)
     return container is not None and bool(container["State"]["Running"])
 
@@ -90,7 +85,7 @@ def operator() -> str:
 
 @contextmanager
 def _renewed(opened: GuardDoor, kind: str, holder: str, tell: Tell) -> Iterator[None]:
-    """Repeat the request in a thread. A guard that was restarted gives the lease again."""
+    """Repeat the request in a thread. A restarted guard grants the lease anew."""
     over = threading.Event()
 
     def renew() -> None:

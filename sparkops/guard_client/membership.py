@@ -1,6 +1,6 @@
-"""Who leads and who follows: each guard gets the key of its leader's orders, and the leader the addresses of guards.
+"""Introduce guards and leader: each guard gets the key of its leader's orders, the leader the addresses of guards.
 
-Keys go from the leader's guard to the others through this process, over stdin of SSH, and are kept nowhere here.
+Keys pass through this process from the leader's guard to the others, over stdin of SSH, and are not stored here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sparkops.nodes.parallel import all_or_raise, on_each
 
 
 def introduce(connected: Connected, gateway: str) -> None:
-    """Let the guards of all connected nodes follow the one beside the gateway, and let it reach every node's.
+    """Make the guards of all connected nodes follow the one beside the gateway, and give it their addresses.
 
-    A node that does not answer now stays known to the leader. Raises the errors of all nodes at once.
+    The leader keeps the address of a node that does not answer. Raises the errors of all nodes at once.
     """
     fleet = connected.fleet
     others = [name for name in connected.members if name != gateway]
@@ -31,9 +31,9 @@ def introduce(connected: Connected, gateway: str) -> None:
 
 
 def introduce_ranks(connected: Connected, head: str, others: Sequence[str]) -> None:
-    """Let the guards of the other ranks of a replica follow that of rank 0, without a gateway.
+    """Make the guards of the other ranks of a replica follow that of rank 0, without a gateway.
 
-    Raises the errors of all nodes at once: PlanRefused where a guard follows another leader for another service.
+    Raises the errors of all nodes at once: PlanRefused if a guard follows another leader for another service.
     """
     fleet = connected.fleet
     with leading(connected.member(head)) as leader:
@@ -42,7 +42,7 @@ def introduce_ranks(connected: Connected, head: str, others: Sequence[str]) -> N
 
 
 def require_leader(connected: Connected, gateway: str) -> None:
-    """Raise PlanRefused where another guard leads a service in the same or a newer term than the one beside `gateway`.
+    """Raise PlanRefused if another guard leads a service in the same or a newer term than the one beside `gateway`.
 
     The inventory of this client may name the wrong node: a second leader must not start.
     """

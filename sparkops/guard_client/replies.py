@@ -1,4 +1,4 @@
-"""Replies of a guard to operators: errors, lines that are none, and past events. Pure."""
+"""Replies of a guard to operators: errors, invalid lines, and past events. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from sparkops.errors import Busy, NeedsOperator, NodeError, PlanRefused, Sparkop
 
 
 def unfit(op: str, line: str, limit: int) -> str:
-    """Return why a line is no reply of at most `limit` characters; empty for one."""
+    """Return why a line is not a reply of at most `limit` characters; empty for a reply."""
     if len(line) > limit:
         return f"the guard's reply to `{op}` has more than {limit} characters"
     if line and not line.startswith("{"):
-        return f"the guard could not be asked `{op}`: {line.strip()}"
+        return f"the guard did not receive `{op}`: {line.strip()}"
     return "" if line.endswith("\n") else f"the guard ended before it replied to `{op}`"
 
 
 def refusal(node: str, reply: Mapping[str, Any]) -> SparkopsError:
-    """Return the error that a guard replied, with its exit code."""
+    """Return the error in a guard's reply, with its exit code."""
     kinds = {kind.exit_code: kind for kind in (Busy, PlanRefused, NeedsOperator)}
     if kind := kinds.get(reply["exit_code"]):
         return kind(f"{node}: {reply['error']}", next_step=reply["next_step"])
@@ -30,11 +30,11 @@ def refusal(node: str, reply: Mapping[str, Any]) -> SparkopsError:
 Record = Mapping[str, Any]
 """One event as a guard keeps it."""
 KEPT_BY_ALL = ("evidence", "restart")
-"""Kinds of events that only the guard of the engine's node knows."""
+"""Kinds of events that only the guard of the engine's node records."""
 
 
 def merge(leader: Iterable[Record], others: Iterable[Record]) -> list[Record]:
-    """Join the leader's lasting events with what other guards saved or restarted, by time."""
+    """Join the leader's lasting events with the evidence and restarts of other guards, by time."""
     joined = [*leader, *(event for event in others if event.get("kind") in KEPT_BY_ALL)]
     return sorted((event for event in joined if event.get("lasting", True)), key=lambda event: event["at"])
 

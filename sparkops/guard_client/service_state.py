@@ -13,7 +13,7 @@ from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
 
 Progress = Mapping[str, Mapping[str, str]]
-"""By node and container: how far an engine is, such as `loading weights 40 %, about 3 min left`."""
+"""Progress of each engine by node and container, such as `loading weights 40 %, about 3 min left`."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ServiceState:
 
     @property
     def fails(self) -> bool:
-        """Whether the release that should have the traffic does not answer; unknown counts as an answer."""
+        """Whether the active release does not answer; unknown counts as an answer."""
         return self.gateway is not None and self.gateway.answer(traffic(self.journal)) is Answer.NO
 
 
@@ -63,18 +63,18 @@ def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
 
 
 def ways_out(service: str) -> Iterator[str]:
-    """Yield the commands for an operator who meets a swap in progress."""
+    """Yield the next steps during a swap in progress."""
     yield f"sparkops follow {service}"
     yield f"sparkops cancel {service}"
 
 
 def free_step(service: str) -> str:
-    """Return the next step for an operator whose change must wait for another one."""
+    """Return the next step while another change is in progress."""
     return f"sparkops status; `--wait SECONDS` retries; sparkops follow {service}"
 
 
 def unreported(state: ServiceState) -> str:
-    """Return why it stays unknown whether a stopped service has ended; empty while a guard can still confirm more."""
+    """Return why it is unknown whether a stopped service has ended; empty while a guard can still confirm it."""
     halting = state.journal.halting
     nodes = sorted({rank.node for rank in halting})
     if not set(nodes) <= set(state.missing) or state.journal.stopping:
@@ -87,11 +87,11 @@ def unreported(state: ServiceState) -> str:
 
 
 def joins(state: ServiceState, release: str) -> bool:
-    """Return whether a swap to this very release is in progress, so that a deploy of it follows that swap."""
+    """Return whether a swap to this release is in progress, so that a deploy of it follows that swap."""
     return state.swap is not None and not state.swap.reverting and state.swap.target.release == release
 
 
 def serves(state: ServiceState, release: str) -> bool:
-    """Return whether a release has the traffic, and no swap is in progress: then a deploy of it has nothing to do."""
+    """Return whether a release is active and no swap is in progress: then a deploy of it changes nothing."""
     active = state.journal.active
     return state.swap is None and active is not None and active.release == release and not state.fails

@@ -1,4 +1,4 @@
-"""Repeat what is refused while another change or work is in progress, and select the reports that a plain log keeps."""
+"""Retry requests that are refused during another change, and select the reports that a plain log keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPEAT_S = 60.0  # a plain log shows that the wait continues, without a line per
 
 @dataclass
 class Repeats:
-    """Selects the reports that a plain log keeps: the first, each change, and one every REPEAT_S seconds."""
+    """Selection of the reports that a plain log keeps: the first, each change, and one every REPEAT_S seconds."""
 
     key: object = None
     kept_s: float = -inf
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 
 def until_free(attempt: Callable[[], R], wait_s: float, node: str, tell: Tell, cancel: threading.Event) -> R:
-    """Try until it is not refused with exit code 4, for `wait_s`. Raises Busy after that, or Interrupted."""
+    """Retry an attempt that is refused with exit code 4, for `wait_s`. Raises Busy after that, or Interrupted."""
     repeats = Repeats()
 
     def report(busy: Busy) -> None:

@@ -1,4 +1,4 @@
-"""The image for downloads of models: Debian's Python with huggingface_hub, and nothing that a recipe names."""
+"""The image for downloads of models: Debian's Python with huggingface_hub, independent of recipes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sparkops.config.assets import BuildInputs
 from sparkops.guard_client.image import DEBIAN
-from sparkops.render.context import Content, Context, digest, index, places
+from sparkops.render.context import Content, Context, index, pack, places
 from sparkops.render.sandbox import fill
 
 IMAGE = DEBIAN
@@ -18,7 +18,6 @@ DISK_GIB = 1.0
 
 
 def hub_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
-    """Return the Dockerfile of the image."""
     return fill("hub/Dockerfile.j2", templates, image=image)
 
 
@@ -29,5 +28,4 @@ def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: Build
         "requirements.txt": requirements,
         **places(replace(inputs, wheels=())),
     }
-    ordered = tuple(sorted(files.items()))
-    return Context(ordered, {}, digest(ordered), index(inputs))
+    return pack(files, secrets=index(inputs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from sparkops.errors import NodeError, UsageError
 from sparkops.hub.image import DISK_GIB, HUB, IMAGE, hub_context
 from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.nodes.connected import Member
+from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, Tell
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
@@ -23,7 +23,7 @@ from sparkops.weights.plan import fetched, refused
 
 GIVE_ONE = "Create a token (type: read) at the hub, save it in a file of mode 0600, and pass --token-file."
 
-# Source for 416: the seed article on the NVFP4 checkpoint (May 2026), whose download failed so until a token was given.
+# Source for 416: an article on the NVFP4 checkpoint (May 2026), whose download failed with it until a token was passed.
 FAILURES: Mapping[str, tuple[str, str]] = {
     "range": ("the hub answered 416, Range Not Satisfiable", "Run the command again: it continues."),
     "gated": ("the model is gated", "Accept its conditions on the model's page, with the account of your token."),
@@ -53,7 +53,7 @@ ANONYMOUS = (
     "the hub answered 416, Range Not Satisfiable: its storage limits requests without a token, even for public models"
 )
 ASK = b"import huggingface_hub; huggingface_hub.HfApi"
-"""Imports the library, to show that the image can download."""
+"""Imports the library, to check that the image can download."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,6 @@ def require_encrypted(token: str, endpoint: str) -> None:
 
 
 def hub_order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> BuildOrder:
-    """Return the build of the image for downloads, on the base `image`."""
     context = hub_context(templates, requirements, inputs, image)
     return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: ask_image(image, ASK)))
 
@@ -129,10 +128,7 @@ def _fetch(member: Member, image: str, weights: Weights, source: Hub, directory:
 
 @dataclass(frozen=True)
 class Fetched:
-    """The end of a download: the commit and its bytes."""
-
-    commit: str
-    size: int
+    """The end of a download."""
 
 
 @dataclass(frozen=True)
@@ -144,16 +140,12 @@ class Failure:
 
 
 def parse(line: str, *, anonymous: bool) -> ByteCount | Fetched | Failure | None:
-    """Read a line of templates/node/pull.py; None for anything else, such as a warning of the library."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return None
-    match message:
+    """Parse a line of templates/node/pull.py; None for other text, such as a warning of the library."""
+    match message := parsed(line):
         case {"bytes": int(count), "total": int(total)}:
             return ByteCount(count, total)
-        case {"done": {"commit": str(commit), "bytes": int(size)}}:
-            return Fetched(commit, size)
+        case {"done": {"commit": str(), "bytes": int()}}:
+            return Fetched()
         case {"error": str(kind), "text": str()}:
             return _failure(kind, message, anonymous=anonymous)
         case _:

@@ -1,1 +1,1 @@
-"""Images on the nodes: build, check before the tag, copies."""
+"""Images on the nodes: build, check before the tag, copy."""

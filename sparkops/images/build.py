@@ -1,4 +1,4 @@
-"""Build an image on every node at once, and tag it only after it has passed its gate."""
+"""Build an image on all nodes in parallel; tag it only after it has passed its gate."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from sparkops.release import candidate_tag, content_labels, image_labels, image_
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
 
-OLDEST_ENGINE = 20  # the first whose BuildKit has the mounts of the templates
+OLDEST_ENGINE = 20  # the first whose BuildKit supports the mounts of the templates
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The check of an image before its tag. `ask` returns the command that runs in the image."""
+    """The check of an image before its tag. `ask` returns a command that runs in the image and prints its facts."""
 
     ask: Callable[[str], Command]
     judge: Callable[[str, Facts], Sequence[GateVerdict]] = lambda _, __: ()
-    """Returns the verdicts, from the output and Docker's inspect. Raises ValueError for unreadable output."""
+    """Return the verdicts from that output and `docker inspect`. Raises ValueError for other output."""
     labels: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """Returns labels of the image, from the output."""
+    """Return labels of the image from that output."""
 
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """A build: a name for the image, its context, the space that it needs and the gate before its tag."""
+    """A build: the name of the image, its context, the disk space that it needs, and its gate."""
 
     name: str
     context: Context
@@ -54,7 +54,7 @@ class BuildOrder:
 
     @property
     def tag(self) -> str:
-        """The tag that only a passed gate gives."""
+        """The tag of an image that has passed its gate."""
         return image_tag(self.name, self.context.digest)
 
     @property
@@ -64,7 +64,7 @@ class BuildOrder:
 
 
 def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> BuildOrder:
-    """Return the build of a recipe's image. `gate_script` prints versions, which are compared with the recipe."""
+    """Return the build of a recipe's image. `gate_script` prints the facts to compare with the recipe."""
 
     def judge(printed: str, image: Facts) -> Sequence[GateVerdict]:
         facts, layers = gate.parse(printed), image["RootFS"].get("Layers") or ()
@@ -84,7 +84,7 @@ def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> BuildOrde
 
 @dataclass(frozen=True)
 class Built:
-    """The result on one node. `image` is the image ID; `new` is False where it existed, past its gates."""
+    """The result on one node. `image` is the image ID; `new` is False if the image existed."""
 
     image: str
     new: bool
@@ -93,12 +93,12 @@ class Built:
 
 
 def build_on_all(connected: Connected, order: BuildOrder, tell: Tell, wait_s: float = 0.0) -> dict[str, Built]:
-    """Build on every connected node. Raises Busy, NotReady, BuildFailed or ImageRejected, for all nodes at once."""
+    """Build on all connected nodes. Raises Busy, NotReady, BuildFailed or ImageRejected for all nodes together."""
     return connected.all(lambda member: build_leased(member, order, tell, wait_s))
 
 
 def build_leased(member: Member, order: BuildOrder, tell: Tell, wait_s: float) -> Built:
-    """Build on one node while no engine loads there; wait up to `wait_s` for one that loads. Raises Busy."""
+    """Build on one node; wait up to `wait_s` while an engine loads there. Raises Busy."""
     if member.engine.trusted(order.tag) is not None:
         return build_on(member, order, tell)
     with leases.on_node(member, f"build of image {order.tag}", tell, wait_s):
@@ -106,7 +106,7 @@ def build_leased(member: Member, order: BuildOrder, tell: Tell, wait_s: float) -
 
 
 def build_on(member: Member, order: BuildOrder, tell: Tell) -> Built:
-    """Build on one node. Raises NotReady, BuildFailed or ImageRejected. Two builds at once have the same result."""
+    """Build on one node. Parallel builds have one result. Raises NotReady, BuildFailed or ImageRejected."""
     image = member.engine.trusted(order.tag)
     if image is not None:
         tell(Event(member.name, f"{order.tag} is up to date"))
@@ -118,31 +118,31 @@ def build_on(member: Member, order: BuildOrder, tell: Tell) -> Built:
     run_build(member, order, tell)
     image = member.engine.image(order.candidate) or member.engine.trusted(order.tag)
     if image is None:
-        raise BuildFailed(member.name, f"the build succeeded, but {order.candidate} does not exist")
+        raise BuildFailed(member.name, f"image not found after the build: {order.candidate}")
     try:
         verdicts, labels = _pass_gate(member, order, image, tell)
         image = _name(member, order, image, labels)
     finally:
-        with suppress(CommandFailed):  # another build of the same image has removed the name
+        with suppress(CommandFailed):  # a parallel build of the same image may have removed it
             member.node.run(commands.remove_image(order.candidate))
     tell(Event(member.name, f"{order.tag} passed its gates"))
     return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB, verdicts=verdicts)
 
 
 def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, str]) -> Facts:
-    """Give the image its tag, and the labels from its gate. The layers stay the same."""
+    """Set the tag of the image, and the labels from its gate. The layers stay the same."""
     if labels:
         try:
             member.node.run(commands.label(order.candidate, order.tag, labels))
         except CommandFailed:
             faster = member.engine.trusted(order.tag)
-            if faster is None:  # no other build of the same image was faster
+            if faster is None:  # not tagged by a parallel build either
                 raise
             return faster
         named = member.engine.image(order.tag)
         if named is None or named["RootFS"] != image["RootFS"]:
-            problem = f"{order.tag} is not the image that passed its gate: another program changed the tag"
-            raise ImageRejected(member.name, problem, next_step="Run it again.")
+            problem = f"{order.tag} differs from the image that passed its gate: another program changed the tag"
+            raise ImageRejected(member.name, problem, next_step="Run the command again.")
     else:
         named = image
         member.node.run(commands.tag(image["Id"], order.tag))
@@ -151,17 +151,21 @@ def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, 
 
 
 def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) -> NotReady | None:
-    """Return why `node`, which has the Docker Engine of version `engine`, cannot build; None if it can."""
+    """Return why `node` cannot build; None if it can. `engine` is the version of its Docker Engine."""
     need, free = order.disk_gib, facts.disk_free_gib
     if order.machine and order.machine != facts.arch:
-        problem = f"made for another architecture: expected {order.machine}, the node is {facts.arch}"
+        problem = f"locked for {order.machine}, the node is {facts.arch}"
         step = f"sparkops lock {order.name} --node {node} --update"
         return NotReady(node, f"{order.name}.lock: {problem}", next_step=step)
     if int(engine.split(".", maxsplit=1)[0]) < OLDEST_ENGINE:
-        return NotReady(node, f"Docker {engine} is too old", next_step="Install Docker Engine 24 or newer.")
+        return NotReady(
+            node,
+            f"Docker Engine {engine} is too old: expected {OLDEST_ENGINE} or newer",
+            next_step="Install a current Docker Engine.",
+        )
     if not facts.buildkit:
         step = "Install the buildx plugin (package docker-buildx or docker-buildx-plugin)."
-        return NotReady(node, "the docker program cannot use BuildKit", next_step=step)
+        return NotReady(node, "docker has no BuildKit: the buildx plugin is missing", next_step=step)
     if free is not None and free < need:
         key = f" ({order.disk_key})" if order.disk_key else ""
         problem = f"{free:.1f} GiB free on Docker's disk, {need:g} GiB needed{key}"
@@ -170,7 +174,7 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
 
 
 def run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
-    """Build the candidate, again from a step that Docker failed to start. Raises BuildFailed."""
+    """Build the candidate; retry after a step that Docker failed to start. Raises BuildFailed."""
     retry_start(lambda: _run_build(member, order, tell), raised=(BuildFailed,), cancel=member.node.cancel)
 
 
@@ -195,25 +199,25 @@ def _run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
 def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed) -> BuildFailed:
     if progress.disk_full:
         step = "Free space on the node: docker system df; docker builder prune"
-        return BuildFailed(node, f"the node's disk is full, at: {progress.step}", next_step=step)
-    place = progress.failed or progress.step or "before its first step"
+        return BuildFailed(node, f"the node's disk is full (step {progress.step})", next_step=step)
+    place = progress.failed or progress.step or "no step started"
     output = "\n".join(progress.tail[-10:]) or failed.completed.last_lines
     step = f"The whole command: {quote('ssh', node)} {quote(str(failed.completed.command))}"
-    return BuildFailed(node, f"the build failed at {place}\n{output}", next_step=step)
+    return BuildFailed(node, f"the build failed: {place}\n{output}", next_step=step)
 
 
 def _pass_gate(
     member: Member, order: BuildOrder, image: Facts, tell: Tell
 ) -> tuple[tuple[GateVerdict, ...], Mapping[str, str]]:
-    """Check the image. Without a pass it never gets its tag, so nothing can start it by mistake."""
+    """Check the image. Only an image that passes gets a tag, so no other can start."""
     tell(Event(member.name, "checking the image"))
     try:
         printed = member.node.run(order.gate.ask(image["Id"])).stdout
         verdicts = tuple(order.gate.judge(printed, image))
     except (CommandFailed, ValueError) as error:
-        raise ImageRejected(member.name, f"the image report failed: {error}") from error
+        raise ImageRejected(member.name, f"the check of the image failed: {error}") from error
     for verdict in verdicts:
-        tell(Event(member.name, f"gate {'passed' if verdict.ok else 'refused'}: {verdict}"))
+        tell(Event(member.name, f"gate {'passed' if verdict.ok else 'failed'}: {verdict}"))
     wrong = [str(verdict) for verdict in verdicts if not verdict.ok]
     if wrong:
         problem = "\n".join(["the image differs from the recipe:", *wrong])

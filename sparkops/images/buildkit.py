@@ -1,11 +1,11 @@
-"""BuildKit's plain progress: the running step, the count of steps, and failures."""
+"""Parse BuildKit's plain progress: running step, number of steps, failures."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
 
-# From ten steps on the numbers are padded: [runner  2/10].
+# With ten or more steps the numbers are padded: [runner  2/10].
 STEP = re.compile(r"#(?P<id>\d+) \[(?:(?P<stage>[\w.-]+) )? *(?P<at>\d+)/(?P<of>\d+)\] (?P<what>.+)")
 SENDING = re.compile(r"#(?P<id>\d+) \[internal\] load (remote )?build context")
 ENDED = re.compile(r"#(?P<id>\d+) (?P<how>DONE|CACHED|ERROR|CANCELED)(?: (?P<seconds>[\d.]+)s)?")
@@ -17,7 +17,7 @@ KEEP_LINES = 20
 
 @dataclass(frozen=True)
 class BuildProgress:
-    """Progress of a build. `step` reads like `runner 3/9: RUN uv pip install`."""
+    """Progress of a build. `step` is text such as `runner 3/9: RUN uv pip install`."""
 
     steps: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -29,12 +29,11 @@ class BuildProgress:
 
     @property
     def completed(self) -> int:
-        """Steps that have ended."""
         return len(self.ended & set(self.steps))
 
     @property
     def total(self) -> int:
-        """Steps of all stages that have started."""
+        """Steps of all started stages."""
         return sum(self.sizes.values())
 
 
@@ -55,6 +54,6 @@ def advance(progress: BuildProgress, line: str) -> BuildProgress:
         failed = progress.steps.get(match["id"], "") if match["how"] == "ERROR" else progress.failed
         return replace(progress, ended=progress.ended | {match["id"]}, failed=failed)
     if match := OUTPUT.fullmatch(line):
-        drawn = match["text"].rstrip("\r").rpartition("\r")[2]  # the last state of a line that was redrawn
+        drawn = match["text"].rstrip("\r").rpartition("\r")[2]  # the last state of a redrawn line
         return replace(progress, tail=(*progress.tail, drawn)[-KEEP_LINES:])
     return progress

@@ -1,4 +1,4 @@
-"""The copy of one image to one node. images/distribute.py sends an image to several nodes."""
+"""Copy one image to one node. images/distribute.py copies an image to several nodes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sparkops.transfer.rendezvous import TransferObserver
 
 UNPACK_S, POLL_S = 120.0, 0.5
 READS = ("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH", "--security-opt=no-new-privileges")
-"""Rights to read every file, and to write none."""
+"""Rights to read all files and write none."""
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """An image on the node that sends it. `sizes` are about the bytes of each layer.
+    """An image on the node that sends it. `sizes` are estimates of each layer in bytes.
 
-    `reader` is an image that can read Docker's `store` there, and prints the same tar without `docker save`.
+    `reader` is an image whose Python can read Docker's `store` there, as a faster `docker save`.
     """
 
     image: DockerImage
@@ -39,7 +39,7 @@ class ImageSource:
     tell: Tell
 
     def program(self, skip: int, *, quickly: bool) -> EndProgram:
-        """Return the program that prints the image without its first `skip` layers."""
+        """Return the program that prints all but the first `skip` layers; `quickly`: without `docker save`."""
         if quickly and self.reader:
             return read_layers(self.store.graph, self.reader, self.image.id, skip, self.image.layers)
         return save_image(self.image.id, skip, self.store.names(self.image))
@@ -47,7 +47,7 @@ class ImageSource:
 
 @dataclass(frozen=True)
 class CopiedImage:
-    """The result on one node: the ID of the image there, the bytes that were sent to it, and those of the image."""
+    """The result on one node: the image ID there, sent bytes, and bytes of the image."""
 
     image: str
     sent: int
@@ -56,21 +56,21 @@ class CopiedImage:
 
 @dataclass
 class ImageCopy:
-    """The copy of an image to one target. It counts the bytes that are sent; their total is an estimate."""
+    """The copy of an image to one target. It counts sent bytes; their total is an estimate."""
 
     source: ImageSource
     target: Member
     before: Sequence[DockerImage] = ()
     lack: ImageLack = field(init=False)
     present: DockerImage | None = None
-    """The image of the same content at the target, once it is verified."""
+    """The image of the same content on the target, once it is verified."""
     skip: int = 0
-    """How many of the lowest layers are not sent in this try."""
+    """Number of lowest layers that this attempt does not send."""
     meter: Meter | None = None
     earlier: int = 0
     now: int = 0
     unpacks: bool = False
-    """All bytes have arrived, and Docker unpacks them even if the client ends."""
+    """Whether all bytes have arrived; Docker then unpacks them even if the client ends."""
 
     def __post_init__(self) -> None:
         self.before = images(self.target)
@@ -82,29 +82,28 @@ class ImageCopy:
 
     @property
     def need(self) -> int:
-        """About the bytes that are to be sent."""
+        """Estimate of the bytes to send."""
         return missing_bytes(self.source.image, self.source.sizes, self.skip)
 
     @property
     def sent(self) -> int:
-        """All bytes so far, those of failed tries included."""
+        """Bytes sent so far, including failed attempts."""
         return self.earlier + self.now
 
     def report(self, text: str) -> None:
-        """Report what happens at the target."""
         self.source.tell(Event(self.target.name, text))
 
     def start(self, skip: int) -> TransferObserver:
-        """Start a try without the first `skip` layers. Return its observer."""
+        """Start an attempt without the first `skip` layers. Return its observer."""
         self.earlier, self.now, self.meter, self.skip = self.sent, 0, None, skip
         count, node = len(self.source.image.layers), self.source.node.name
         about = f", about {self.need / MB:.1f} MB" if self.need > MB else ""
-        self.report(f"{self.source.tag}: {count - skip} of {count} layers come from {node}{about}")
+        self.report(f"{self.source.tag}: copying {count - skip} of {count} layers from {node}{about}")
         detour = f"no direct route from {node}; relaying through this machine"
         return TransferObserver(self._count, on_detour=lambda: self.report(detour), on_all=self._arrived)
 
     def _count(self, count: int) -> None:
-        """Count the bytes that have arrived. No more than the estimate are shown."""
+        """Count arrived bytes. Shows at most the estimate."""
         self.now, shown = count, min(count, self.need)
         if self.meter is None:
             what = f"receiving {self.source.tag}"
@@ -114,16 +113,16 @@ class ImageCopy:
 
     def _arrived(self) -> None:
         self.unpacks = True
-        self.report("received; Docker unpacks it")
+        self.report("received; Docker is unpacking it")
 
     def verify(self) -> None:
-        """Check that the target lists an image of the same content now. Raises NodeError."""
+        """Check that the target now has an image of the same content. Raises NodeError."""
         self.present = self._lack(images(self.target)).same
         if self.present is None:
             raise NodeError(self.target.name, f"the received image differs from the one on {self.source.node.name}")
 
     def finish(self, image: DockerImage) -> CopiedImage:
-        """Give `image` the tag. The image that had it is removed unless something needs it."""
+        """Set the tag of `image`. Remove the image that had it unless it is in use."""
         tag, target = self.source.tag, self.target
         if not self.lack.named:
             other = target.engine.image(tag)
@@ -136,7 +135,7 @@ class ImageCopy:
         return CopiedImage(image.id, self.sent, self.source.image.size)
 
     def remove_arrived(self) -> None:
-        """Remove the image that this copy has brought, once Docker has unpacked it."""
+        """Remove the image of this copy once Docker has unpacked it."""
         known = {image.id for image in self.before}
 
         def arrived() -> DockerImage | None:
@@ -145,36 +144,35 @@ class ImageCopy:
 
         image = Waiting(POLL_S, UNPACK_S).poll(arrived, bool)
         if image:
-            with suppress(SparkopsError):  # after Ctrl-C the command starts, and its end is not awaited
+            with suppress(SparkopsError):  # after Ctrl-C the command starts, but its end is not awaited
                 self.target.node.run(commands.remove_image(image.id))
 
 
 def images(member: Member) -> list[DockerImage]:
-    """Return every image of a node."""
     return [layers.parse(image) for image in member.engine.images()]
 
 
 @contextmanager
 def removed_on_interrupt(copies: Sequence[ImageCopy]) -> Iterator[None]:
-    """Leave nothing on the targets after Ctrl-C. Docker unpacks what has arrived first: nothing stops that."""
+    """Remove partial copies on the targets after Ctrl-C, once Docker has unpacked them: nothing stops that."""
     try:
         yield
     except Interrupted:
         for copy in copies:
             if copy.unpacks:
-                copy.report("waiting until Docker has unpacked it, to remove it again")
+                copy.report("interrupted; removing the image when Docker has unpacked it")
                 copy.remove_arrived()
         raise
 
 
 def load_image() -> EndProgram:
-    """Pass the input to `docker load` if it is one image without a name, and end it only when all has passed."""
+    """Pass stdin to `docker load` if it is one complete image without a name."""
     [text] = programs.load(*programs.LOAD).values()
     return EndProgram(("python3", "-c", text, "docker", "load", "--quiet"), called="docker load")
 
 
 def save_image(image: str, skip: int, names: Sequence[str]) -> EndProgram:
-    """Print `image` (an ID) without its first `skip` layers, and without a name: a target names it after a check."""
+    """Print `image` (an ID) without its first `skip` layers and without a name; the target tags it after a check."""
     [text] = programs.load(*programs.LAYERS).values()
     request = json.dumps({"image": image, "skip": skip, "names": names})
     return EndProgram(("python3", "-c", text, request), called="docker save")
@@ -183,8 +181,8 @@ def save_image(image: str, skip: int, names: Sequence[str]) -> EndProgram:
 def read_layers(store: str, reader: str, image: str, skip: int, layers: Sequence[str]) -> EndProgram:
     """Print the same without `docker save`, with templates/node/graph.py.
 
-    It runs in a container of the image `reader`, which needs Python, and sees Docker's `store` and nothing else; the
-    directories of layers belong to root. `layers` are the digests of all layers of the image.
+    It runs in a container of the image `reader`, which needs Python, with only Docker's `store` mounted, because layer
+    directories belong to root. `layers` are the digests of all layers of the image.
     """
     [text] = programs.load(*programs.GRAPH).values()
     request = json.dumps({"image": image, "skip": skip, "layers": layers})

@@ -1,4 +1,4 @@
-"""Images from node to node: only missing layers are sent, and the tag comes after a check of the content."""
+"""Copy images between nodes: send only missing layers, and tag after a check of the content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparkops.transfer.rendezvous import Ends
 
 
 def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, CopiedImage]:
-    """Copy an image from one connected node to all others at once, tagged after a check. Raises NodeError for all."""
+    """Copy an image from one connected node to all others in parallel. Raises NodeError for all nodes together."""
     image, cancel = _source(connected.members[source], tag, tell), connected.cancel
     targets = {name: member for name, member in connected.members.items() if name != source}
     outcomes = on_each(targets, lambda name: _prepare(image, targets[name]), cancel)
@@ -41,7 +41,7 @@ def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, C
 def build_once(
     connected: Connected, order: BuildOrder, tell: Tell, wait_s: float = 0.0
 ) -> tuple[str, dict[str, Built | CopiedImage]]:
-    """Build on the first node, unless one has the image, and copy it to all. Return its source and each result."""
+    """Build on the first node unless another one has the image, and copy it to all. Return source and results."""
     present = connected.all(lambda member: member.engine.trusted(order.tag) is not None)
     source = next((name for name, has_it in present.items() if has_it), next(iter(present)))
     builder = replace(connected, members={source: connected.members[source]})
@@ -53,7 +53,7 @@ def _source(node: Member, tag: str, tell: Tell) -> ImageSource:
     inspect = node.engine.trusted(tag)
     if inspect is None:
         step = f"sparkops build {recipe_of(tag)} --node {node.name}"
-        raise NotReady(node.name, f"image not found, built or copied by sparkops: {tag}", next_step=step)
+        raise NotReady(node.name, f"image of sparkops not found: {tag}", next_step=step)
     image = layers.parse(inspect)
     store = layers.store(node.engine.info(), str(node.engine.version.get("Version", "0")))
     guard = node.engine.container(places.CONTAINER) if store.graph else None
@@ -66,8 +66,8 @@ def _source(node: Member, tag: str, tell: Tell) -> ImageSource:
 def _require_room(member: Member, need: int, what: str) -> None:
     free = host.parse(member.node.run(host.PREFLIGHT).stdout).disk_free_gib
     if short := room(free, need):
-        step = "docker system df shows what takes the space; docker image rm frees it."
-        raise NotReady(member.name, f"on Docker's disk, for {what}: {short}", next_step=step)
+        step = "Free space: docker system df; docker image rm"
+        raise NotReady(member.name, f"no space on Docker's disk for {what}: {short}", next_step=step)
 
 
 def _prepare(source: ImageSource, target: Member) -> ImageCopy:
@@ -78,7 +78,7 @@ def _prepare(source: ImageSource, target: Member) -> ImageCopy:
 
 
 def _send_all(copies: Sequence[ImageCopy], cancel: threading.Event) -> dict[str, SparkopsError]:
-    """Send to all targets; those that share the same layers are sent to together. Return the errors by target."""
+    """Send to all targets, grouped by shared layers. Return the errors by target."""
     alike: dict[str, list[ImageCopy]] = defaultdict(list)
     for copy in copies:
         alike[str(copy.lack.shared)].append(copy)
@@ -87,17 +87,17 @@ def _send_all(copies: Sequence[ImageCopy], cancel: threading.Event) -> dict[str,
 
 
 def _send(copies: Sequence[ImageCopy], shared: int) -> dict[str, SparkopsError]:
-    """Send to targets that share the first `shared` layers, in the quickest way that works. Return errors by target.
+    """Send to targets that share the first `shared` layers, by the fastest method that works. Return errors by target.
 
-    A target that cannot use the layers that it has gets all: containerd's store identifies layers by their compression
-    as well, which Docker does not report.
+    A target that cannot use its own layers gets all: containerd's store identifies layers also by their compression,
+    which Docker does not report.
     """
     tries = [(shared, True)] if copies[0].source.reader else []
     tries += [(skip, False) for skip in dict.fromkeys((shared, 0))]
     remaining, errors = list(copies), dict[str, SparkopsError]()
     for number, (skip, quickly) in enumerate(tries):
         for copy in remaining if number else ():
-            copy.report(f"so it is tried in another way: {errors.pop(copy.target.name)}")
+            copy.report(f"trying another method after: {errors.pop(copy.target.name)}")
         errors |= _try(remaining, skip, quickly=quickly)
         remaining = [copy for copy in remaining if type(errors.get(copy.target.name)) is NodeError]
         if not remaining:

@@ -1,4 +1,4 @@
-"""The facts of a built image, compared with its recipe."""
+"""Compare the facts of a built image with its recipe."""
 
 from __future__ import annotations
 
@@ -11,39 +11,35 @@ from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.engine.runtime import USER
 
-OVERRIDE = "every `uv pip install` must see UV_OVERRIDE, also in a stage with its own FROM"
-CPU_TORCH = f"torch for the CPU was installed silently: a package with an open torch dependency brought it; {OVERRIDE}"
-REPLACED = f"the override was not applied: a package with an open torch dependency brought its own; {OVERRIDE}"
-OTHER_CUDA = "this torch is for another CUDA; check image.torch.backend and the index of the build"
+OVERRIDE = "set UV_OVERRIDE for every `uv pip install`, in every stage"
+CPU_TORCH = f"a package without a pinned torch installed torch for the CPU; {OVERRIDE}"
+REPLACED = f"a package without a pinned torch installed its own; {OVERRIDE}"
+OTHER_CUDA = "torch is for another CUDA; check image.torch.backend and the index of the build"
 NO_DRIVER = (
-    "vLLM's binaries need the driver's library, and this image has neither a stub of it nor a compiler that could make "
-    "one; take a -devel base, or add gcc to image.apt"
+    "vLLM's binaries need the driver's library, and the image has no stub of it and no compiler to make one; use a "
+    "-devel base, or add gcc to image.apt"
 )
-NO_BINARIES = (
-    "this vLLM has no compiled part: a source tree, or a wheel for another platform, was installed in place of the "
-    "wheel for this one"
-)
+NO_BINARIES = "vLLM has no compiled part: a source tree, or a wheel for another platform, was installed"
 NO_CUBIN = (
-    "PTX without a cubin for this GPU: the driver would compile it at every first start, and one that is older than "
-    "the compiler refuses it (cudaErrorUnsupportedPtxVersion); build with TORCH_CUDA_ARCH_LIST=12.1a, or take a wheel "
-    "that has sm_120"
+    "PTX without a cubin for this GPU: the driver compiles it at the first start, or rejects it if it is older than "
+    "the compiler (cudaErrorUnsupportedPtxVersion); build with TORCH_CUDA_ARCH_LIST=12.1a, or use a wheel with sm_120"
 )
 OTHER_ABI = (
-    "vLLM's binaries were made for another torch (an ABI break); take the vLLM that asks for exactly the torch of this "
-    "recipe, or build it against that torch"
+    "vLLM's binaries were built for another torch (ABI); use a vLLM that requires exactly image.torch, or build it "
+    "with that torch"
 )
-OTHER_PROCESSOR = "the binary crashed the process that loaded it: it was built for another processor"
-NOT_IMPORTED = "vLLM cannot be imported in this image; a dependency is missing or incompatible"
+OTHER_PROCESSOR = "the binary crashed when loaded: it was built for another processor"
+NOT_IMPORTED = "vLLM cannot be imported: a dependency is missing or incompatible"
 NO_CACHE = (
-    "engines run as this user and would lose compiled kernels; end the template with `macros.finish`, which creates "
-    "the user and its ~/.cache"
+    "engines run as this user and need a cache for compiled kernels; end the template with `macros.finish`, which "
+    "creates the user and its ~/.cache"
 )
-MOD_MISSING = "the mod left no marker: the image was built without it"
+MOD_MISSING = "the image was built without the mod"
 SPARK = frozenset({"sm_120", "sm_120f", "sm_121", "sm_121a", "sm_121f"})
-"""The cubins that a GB10 (compute capability 12.1) runs: its own, and those of 12.0 but for sm_120a, which is only for
-12.0 itself. Source: NVIDIA's CUDA C++ programming guide, on binary compatibility and on specific features."""
+"""Cubins that a GB10 (compute capability 12.1) runs: its own and those of 12.0, except sm_120a. Source: NVIDIA's CUDA
+C++ programming guide, binary compatibility and architecture-specific features."""
 KERNELS = "_C", "_moe_C"
-"""The binaries of vLLM that every model needs. Others are for other GPUs, or have a replacement on this one."""
+"""The binaries of vLLM that every model needs. Others are for other GPUs, or can be replaced on this one."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +60,19 @@ class DeviceCode:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts that an image reports."""
-
-    python: str
     machine: str
     torch: ImportAnswer
     cuda: str | None
     vllm: ImportAnswer
     binaries: ImportAnswer
     stub: bool
-    """Whether vLLM's binaries were loaded with the toolkit's stub in place of a GPU's driver."""
+    """Whether vLLM's binaries were loaded with a stub instead of the driver's library."""
     mods: Mapping[str, str]
     """The outcome of each mod by its name."""
     archs: tuple[str, ...] = ()
     """The GPUs that torch has code for, in its own order."""
     device_code: Mapping[str, DeviceCode] | None = field(default_factory=dict)
-    """By binary of vLLM that has any; None where the image has no cuobjdump."""
+    """By binary of vLLM with GPU code; None if the image has no cuobjdump."""
     packages: tuple[str, ...] = ()
     """Installed packages, each as name==version, in order."""
     cache_error: str = ""
@@ -87,13 +80,13 @@ class ImageFacts:
 
     @property
     def packages_digest(self) -> str:
-        """SHA-256 over the packages: two images with the same one hold the same versions."""
+        """SHA-256 over the packages. Images with the same digest have the same versions."""
         return hashlib.sha256("\n".join(self.packages).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """The result of one check. `cause` is the usual reason of a failure."""
+    """The result of one check. `cause` is the usual cause of a failure."""
 
     name: str
     ok: bool
@@ -104,16 +97,15 @@ class GateVerdict:
     def __str__(self) -> str:
         if self.ok:
             return f"{self.name}: {self.found}"
-        return f"{self.name}: found {self.found}, expected {self.expected}: {self.cause}"
+        return f"{self.name}: got {self.found}, expected {self.expected}: {self.cause}"
 
 
 def parse(stdout: str) -> ImageFacts:
-    """Read the output of templates/gate.py. Raises ValueError for anything else."""
+    """Parse the output of templates/gate.py. Raises ValueError for other text."""
     lines = stdout.strip().splitlines()
     try:
         printed = json.loads(lines[-1])
         return ImageFacts(
-            python=printed["python"],
             machine=printed["machine"],
             torch=_answer(printed["torch"]),
             cuda=printed["torch"].get("cuda"),
@@ -141,7 +133,7 @@ def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Map
 
 
 def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
-    """Compare an image with its recipe. Only what the recipe names is checked."""
+    """Compare an image with its recipe. Parts that the recipe does not name are not checked."""
     image, error = recipe.image, facts.cache_error
     return (
         *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch else ()),
@@ -153,7 +145,7 @@ def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
 
 
 def _torch(torch: Torch, facts: ImageFacts) -> GateVerdict:
-    """Compare torch. In the index's own builds only torch.__version__ has +cu130, so its local part is ignored."""
+    """Compare torch. Builds of the package index have +cu130 only in torch.__version__, so it is ignored for them."""
     expected = torch.pin.removeprefix("torch==")
     version = facts.torch.version
     same = version == expected or (not torch.local_version and _public(version) == torch.version)
@@ -174,7 +166,7 @@ def _cuda(torch: Torch, facts: ImageFacts) -> GateVerdict:
 def _vllm(requirement: str, answer: ImportAnswer) -> GateVerdict:
     expected = requirement.partition("==")[2]
     same = answer.version == expected or _public(answer.version) == expected
-    cause = NOT_IMPORTED if answer.error else "another package replaced the vLLM that image.vllm names"
+    cause = NOT_IMPORTED if answer.error else "another package replaced the version of image.vllm"
     return GateVerdict("vllm", same, answer.version or answer.error, expected, "" if same else cause)
 
 
@@ -185,7 +177,7 @@ def _binaries(facts: ImageFacts) -> GateVerdict:
 
 
 def _kernels(code: Mapping[str, DeviceCode] | None) -> GateVerdict:
-    """Compare GPU code. A binary with PTX only is named even where it is accepted: its first start takes longer."""
+    """Compare GPU code. Binaries with PTX only are listed even if accepted, because a first start takes longer."""
     name, expected = "GPU code", f"cubins that a GB10 runs: {', '.join(sorted(SPARK))}"
     if code is None:
         return GateVerdict(name, ok=True, found="not checked: the image has no cuobjdump", expected=expected)
@@ -196,7 +188,7 @@ def _kernels(code: Mapping[str, DeviceCode] | None) -> GateVerdict:
         return GateVerdict(name, ok=False, found=problem, expected=expected, cause=NO_CUBIN if lacking else NO_BINARIES)
     cubins = "; ".join(f"{library}: {', '.join(sorted(kernels.cubins & SPARK))}" for library, kernels in needed.items())
     only_ptx = ", ".join(library for library, kernels in code.items() if kernels.ptx and not kernels.cubins & SPARK)
-    cubins += f"; only PTX for it: {only_ptx}" if only_ptx else ""
+    cubins += f"; PTX only: {only_ptx}" if only_ptx else ""
     return GateVerdict(name, ok=True, found=cubins, expected=expected)
 
 

@@ -1,4 +1,4 @@
-"""Images as Docker stores them, and the layers that a target lacks of one. Pure."""
+"""Compare the images that Docker stores, to find the layers that a target lacks. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sparkops.nodes.host import GIB
 from sparkops.weights.plan import enough_room
 
 TWICE = 2
-"""`docker load` writes all that has arrived to its disk, and then unpacks it beside that."""
+"""`docker load` stores the whole input on its disk before it unpacks it there."""
 CONTAINERD = "io.containerd.snapshotter.v1"
 GRAPH_DRIVER = "overlay2"
 LAYOUT_OF_DIGESTS = 25
-"""The first Docker Engine whose own store saves each layer under the digest of its content."""
+"""The first Docker Engine whose own store names saved layers by the digest of their content."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class DockerImage:
 
 
 def parse(inspect: Mapping[str, Any]) -> DockerImage:
-    """Read Docker's inspect of an image."""
+    """Parse `docker inspect` of an image."""
     return DockerImage(
         id=inspect["Id"],
         tags=tuple(inspect["RepoTags"] or ()),
@@ -48,37 +48,37 @@ def parse(inspect: Mapping[str, Any]) -> DockerImage:
 
 @dataclass(frozen=True)
 class Store:
-    """How a Docker Engine stores images. Its own store saves to its disk first, containerd's does not."""
+    """The image store of a Docker Engine. Docker's own needs disk space to save an image, containerd's does not."""
 
     containerd: bool
     major: int
     graph: str = ""
-    """The directory where Docker keeps the layers, if their format is supported; else empty."""
+    """The directory of the layers if their format is supported; else empty."""
 
     def names(self, image: DockerImage) -> tuple[str, ...]:
-        """Return the layers' names in the tar of `docker save`; none where only the tar names them."""
+        """Return the layers' names in the tar of `docker save`; none if they are unknown before."""
         if self.containerd or self.major < LAYOUT_OF_DIGESTS:
             return ()
         return tuple(f"blobs/{layer.replace(':', '/')}" for layer in image.layers)
 
 
 def store(info: Mapping[str, Any], version: str) -> Store:
-    """Read `docker info` and the engine's version."""
+    """Parse `docker info` and the engine's version."""
     containerd = ["driver-type", CONTAINERD] in (info.get("DriverStatus") or [])
     graph = info.get("DockerRootDir", "") if info.get("Driver") == GRAPH_DRIVER and not containerd else ""
     return Store(containerd, int(version.partition(".")[0]), graph)
 
 
 def layer_sizes(history: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Estimate the bytes of each layer, the lowest one first. A step of zero bytes may be a layer or none."""
+    """Estimate the bytes of each layer, the lowest one first. A step of zero bytes may have a layer."""
     return tuple(layer["Size"] for layer in reversed(history) if layer["Size"])
 
 
 @dataclass(frozen=True)
 class ImageLack:
-    """What a target lacks of an image. `same` is its image of the same content and labels, of any name.
+    """The parts of an image that a target lacks. `same` is its image with the same content and labels, under any name.
 
-    Without one, it shares the first `shared` layers of the image.
+    Otherwise the target shares the first `shared` layers.
     """
 
     same: DockerImage | None
@@ -87,9 +87,9 @@ class ImageLack:
 
 
 def lack(image: DockerImage, tag: str, present: Iterable[DockerImage]) -> ImageLack:
-    """Return what a node with the images `present` lacks of `image` under the name `tag`.
+    """Return the parts of `image` with the name `tag` that a node with the images `present` lacks.
 
-    Labels count: two recipes may differ in nothing else, and the image of one is not that of the other.
+    Images with other labels differ, because two recipes may differ only in them.
     """
     images = list(present)
     same = [item for item in images if (item.content, item.labels) == (image.content, image.labels)]
@@ -98,13 +98,11 @@ def lack(image: DockerImage, tag: str, present: Iterable[DockerImage]) -> ImageL
             return ImageLack(other, named=True)
     if same:
         return ImageLack(same[0], named=False)
-    return ImageLack(
-        None, named=False, shared=max((_shared(image.layers, other.layers) for other in images), default=0)
-    )
+    return ImageLack(None, named=False, shared=max((_shared(image.layers, item.layers) for item in images), default=0))
 
 
 def _shared(layers: Sequence[str], others: Sequence[str]) -> int:
-    """Count the lowest layers that two images share. Docker's store identifies a layer with all below it."""
+    """Count the lowest layers that two images share. Docker identifies a layer together with all below it."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(layers, others, strict=False)))
 
 
@@ -115,5 +113,5 @@ def missing_bytes(image: DockerImage, sizes: Sequence[int], shared: int) -> int:
 
 
 def room(free_gib: float | None, need_bytes: float) -> str:
-    """Return the lack of room on Docker's disk as text; empty if it is enough or unknown."""
+    """Return the missing space on Docker's disk as text; empty if it is enough or unknown."""
     return "" if free_gib is None else enough_room(int(free_gib * GIB), need_bytes)

@@ -1,4 +1,4 @@
-"""A built image, compared with its recipe's lock."""
+"""Compare a built image with its recipe's lock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from sparkops.config.lock import Lock
 from sparkops.images.gate import GateVerdict, ImageFacts
 
 SHOWN = 5
-OTHER_PARENT = (
-    "the image of FROM differs from the locked one; load the locked one on the node, or run `sparkops lock --update`"
-)
-OTHER_PACKAGES = "a mod, or an installation without UV_CONSTRAINT, changed packages that uv had installed"
-OTHER_TORCH = "the version is locked, but this is another build of it; check its index"
+OTHER_PARENT = "the base image differs from the locked one; load that one on the node, or run `sparkops lock --update`"
+OTHER_PACKAGES = "a mod, or an installation without UV_CONSTRAINT, changed installed packages"
+OTHER_TORCH = "another build of the locked version; check its index"
 
 
 def verdicts(lock: Lock, facts: ImageFacts, layers: Sequence[str]) -> Iterator[GateVerdict]:
@@ -26,7 +24,7 @@ def verdicts(lock: Lock, facts: ImageFacts, layers: Sequence[str]) -> Iterator[G
     if lock.packages:
         differing = sorted({package.lower() for package in lock.packages} - set(facts.packages))
         more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
-        missing = f"not there: {', '.join(differing[:SHOWN])}{more}"
+        missing = f"missing: {', '.join(differing[:SHOWN])}{more}"
         measured = missing if differing else f"{len(lock.packages)} as locked"
         yield GateVerdict(
             "locked packages", not differing, measured, "all as locked", OTHER_PACKAGES if differing else ""

@@ -1,4 +1,4 @@
-"""The programs that a script calls, with their arguments, environment and input as far as the text gives them."""
+"""List the program calls of a shell script, with arguments, environment and input if the text has them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ WRAPPERS: Mapping[str, str] = {
     "timeout": "ks",
     "xargs": "adEILnPs",
 }
-"""Programs that only start another one, with the letters of their options that take a value."""
+"""Programs that start another program, with the letters of their options that take a value."""
 WRAPPED = re.compile(r"-.*|[0-9.]+[smhd]?")
-"""Words between a wrapper and its command: options, a niceness, a time."""
+"""Words between a wrapper and its command: options, a niceness, a duration."""
 MAX_DEPTH = 8
 
 
@@ -43,7 +43,7 @@ class ExpandedRedirect:
 class Call:
     """One program, without wrappers such as sudo; `python -m pip` is pip.
 
-    `before` are the calls of its pipeline that it reads from, `inside` those in its own arguments.
+    `before` are the earlier calls of its pipeline, `inside` those in its own arguments.
     """
 
     argv: tuple[str, ...]
@@ -62,7 +62,7 @@ class Call:
 def calls(script: Text, environment: Values) -> Iterator[Call]:
     """Yield every call of a script in source order, also in substitutions and in `sh -c`.
 
-    Branches of an `if` that never run on a Spark, with the values of the file, are left out.
+    Skip branches of an `if` that never run on a Spark with the values of the file.
     """
     return _Shell(dict(environment), set(environment)).run(script)
 
@@ -101,7 +101,7 @@ class _Shell:
         argv = tuple(field for word in words for field in word.fields(self.values))
         if not argv:
             self.values |= assigned
-        elif not self._obeys(argv):
+        elif not self._changes_shell(argv):
             environment = {name: self.values.get(name) for name in self.exported} | assigned
             redirects = tuple(map(self._expanded, simple.redirects))
             call = _unwrapped(Call(argv, words[0].line, environment, redirects, before, inside))
@@ -118,7 +118,7 @@ class _Shell:
             assigned[match[1]] = match[2]
         return assigned, ()
 
-    def _obeys(self, argv: tuple[str, ...]) -> bool:
+    def _changes_shell(self, argv: tuple[str, ...]) -> bool:
         """Return whether a command changes the shell itself, and apply the change for later commands."""
         match argv:
             case ("export" | "declare" | "readonly" | "local" | "typeset", *rest):

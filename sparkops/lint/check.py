@@ -1,4 +1,4 @@
-"""Check a Dockerfile, or a recipe and the Dockerfile that it renders to. Everything is decided from text."""
+"""Check a Dockerfile, or a recipe with its rendered Dockerfile. Reads text only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sparkops.lint.stages import build
 from sparkops.render.context import build_context, render
 
 CAUSES: Mapping[str, Location] = {"latest": ("image", "base"), "torch-pin": ("image", "torch")}
-"""The key of the recipe that a finding in its Dockerfile comes from; any other comes from the template."""
+"""The key of a recipe that causes a finding in its Dockerfile. The cause of any other rule is the template."""
 
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """The findings of one file before its ignores apply, and the ignores."""
+    """The findings of one file, and the ignores, which are not applied yet."""
 
     file: str
     findings: tuple[LintFinding, ...]
@@ -45,7 +45,9 @@ def findings(checked: Iterable[CheckedFile], chosen: Collection[str]) -> list[Li
     """Return the findings of the `chosen` rules that no ignore covers, and the faults of ignores, ordered by place."""
     files = list(checked)
     every = sorted({finding for file in files for finding in file.findings if finding.rule in chosen})
-    ignores = list(dict.fromkeys(ignore for file in files for ignore in file.ignores))  # those of a parent once
+    ignores = list(
+        dict.fromkeys(ignore for file in files for ignore in file.ignores)
+    )  # ignores of a shared parent once
     uncovered = [finding for finding in every if not any(ignore.hits(finding) for ignore in ignores)]
     own = (ignore for ignore in ignores if ignore.file in {file.file for file in files})
     wrong = (fault for ignore in own for fault in faults(ignore, every, chosen) if fault.rule in chosen)
@@ -94,11 +96,9 @@ def _revisions(recipe: Recipe) -> Iterator[_Problem]:
     for number, checkpoint in enumerate(recipe.model.fetched):
         inside: Location = ("sources", number) if recipe.model.sources else ()
         if not checkpoint.revision or not COMMIT.fullmatch(checkpoint.revision):
-            revision = f"the revision {checkpoint.revision} may move" if checkpoint.revision else "there is no revision"
-            problem = (
-                f"{revision}, so {checkpoint.id} may be another model tomorrow, expected a commit of 40 hex digits"
-            )
-            fix = "revision: the commit that the hub shows for it"
+            revision = f"revision {checkpoint.revision} can change" if checkpoint.revision else "no revision"
+            problem = f"{checkpoint.id}: {revision}, expected a commit of 40 hex digits"
+            fix = "revision: COMMIT, as the hub shows it"
             yield _Problem(("model", *inside, "revision"), "model-revision", problem, fix)
 
 
@@ -110,8 +110,8 @@ def _secrets(where: Location, value: object) -> Iterator[_Problem]:
         for number, inner in enumerate(value):
             yield from _secrets((*where, number), inner)
     elif isinstance(value, str) and (key := secret.looks_secret(value)):
-        problem = f"{dotted(where)} holds {key[1]}, and a recipe is read by everybody, expected none"
-        yield _Problem(where, "secret", problem, "give it to the node, in a file that only it reads")
+        problem = f"{dotted(where)} contains {key[1]}, expected no secret in a recipe"
+        yield _Problem(where, "secret", problem, "put it in a file on the node, with mode 0600")
 
 
 def _architectures(recipe: Recipe) -> Iterator[_Problem]:
@@ -126,7 +126,7 @@ def _missing_parts(recipe: Recipe, templates: Mapping[str, str], mods: Mapping[s
     except ConfigError as error:
         key = next((key for key in ("mods", "template") if f" image.{key}: " in str(error)), "")
         problem = str(error).rpartition(f" image.{key}: ")[2]
-        yield _Problem(("image", key), "missing-part", problem, "name one that is there, or add it to templates/")
+        yield _Problem(("image", key), "missing-part", problem, "use an existing one, or add the file to templates/")
 
 
 def _rendered(recipe: Recipe, templates: Mapping[str, str]) -> Iterator[_Problem]:
@@ -136,4 +136,4 @@ def _rendered(recipe: Recipe, templates: Mapping[str, str]) -> Iterator[_Problem
         return
     for finding in findings([check_dockerfile(text, "")], NAMES):
         where = CAUSES.get(finding.rule, ("image", "template"))
-        yield _Problem(where, finding.rule, f"in its Dockerfile, line {finding.line}: {finding.problem}", finding.fix)
+        yield _Problem(where, finding.rule, f"rendered Dockerfile, line {finding.line}: {finding.problem}", finding.fix)

@@ -1,9 +1,8 @@
-"""A Dockerfile as instructions that know their lines, read as BuildKit reads it.
+"""Parse a Dockerfile as BuildKit does, into instructions with line numbers.
 
-Parser directives, continuations, comments and blank lines inside an instruction, heredocs and ONBUILD. Text that
-BuildKit could not read becomes a problem with its line, and reading continues. No parser of Python's package index
-does this: dockerfile-parse 2.0.1, the well-known one, takes the body of a heredoc for instructions and stops at a
-blank line inside a RUN (both were tried).
+Supports parser directives, continuations, comments and blank lines inside an instruction, heredocs and ONBUILD. Text
+that BuildKit cannot parse becomes a problem with its line, and parsing continues. dockerfile-parse 2.0.1 is no
+alternative: it parses the body of a heredoc as instructions, and stops at a blank line inside a RUN.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ FLAG = re.compile(r"--([a-z][^\s=]*)(?:=((?:[^\s\"']|\"[^\"]*\"|'[^']*')*))?(?:\
 
 @dataclass(frozen=True)
 class Heredoc:
-    """The text between `<<NAME` and NAME. Of a quoted name nothing in it is expanded."""
+    """The text between `<<NAME` and NAME. A quoted name prevents expansion."""
 
     name: str
     body: Text
@@ -69,7 +68,7 @@ class Comment:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """The content of a Dockerfile. `problems`: lines that BuildKit cannot read, each with the reason."""
+    """The content of a Dockerfile. `problems`: lines that BuildKit cannot parse, with the reasons."""
 
     instructions: tuple[Instruction, ...]
     comments: tuple[Comment, ...]
@@ -78,12 +77,12 @@ class Dockerfile:
 
 
 def parse(text: str) -> Dockerfile:
-    """Read a Dockerfile."""
+    """Parse a Dockerfile."""
     reader = _Reader([line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")])
     reader.directives()
     instructions = tuple(reader.instructions())
     if not any(instruction.keyword == "FROM" for instruction in instructions):
-        reader.problems.append((1, "there is no FROM, expected at least one stage"))
+        reader.problems.append((1, "no FROM, expected at least one stage"))
     return Dockerfile(instructions, tuple(reader.comments), tuple(reader.problems), reader.escape)
 
 
@@ -103,9 +102,9 @@ class _Reader:
             name = match[1].lower()
             self.at += 1
             if name in names:
-                self.problems.append((self.at, f"the directive {name} stands twice, expected it once"))
+                self.problems.append((self.at, f"duplicate directive {name}, expected one"))
             elif name == "escape" and match[2] not in ("\\", "`"):
-                self.problems.append((self.at, f"escape={match[2]} is not possible, expected \\ or `"))
+                self.problems.append((self.at, f"invalid escape={match[2]}, expected \\ or `"))
             elif name == "escape":
                 self.escape = match[2]
             names.add(name)
@@ -127,7 +126,7 @@ class _Reader:
         return True
 
     def _joined(self) -> Text:
-        """Return the lines of one instruction. A line continues if it ends in one escape character, not in two."""
+        """Return the lines of one instruction. A line continues if it ends with one escape character, not with two."""
         continued = re.compile(rf"(^|[^{re.escape(self.escape)}]){re.escape(self.escape)}[ \t]*$")
         parts: list[tuple[int, str]] = []
         while self.at < len(self.lines):
@@ -147,7 +146,7 @@ class _Reader:
         if onbuild:
             keyword, text = _first_word(text)
         if keyword not in KEYWORDS and not self.unknown:
-            self.unknown = True  # a missing \\ or an open heredoc makes an instruction of each following line
+            self.unknown = True  # after a missing \\ or an unclosed heredoc each following line would be one
             self.problems.append((line, f"unknown instruction {keyword[:30]}, expected one such as RUN or COPY"))
         heredocs = tuple(self._heredocs(text, line)) if keyword in WITH_HEREDOC and "<<" in text.text else ()
         flags, rest = _flags(text) if keyword in WITH_FLAGS else ((), text)
@@ -171,7 +170,7 @@ class _Reader:
                 break
             body.append((self.at, text))
         else:
-            self.problems.append((line, f"the heredoc {name} never ends, expected a line with nothing but {name}"))
+            self.problems.append((line, f"unclosed heredoc {name}, expected a line with only {name}"))
         return Text.joined(body, "\n")
 
 

@@ -1,4 +1,4 @@
-"""Rules, and what they find."""
+"""Rules and their findings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkops.lint.stages import StagedBuild
 
 
 class Violation(NamedTuple):
-    """A line that breaks a rule: `problem` says what is wrong and what was expected, `fix` what to write."""
+    """A line that violates a rule: `problem` has the actual and the expected state, `fix` the text to write."""
 
     line: int
     problem: str
@@ -29,10 +29,10 @@ class LintFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement and its reason. `check` reads a Dockerfile; check.py checks the rules without one."""
+    """A requirement and its reason. `check` checks a Dockerfile; check.py has the checks of recipes."""
 
     name: str
     reads: str
-    asks: str
+    requirement: str
     reason: str
     check: Callable[[StagedBuild], Iterable[Violation]] | None = None

@@ -1,4 +1,4 @@
-"""`# sparkops: ignore=RULE reason`: the lines that it covers, and whether it still hits a finding."""
+"""Comments `# sparkops: ignore=RULE reason`: the lines that they cover, and their faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNIGNORABLE = frozenset({"ignore-reason", "ignore-unused"})
 
 @dataclass(frozen=True)
 class Ignore:
-    """One comment of a file: the rules that it names, its reason, and the lines that it covers."""
+    """One comment: the rules that it ignores, its reason, and the lines that it covers."""
 
     file: str
     line: int
@@ -34,7 +34,7 @@ class Ignore:
 
 
 def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
-    """Yield the ignores of a Dockerfile: each covers the instruction around it, or else the next one."""
+    """Yield the ignores of a Dockerfile: each covers the instruction that contains or follows it."""
     for comment in dockerfile.comments:
         following = (instruction for instruction in dockerfile.instructions if instruction.end >= comment.line)
         covered = next((range(instruction.line, instruction.end + 1) for instruction in following), range(0))
@@ -42,7 +42,7 @@ def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
 
 
 def of_yaml(text: str, file: str) -> Iterator[Ignore]:
-    """Yield the ignores of a YAML file: each covers the value on its line, or else the next one, with all in it."""
+    """Yield the ignores of a YAML file: each covers the value on its line or the next one, with all nested values."""
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if match := IN_YAML.fullmatch(line):
@@ -77,18 +77,18 @@ def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]
 
 
 def faults(ignore: Ignore, findings: Iterable[LintFinding], chosen: Collection[str]) -> Iterator[LintFinding]:
-    """Yield what is wrong with an ignore. One of a rule that is not `chosen` may have no finding."""
+    """Yield the faults of an ignore. Without a finding it is a fault only if its rule is `chosen`."""
     place = (ignore.file, ignore.line)
     if not ignore.reason:
-        problem = "this ignore has no reason, so it ignores nothing, expected one behind the rule"
+        problem = "ignore without a reason has no effect, expected a reason after the rule"
         yield LintFinding(*place, "ignore-reason", problem, FORM)
     if not ignore.names:
-        yield LintFinding(*place, "ignore-unused", f"this ignore names no rule, expected {FORM}", FORM)
+        yield LintFinding(*place, "ignore-unused", f"ignore without a rule, expected {FORM}", FORM)
     for name in ignore.names:
         if name not in NAMES or name in UNIGNORABLE:
             similar = difflib.get_close_matches(name, set(NAMES) - UNIGNORABLE, n=1)
-            problem = f"unknown rule {name} to ignore" + (f", did you mean {similar[0]}?" if similar else "")
-            yield LintFinding(*place, "ignore-unused", problem, "sparkops lint --rules shows every rule")
+            problem = f"unknown rule {name}" + (f", did you mean {similar[0]}?" if similar else "")
+            yield LintFinding(*place, "ignore-unused", problem, "list the rules: sparkops lint --rules")
         elif ignore.reason and name in chosen and not any(ignore.hits(f) and f.rule == name for f in findings):
-            problem = f"{name} finds nothing here, expected an ignore only where it hits"
-            yield LintFinding(*place, "ignore-unused", problem, f"take {name} out of the comment")
+            problem = f"{name} has no finding here, expected no ignore"
+            yield LintFinding(*place, "ignore-unused", problem, f"remove {name} from the comment")

@@ -1,4 +1,4 @@
-"""Calls of uv and pip: verb, requirements and options, and the torch that they name."""
+"""Parse calls of uv and pip: verb, requirements, options and pins of torch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Install:
         return [value for name, value in self.options if name in names]
 
     def setting(self, name: str) -> str:
-        """Return a variable of its environment; empty if it is not set."""
+        """Return a variable of its environment; empty if unset."""
         return self.call.environment.get(name) or ""
 
     @property
@@ -93,16 +93,14 @@ class Install:
 
     @property
     def replacing(self) -> list[str]:
-        """Those of `engines` that replace an installed torch: they require certain versions, or may do so."""
+        """Those of `engines` that may replace an installed torch, because they require certain versions."""
         names = ((engine, package(engine, self.directory)) for engine in self.engines)
         return [engine for engine, name in names if name in BOUND or name not in NEEDS_TORCH]
 
     @property
     def names_torch(self) -> bool:
-        """Whether torch itself is among its requirements, so that its companions follow it."""
-        return any(
-            _name(requirement) in ("torch", "pytorch") or "torch-" in requirement for requirement in self.requirements
-        )
+        """Whether torch itself is among its requirements; then the versions of torchaudio and torchvision follow it."""
+        return any(_name(text) in ("torch", "pytorch") or "torch-" in text for text in self.requirements)
 
     @property
     def compiles(self) -> bool:
@@ -112,8 +110,8 @@ class Install:
         return self.verb in INSTALLS and any(package(source, self.directory) in COMPILED for source in sources)
 
     @property
-    def may_bring_torch(self) -> bool:
-        """Whether it installs torch or anything that requires it."""
+    def may_install_torch(self) -> bool:
+        """Whether it installs torch or a package that requires it."""
         named = any(_name(requirement) in ("torch", "pytorch") for requirement in self.requirements)
         return bool(self.engines) or (named and self.verb in INSTALLS and not self.option("--no-deps"))
 
@@ -124,7 +122,7 @@ class Install:
 
     @property
     def backend(self) -> str:
-        """The build of torch that it selects, such as cu130, by uv's option or by an index of one build."""
+        """The build of torch that it selects, such as cu130, by uv's option or by the index."""
         named = [*self.option("--torch-backend"), self.setting("UV_TORCH_BACKEND")]
         indexes = self.option("--index-url", "--default-index", "--index", "--extra-index-url")
         settings = ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
@@ -139,13 +137,13 @@ def pins(text: str) -> list[str]:
 
 
 def only_tools(text: str) -> bool:
-    """Return whether the text of a requirements file names only tools."""
+    """Return whether a requirements file has only tools."""
     words = [line.split()[0] for line in text.splitlines() if line.strip() and line.strip()[0] not in "#-"]
     return bool(words) and {_name(word) for word in words} <= TOOLS
 
 
 def installs(calls: Iterable[Call], directory: str) -> Iterator[Install]:
-    """Yield the calls with which uv or pip downloads, builds or installs something."""
+    """Yield the calls of uv or pip that download, build or install packages."""
     for call in calls:
         tool = "pip" if PIP.fullmatch(call.program) else call.program
         if tool == "uvx":
@@ -158,7 +156,7 @@ def installs(calls: Iterable[Call], directory: str) -> Iterator[Install]:
 
 
 def _verbs(argv: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the verbs of a call, as pip and install of `uv --quiet pip install x`, and the words after them."""
+    """Return the verbs of a call, such as pip and install of `uv --quiet pip install x`, and the words after them."""
     verbs: list[str] = []
     for number, word in enumerate(argv):
         if word.startswith("-") or (number and argv[number - 1] in VALUED):
@@ -189,13 +187,13 @@ def _parsed(words: tuple[str, ...]) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def _needs_torch(requirement: str, directory: str) -> bool:
-    """Return whether a requirement needs torch. A wheel of an unknown name may be an engine."""
+    """Return whether a requirement needs torch. A wheel with an unknown name may be an engine."""
     name = package(requirement, directory)
     return name in NEEDS_TORCH or (".whl" in requirement and name not in OTHER_PACKAGES)
 
 
 def package(requirement: str, directory: str) -> str:
-    """Return the package of a requirement: its name, or that of the wheel, repository or directory that it names."""
+    """Return the package name of a requirement, also from the name of a wheel, repository or directory."""
     name, at, _ = requirement.partition("@")
     if at and not re.search(r"[/:$]", name):
         return _name(name.strip())

@@ -1,4 +1,4 @@
-"""The words and operators of a shell script, with the line of each word."""
+"""Split a shell script into words and operators, with the line of each word."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _after(text: str, sign: str, at: int) -> int:
 
 @dataclass
 class Lexer:
-    """Reader of words and operators, one after the other."""
+    """Iterator over words and operators."""
 
     script: Text
     at: int = 0
     waiting: list[tuple[str, bool]] = field(default_factory=list)
-    """Heredocs that begin on the next line: name, and whether leading tabs are removed."""
+    """Heredocs that begin on the next line: name, and whether to remove leading tabs."""
     bodies: list[Text] = field(default_factory=list)
 
     def token(self) -> Word | str | None:
@@ -65,7 +65,7 @@ class Lexer:
         self.waiting.clear()
 
     def _substituted(self) -> Word:
-        """Return `<(commands)`, which a program receives as the name of a file."""
+        """Return `<(commands)`, which a program gets as a file name."""
         begin, end = self.at, closing(self.script.text, self.at + 2, PARENTHESES)
         self.at = end
         raw = self.script.text[begin:end]
@@ -115,7 +115,7 @@ class Lexer:
         return parts
 
     def _dollar(self, scripts: list[Text]) -> Part:
-        """Return a variable, to be expanded later, or a substitution, whose output is unknown."""
+        """Return a variable, to expand later, or a substitution with unknown output."""
         text, begin = self.script.text, self.at
         if text.startswith("${", begin):
             self.at = closing(text, begin + 2, BRACES)

@@ -1,4 +1,4 @@
-"""Findings as text, JSON and SARIF; the rules as a page and as JSON."""
+"""Print findings as text, JSON or SARIF, and the rules as a page or JSON."""
 
 from __future__ import annotations
 
@@ -16,39 +16,38 @@ SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schem
 HEAD = """\
 # Lint
 
-`sparkops lint` checks Dockerfiles, and recipes with the Dockerfiles that they make. It runs nothing and uses no
-network. Each finding is `file:line: RULE: problem, expected value`, followed by the text to write. The exit code is
-1 if there is a finding, and 2 if a file cannot be read.
+`sparkops lint` checks Dockerfiles, and recipes with their rendered Dockerfiles. It runs nothing and uses no network.
+Each finding is `file:line: RULE: problem, expected value`, followed by the fix. The exit code is 1 if there is a
+finding, and 2 if a file cannot be read.
 
 Variables resolve as in BuildKit: ENV and ARG of the stage and of its parent stages, nothing from an image, and an ARG
-before the first FROM only if the stage declares it again. Values are those in the file; other values from build
-arguments or commands are unknown and cause no finding. Branches of an `if` that never run on a Spark with these values
-are skipped: it is arm64, and `uname -m` prints aarch64.
+before the first FROM only if the stage declares it again. Values of build arguments and output of commands are unknown
+and cause no finding. Branches of an `if` that never run on a Spark (arm64; `uname -m` prints aarch64) are skipped.
 
-A comment ignores findings: in a Dockerfile those of the instruction that contains or follows it, in a recipe those of
-its line or the next one, with the indented lines below:
+A comment ignores findings: in a Dockerfile of the instruction that contains or follows it, in a recipe of its line or
+the next one, with the indented lines below:
 
     # sparkops: ignore=git-pin the tags of this repository have no versions
 
 The reason is required, and an ignore without a finding is itself a finding. Several rules: `ignore=a,b`.
 
-Without arguments it reads Dockerfiles/ and the recipes that `sparkops recipes` lists. In a directory it looks for
-Dockerfile, Dockerfile.NAME, Dockerfile-NAME, Dockerfile_NAME, NAME.Dockerfile, the same with Containerfile, in upper or
-lower case, and recipes; `-` is a Dockerfile on stdin. `--rule` and `--ignore`
-select rules by name. `--json` prints `files` (the number of files), `findings` (each with `file`, `line`, `rule`,
-`problem` and `fix`) and `unreadable` (the reason for each file); `--format sarif` prints SARIF 2.1.0.
+Without arguments it checks Dockerfiles/ and the recipes that `sparkops recipes` lists; in a directory it checks recipes
+and files named Dockerfile, Dockerfile.NAME, Dockerfile-NAME, Dockerfile_NAME, NAME.Dockerfile, or the same with
+Containerfile, in upper or lower case; `-` is a Dockerfile on stdin. `--rule` and `--ignore` select rules.
+`--json` prints `files` (the number of files), `findings` (each with `file`, `line`, `rule`, `problem` and `fix`) and
+`unreadable` (the reason for each file); `--format sarif` prints SARIF 2.1.0.
 
 ## With hadolint
 
-These rules are about CUDA, torch, vLLM and reproducible builds. Leave the rest to hadolint: shellcheck inside RUN,
+These rules are about CUDA, torch, vLLM and reproducible builds. Use hadolint for the rest: shellcheck inside RUN,
 `--no-install-recommends`, pinned versions of apt packages, `cd` instead of WORKDIR, sudo, USER root. Three rules
-overlap; ignore those of hadolint: DL3006 and DL3007 (`latest`), DL3009 (`apt-lists`).
+overlap; ignore these of hadolint: DL3006 and DL3007 (`latest`), DL3009 (`apt-lists`).
 
     hadolint --ignore DL3006 --ignore DL3007 --ignore DL3009 Dockerfile
     sparkops lint Dockerfile
 
-For one report in CI let both write SARIF: `hadolint --format sarif` and `sparkops lint --format sarif`. Each has its
-own ignores: `# hadolint ignore=DL3013` and `# sparkops: ignore=RULE reason`.
+For one report in CI use SARIF: `hadolint --format sarif` and `sparkops lint --format sarif`. Each has its own
+ignores: `# hadolint ignore=DL3013` and `# sparkops: ignore=RULE reason`.
 
 | rule | reads | requirement | reason |
 | --- | --- | --- | --- |
@@ -57,7 +56,7 @@ own ignores: `# hadolint ignore=DL3013` and `# sparkops: ignore=RULE reason`.
 
 @dataclass(frozen=True)
 class LintReport:
-    """Findings in a number of files. `unreadable`: why a file could not be read, for each such file."""
+    """Findings in `files` files. `unreadable`: the error of each file that could not be read."""
 
     files: int
     findings: Sequence[LintFinding]
@@ -85,14 +84,14 @@ def summary(report: LintReport) -> str:
     """Return the report in one line."""
     files = f"{report.files} file{'' if report.files == 1 else 's'}"
     if not report.findings:
-        return f"{files}: nothing found"
+        return f"{files}: no findings"
     places = len({finding.file for finding in report.findings})
     number = len(report.findings)
     return f"{number} finding{'' if number == 1 else 's'} in {places} of {files}"
 
 
 def as_sarif(report: LintReport) -> dict[str, Any]:
-    """Return the report in SARIF 2.1.0, which code hosts show beside the line.
+    """Return the report in SARIF 2.1.0, which code hosts show at the line.
 
     https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
     """
@@ -109,7 +108,7 @@ def as_sarif(report: LintReport) -> dict[str, Any]:
 def _sarif_rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.name,
-        "shortDescription": {"text": rule.asks},
+        "shortDescription": {"text": rule.requirement},
         "fullDescription": {"text": rule.reason},
         "defaultConfiguration": {"level": "error"},
     }
@@ -128,9 +127,10 @@ def _sarif_result(finding: LintFinding) -> dict[str, Any]:
 
 def rules_page() -> str:
     """Return docs/lint.md."""
-    return HEAD + "".join(f"| `{rule.name}` | {rule.reads} | {rule.asks} | {rule.reason} |\n" for rule in RULES)
+    return HEAD + "".join(f"| `{rule.name}` | {rule.reads} | {rule.requirement} | {rule.reason} |\n" for rule in RULES)
 
 
 def rules_json() -> dict[str, Any]:
     """Return the rules as data."""
-    return {"rules": [{key: getattr(rule, key) for key in ("name", "reads", "asks", "reason")} for rule in RULES]}
+    rows = [{"name": rule.name, "reads": rule.reads, "asks": rule.requirement, "reason": rule.reason} for rule in RULES]
+    return {"rules": rows}

@@ -1,7 +1,7 @@
-"""A shell script, such as that of a Dockerfile's RUN, as pipelines of commands. Nothing is ever run.
+"""Parse a shell script, such as that of a RUN, into pipelines of commands. Runs nothing.
 
-Quotes, comments, substitutions, redirections, heredocs, control words (if, for, case, {), and conditions whose result
-is known from the file. bashlex was tried: it knows neither `case` nor `[[ -f`, and its licence is the GPL.
+Supports quotes, comments, substitutions, redirections, heredocs, control words (if, for, case, {), and conditions whose
+result is known from the file. bashlex is no alternative: it lacks `case` and `[[ -f`, and its licence is the GPL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EMPTY = Text.of_line("", 1)
 
 
 class Redirect(NamedTuple):
-    """A redirection with the word behind it; `body` is the text of a heredoc."""
+    """A redirection with its target; `body` is the text of a heredoc."""
 
     operator: str
     target: Word
@@ -30,13 +30,13 @@ class Redirect(NamedTuple):
 
     @property
     def quoted(self) -> bool:
-        """Whether the heredoc is taken literally."""
+        """Whether the heredoc is literal text."""
         return any(part.quote for part in self.target.parts)
 
 
 CONDITION, THEN, ELSE = 0, 1, 2
 Arm = tuple[int, int]
-"""The number of an `if` in the script, and which part of it."""
+"""The number of an `if` in the script, and its part."""
 MACHINE = {
     "$(uname -m)": "aarch64",
     "`uname -m`": "aarch64",
@@ -49,7 +49,7 @@ MACHINE = {
 class Simple(NamedTuple):
     """A command: assignments, program and arguments as one list of words.
 
-    `arms` are the parts of each `if` around it, the outermost first. `negated`: it follows a `!`.
+    `arms` are the parts of all `if` around it, the outermost first. `negated`: it follows a `!`.
     """
 
     words: tuple[Word, ...]
@@ -62,7 +62,7 @@ Pipeline = tuple[Simple, ...]
 
 
 def pipelines(script: Text) -> list[Pipeline]:
-    """Return every pipeline of the script in source order, also those of branches that may not run."""
+    """Return every pipeline of the script in source order, also in branches that may not run."""
     parser = _Parser(Lexer(script))
     while (token := parser.lexer.token()) is not None:
         parser.take(token)
@@ -80,7 +80,7 @@ def _with_bodies(simple: Simple, bodies: Iterator[Text]) -> Simple:
 
 
 def condition_holds(pipeline: Pipeline, values: Values) -> bool | None:
-    """Return whether a condition holds on a Spark; None if that is not known."""
+    """Return whether a condition holds on a Spark; None if unknown."""
     if len(pipeline) != 1:
         return None
     words = [word.text(values) for word in pipeline[0].words]
@@ -126,11 +126,11 @@ class _Parser:
     cases: int = 0
     arms: list[Arm] = field(default_factory=list)
     chained: list[bool] = field(default_factory=list)
-    """For each of `arms`, whether an elif began it: it ends with the `fi` of the `if` around it."""
+    """For each of `arms`, whether it began with `elif`, so that the `fi` of the outer `if` ends it."""
     ifs: int = 0
     negated: bool = False
     pattern: bool = False
-    """Whether the next words are the pattern of a case, up to its parenthesis."""
+    """Whether the next words are the pattern of a `case`, up to its parenthesis."""
 
     def take(self, token: Word | str) -> None:
         if isinstance(token, Word):

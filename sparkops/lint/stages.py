@@ -1,4 +1,4 @@
-"""The stages of a Dockerfile: variables and directory at each instruction, and the programs that it calls."""
+"""Split a Dockerfile into stages, with variables, directory and program calls of each instruction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkops.lint.installs import Install, installs
 from sparkops.lint.text import Text, Values, expand, split
 
 PREDEFINED = {"TARGETARCH": "arm64", "TARGETOS": "linux", "TARGETPLATFORM": "linux/arm64", "TARGETVARIANT": ""}
-"""Arguments that BuildKit sets for a Spark wherever ARG declares them."""
+"""Arguments that BuildKit sets for a Spark if ARG declares them."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class BuildStep:
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """The programs that a RUN calls."""
+        """The program calls of a RUN."""
         if self.instruction.keyword != "RUN":
             return ()
         if words := self.instruction.words:
@@ -37,7 +37,7 @@ class BuildStep:
 
     @cached_property
     def installs(self) -> tuple[Install, ...]:
-        """The calls of uv and pip in it."""
+        """Its calls of uv and pip."""
         return tuple(installs(self.calls, self.directory))
 
 
@@ -45,8 +45,8 @@ class BuildStep:
 class BuildStage:
     """The instructions from one FROM to the next. `image` is the name in FROM, `parent` the earlier stage of that name.
 
-    `values` and `directory` are those at its end. A stage inherits everything of its parent, also ARG; nothing of an
-    image is known here. ONBUILD is a stage of its own: it runs in builds that start from this stage.
+    `values` and `directory` are those at its end. A stage inherits everything of its parent, also ARG, and nothing of
+    an image, which is not read. ONBUILD is a stage of its own, because it runs in builds that start from this stage.
     """
 
     name: str
@@ -67,12 +67,12 @@ class BuildStage:
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """The programs that its own instructions call."""
+        """The program calls of its own instructions."""
         return tuple(call for step in self.steps for call in step.calls)
 
     @cached_property
     def installs(self) -> tuple[Install, ...]:
-        """The calls of uv and pip in it."""
+        """Its calls of uv and pip."""
         return tuple(install for step in self.steps for install in step.installs)
 
     @property
@@ -83,7 +83,7 @@ class BuildStage:
 
 @dataclass(frozen=True)
 class StagedBuild:
-    """A Dockerfile with its stages. `arguments` are those of ARG before the first FROM, which reach no RUN."""
+    """A Dockerfile with its stages. `arguments`: of ARG before the first FROM, which no RUN gets."""
 
     dockerfile: Dockerfile
     stages: tuple[BuildStage, ...]
@@ -165,7 +165,7 @@ def variables(instruction: Instruction, escape: str, values: Values) -> Iterator
 def _argument(
     instruction: Instruction, escape: str, values: Values, arguments: Values
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield what an ARG sets. Without a default it keeps its value, or takes that of the ARG before the first FROM."""
+    """Yield the variables of an ARG. The default is the current value, else that of the ARG before the first FROM."""
     for word in split(instruction.rest, escape):
         name, sign, value = word.text(values).partition("=")
         yield name, value if sign else values.get(name, arguments.get(name, PREDEFINED.get(name)))

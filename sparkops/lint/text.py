@@ -1,4 +1,4 @@
-"""Text that knows its lines, its words with their quotes, and what variables make of them, as far as they are known."""
+"""Text with line numbers, its words with their quotes, and the expansion of known variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 Values = Mapping[str, str | None]
-"""Variables by name. None: declared, and the value is not known here."""
+"""Variables by name. None: declared, with an unknown value."""
 
 MAX_VALUE = 16_384  # a value that doubles itself on every line stays unexpanded
 MAX_DEPTH = 20
@@ -29,14 +29,14 @@ PIECES = {
 
 @dataclass(frozen=True)
 class Text:
-    """Text joined out of lines. `starts`: offset and line in the file (from 1) of each part; the first offset is 0."""
+    """Text joined from lines. `starts`: offset and line number of each part; the first offset is 0."""
 
     text: str
     starts: tuple[tuple[int, int], ...]
 
     @classmethod
     def of_line(cls, text: str, line: int) -> Text:
-        """Return text that counts as one line, whatever it holds."""
+        """Return text that counts as one line, even if it has line breaks."""
         return cls(text, ((0, line),))
 
     @classmethod
@@ -55,7 +55,7 @@ class Text:
         return cls(glue.join(text.text for text in texts), tuple(starts) or ((0, 1),))
 
     def line(self, offset: int) -> int:
-        """Return the line that the character at `offset` came from."""
+        """Return the line number of the character at `offset`."""
         return self.starts[bisect_right(self.starts, (offset, float("inf"))) - 1][1]
 
     def cut(self, begin: int, end: int | None = None) -> Text:
@@ -66,14 +66,14 @@ class Text:
 
 
 class Part(NamedTuple):
-    """A piece of a word. In single quotes nothing is expanded; in double quotes nothing is split."""
+    """A piece of a word. Single quotes prevent expansion, double quotes prevent splitting."""
 
     text: str
     quote: str = ""
 
 
 class Word(NamedTuple):
-    """A word, the line on which it begins, its source text, and the commands inside it."""
+    """A word, its first line, its source text, and the commands inside it."""
 
     parts: tuple[Part, ...]
     line: int
@@ -85,7 +85,7 @@ class Word(NamedTuple):
         return "".join(part if quote == "'" else expand(part, values) for part, quote in self.parts)
 
     def fields(self, values: Values) -> list[str]:
-        """Return what a shell makes of it: one argument, several, or none."""
+        """Return the arguments that a shell expands it to: one, several or none."""
         fields: list[str] = []
         grows = False  # whether the next piece belongs to the last field
         for part, quote in self.parts:
@@ -101,7 +101,7 @@ class Word(NamedTuple):
 
 
 def split(text: Text, escape: str) -> list[Word]:
-    """Return the words of an instruction that no shell reads, such as ENV; none if a quote stays open."""
+    """Return the words of an instruction without a shell, such as ENV; none for an unclosed quote."""
     words: list[Word] = []
     at, pieces = 0, PIECES[escape]
     while at < len(text.text):
@@ -137,7 +137,7 @@ def double_quoted(text: str, escape: str = "\\") -> Iterator[Part]:
 
 
 def expand(text: str, values: Values, depth: int = 0) -> str:
-    """Return the text with the known variables expanded; `$NAME` stays if nothing is known about NAME."""
+    """Return the text with known variables expanded; `$NAME` stays for an unknown NAME."""
     if "$" not in text or depth > MAX_DEPTH:
         return text
     pieces: list[str] = []
@@ -151,7 +151,7 @@ def expand(text: str, values: Values, depth: int = 0) -> str:
 
 
 def closing(text: str, at: int, brackets: re.Pattern[str]) -> int:
-    """Return the offset behind the bracket that closes the one before `at`, or the end of the text."""
+    """Return the offset after the bracket that closes the one before `at`, or the end of the text."""
     depth = 1
     for match in brackets.finditer(text, at):
         depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(match[0], 0)

@@ -1,7 +1,7 @@
-"""Packages that require torch, and which versions: their metadata of 22 November 2026.
+"""Packages that require torch, with the required versions, from metadata of 22 November 2026.
 
-`python -m tests.lint.torch_metadata` prints REQUIRES from the metadata of wheels for Python 3.12 on aarch64. Of
-packages without such a wheel it is the metadata of their newest release; UNREAD have none on the index.
+`python -m tests.lint.torch_metadata` prints REQUIRES from the metadata of wheels for Python 3.12 on aarch64, or of the
+newest release if a package has no such wheel; UNREAD have none on the index.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ vllm 0.33.0 torch==2.14.0
 xformers 0.0.35 torch>=2.10
 xgrammar 0.2.8 torch>=1.10.0
 """
-"""One package a line: name, version, and its requirement of torch without extras, if it has one."""
+"""One package a line: name, version, and the requirement of torch without extras, if any."""
 UNREAD = frozenset({"deep-ep", "deep-gemm", "flash-attn-3", "flashinfer", "lightllm"})
-"""Packages that require torch, as their projects state it."""
+"""Packages that require torch according to their projects."""
 UNREAD_WITHOUT = frozenset(
     {"flashinfer-jit-cache", "hf-transfer", "opencv-python-headless", "pyarrow", "ray", "safetensors", "triton"}
     | {"triton-kernels"}
 )
-"""Packages that do not require torch, as their projects state it."""
+"""Packages that do not require torch according to their projects."""
 BOUND_BEFORE = frozenset({"ktransformers", "torchvision", "xformers"})
-"""Packages of which other releases require one version, or that require it through another package."""
+"""Packages whose other releases require one version, or that require it through another package."""
 
 
 VERSIONS = {name: "".join(versions) for name, _, *versions in map(str.split, REQUIRES.strip().splitlines())}

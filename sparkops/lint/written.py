@@ -1,4 +1,4 @@
-"""The files that the instructions of a stage write, with their contents as far as the text gives them."""
+"""List the files that a stage writes, with their contents if the text has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WrittenFiles:
     named: frozenset[str]
 
     def has(self, path: str) -> bool:
-        """Return whether anything in this stage or its parents makes the file, or may make it."""
+        """Return whether this stage or its parents may create the file."""
         if path in self.contents or any(path == target or path.startswith(f"{target}/") for target in self.copied):
             return True
         return any(word.endswith(posixpath.basename(path)) for word in self.named)
@@ -45,13 +45,13 @@ def files(stage: BuildStage) -> WrittenFiles:
 
 
 def located(directory: str, path: str) -> str:
-    """Return the path from the root; empty for the root, so that every path starts with it and a slash."""
+    """Return the absolute path; empty for the root, so that every path starts with it and a slash."""
     absolute = posixpath.normpath(posixpath.join("/", directory, path))
     return "" if absolute == "/" else absolute
 
 
 def mounted(step: BuildStep) -> Iterator[str]:
-    """Yield the targets of the mounts of a RUN, which are in no layer."""
+    """Yield the targets of the mounts of a RUN. No layer contains them."""
     for _, value in (flag for flag in step.instruction.flags if flag[0] == "mount"):
         settings = dict(part.partition("=")[::2] for part in value.split(","))
         if target := settings.get("target") or settings.get("dst") or settings.get("destination"):
@@ -66,7 +66,7 @@ def _copied(step: BuildStep) -> Iterator[str]:
 
 
 def _heredocs(step: BuildStep) -> Iterator[tuple[str, str | None]]:
-    """Yield path and text of a file from `COPY <<EOF /path`."""
+    """Yield path and text of the file of `COPY <<EOF /path`."""
     instruction = step.instruction
     if instruction.keyword in ("COPY", "ADD") and len(instruction.heredocs) == 1:
         [heredoc] = instruction.heredocs

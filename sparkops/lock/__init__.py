@@ -1,1 +1,1 @@
-"""Lock files: what a build takes, resolved on one node."""
+"""Lock files: the inputs of a build, resolved on one node."""

@@ -1,4 +1,4 @@
-"""Resolve the inputs of a recipe's build on one node, and read the contents of the image that it makes."""
+"""Resolve the inputs of a recipe's build on one node, and read the contents of the built image."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sparkops.render import context
 from sparkops.weights import models
 
 PULL_TIMEOUT_S = 3600.0
-"""A base with the whole CUDA toolkit is several GB."""
+"""A base with the CUDA toolkit has several GB."""
 DISK_GIB = 4.0
 
 
 @dataclass(frozen=True)
 class BuildFiles:
-    """The local files that builds are made from."""
+    """The local files that go into builds."""
 
     templates: Mapping[str, str]
     mods: Mapping[str, bytes]
@@ -47,7 +47,7 @@ def fits(lock: Lock, recipe: Recipe, files: BuildFiles) -> bool:
 def lock_on(
     member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: Tell
 ) -> Lock:
-    """Return the lock of a recipe for that node. Versions of `before` stay if they still fit. Raises NodeError."""
+    """Return the lock of a recipe for a node. Keeps versions of `before` that still fit. Raises NodeError."""
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     lock = Lock(
         made_for=fingerprint(recipe.image),
@@ -66,7 +66,7 @@ def lock_on(
 
 
 def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFiles) -> Contents | None:
-    """Return what the built image reports; None if it has no torch. Raises NodeError."""
+    """Return the contents of the built image; None without torch. Raises NodeError."""
     if recipe.image.torch is None:
         return None
     facts = gate.parse(member.node.run(commands.ask_image(order.tag, files.gate)).stdout)
@@ -74,21 +74,21 @@ def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFile
 
 
 def _parent(member: Member, name: str, report: Tell) -> Parent:
-    """Return the image of that name by the digest of its registry, or by its layers if only this node has it."""
+    """Return the digest of an image in its registry, or its layers if only this node has it."""
     report(Event(member.name, f"resolving {name}"))
-    with suppress(CommandFailed):  # no registry has it, or none can be reached; the node may have it
+    with suppress(CommandFailed):  # without a registry the node may have the image
         member.node.run(commands.docker("pull", "--quiet", name, timeout_s=PULL_TIMEOUT_S))
     facts = member.engine.image(name)
     if facts is None:
         step = "Give the node access to the registry, or load the image: docker save | docker load"
-        raise NodeError(member.name, f"{name} was not found in a registry or on the node", next_step=step)
+        raise NodeError(member.name, f"image not found in a registry or on the node: {name}", next_step=step)
     digests = [digest.partition("@")[2] for digest in facts.get("RepoDigests") or ()]
     layers = facts["RootFS"].get("Layers") or []
     return Parent(name=name, digest=digests[0] if digests and "@" not in name else None, layers=layers)
 
 
 def _models(member: Member, recipe: Recipe) -> dict[str, str]:
-    """Return the commit of each model that the recipe fetches: from the recipe, or else from the node."""
+    """Return the commit of each download: from the recipe, or else from the node."""
     checkpoints = models.look(member, [weights.path for weights in recipe.model.fetched]).checkpoints
     commits = {}
     for weights in recipe.model.fetched:
@@ -100,14 +100,14 @@ def _models(member: Member, recipe: Recipe) -> dict[str, str]:
 
 
 def _checkpoint(member: Member, recipe: Recipe, report: Tell) -> Described | None:
-    """Return what the memory planner needs of the model; None, with a report, if the node does not have all of it."""
+    """Return the description of the model for the prediction of memory; None, with a report, if the node lacks it."""
     path = recipe.model.path
     if not ENGINES[recipe.engine].weights:
         return None
     try:
         described = describe(member, path)
     except NodeError as error:
-        report(Event(member.name, f"checkpoint not described: {error.problem}"))
+        report(Event(member.name, f"the lock gets no checkpoint: {error.problem}"))
         return None
     if described is None:
         return None

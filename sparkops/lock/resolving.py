@@ -1,4 +1,4 @@
-"""A build that resolves the packages of an image without installing them, and what uv prints in it."""
+"""Build context that resolves the packages of an image without installing them, and the parser of uv's output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sparkops.config.assets import TEMPLATE, BuildInputs
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
-from sparkops.render.context import Content, Context, build_args, digest, index, places
+from sparkops.render.context import Content, Context, build_args, index, pack, places
 from sparkops.render.sandbox import fill
 
 ANSWER = "/opt/sparkops/requirements.txt"
@@ -18,12 +18,12 @@ HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
 
 def builds_on_image(recipe: Recipe, templates: Mapping[str, str]) -> bool:
-    """Return whether the recipe builds upon a finished image, whose packages no index may have."""
+    """Return whether the base is a finished image, whose packages may be in no index."""
     return "macros.onto(" in templates[f"{recipe.image.template}{TEMPLATE}"]
 
 
 def hashes_all(recipe: Recipe, templates: Mapping[str, str]) -> bool:
-    """Return whether every package of the image comes from an index, so that each can have a hash."""
+    """Return whether every package of the image comes from an index and so can have a hash."""
     return recipe.image.source is None and not builds_on_image(recipe, templates)
 
 
@@ -40,7 +40,7 @@ def requirements(recipe: Recipe, templates: Mapping[str, str]) -> tuple[str, ...
 def resolving_context(
     recipe: Recipe, templates: Mapping[str, str], inputs: BuildInputs, before: Lock | None, requested: str
 ) -> Context:
-    """Return the build's context. Versions of `before` that still fit are kept; `requested` makes a request unique."""
+    """Return the build's context. uv keeps versions of `before` that still fit; `requested` makes the build unique."""
     values = {
         "recipe": recipe,
         "requirements": requirements(recipe, templates),
@@ -53,12 +53,11 @@ def resolving_context(
         "lock/requirements.txt": (before.requirements if before else "").encode(),
         **places(inputs),
     }
-    ordered = tuple(sorted(files.items()))
-    return Context(ordered, build_args(recipe, inputs), digest(ordered), index(inputs))
+    return pack(files, build_args(recipe, inputs), index(inputs))
 
 
 def parse(printed: str) -> dict[str, list[str]]:
-    """Return each package as name==version, and the hashes of its files, in order. Raises ValueError for other text."""
+    """Return packages as name==version with the hashes of their files, sorted. Raises ValueError for other text."""
     packages = {}
     for line in re.sub(r"\\\n", " ", printed).splitlines():
         if not line.strip() or line.lstrip().startswith("#"):

@@ -37,7 +37,7 @@ class Check:
     commands: tuple[Command, ...]
     judge: Callable[[Sequence[Outcome]], Iterator[Finding]]
     meets: bool = False
-    """Whether a rank meets the others in it."""
+    """Whether it is a rendezvous of ranks."""
 
     def __str__(self) -> str:
         return f"{self.node}: {self.title}" + "".join(f"\n      $ {command}" for command in self.commands)

@@ -11,15 +11,15 @@ from sparkops.command import Command
 from sparkops.docker.commands import RIGHTS
 
 RDMA_OPTIONS = ("--device=/dev/infiniband", "--ulimit=memlock=-1:-1")
-"""Options of a container for RDMA. The limit alone permits locked memory: Docker gives no user but root an added
-capability such as IPC_LOCK (CapEff is 0 with --user and --cap-add in Docker 20.10 and 26.1)."""
+"""Options of a container for RDMA. The limit suffices for locked memory. IPC_LOCK would not: Docker gives an added
+capability to root only (CapEff is 0 with --user and --cap-add in Docker 20.10 and 26.1)."""
 ICMP_BYTES = 28  # header of IPv4 and of ICMP: 9000 bytes on the wire carry 8972
 PERFTEST_PORT = 18515  # perftest's own; each further link takes the next one
 PERFTEST_S = 2
 # bytes, iterations, peak (0.00 when a duration is given), average, messages: the columns of perftest's result
 RESULT = re.compile(r"\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*")
 UNLIMITED = -1  # of locked memory, which RDMA needs
-PATIENCE_S = 7.0  # for a container to start and meet the others
+PATIENCE_S = 7.0  # for a container to start and reach the other ranks
 CALL_SCRIPT = 'tries=0; until "$@"; do tries=$((tries + 1)); [ "$tries" -lt 10 ] || exit 1; sleep 0.3; done'
 
 
@@ -59,7 +59,7 @@ def _perftest(end: Perftest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Arguments of templates/meet.py: see there."""
+    """Arguments of templates/meet.py, which describes them."""
 
     rank: int
     ranks: int
@@ -71,7 +71,7 @@ class Meeting:
 
 
 def meet(image: str, options: Sequence[str], meeting: Meeting, script: bytes) -> Command:
-    """Meet the other ranks from inside the image, with the network and rights of the engine, without GPU and model."""
+    """Run a rendezvous from inside the image, with the network and rights of the engine, without GPU and model."""
     return Command(
         (
             *("docker", "run", "--rm", "--interactive", "--network=host", *RIGHTS),
@@ -85,7 +85,7 @@ def meet(image: str, options: Sequence[str], meeting: Meeting, script: bytes) ->
 
 @dataclass(frozen=True)
 class MeetReport:
-    """The report of a rank from inside its image. `met` are the ranks that it met, `taken` the ports in use."""
+    """The report of a rank from inside its image. `met`: the ranks that it reached; `taken`: the ports in use."""
 
     vllm: str
     torch: str
@@ -107,7 +107,7 @@ def bandwidth(printed: str) -> float:
 
 
 def meet_report(printed: str) -> MeetReport:
-    """Read the last line of templates/meet.py. Raises ValueError for anything else."""
+    """Parse the last line of templates/meet.py. Raises ValueError for other text."""
     try:
         reply = json.loads((printed.splitlines() or [""])[-1])
         return MeetReport(

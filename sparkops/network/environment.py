@@ -23,7 +23,7 @@ EVERYWHERE = {
     # INIT and NET print once which network is used: NET/IB or NET/Socket.
     "NCCL_DEBUG": "INFO",
     "NCCL_DEBUG_SUBSYS": "INIT,NET",
-    # CPU and GPU share the memory: Ray would take full memory for a leak, and kill the worker.
+    # CPU and GPU share the memory: Ray would treat full memory as a leak and kill the worker.
     "RAY_memory_monitor_refresh_ms": "0",
 }
 

@@ -120,7 +120,7 @@ def fabric_query(root: str = "") -> Command:
 
 
 def parse_fabric(text: str) -> NodeFabric:
-    """Read the output of query(). Raises ValueError for anything else."""
+    """Parse the output of fabric_query(). Raises ValueError for other text."""
     sections = _sections(text)
     words = [line.partition(" ")[::2] for line in sections["words"]]
     values = dict(words)

@@ -12,8 +12,6 @@ from sparkops.errors import PlanRefused, joined
 
 
 class Severity(StrEnum):
-    """Severity of a finding."""
-
     PROBLEM = "problem"
     """Something does not work."""
     WARNING = "warning"
@@ -66,9 +64,7 @@ def problems(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def require(findings: Iterable[Finding]) -> None:
     """Raise PlanRefused, or NodesFailed for several, if any finding is a problem."""
     if blocking := problems(findings):
-        raise joined(
-            [PlanRefused(f"{problem.node}: {problem.problem}", next_step=problem.next_step) for problem in blocking]
-        )
+        raise joined([PlanRefused(f"{item.node}: {item.problem}", next_step=item.next_step) for item in blocking])
 
 
 def listed(values: Iterable[object]) -> str:

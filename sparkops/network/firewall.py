@@ -73,7 +73,7 @@ def _port(port: int, callers: Iterable[str]) -> Iterator[str]:
 
 
 def _ranks(wall: Firewall, ephemeral: str) -> Iterator[str]:
-    """New TCP connections to a rank are for ranks only. Replies to what the node itself opened pass."""
+    """Yield rules that accept new TCP connections to a rank from ranks only. Replies to the node itself pass."""
     if not wall.peers:
         return
     first, last = map(int, ephemeral.split())
@@ -113,9 +113,9 @@ def restricted(containers: Iterable[Container]) -> Mapping[int, tuple[str, ...]]
 
 
 def of_containers(containers: Collection[Container], gateway: Collection[str] = ()) -> Firewall:
-    """Return the firewall for the containers of a node, running or not: the next start must find it closed.
+    """Return the firewall for the containers of a node, running or not: ports are closed before an engine starts.
 
-    Where rank 0 of a replica meets the others, nothing is open for another service, unless that listens there now.
+    The rendezvous port of rank 0 stays closed even if it is a port of another service, unless that one runs now.
     `gateway`: addresses of the gateway's node, if it is another one. It may have moved since an engine was created.
     """
     ranks = [container for container in containers if container.peers]

@@ -1,4 +1,4 @@
-"""Checks of the image of ranks: the same on all nodes, and ranks meet from inside it. Pure."""
+"""Checks of the image of ranks: the same on all nodes, and a rendezvous of ranks from inside it. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COPY = "Run one image on all nodes: `sparkops images copy` copies it from one no
 
 
 def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
-    """All ranks must run the same content; a tag may mean two builds of the same recipe."""
+    """Yield a finding if the content differs between ranks: a tag may name two builds of the same recipe."""
     recipe, present = recipe_of(image), [node for node, inspect in inspects.items() if inspect]
     for node, inspect in inspects.items():
         if inspect is None:
@@ -35,7 +35,7 @@ def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> 
 
 
 def checks(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: bytes) -> Iterator[Check]:
-    """Every rank calls rank 0 from inside the image that it will run. `images` are IDs by node."""
+    """Yield a rendezvous of every rank with rank 0 from inside its image. `images` are IDs by node."""
     nodes = list(fabric.ranks)
     head = fabric.ranks[nodes[0]]
     for number, (node, rank) in enumerate(fabric.ranks.items()):
@@ -77,7 +77,7 @@ def _judge_meeting(
 
 
 def _judge_ray(node: str, report: MeetReport) -> Iterator[Finding]:
-    """Ray before 2.52 ignores RAY_AUTH_MODE: each client runs code there. An absent Ray is reported by its start."""
+    """Yield a Ray before 2.52: it ignores RAY_AUTH_MODE, so any client runs code. The start reports an absent Ray."""
     release = re.match(r"(\d+)\.(\d+)", report.ray)
     if release and (int(release[1]), int(release[2])) < RAY_TOKENS:
         expected = ".".join(map(str, RAY_TOKENS))
@@ -108,7 +108,7 @@ def read(outcome: Outcome) -> MeetReport | SparkopsError:
 
 
 def same_versions(reports: Mapping[str, MeetReport]) -> Iterator[Finding]:
-    """All ranks must run one vLLM and one torch."""
+    """Yield findings if the version of vLLM or torch differs between ranks."""
     yield from Same("VLLM", "the version of vLLM", COPY).check({node: report.vllm for node, report in reports.items()})
     yield from Same("TORCH", "the version of torch", COPY).check(
         {node: report.torch for node, report in reports.items()}

@@ -20,7 +20,6 @@ class Link:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that it joins."""
         return tuple(end.node for end in self.ends)
 
     @property

@@ -140,9 +140,7 @@ def derive(survey: Survey, nodes: Sequence[str], configs: Mapping[str, NodeConfi
 def _notes(survey: Survey, nodes: Sequence[str]) -> Iterator[str]:
     if survey.transport is Transport.TCP:
         yield f"plain TCP (fabric.allow_tcp): no RoCE between {' and '.join(nodes)}: {'; '.join(survey.reasons)}"
-    yield from (
-        f"{finding.node}: {finding.problem}" for finding in survey.findings if finding.severity is Severity.WARNING
-    )
+    yield from (f"{item.node}: {item.problem}" for item in survey.findings if item.severity is Severity.WARNING)
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,6 @@ class Pair:
 
 
 def pairs(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> tuple[Pair, ...]:
-    """Return all pairs of these nodes."""
     return tuple(_pair({one: facts[one], two: facts[two]}, configs, rules) for one, two in combinations(facts, 2))
 
 

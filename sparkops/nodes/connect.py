@@ -19,11 +19,11 @@ from sparkops.nodes.node import Node, Route, Routes
 from sparkops.nodes.ssh import SocketTransport, SshNode
 from sparkops.nodes.waiting import Waiting
 
-# paramiko logs a refused port as an error; here it is how a server that still loads looks.
+# paramiko logs a refused port as an error; here the port of a loading engine refuses connections.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 KEEPALIVE_S = 15
-# A peer that vanished is noticed after a minute; without this TCP waits for about 15 of them.
+# Detect a vanished peer after a minute; TCP itself waits for about 15 minutes.
 SOCKET_OPTIONS = (
     ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
     ("TCP_KEEPIDLE", socket.IPPROTO_TCP, KEEPALIVE_S),
@@ -111,7 +111,7 @@ class Connector:
             raise NotReachable(name, f"key file not found: {file}", next_step=step)
         try:
             key: paramiko.PKey = paramiko.PKey.from_path(file)
-        except TypeError:  # what a key with a passphrase raises, which only an agent can open
+        except TypeError:  # raised for a key with a passphrase, which only an agent can open
             step = "Load it with ssh-add, and remove ssh_key from the inventory."
             raise NotReachable(name, f"the key {file} has a passphrase", next_step=step) from None
         except (OSError, ValueError, paramiko.SSHException, UnknownKeyType) as error:

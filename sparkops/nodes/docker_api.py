@@ -91,12 +91,12 @@ class Engine:
             return
 
     def container(self, name: str) -> Facts | None:
-        """Return the inspect of one container; None if there is none of that name."""
+        """Return the inspect of one container; None without one of that name."""
         with self._errors():
             return next(self._inspect(name), None)
 
     def image(self, name: str) -> Facts | None:
-        """Return the inspect of an image; None if there is none of that name."""
+        """Return the inspect of an image; None without one of that name."""
         with self._errors(), suppress(ImageNotFound):
             facts: Facts = self._client.inspect_image(name)  # type: ignore[no-untyped-call]
             return facts
@@ -127,7 +127,6 @@ class Engine:
             return facts
 
     def info(self) -> Facts:
-        """Return the output of `docker info`."""
         with self._errors():
             facts: Facts = self._client.info()
             return facts
@@ -163,6 +162,5 @@ class Engine:
             raise ConnectionLost(self.node.name, f"Docker's answer was cut off: {error}") from error
 
     def close(self) -> None:
-        """Close the streams."""
         self._client.close()
         self._adapter.close()

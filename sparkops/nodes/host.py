@@ -123,7 +123,7 @@ class HostFacts:
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """Read the output of ADDRESSES, sorted. Raises ValueError for anything else, or for none."""
+    """Parse the output of ADDRESSES, sorted. Raises ValueError for other or empty text."""
     addresses = tuple(sorted(str(ip_address(word)) for word in text.split()))
     if not addresses:
         raise ValueError("hostname -I: no address: expected at least one")
@@ -131,7 +131,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 def parse_gpu_states(text: str) -> tuple[GpuState, ...]:
-    """Read the output of GPU_STATE. A figure that the driver does not have is None; any other line is a message."""
+    """Parse the output of GPU_STATE. A figure that the driver lacks is None; any other line is a message."""
     rows = [[_number(cell) for cell in line.split(", ")] for line in text.splitlines()]
     return tuple(
         GpuState(row[0] / 100 if row[0] is not None else None, *row[1:])
@@ -154,7 +154,7 @@ def available_gib(meminfo: str) -> float:
 
 
 def parse(text: str) -> HostFacts:
-    """Read the output of MEMORY or PREFLIGHT. Raises ValueError for anything else."""
+    """Parse the output of MEMORY or PREFLIGHT. Raises ValueError for other text."""
     lines = [line.split(None, 1) for line in text.splitlines() if " " in line.strip()]
     pairs = {(key.rstrip(":"), value) for key, value in lines}
     values = dict(pairs)
@@ -177,7 +177,7 @@ def parse(text: str) -> HostFacts:
 
 
 def _gpus(rows: Iterable[str]) -> Iterator[GpuMemory | None]:
-    """Read nvidia-smi's `total, free` in MiB. Any other line is a message without a figure."""
+    """Parse nvidia-smi's `total, free` in MiB. Any other line is a message without a figure."""
     for row in rows:
         total, _, free = row.partition(", ")
         if total.isdecimal() and free.isdecimal():

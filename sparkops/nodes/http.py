@@ -55,11 +55,9 @@ class StreamAdapter(HTTPAdapter):
         self._pool = _Pool(open_stream)
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> urllib3.connectionpool.HTTPConnectionPool:
-        """Return the pool of connections."""
         return self._pool
 
     def close(self) -> None:
-        """Close the pooled streams."""
         self._pool.close()
         super().close()
 

@@ -34,7 +34,6 @@ class LocalNode:
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
-        """See Node.run."""
         trace(self.name, command)
         return retry_start(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
 
@@ -95,7 +94,6 @@ class LocalNode:
             raise ConnectionLost(self.name, f"`{command}` did not end within {command.timeout_s:g} s")
 
     def dial(self, port: int | str) -> Stream:
-        """See Node.dial."""
         trace(self.name, f"connect to 127.0.0.1:{port}" if isinstance(port, int) else f"connect to {port}")
         if isinstance(port, int):
             return socket.create_connection(("127.0.0.1", port), timeout=DIAL_S)
@@ -109,7 +107,6 @@ class LocalNode:
         return stream
 
     def pipe(self, command: Command) -> Stream:
-        """See Node.pipe."""
         trace(self.name, command)
         near, far = socket.socketpair()
         with far:
@@ -132,7 +129,7 @@ class LocalNode:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt the program and what it started, and then make sure: a job in the background ignores SIGINT."""
+    """Interrupt the program and its children, then kill them: background jobs ignore SIGINT."""
     _signal(process, signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_PATIENCE_S)

@@ -30,3 +30,11 @@ def python(
     """Run `modules` (the last one is the program) with `interpreter`, and send it `request`."""
     stdin = "".join(f"{json.dumps(line)}\n" for line in (modules, request))
     return Command((*interpreter, "-c", BOOT), stdin=stdin.encode(), timeout_s=timeout_s, changes=changes)
+
+
+def parsed(line: str) -> Any:
+    """Return the JSON of a line that a program printed; None for anything else, such as a warning."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

@@ -1,4 +1,4 @@
-"""Progress of long work, as values that a terminal, a log and a test each show in their own way."""
+"""Progress of long work as values, for a terminal, a log or a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTS = 10
 
 @dataclass(frozen=True)
 class Event:
-    """What `node` does now; `completed` of `total` steps, if known. Only `lasting` events belong in a plain log."""
+    """Progress on `node`; `completed` of `total` steps, if known. Only `lasting` events belong in a plain log."""
 
     node: str
     text: str
@@ -38,7 +38,7 @@ class ByteCount:
 
 @dataclass
 class Meter:
-    """Reports the bytes of `total` on `node`, from `at` on: all counts to a terminal, every tenth part to a log."""
+    """Meter of the bytes of `total` on `node`, from `at` on: a terminal gets all counts, a log every tenth part."""
 
     tell: Tell
     node: str

@@ -20,7 +20,7 @@ from sparkops.nodes.waiting import retry_start
 TICK_S = 0.2
 CHUNK = 64 * 1024
 GONE = (OSError, EOFError, paramiko.SSHException)
-"""What paramiko raises where the connection is gone; EOFError is no OSError."""
+"""Errors of paramiko for a lost connection; EOFError is no OSError."""
 OPEN_TIMEOUT_S = 15.0
 STOP_PATIENCE_S = 10.0
 STREAM_LOCAL = "direct-streamlocal@openssh.com"
@@ -59,7 +59,6 @@ class SshNode:
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
-        """See Node.run."""
         trace(self.name, command)
         return retry_start(lambda: self._run(command, stdin, on_line), stdin, cancel=self.cancel)
 
@@ -141,7 +140,6 @@ class SshNode:
             raise ConnectionError(f"{self.name}: port {port}: the connection ended") from error
 
     def pipe(self, command: Command) -> Stream:
-        """See Node.pipe."""
         trace(self.name, command)
         try:
             return self._open(command)
@@ -149,7 +147,6 @@ class SshNode:
             raise ConnectionError(f"{self.name}: `{command}`: {error or 'the connection ended'}") from error
 
     def close(self) -> None:
-        """Close the connection."""
         self.client.close()
 
 

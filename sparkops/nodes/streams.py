@@ -20,7 +20,7 @@ PIECES = 1024  # joined when there are more: a string of one character takes 50 
 
 @dataclass
 class Feed:
-    """Writes `chunks` from a thread, until `write` raises one of `closed`: the program may close its stdin early."""
+    """Feeder of `chunks` in a thread, until `write` raises one of `closed`: the program may close its stdin early."""
 
     chunks: Iterable[bytes]
     write: Callable[[bytes], object]
@@ -79,7 +79,6 @@ class Output:
 
     @property
     def text(self) -> str:
-        """The last KEEP characters."""
         return "".join(self.parts)[-KEEP:]
 
     def feed(self, data: bytes, *, final: bool = False) -> None:

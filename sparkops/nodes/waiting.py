@@ -17,7 +17,7 @@ T = TypeVar("T")
 MAX_PAUSE_S = 5.0
 START_TRIES, START_PAUSE_S = 3, 0.2
 START_FAILED = ("unable to start container process", "read init-p: connection reset by peer")
-"""What `docker exec` then prints on stdout, `docker run` on stderr, and a step of a build as its own output.
+"""Docker's messages for this failure: of `docker exec` on stdout, `docker run` on stderr, a build step in its output.
 
 moby/moby#40399, concourse/concourse#6180; measured with Docker 26.1 and runc 1.1.15, rarely. The program did not start,
 so it changed nothing.

@@ -1,1 +1,1 @@
-"""The verb `prune`: what a disk holds, what must stay, and the removal of the rest."""
+"""The verb `prune`: contents of a disk, reasons to keep them, and removals."""

@@ -126,7 +126,7 @@ class _Disk:
         return self.around.node
 
     def removals(self, going: Sequence[StoredEngine]) -> Iterator[Removal]:
-        """Yield all that nothing needs, then the releases, oldest first, each with what only it needs."""
+        """Yield unneeded images and volumes, then the releases, oldest first, each with those that only it needs."""
         yield from self._unneeded()
         for engine in sorted(going, key=lambda engine: engine.created_at):
             yield self._engine(engine)
@@ -148,7 +148,7 @@ class _Disk:
                 yield Removal(self.node.node, "volume", name, size, command, self._service_of_volume(name))
 
     def _image(self, image: StoredImage) -> Removal:
-        """Return the removal of an image, with the bytes of the steps that no remaining image shares."""
+        """Return the removal of an image, with the bytes of steps that no remaining image shares."""
         self.images.remove(image)
         shared = set(chain.from_iterable(other.steps for other in self.images))
         size = sum(bytes_ for step, bytes_ in image.steps.items() if step not in shared)
@@ -177,7 +177,6 @@ def remove_image(names: Sequence[str]) -> Command:
 
 
 def remove_volume(name: str) -> Command:
-    """Remove a volume."""
     return docker("volume", "rm", name, timeout_s=REMOVE_S)
 
 

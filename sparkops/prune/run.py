@@ -63,7 +63,7 @@ def read_nodes(connected: Connected, nodes: Sequence[str]) -> DiskSurvey:
 
 
 def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
-    """Return the state of each service that a node's guard knows, or why its journal cannot be read."""
+    """Return the state of each service of a node's guard, or why its journal cannot be read."""
     if member.engine.container(CONTAINER) is None:
         return {}
     with door(member) as guard:
@@ -106,7 +106,7 @@ def remove(
 ) -> dict[str, Pruned]:
     """Run the planned removals that are still allowed. A failed removal stops no other; it is raised at the end.
 
-    No engine loads meanwhile; one that does is waited for up to `wait_s`. Raises Busy after that.
+    Blocks engine loads meanwhile. Waits up to `wait_s` for an engine that loads, then raises Busy.
     """
     with ExitStack() as leased:
         for name in sorted({removal.node for removal in planned.removals}):

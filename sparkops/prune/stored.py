@@ -78,7 +78,7 @@ def image(inspect: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> S
 
 
 def _moment(text: str) -> float:
-    """Return seconds since 1970; 0 for no time, which Docker writes as the first day of the first year."""
+    """Return seconds since 1970; 0 for no time, which Docker writes as the first day of year 1."""
     return datetime.fromisoformat(text).timestamp() if text and not text.startswith("0001-") else 0.0
 
 
@@ -99,9 +99,7 @@ class DiskUsage:
 def usage(counted: Mapping[str, Any]) -> DiskUsage:
     """Parse the reply of Docker."""
     containers, cache = counted.get("Containers") or [], counted.get("BuildCache") or []
-    volumes = {
-        volume["Name"]: (volume.get("UsageData") or {}).get("Size", 0) for volume in counted.get("Volumes") or []
-    }
+    volumes = {item["Name"]: (item.get("UsageData") or {}).get("Size", 0) for item in counted.get("Volumes") or []}
     return DiskUsage(
         written={container["Id"]: container.get("SizeRw", 0) for container in containers},
         used={container["Id"]: container["ImageID"] for container in containers},

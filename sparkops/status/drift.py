@@ -80,9 +80,7 @@ def _of_releases(service: ServiceReport) -> Iterator[Drift]:
 def _two_releases(service: ServiceReport) -> Iterator[Drift]:
     containers = [rank.container for rank in service.ranks]
     for node in sorted({container.node for container in containers}):
-        releases = sorted(
-            {container.release for container in containers if container.node == node and container.running}
-        )
+        releases = sorted({item.release for item in containers if item.node == node and item.running})
         if len(releases) > 1:
             detail = f"{service.name} runs {' and '.join(releases)}"
             step = f"sparkops stop {service.name} --node {node}, then deploy it again"

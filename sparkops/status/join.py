@@ -11,6 +11,7 @@ from sparkops.gateway.facts import HoldFacts
 from sparkops.nodes.node import GatewayPlace
 from sparkops.startup import durations
 from sparkops.status import drift, failures, picture
+from sparkops.status.node_row import Gpu, Memory, NodeRow
 from sparkops.status.observation import NodeReport, RankReport, ServiceReport, missing, replicas, services
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
@@ -46,19 +47,15 @@ def _gateway(gateway: GatewayPlace, reports: Mapping[str, NodeReport | SparkopsE
     return picture.GatewayRow(node=gateway.node, address=gateway.address or "", url=url, state=state)
 
 
-def _node(name: str, report: NodeReport | SparkopsError) -> picture.NodeRow:
+def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
     if isinstance(report, SparkopsError):
         problem = report.problem if isinstance(report, NodeError) else str(report)
-        return picture.NodeRow(
-            name=name, reachable=False, error=problem, memory=None, next_step=report.next_step or None
-        )
+        return NodeRow(name=name, reachable=False, error=problem, memory=None, next_step=report.next_step or None)
     host = report.host
-    memory = picture.Memory(
-        total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1)
-    )
-    gpus = [picture.Gpu(**asdict(gpu)) for gpu in report.gpus]
+    memory = Memory(total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1))
+    gpus = [Gpu(**asdict(gpu)) for gpu in report.gpus]
     disk = _rounded(host.disk_free_gib, 1)
-    return picture.NodeRow(name=name, reachable=True, error=None, memory=memory, disk_free_gib=disk, gpus=gpus)
+    return NodeRow(name=name, reachable=True, error=None, memory=memory, disk_free_gib=disk, gpus=gpus)
 
 
 def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.ServiceRow:

@@ -93,7 +93,6 @@ def missing(ranks: Sequence[RankReport]) -> tuple[int, ...]:
 
 
 def services(reports: Sequence[NodeReport]) -> Iterator[ServiceReport]:
-    """Yield the report of each service, by name."""
     ranks = [rank for report in reports for rank in report.ranks]
     fronts = {name: facts for report in reports if report.gateway for name, facts in report.gateway.services.items()}
     states = [state for report in reports for state in report.states]

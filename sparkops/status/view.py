@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.status import picture
 from sparkops.status.failures import ENDED_WELL
+from sparkops.status.node_row import Gpu, NodeRow
 
 Cell = tuple[str, str]
 """Text and colour; without a colour empty."""
@@ -57,7 +58,7 @@ def age(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _node(node: picture.NodeRow) -> Sequence[str | Cell]:
+def _node(node: NodeRow) -> Sequence[str | Cell]:
     state = "reachable" if node.reachable else "unreachable"
     memory = node.memory
     free = f"{memory.available_gib:.1f} of {memory.total_gib:.1f} GiB" if memory else "-"
@@ -65,7 +66,7 @@ def _node(node: picture.NodeRow) -> Sequence[str | Cell]:
     return node.name, (state, COLORS[state]), free, disk
 
 
-def _gpu(title: str, gpu: picture.Gpu, width: int) -> Iterator[Line]:
+def _gpu(title: str, gpu: Gpu, width: int) -> Iterator[Line]:
     use = None if gpu.use is None else f"{gpu.use:.0%} busy"
     figures = ((gpu.power_w, "W"), (gpu.temperature_c, "°C"), (gpu.clock_mhz, "MHz"))
     parts = [title, use, *(f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None)]

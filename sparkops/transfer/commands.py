@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sparkops.command import Command
 from sparkops.config import programs
-from sparkops.nodes.program import python
+from sparkops.nodes.program import parsed, python
 
 DAY_S = 24 * 3600.0
 BROKEN, UNREACHABLE = 3, 69
-"""Exit codes of either end: the other end is gone; the two ends cannot connect."""
+"""Exit codes of either end: connection to the other end lost; no connection between the ends."""
 Place = tuple[str, int]
 """Address and TCP port where a receiving end listens."""
 
@@ -62,10 +61,7 @@ def receive(key: Key, take: Into | EndProgram, listen: Sequence[str] | None) -> 
 
 
 def send(
-    key: Key,
-    give: SentFiles | EndProgram,
-    to: Sequence[Place] | None,
-    also: Sequence[tuple[Key, Sequence[Place]]] = (),
+    key: Key, give: SentFiles | EndProgram, to: Sequence[Place] | None, also: Sequence[tuple[Key, Sequence[Place]]] = ()
 ) -> Command:
     """Run the sending end: it connects to the first place that answers, or writes to stdout for None.
 
@@ -109,12 +105,8 @@ class Unreachable:
 
 
 def parse(line: str) -> Listening | Arrived | Unreachable | None:
-    """Read a line of templates/node/transfer.py; None for anything else."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return None
-    match message:
+    """Parse a line of templates/node/transfer.py; None for other text."""
+    match parsed(line):
         case {"at": list(places)}:
             return Listening(tuple((host, port) for host, port in places))
         case {"bytes": int(count), **more}:

@@ -22,7 +22,7 @@ SOURCE = ""
 class Ends:
     """The source, the target, and the program of each. `addresses` are those of the target, the fastest first.
 
-    Without an address all goes through this machine.
+    Without an address the content goes through this machine.
     """
 
     source: Member
@@ -34,9 +34,9 @@ class Ends:
 
 @dataclass(frozen=True)
 class TransferObserver:
-    """Callbacks of a transfer: bytes of content that have arrived, the nodes do not reach each other, all has arrived.
+    """Callbacks of a transfer: bytes of content have arrived, the nodes do not reach each other, all has arrived.
 
-    A program at the receiving end may work long after the last.
+    A program at the receiving end may run long after the last one.
     """
 
     on_bytes: Callable[[int], None]
@@ -51,7 +51,7 @@ class TransferObserver:
 
 
 def held_open(over: threading.Event) -> Iterator[bytes]:
-    """Yield a stdin that ends with `over`. A program whose stdin ends, or that loses this machine, ends itself."""
+    """Yield a stdin that ends with `over`. A program ends with its stdin, also if the connection is lost."""
     over.wait()
     yield b""
 
@@ -76,7 +76,6 @@ class ReceivingEnd:
 
     @property
     def name(self) -> str:
-        """Name of the target."""
         return self.ends.target.name
 
     def run(self) -> None:
@@ -108,7 +107,6 @@ class Rendezvous:
 
     @property
     def source(self) -> Member:
-        """The node that sends."""
         return self.receivers[0].ends.source
 
     def run(self) -> dict[str, dict[str, SparkopsError]]:

@@ -1,1 +1,1 @@
-"""Model weights on the nodes: listing, copying, verification, steps that make a checkpoint."""
+"""Model weights on the nodes: list, copy, verify, and steps that make a checkpoint."""

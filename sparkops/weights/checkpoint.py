@@ -1,4 +1,4 @@
-"""The checkpoints in a node's model directory, read from the output of templates/node/store.py, and their problems."""
+"""Parse the output of templates/node/store.py: the checkpoints in a node's model directory, and their problems."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 MARKER = ".sparkops.json"
-"""The file in which sparkops records the origin of a directory. It is copied with the rest."""
+"""File with the origin of a directory, written by sparkops and copied with the weights."""
 NUMBERED = re.compile(r"[0-9]+(?=-of-[0-9]+\.safetensors$)")
-"""The number of a shard among others: model-00002-of-00014.safetensors."""
+"""The number of a shard, as in model-00002-of-00014.safetensors."""
 UNFINISHED = {
-    ".partial": "incomplete; run the same command again to continue",
+    ".partial": "incomplete; repeat the command to resume",
     ".replaced": "left over from an interrupted replacement",
 }
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A safetensors file. `expected` is the length in bytes by its header, `error` the problem of a wrong header."""
+    """A safetensors file. `expected` is its length in bytes by the header, `error` the problem of an invalid header."""
 
     size: int
     expected: int | None = None
@@ -30,7 +30,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Tensors of one shard on which index and header disagree: their count, and the first few."""
+    """Tensors of one shard that only the index or only the header has: their count, and the first few."""
 
     shard: str
     count: int
@@ -66,7 +66,7 @@ class Origin:
 class Checkpoint:
     """One directory. `files` has size in bytes and time of change in ns; `noted` the sizes in the marker.
 
-    `identity` identifies the content of a partial directory. `commit` may come from the hub's own program, too.
+    `identity` identifies the content of a partial directory. `commit` may also be recorded by the hub's own program.
     """
 
     path: str
@@ -78,7 +78,7 @@ class Checkpoint:
     commit: str | None = None
     identity: str | None = None
     closed: Mapping[str, int] = field(default_factory=dict)
-    """Modes of files and directories that only their owner or group can read, by path in the model directory."""
+    """Modes of files and directories that only their owner or group can read, by path under the model directory."""
 
     @property
     def size(self) -> int:
@@ -87,7 +87,6 @@ class Checkpoint:
 
     @property
     def complete(self) -> bool:
-        """Whether it has no problem."""
         return not any(problems(self))
 
 
@@ -104,7 +103,7 @@ class ModelDirectory:
 
 
 def parse(text: str) -> ModelDirectory:
-    """Read the output of `look`. Raises ValueError for anything else."""
+    """Parse the output of `look`. Raises ValueError for other text."""
     try:
         listing = json.loads(text)
         root = listing["root"]
@@ -155,19 +154,19 @@ def _index(index: Mapping[str, Any] | None) -> Index | None:
 
 
 def hashes(text: str) -> Mapping[str, str]:
-    """Read the output of `hash`: the sha256 of files by name."""
+    """Parse the output of `hash`: the sha256 of files by name."""
     digests: dict[str, str] = json.loads(text.splitlines()[-1])
     return digests
 
 
 def bytes_read(line: str) -> int | None:
-    """Return how many bytes are hashed; None for the last line."""
+    """Return the number of hashed bytes; None for the last line."""
     count = json.loads(line).get("bytes")
     return count if isinstance(count, int) else None
 
 
 def problems(checkpoint: Checkpoint) -> Iterator[str]:
-    """Yield why an engine cannot load it; nothing for a complete checkpoint."""
+    """Yield the reasons why an engine cannot load it; none for a complete checkpoint."""
     for suffix, why in UNFINISHED.items():
         if checkpoint.path.endswith(suffix):
             yield why
@@ -187,18 +186,18 @@ def _damaged(checkpoint: Checkpoint) -> Iterator[str]:
         if shard.error:
             yield f"{name}: {shard.error}"
         elif shard.expected is not None and shard.size < shard.expected:
-            yield f"{name} is cut off: {shard.size} of {shard.expected} bytes"
+            yield f"{name} is truncated: {shard.size} of {shard.expected} bytes"
         elif shard.expected is not None and shard.size > shard.expected:
-            yield f"{name} has {shard.size} bytes, and its header says {shard.expected}"
+            yield f"{name} has {shard.size} bytes, expected {shard.expected} by its header"
 
 
 def _incomplete(checkpoint: Checkpoint, index: Index) -> Iterator[str]:
     if index.error:
         yield f"{index.file}: {index.error}"
     for name in sorted(index.shards - checkpoint.files.keys()):
-        yield f"{name} is missing: {index.file} names it"
+        yield f"{name} is missing, but listed in {index.file}"
     for tensor in index.absent:
-        yield f"{tensor.shard} lacks tensors that {index.file} names: {tensor}"
+        yield f"{tensor.shard} lacks tensors of {index.file}: {tensor}"
     for tensor in index.unnamed:
         yield f"{index.file} lacks tensors of {tensor.shard}: {tensor}"
     families = {NUMBERED.sub("", name) for name in index.shards if NUMBERED.search(name)}
@@ -217,7 +216,7 @@ def _changed(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def overlooked(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Return shards that are in no index: an engine that uses the index does not read them."""
+    """Return shards that the index does not list; an engine that uses the index skips them."""
     if checkpoint.index is None or checkpoint.index.error:
         return ()
     return tuple(sorted(checkpoint.shards.keys() - checkpoint.index.shards))

@@ -1,4 +1,4 @@
-"""Commands about model directories, as values: list, hash, publish, download, run a step."""
+"""Build commands for model directories: list, hash, publish, download, run a step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sparkops.names import LABEL
 from sparkops.nodes.program import python
 
 LOOK_S = 60.0
-DAY_S = 24 * 3600.0  # 67 GB take two hours at 10 MB/s; what hangs is ended by Ctrl-C
+DAY_S = 24 * 3600.0  # 67 GB take two hours at 10 MB/s; Ctrl-C ends a command that hangs
 INSIDE = "/models"
-"""Where containers of sparkops see the model directory."""
+"""The model directory in containers of sparkops."""
 
 
 def _store(verb: str, model_dir: str, timeout_s: float, *, changes: bool = False, **request: Any) -> Command:
@@ -24,12 +24,12 @@ def _store(verb: str, model_dir: str, timeout_s: float, *, changes: bool = False
 
 
 def look(model_dir: str, paths: Sequence[str] | None = None) -> Command:
-    """List what a node holds under these paths of its model directory; everything for None."""
+    """List checkpoints under these paths of a node's model directory; all for None."""
     return _store("look", model_dir, LOOK_S, paths=paths)
 
 
 def describe(directory: str) -> Command:
-    """Describe the checkpoint in a directory by its config.json and headers, for the memory planner."""
+    """Read config.json and headers of the checkpoint in a directory, for the prediction of memory."""
     return python(programs.load(*programs.DESCRIBE), {"directory": directory}, timeout_s=LOOK_S)
 
 
@@ -39,14 +39,14 @@ def hash_files(model_dir: str, path: str, names: Sequence[str]) -> Command:
 
 
 def publish(model_dir: str, path: str) -> Command:
-    """Rename PATH.partial, which is complete, to PATH in place of any other directory."""
+    """Rename the complete PATH.partial to PATH, replacing any other directory."""
     return _store("publish", model_dir, 600.0, changes=True, path=path)
 
 
 def container(model_dir: str, image: str, user: tuple[int, int], *, network: str, task: str) -> tuple[str, ...]:
-    """Return the command of a Python in a container that sees the model directory, as the user who owns its files.
+    """Return the command that runs Python in a container with the model directory, as the owner of its files.
 
-    A bind mount, not --volume: for a missing directory, Docker would create one that belongs to root.
+    It uses a bind mount, because --volume would create a missing directory with owner root.
     """
     return (
         "docker",
@@ -66,7 +66,7 @@ def container(model_dir: str, image: str, user: tuple[int, int], *, network: str
 
 
 def pull(interpreter: Sequence[str], weights: Weights, token: str, endpoint: str) -> Command:
-    """Download from the hub, in a container. The token is in stdin, so no list of processes shows it."""
+    """Download from the hub, in a container. The token is in stdin, hidden from process lists."""
     request = {
         "id": weights.id,
         "revision": weights.revision,

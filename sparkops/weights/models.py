@@ -1,4 +1,4 @@
-"""The weights on the nodes: listing, copies from node to node, verification."""
+"""List, copy and verify weights on the nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sparkops.weights.steps import engine_reads
 
 
 def look(member: Member, paths: Sequence[str] | None = None) -> ModelDirectory:
-    """Return what a node holds under these paths of its model directory; everything for None. Raises NodeError."""
+    """Return the checkpoints under these paths of a node's model directory; all for None. Raises NodeError."""
     printed = transfer.run(member, commands.look(model_dir(member.config), paths)).stdout
     try:
         return checkpoint.parse((printed.splitlines() or [""])[-1])
@@ -42,7 +42,7 @@ def look(member: Member, paths: Sequence[str] | None = None) -> ModelDirectory:
 
 
 def room(member: Member, *paths: str) -> ModelDirectory:
-    """Return the same for a node that is to receive files. Raises NotReady if its directory is not writable."""
+    """Return the same, for a node that will receive files. Raises NotReady if its directory is not writable."""
     directory, where = look(member, paths), model_dir(member.config)
     if not directory.writable:
         what = "cannot be written to" if directory.exists else "does not exist"
@@ -52,21 +52,21 @@ def room(member: Member, *paths: str) -> ModelDirectory:
 
 
 def refuse_to_lose(member: Member, model: RequiredModel, directory: ModelDirectory, *, replace: bool) -> None:
-    """Raise NotReady where another complete model has the name: a release that runs or waits may read it."""
+    """Raise NotReady if the path has another complete model, which a release may use."""
     other = may_be_in_use(model, directory.checkpoints.get(model.path))
     if other and not replace:
-        step = "Set another model.path in the recipe; or, if the existing files are not needed, pass --replace."
-        raise NotReady(member.name, f"{model.path} is taken: {other}", next_step=step)
+        step = "Set another model.path in the recipe, or pass --replace to overwrite the files."
+        raise NotReady(member.name, f"{model.path} has another model: {other}", next_step=step)
 
 
 def publish(member: Member, path: str) -> Checkpoint:
-    """Rename PATH.partial to PATH, if it is complete. Raises NodeError."""
+    """Rename PATH.partial to PATH if it is complete. Raises NodeError."""
     partial = look(member, [path + PARTIAL]).checkpoints.get(path + PARTIAL)
     if partial is None:
-        raise NodeError(member.name, f"{path}{PARTIAL} has disappeared", next_step="Run it again.")
+        raise NodeError(member.name, f"{path}{PARTIAL} was removed", next_step="Run the command again.")
     complete = replace(partial, path=path)
     if reasons := in_words(checkpoint.problems(complete)):
-        raise NodeError(member.name, f"{path} is not complete: {reasons}")
+        raise NodeError(member.name, f"{path} is incomplete: {reasons}")
     transfer.run(member, commands.publish(model_dir(member.config), path))
     return complete
 
@@ -92,7 +92,7 @@ class WeightsCopy:
 
 @dataclass(frozen=True)
 class CopiedWeights:
-    """The result on one node: the bytes that were sent to it, and the bytes of the checkpoint."""
+    """The result on one node: sent bytes, and bytes of the checkpoint."""
 
     sent: int
     size: int
@@ -107,10 +107,10 @@ def copy(
     checksum: bool = False,
     replace_other: bool = False,
 ) -> dict[str, CopiedWeights]:
-    """Copy a checkpoint from one connected node to all others at once. Raises NodeError, for all nodes at once.
+    """Copy a checkpoint from one connected node to all others in parallel. Raises NodeError for all nodes together.
 
-    Only what a node lacks is sent, into PATH.partial, which gets its name when it is complete. `checksum`: compare
-    files by sha256, too. `replace_other`: also replace a complete directory that is known to be another model.
+    Sends only missing files, to PATH.partial, which is renamed when it is complete. `checksum`: compare files also by
+    sha256. `replace_other`: also replace a complete directory that is known to be another model.
     """
     member = connected.members[source]
     present = look(member, [model.path]).checkpoints.get(model.path)
@@ -132,7 +132,7 @@ def _copy_to(target: Member, job: WeightsCopy) -> CopiedWeights:
         return CopiedWeights(0, job.checkpoint.size)
     refuse_to_lose(target, job.model, directory, replace=job.replace)
     if plan.replaced:
-        job.tell(Event(target.name, f"{path} has other files, which are replaced: {', '.join(plan.replaced)}"))
+        job.tell(Event(target.name, f"{path}: replacing files that differ: {', '.join(plan.replaced)}"))
     if short := enough_room(directory.free, plan.sent):
         raise NotReady(target.name, short, next_step=f"Free space under {model_dir(target.config)}.")
     _send(job, target, plan)
@@ -182,9 +182,9 @@ def _send(job: WeightsCopy, target: Member, plan: Copy) -> None:
 
 
 def verify(connected: Connected, recipe: Recipe, *, everywhere: bool) -> dict[str, str]:
-    """Return why the recipe's weights are not usable, as text, for each node that has them; empty where they are.
+    """Return the problems of the recipe's weights on each node that has them, as text; empty if usable.
 
-    With `everywhere` nodes without the weights are included.
+    `everywhere` includes nodes without the weights.
     """
     model = engine_reads(recipe)
     checkpoints = connected.all(lambda member: look(member, [model.path]).checkpoints.get(model.path))

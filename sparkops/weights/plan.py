@@ -1,4 +1,4 @@
-"""The models that a recipe needs in a node's model directory, and the plan of a copy. Pure."""
+"""Compare model directories with a recipe, and plan copies between nodes. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMED = 4  # problems of one directory in a message
 
 @dataclass(frozen=True)
 class RequiredModel:
-    """A required directory: its model and commit, or the digest of the steps that make it."""
+    """A required directory: its model and revision, or the digest of the steps that make it."""
 
     path: str
     model: str
@@ -31,12 +31,11 @@ class RequiredModel:
 
 
 def fetched(weights: Weights) -> RequiredModel:
-    """Return the model of a download."""
     return RequiredModel(weights.path, weights.id, weights.revision)
 
 
 def refused(model: RequiredModel, checkpoint: Checkpoint | None) -> Iterator[str]:
-    """Yield why a directory is not the required model; nothing if it is."""
+    """Yield the reasons why a directory is not the required model; none if it is."""
     if checkpoint is None:
         yield "not found"
         return
@@ -46,7 +45,7 @@ def refused(model: RequiredModel, checkpoint: Checkpoint | None) -> Iterator[str
 
 
 def unreadable(node: str, model_dir: str, checkpoint: Checkpoint | None) -> Iterator[NotReady]:
-    """Yield the refusal of weights that the engine's user cannot read: some programs save weights with mode 0600."""
+    """Yield the refusal of weights that the engine's user cannot read, such as files with mode 0600."""
     if checkpoint is None or not checkpoint.closed:
         return
     (first, mode), more = next(iter(checkpoint.closed.items())), len(checkpoint.closed) - 1
@@ -57,27 +56,27 @@ def unreadable(node: str, model_dir: str, checkpoint: Checkpoint | None) -> Iter
 
 
 def other_model(model: RequiredModel, checkpoint: Checkpoint) -> str:
-    """Return how a directory is known to differ from the required model, as text; empty if nothing is known."""
+    """Return the known difference of a directory from the required model, as text; empty without one."""
     origin = checkpoint.origin
     if model.steps and (origin is None or origin.steps != model.steps):
-        other = "it was made by steps other than the recipe's"
+        other = "it was made by other steps than the recipe's"
         return other if origin else "it has no record of the recipe's steps"
     if not model.steps and origin and origin.steps:
         return "it was made by steps, and the recipe has none"
     if origin and origin.model != model.model:
-        return f"it holds {origin.model}"
+        return f"it is {origin.model}, the recipe needs {model.model}"
     if not model.steps and model.revision and _other_revision(model.revision, checkpoint):
         return f"it is revision {checkpoint.commit}, the recipe needs {model.revision}"
     return ""
 
 
 def may_be_in_use(model: RequiredModel, checkpoint: Checkpoint | None) -> str:
-    """Return how a directory is another complete model, which a release may read; empty if it may be replaced."""
+    """Return the difference of another complete model, which a release may use; empty if it may be replaced."""
     return other_model(model, checkpoint) if checkpoint and checkpoint.complete else ""
 
 
 def _other_revision(revision: str, checkpoint: Checkpoint) -> bool:
-    """Return whether it is known to be another revision. A copy made by hand states none."""
+    """Return whether it is known to be another revision. A manual copy has no record."""
     if checkpoint.origin and checkpoint.origin.revision == revision:
         return False
     prefix = len(revision) >= SHORTEST_COMMIT and checkpoint.commit and checkpoint.commit.startswith(revision)
@@ -103,18 +102,18 @@ class Copy:
     files: tuple[tuple[str, int, int, int], ...]
     keep: tuple[str, ...] = ()
     fresh: bool = True
-    """Whether the target has no directory of that name yet."""
+    """Whether the target has no such directory yet."""
     replaced: tuple[str, ...] = ()
-    """Files that the target has with another content."""
+    """Files with another content on the target."""
 
     @property
     def sent(self) -> int:
-        """Bytes that go over the network."""
+        """Bytes to send."""
         return sum(size - present for _, size, present, _ in self.files)
 
     @property
     def nothing(self) -> bool:
-        """Whether the target has all of it."""
+        """Whether the target is up to date."""
         return not self.files and not self.fresh
 
 
@@ -123,7 +122,7 @@ Hashes = Mapping[str, str]
 
 
 def comparable(source: Checkpoint, target: Checkpoint | None) -> list[str]:
-    """Return files with the same name and size on both; none where the two are known to differ."""
+    """Return files with the same name and size on both; none if the models are known to differ."""
     if target is None or _known_to_differ(source, target):
         return []
     present = target.files
@@ -138,14 +137,16 @@ def plan_copy(
 ) -> Copy:
     """Plan the copy of `source` to `target`, resumed from `partial`, the directory of an interrupted copy.
 
-    Files are the same if name and size are, and with `hashes` (of the source, of the target) their sha256 as well.
+    Files are equal if name and size are, and with `hashes` (of source and target) also their sha256.
     """
     contents = json.dumps(sorted([name, *facts] for name, facts in source.files.items()))
-    identity = f"copy {hashlib.sha256(contents.encode()).hexdigest()}"  # of names, sizes and times, which a copy keeps
+    identity = (
+        f"copy {hashlib.sha256(contents.encode()).hexdigest()}"  # over names, sizes and times, which a copy preserves
+    )
     alike = comparable(source, target)
     same = {name for name in alike if hashes is None or hashes[0].get(name) == hashes[1].get(name)}
     started = partial.files if partial and partial.identity == identity else {}
-    doubted = set(alike) - same  # of these, the file in `partial` may be the target's own
+    doubted = set(alike) - same  # for these the file in `partial` may come from the target itself
     files = [
         (name, size, 0 if name in doubted else started.get(name, (0, 0))[0], changed_ns)
         for name, (size, changed_ns) in source.files.items()
@@ -171,18 +172,18 @@ def _known_to_differ(source: Checkpoint, target: Checkpoint) -> bool:
 
 
 def enough_room(free: int, needed: float) -> str:
-    """Return the lack of room on a disk as text; empty if it is enough. Both in bytes."""
+    """Return the missing disk space as text; empty if it is enough. Both in bytes."""
     if free >= needed:
         return ""
     return f"{free / GB:.1f} GB free, {needed / GB:.1f} GB needed: {(needed - free) / GB:.1f} GB short"
 
 
 def disagreements(checkpoints: Mapping[str, Checkpoint]) -> Iterator[str]:
-    """Yield files of one checkpoint whose size differs between nodes. Files that only some nodes have are ignored."""
+    """Yield files of one checkpoint whose size differs between nodes. A file that a node lacks is ignored."""
     names = sorted({name for checkpoint in checkpoints.values() for name in checkpoint.files} - {MARKER})
     for name in names:
         having = {node: checkpoint.files for node, checkpoint in checkpoints.items() if name in checkpoint.files}
         sizes = {node: files[name][0] for node, files in having.items()}
         if len(set(sizes.values())) > 1:
             measured = ", ".join(f"{size} bytes on {node}" for node, size in sizes.items())
-            yield f"{name} is not the same on all nodes: {measured}"
+            yield f"{name} differs between nodes: {measured}"

@@ -1,8 +1,7 @@
-"""Run the steps of a recipe that make its model on a node, one after the other, each only if it is due."""
+"""Run the due steps of a recipe on a node, in order."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from sparkops.command import Command
@@ -12,6 +11,7 @@ from sparkops.docker.commands import model_dir
 from sparkops.errors import NotReady
 from sparkops.guard_client import leases
 from sparkops.nodes.connected import Member
+from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, Tell
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
@@ -32,14 +32,14 @@ class StepCommand:
 
 @dataclass(frozen=True)
 class Preparation:
-    """The steps that are due on a node, and what prevents them."""
+    """The steps that are due on a node, and the problem that prevents them."""
 
     steps: tuple[StepCommand, ...]
     problem: NotReady | None = None
 
 
 def plan_steps(member: Member, recipe: Recipe, image: str, *, replace: bool) -> Preparation:
-    """Return the steps that are due. Raises NotReady for a model directory that cannot be used."""
+    """Return the steps that are due. Raises NotReady for an unusable model directory."""
     model = recipe.model
     directory = models.room(member, *paths(model))
     steps = outstanding(model, directory)
@@ -56,7 +56,7 @@ def plan_steps(member: Member, recipe: Recipe, image: str, *, replace: bool) -> 
 
 
 def take_steps(member: Member, preparation: Preparation, tell: Tell, wait_s: float = 0.0) -> None:
-    """Run or resume the steps, once no engine loads on the node, within `wait_s`. Raises Busy, NodeError."""
+    """Run or resume the steps; wait up to `wait_s` while an engine loads on the node. Raises Busy, NodeError."""
     if preparation.steps and preparation.problem:
         raise preparation.problem
     if preparation.steps:
@@ -87,12 +87,8 @@ def _take(member: Member, due: StepCommand, tell: Tell) -> None:
 
 
 def parse(line: str) -> ByteCount | str | None:
-    """Read a line of a script of templates/steps: progress, a message, or None for anything else."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return None
-    match message:
+    """Parse a line of a script of templates/steps: progress, a message, or None for other text."""
+    match parsed(line):
         case {"bytes": int(count), "total": int(total)}:
             return ByteCount(count, total)
         case {"say": str(text)}:

@@ -1,4 +1,4 @@
-"""Steps that make a recipe's model from other checkpoints: the output of each, and which are due. Pure."""
+"""Compute outputs, digests and due steps of a recipe that makes its model from other checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from sparkops.weights.plan import PARTIAL, RequiredModel, enough_room, fetched, 
 
 
 def engine_reads(recipe: Recipe) -> RequiredModel:
-    """Return the model that the engine loads: the output of the last step, without steps the download."""
+    """Return the model that the engine loads: the output of the last step, or the download."""
     model = recipe.model
     return output_of(model, model.steps[-1]) if model.steps else fetched(model)
 
 
 def output_of(model: Model, step: Step) -> RequiredModel:
-    """Return the model that a step makes."""
     return RequiredModel(step.output, model.id, steps=digests(model)[step.output])
 
 
 def digests(model: Model) -> dict[str, str]:
     """Return the sha256 over script, arguments and inputs of each step, by the path of its output.
 
-    Sources count by name and revision, so the digest is the same on every machine and needs none of their bytes.
+    Sources count by name and revision, so the digest is the same on every machine and needs no file.
     """
     known = {source.path: f"{source.id}@{source.revision or ''}" for source in model.sources}
     by_path = {}
@@ -41,13 +40,13 @@ def digests(model: Model) -> dict[str, str]:
 
 
 def paths(model: Model) -> list[str]:
-    """Return every directory that the steps read or make, and the partial ones."""
+    """Return every directory that the steps read or write, including partial ones."""
     outputs = [step.output for step in model.steps]
     return [*(source.path for source in model.sources), *outputs, *(path + PARTIAL for path in outputs)]
 
 
 def outstanding(model: Model, directory: ModelDirectory) -> list[Step]:
-    """Return the steps that are due, in order. A step whose output is no longer needed is not run again."""
+    """Return the steps that are due, in order. Steps whose output is not needed are skipped."""
     needed, due = {model.path}, []
     for step in reversed(model.steps):
         if step.output in needed and any(refused(output_of(model, step), directory.checkpoints.get(step.output))):
@@ -57,14 +56,14 @@ def outstanding(model: Model, directory: ModelDirectory) -> list[Step]:
 
 
 def lacking(recipe: Recipe, node: str, steps: Sequence[Step], directory: ModelDirectory) -> NotReady | None:
-    """Return the refusal for an unusable source that the steps read, or for too little room on the disk."""
+    """Return the refusal for an unusable source of the steps, or for too little disk space."""
     model, outputs = recipe.model, {step.output for step in steps}
     reads = {path for step in steps for path in step.inputs.values()}
     for source in model.sources:
         reasons = in_words(refused(fetched(source), directory.checkpoints.get(source.path)))
         if source.path in reads - outputs and reasons:
             step = f"sparkops models pull {recipe.name} --node {node}"
-            return NotReady(node, f"{source.path} cannot be read: {reasons}", next_step=step)
+            return NotReady(node, f"{source.path} is unusable: {reasons}", next_step=step)
     written = {path: checkpoint.size for path, checkpoint in directory.checkpoints.items()}
     needed = sum(max(step.disk_gb * GB - written.get(step.output + PARTIAL, 0), 0) for step in steps)
     if short := enough_room(directory.free, needed):
@@ -74,7 +73,6 @@ def lacking(recipe: Recipe, node: str, steps: Sequence[Step], directory: ModelDi
 
 
 def marker(model: Model, step: Step) -> Mapping[str, str]:
-    """Return the content of the marker of a step's output."""
     return {"model": model.id, "made": digests(model)[step.output]}
 
 

@@ -1,4 +1,4 @@
-"""Commands of RUN: apt leaves no lists in a layer, no script runs straight from the network, git takes one commit."""
+"""Check commands of RUN: apt lists in layers, scripts run from the network, git without a fixed commit."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ FETCHERS = frozenset({"curl", "wget", "aria2c"})
 EVALUATES = SHELLS | {"eval", "source", "."}
 INTERPRETERS = re.compile(r"python[0-9.]*|perl|ruby|node")
 STDIN = frozenset({"-", "/dev/stdin"})
-PIPE_FIX = "fetch one release to a file, compare it by sha256sum -c, then run the file"
+PIPE_FIX = "download a release to a file, verify it with sha256sum -c, then run it"
 
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 RELEASE = re.compile(r"[0-9]\.[0-9]|[0-9]{8}|^[bv]?[0-9]+$")
-"""A tag that names a version, a number or a day; a branch may have such a name too."""
+"""A tag with a version, a number or a date; a branch may have such a name too."""
 NAMESPACE = re.compile(r"(refs/)?(tags|heads|remotes)/|origin/")
 PIP_URL = re.compile(r"git\+[a-z0-9]+://[^/\s]+/([^\s#;\"']+)")
 ADD_URL = re.compile(r"(?:https?://\S+?\.git|git@[^\s#]+|(?:git|ssh)://[^\s#]+)(?:#([^\s:]*)\S*)?")
 GLOBAL_VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree"})
 """Options of git before its verb that take a value."""
 CHOOSES_COMMIT = frozenset({"checkout", "fetch", "reset", "switch", "worktree"})
-GIT_FIX = "git clone --branch TAG, or git checkout COMMIT behind it; git+URL@COMMIT; ADD URL#COMMIT"
+GIT_FIX = "git clone --branch TAG, or git checkout COMMIT after it; git+URL@COMMIT; ADD URL#COMMIT"
 
 
 def check_apt(build: StagedBuild) -> Iterator[Violation]:
-    """Yield each RUN that fetches apt's lists and leaves them in its layer."""
+    """Yield each RUN that leaves apt's lists in its layer."""
     for step in (step for stage in build.stages for step in stage.steps):
         if update := _unclean_update(step):
             problem = f"{update.program} update leaves its lists in the layer"
@@ -59,7 +59,7 @@ def check_pipe(build: StagedBuild) -> Iterator[Violation]:
         if not fetcher and call.program in EVALUATES:
             fetcher = _fetcher(call.inside)
         if fetcher:
-            runs = f"{call.program} runs what {fetcher.program} prints, whatever the server sends today"
+            runs = f"{call.program} runs unverified output of {fetcher.program}"
             yield Violation(fetcher.line, f"{runs}, expected a file whose hash is checked before it runs", PIPE_FIX)
 
 
@@ -76,7 +76,7 @@ def _fetcher(calls: Iterable[Call]) -> Call | None:
 
 
 def check_git(build: StagedBuild) -> Iterator[Violation]:
-    """Yield each repository that is taken without a commit or tag."""
+    """Yield each repository without a fixed commit or tag."""
     for stage in build.stages:
         for call in _loose_clones(stage):
             yield _loose(call.line, " ".join(call.argv[:2]) + f" {_source(call)}")
@@ -87,17 +87,17 @@ def check_git(build: StagedBuild) -> Iterator[Violation]:
 
 
 def _fixed(ref: str) -> bool:
-    """Return whether the ref cannot move. A ref that is known only at build time counts as such."""
+    """Return whether the ref is fixed. A ref that is known only at build time counts as fixed."""
     plain = NAMESPACE.sub("", ref)
     return "$" in ref or bool(COMMIT.fullmatch(plain) or RELEASE.search(plain))
 
 
 def _loose(line: int, source: str) -> Violation:
-    return Violation(line, f"{source} takes whatever commit is there today, expected a commit or a tag", GIT_FIX)
+    return Violation(line, f"{source} uses the newest commit of a branch, expected a commit or a tag", GIT_FIX)
 
 
 def _loose_clones(stage: BuildStage) -> Iterator[Call]:
-    """Yield the clones after which nothing chooses a commit before the next clone, or the end."""
+    """Yield the clones without a checkout of a commit before the next clone or the end."""
     loose: Call | None = None
     for call in (call for call in stage.calls if call.program == "git"):
         verb, words = _verb(call)

@@ -1,4 +1,4 @@
-"""Stages for CUDA, and the rule that code compiled there runs on the GPU of a Spark."""
+"""Find stages for CUDA, and check that code compiled there runs on the GPU of a Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparkops.lint.stages import BuildStage, BuildStep, StagedBuild, variables
 
 SPARK = "12.1a"
 RUNS = frozenset({"12.0", "12.0f", "12.1", "12.1a", "12.1f"})
-"""Architectures whose code runs on the GPU of a Spark; code for 12.0a does not."""
+"""Architectures whose code runs on the GPU of a Spark. Code for 12.0a does not."""
 LISTS = ("TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST")
 CMAKE = ("CMAKE_CUDA_ARCHITECTURES", "CUDAARCHS")
 CMAKE_VALUE = re.compile(r"CMAKE_CUDA_ARCHITECTURES(?::\w+)?=\"?([^\s\"']+)")
@@ -31,11 +31,11 @@ OTHER = re.compile(
     r"(?![a-z])|intel.extension|/whl/cpu|(?<![a-z])l4t-|(?<![a-z])torch[^\s]*\+cpu|vllm[_-]cpu|VLLM_TARGET_DEVICE=cpu|requirements/cpu",
     re.IGNORECASE,
 )
-"""Other accelerators, CPUs, images or indexes for CPUs only, and images of Jetsons, whose torch has no +cuNNN."""
+"""Other accelerators, images and indexes for CPUs only, and images of Jetsons, whose torch has no +cuNNN."""
 
 
 class _Platform(NamedTuple):
-    """The image and platform of a stage's lineage, and whether the stage names CUDA or another accelerator."""
+    """The image and platform of a stage's lineage, and whether the stage mentions CUDA or another accelerator."""
 
     image: str
     cuda: bool
@@ -76,10 +76,10 @@ def _words(stage: BuildStage) -> Iterator[str]:
 
 
 def check(build: StagedBuild) -> Iterator[Violation]:
-    """Yield each list without a Spark, each such call of nvcc, and in each stage the first build without a list."""
+    """Yield lists and calls of nvcc without an architecture of a Spark, and each stage's first build without a list."""
     for stage in cuda_stages(build):
         yield from (violation for step in stage.steps for violation in _wrong_lists(build, step))
-        compiling = [call for step in stage.steps for call in _compiling(stage, step) if not _names_list(call)]
+        compiling = [call for step in stage.steps for call in _compiling(stage, step) if not _has_list(call)]
         extensions = [call for call in compiling if call.program != "nvcc"]
         for call in (*(call for call in compiling if call.program == "nvcc"), *extensions[:1]):
             runs = f"stage {stage.name} compiles for CUDA ({' '.join(call.argv[:4])})"
@@ -87,7 +87,7 @@ def check(build: StagedBuild) -> Iterator[Violation]:
 
 
 def _for_spark(architectures: str) -> bool:
-    """Return whether a list such as 9.0a;12.1a has code that runs on a Spark. One with a variable counts as such."""
+    """Return whether a list such as 9.0a;12.1a, or one with a variable, has an architecture of a Spark."""
     return "$" in architectures or bool(RUNS & set(re.split(r"[;,\s]+", architectures.replace("+PTX", ""))))
 
 
@@ -96,14 +96,14 @@ def _cmake_for_spark(architectures: str) -> bool:
 
 
 def wrong_lists(environment: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Yield the variables that name other architectures, each with what is wrong."""
+    """Yield each variable without an architecture of a Spark, with the problem."""
     for name in LISTS:
         if (value := environment.get(name)) and not _for_spark(value):
-            yield name, f"{name}={value} has nothing that runs on a Spark, whose GPU is {SPARK}, expected {SPARK}"
+            yield name, f"{name}={value} has no architecture of a Spark's GPU, expected {SPARK}"
     for name, value in environment.items():
         for listed in [value or ""] if name in CMAKE else CMAKE_VALUE.findall(value or ""):
             if listed and not _cmake_for_spark(listed):
-                yield name, f"{CMAKE[0]}={listed} has nothing that runs on a Spark, whose GPU is 121a, expected 121a"
+                yield name, f"{CMAKE[0]}={listed} has no architecture of a Spark's GPU, expected 121a"
 
 
 def _wrong_lists(build: StagedBuild, step: BuildStep) -> Iterator[Violation]:
@@ -119,7 +119,7 @@ def _wrong_lists(build: StagedBuild, step: BuildStep) -> Iterator[Violation]:
 
 
 def _compiling(stage: BuildStage, step: BuildStep) -> Iterator[Call]:
-    """Yield the calls that build extensions for CUDA, as far as one can see from outside."""
+    """Yield the calls that build extensions for CUDA, known by program, requirement or verb."""
     yield from (call for call in step.calls if call.program == "nvcc" and len(call.argv) > 2)
     if not CUDA_IMAGE.search(stage.root) or NO_COMPILER.search(stage.root):
         return
@@ -129,8 +129,8 @@ def _compiling(stage: BuildStage, step: BuildStep) -> Iterator[Call]:
             yield call
 
 
-def _names_list(call: Call) -> bool:
-    """Return whether a call knows an architecture; a wrong list is reported where it is set."""
+def _has_list(call: Call) -> bool:
+    """Return whether a call has a list of architectures. A wrong list is reported where it is set."""
     if call.program == "nvcc":
         return bool(NVCC_RUNS.search(" ".join(call.argv))) or not any(map(NVCC_NAMES.search, call.argv))
     return bool(call.environment.get(LISTS[0]))

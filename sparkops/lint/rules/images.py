@@ -1,4 +1,4 @@
-"""Images are named so that a build starts from the same one every day."""
+"""Check that images have a version or digest, so that every build uses the same one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROLLING = frozenset(
     {"canary", "current", "develop", "edge", "head", "lts", "main", "master", "next", "rolling", "sid", "stable"}
     | {"testing", "trunk", "unstable", "dev"}
 )
-"""Words of a moving tag, unless it also has a number."""
+"""Words of a moving tag without a number."""
 SMALL = frozenset({"alpine", "slim"})
-"""Words for a variant of an image; alone they mean its newest version."""
+"""Variants of an image; alone such a tag means the newest version."""
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
 def check(build: StagedBuild) -> Iterator[Violation]:
-    """Yield each image of FROM, of COPY --from and of RUN --mount=from whose name may move."""
+    """Yield each image of FROM, COPY --from and RUN --mount=from whose tag can move."""
     names = {stage.name for stage in build.stages}
     for stage in build.stages:
         if not stage.parent and (problem := _moving(stage.image)):
@@ -33,16 +33,16 @@ def check(build: StagedBuild) -> Iterator[Violation]:
 
 
 def _moving(image: str) -> str:
-    """Return why the name may move to another image; empty if it cannot, or if that is unknown."""
+    """Return why the name can move to another image; empty if it cannot, or if unknown."""
     if "@sha256:" in image or "$" in image or image in ("", "scratch"):
         return ""
     tag = image.removeprefix(_untagged(image)).removeprefix(":")
     if not tag:
-        return f"the image {image} has no tag, so it is whatever `latest` is today, expected a version or a digest"
+        return f"image {image} has no tag and means `latest`, expected a version or a digest"
     parts = set(re.split(r"[-_.]", tag))
     rolls = parts <= SMALL or (ROLLING & parts and not re.search(r"[0-9]", tag))
     if (MOVING & parts or rolls) and not any(map(COMMIT.fullmatch, parts)):
-        return f"the tag of {image} moves, expected a version or a digest"
+        return f"the tag of {image} can move, expected a version or a digest"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""uv and pip wait long enough, and retry, in every stage."""
+"""Check timeouts and retries of uv and pip in every stage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIXES = {
 
 
 def check(build: StagedBuild) -> Iterator[Violation]:
-    """Yield, for each stage and program, the first call whose environment lacks one of the variables."""
+    """Yield, for each stage and program, the first call that lacks one of the variables."""
     for stage in build.stages:
         for tool in DEFAULTS:
             installs = (install for install in stage.installs if install.tool == tool and _lacking(install))
@@ -30,7 +30,7 @@ def check(build: StagedBuild) -> Iterator[Violation]:
             if install is None:
                 continue
             names = _lacking(install)
-            runs = f"stage {stage.name} runs {tool} without {' and '.join(names)}, expected in the stage itself"
+            runs = f"stage {stage.name} runs {tool} without {' and '.join(names)}, expected them in the stage itself"
             yield Violation(install.line, runs + _cause(build, stage, names[0], tool), FIXES[tool])
 
 
@@ -42,7 +42,7 @@ def _lacking(install: Install) -> list[str]:
 
 
 def _small(stage: BuildStage, install: Install) -> bool:
-    """Return whether pip fetches only tools such as uv: their wheels are small, and pip's own defaults are enough."""
+    """Return whether pip installs only tools such as uv: their wheels are small, so pip's defaults are enough."""
     if install.only_tools:
         return True
     contents = files(stage).contents
@@ -57,13 +57,13 @@ def _raised(install: Install, name: str, default: int) -> bool:
 
 
 def _cause(build: StagedBuild, stage: BuildStage, name: str, tool: str) -> str:
-    """Return why a variable that the file sets has no effect on this call; empty if the file does not set it."""
+    """Return why a variable of the file has no effect on this call; empty if the file does not set it."""
     if stage.values.get(name):
         least = DEFAULTS[tool][name]
-        return f": {name} comes after this line, or is no more than the {least} that {tool} has by itself"
+        return f": {name} is set after this line, or to at most {least}, the default of {tool}"
     for other in build.stages:
         if other.values.get(name):
-            return f": stage {other.name} has {name}, and FROM {stage.root} begins without it"
+            return f": stage {other.name} sets {name}, and FROM {stage.root} does not inherit it"
     if name in build.arguments:
-        return f": the ARG before the first FROM reaches no RUN, expected `ARG {name}` again in the stage"
+        return f": ARG before the first FROM has no effect in a stage, expected `ARG {name}` in the stage"
     return ""

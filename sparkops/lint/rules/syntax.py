@@ -1,4 +1,4 @@
-"""BuildKit can read the file: its form, and the flags, arguments and place of each instruction."""
+"""Check the syntax that BuildKit accepts: structure, and flags, arguments and place of instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkops.lint.stages import StagedBuild
 from sparkops.lint.text import split
 
 FREE_FORM = frozenset({"CMD", "ENTRYPOINT", "MAINTAINER", "RUN"})
-"""Instructions with any number of words, which BuildKit does not read."""
+"""Instructions with any number of words, which BuildKit does not parse."""
 FLAGS: Mapping[str, frozenset[str]] = {
     "ADD": frozenset({"chmod", "checksum", "chown", "exclude", "keep-git-dir", "link", "unpack"}),
     "COPY": frozenset({"chmod", "chown", "exclude", "from", "link", "parents"}),
@@ -19,7 +19,7 @@ FLAGS: Mapping[str, frozenset[str]] = {
     "HEALTHCHECK": frozenset({"interval", "retries", "start-interval", "start-period", "timeout"}),
     "RUN": frozenset({"device", "mount", "network", "security"}),
 }
-"""From docs.docker.com/reference/dockerfile for docker/dockerfile 1.20; the other refusals are those of Docker 26.1."""
+"""From docs.docker.com/reference/dockerfile for docker/dockerfile 1.20; the other rules are those of Docker 26.1."""
 BARE_FLAGS = frozenset({"keep-git-dir", "link", "parents", "unpack"})
 """Flags that need no value."""
 REPEATED_FLAGS = frozenset({"device", "exclude", "mount"})
@@ -33,7 +33,7 @@ DURATION = re.compile(r"0|([0-9.]+(ns|us|µs|ms|s|m|h))+")
 PORT = re.compile(r"(?P<first>[0-9]+)(-(?P<last>[0-9]+))?(/(tcp|udp|sctp))?", re.IGNORECASE)
 PLATFORM_ARGUMENTS = re.compile(r"(BUILD|TARGET)(PLATFORM|OS|ARCH|VARIANT)")
 WHOLE_VARIABLE = re.compile(r"(?:.*:)?\$\{?(\w+)\}?")
-"""An image, or its tag, that is one variable: without a value BuildKit has no name."""
+"""An image or tag that is one variable, which needs a value."""
 EXPANDED = frozenset({"ADD", "ARG", "COPY", "ENV", "EXPOSE", "LABEL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"})
 SUBSTITUTION = re.compile(r"\$\{[A-Za-z_]\w*(?:$|:(?![-+?])|[^\w}:+?#%/-])")
 NEEDS_ARGUMENT = frozenset({"ARG", "ENV", "EXPOSE", "LABEL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"})
@@ -41,13 +41,13 @@ NOT_TRIGGERED = frozenset({"FROM", "MAINTAINER", "ONBUILD"})
 
 
 def check(build: StagedBuild) -> Iterator[Violation]:
-    """Yield what BuildKit would refuse: of a file that it cannot read only that, else each wrong instruction."""
+    """Yield the lines that BuildKit rejects: those it cannot parse, or else each wrong instruction."""
     for line, problem in build.dockerfile.problems or _problems(build.dockerfile):
-        yield Violation(line, problem, "correct it: BuildKit would refuse it")
+        yield Violation(line, problem, "correct the line: BuildKit rejects it")
 
 
 def _problems(dockerfile: Dockerfile) -> Iterator[tuple[int, str]]:
-    """Yield line and reason of each instruction that BuildKit refuses."""
+    """Yield line and reason of each instruction that BuildKit rejects."""
     stages: list[str] = []
     arguments: set[str] = set()
     for instruction in dockerfile.instructions:
@@ -63,7 +63,7 @@ def _problems(dockerfile: Dockerfile) -> Iterator[tuple[int, str]]:
 
 
 def _words(instruction: Instruction) -> tuple[str, ...]:
-    """Return the words behind the flags; none of an instruction whose words BuildKit does not read."""
+    """Return the words after the flags; none for an instruction whose words BuildKit does not parse."""
     if instruction.keyword in FREE_FORM:
         return ()
     if instruction.words is not None:
@@ -73,9 +73,9 @@ def _words(instruction: Instruction) -> tuple[str, ...]:
 
 def _misplaced(instruction: Instruction, stages: list[str]) -> str:
     if not stages and instruction.keyword not in ("ARG", "FROM"):
-        return f"{instruction.keyword} stands before the first FROM, expected only ARG there"
+        return f"{instruction.keyword} before the first FROM, expected only ARG there"
     if instruction.onbuild and instruction.keyword in NOT_TRIGGERED:
-        return f"ONBUILD {instruction.keyword} is not possible"
+        return f"ONBUILD {instruction.keyword} is not allowed, expected an instruction such as RUN"
     return ""
 
 
@@ -92,72 +92,72 @@ def _flags(instruction: Instruction) -> str:
         if not value and name not in BARE_FLAGS:
             return f"--{name} has no value, expected --{name}=VALUE"
         if names.count(name) > 1 and name not in REPEATED_FLAGS:
-            return f"--{name} stands twice, expected it once"
+            return f"duplicate --{name}, expected one"
         if "$" not in value and (problem := _value(name, value)):
             return problem
     return ""
 
 
 def _value(name: str, value: str) -> str:
-    """Return what is wrong with the value of a flag."""
+    """Return the problem of a flag's value; empty if it is valid."""
     match name:
         case "mount":
             return _mount(value)
         case "network" if value not in NETWORKS:
-            return f"--network={value} is not possible, expected one of: {', '.join(sorted(NETWORKS))}"
+            return f"invalid --network={value}, expected one of: {', '.join(sorted(NETWORKS))}"
         case "interval" | "timeout" | "start-period" | "start-interval" if not DURATION.fullmatch(value):
-            return f"--{name}={value} is no time, expected one such as 30s"
+            return f"invalid --{name}={value}, expected a duration such as 30s"
         case "retries" if not value.isdecimal():
-            return f"--retries={value} is no count, expected a whole number"
+            return f"invalid --retries={value}, expected a whole number"
     return ""
 
 
 def _mount(value: str) -> str:
     settings = dict(part.strip('"').partition("=")[::2] for part in value.split(","))
     if unknown := next((key for key in settings if key.lower() not in MOUNT_KEYS), ""):
-        return f"a mount has no key {unknown}, expected one of: {', '.join(sorted(MOUNT_KEYS))}"
+        return f"unknown mount key {unknown}, expected one of: {', '.join(sorted(MOUNT_KEYS))}"
     if (kind := settings.get("type", "bind")) not in MOUNT_TYPES:
-        return f"a mount of type {kind} is not possible, expected one of: {', '.join(sorted(MOUNT_TYPES))}"
+        return f"unknown mount type {kind}, expected one of: {', '.join(sorted(MOUNT_TYPES))}"
     if kind in ("cache", "tmpfs") and not {"target", "dst", "destination"} & set(settings):
-        return f"a mount of type {kind} has no target, expected target=PATH"
+        return f"mount of type {kind} without a target, expected target=PATH"
     return ""
 
 
 def _image(words: tuple[str, ...], stages: list[str], arguments: set[str]) -> str:
-    """Return why FROM names no image."""
+    """Return the problem of the image of FROM; empty if it is valid."""
     image = words[0] if words else ""
     if (match := WHOLE_VARIABLE.fullmatch(image)) and not PLATFORM_ARGUMENTS.fullmatch(match[1]):
         if match[1] not in arguments:
-            return f"{image} has no value: no ARG {match[1]} stands before the first FROM"
+            return f"{image} has no value, expected ARG {match[1]} before the first FROM"
         return ""
     if "$" in image or image.lower() in stages:
         return ""
     first, slash, rest = image.partition("@")[0].partition("/")
     path = (rest if slash else first).partition(":")[0]
     if image.endswith(":") or path != path.lower():
-        return f"{image} is no name of an image, expected lower case and a tag behind the colon"
+        return f"invalid image name {image}, expected lower case and a tag after the colon"
     return ""
 
 
 def _source(instruction: Instruction, stages: list[str]) -> str:
-    """Return why --from names no stage."""
+    """Return the problem of --from; empty if it is valid."""
     source = next((value.lower() for name, value in instruction.flags if name == "from"), "")
     if source.isdecimal() and int(source) >= len(stages) - 1 and not instruction.onbuild:
-        return f"--from={source} names no earlier stage, expected a number below {len(stages) - 1}"
+        return f"--from={source} is not an earlier stage, expected a number below {len(stages) - 1}"
     if source and source == stages[-1]:
         return f"--from={source} is the stage itself, expected an earlier one"
     return ""
 
 
 def _expansion(instruction: Instruction) -> str:
-    """Return which quote or substitution of its words never ends."""
+    """Return the quote or substitution that is not closed; empty without one."""
     if instruction.keyword not in EXPANDED or instruction.words is not None:
         return ""
     text = instruction.rest.text
     if set("\"'") & set(text) and (quote := _open_quote(text)):
-        return f"{instruction.keyword} has a quote {quote} that never ends, expected another one"
+        return f"{instruction.keyword} has an unclosed quote {quote}, expected a closing one"
     if "'" not in text and (match := SUBSTITUTION.search(text)):
-        return f"{match[0]} cannot be expanded, expected ${{NAME}} or ${{NAME:-DEFAULT}}"
+        return f"invalid {match[0]}, expected ${{NAME}} or ${{NAME:-DEFAULT}}"
     return ""
 
 
@@ -176,7 +176,7 @@ def _open_quote(text: str) -> str:
 
 
 def _missing(instruction: Instruction, words: tuple[str, ...]) -> str:
-    """Return which argument an instruction lacks."""
+    """Return the argument that an instruction lacks; empty without one."""
     if instruction.keyword in NEEDS_ARGUMENT and not words:
         return f"{instruction.keyword} has no argument, expected at least one"
     if instruction.keyword in ("ENV", "LABEL") and "=" not in words[0] and len(words) == 1:
@@ -187,7 +187,7 @@ def _missing(instruction: Instruction, words: tuple[str, ...]) -> str:
 
 
 def _arguments(instruction: Instruction, words: tuple[str, ...]) -> str:
-    """Return which argument of an instruction is wrong."""
+    """Return the problem of an argument; empty without one."""
     keyword, problem = instruction.keyword, ""
     match keyword:
         case "FROM":
@@ -200,7 +200,7 @@ def _arguments(instruction: Instruction, words: tuple[str, ...]) -> str:
             problem = "HEALTHCHECK expects CMD COMMAND or NONE"
         case "EXPOSE":
             invalid = (word for word in words if not set("$:\"'") & set(word) and not _is_port(word))
-            problem = next((f"EXPOSE {word} is no port, expected one such as 8000 or 8000/tcp" for word in invalid), "")
+            problem = next((f"invalid port {word}, expected one such as 8000 or 8000/tcp" for word in invalid), "")
         case "STOPSIGNAL" if len(words) > 1:
             problem = f"STOPSIGNAL has {len(words)} arguments, expected one"
         case "ARG" | "ENV" | "LABEL":
@@ -222,7 +222,7 @@ def _is_port(word: str) -> bool:
 
 
 def _assigned(keyword: str, words: tuple[str, ...]) -> str:
-    """Return which word of ARG, ENV or LABEL assigns nothing."""
+    """Return the word of ARG, ENV or LABEL that assigns nothing; empty without one."""
     if any(word.startswith("=") for word in words):
         return f"{keyword} has a value without a name, expected NAME=VALUE"
     pairs = words if keyword != "ARG" and "=" in words[0] else ()
@@ -235,5 +235,5 @@ def _from(words: tuple[str, ...]) -> str:
     if len(words) != 1 and not named:
         return f"FROM has {len(words)} arguments, expected IMAGE or IMAGE AS NAME"
     if named and not re.fullmatch(r"[a-z][a-z0-9._-]*", words[2].lower()):
-        return f"{words[2]} is no name of a stage, expected letters, digits, dots, dashes and underscores"
+        return f"invalid stage name {words[2]}, expected letters, digits, dots, dashes and underscores"
     return ""
