@@ -1,4 +1,4 @@
-"""A program that ends when nobody waits for it any more. Standard library only: this runs in containers on nodes."""
+"""End a program together with its caller. Standard library only: this runs in containers on nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INTERRUPTED = 130
 
 
 def begin():
-    """What the second line of stdin asks for. From now on it ends when it is told to, or when its stdin ends."""
+    """Return the request in the second line of stdin. From now on a signal or the end of stdin ends the program."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     request = json.loads(sys.stdin.buffer.readline())
@@ -21,12 +21,12 @@ def begin():
 
 
 def watch():
-    """Whoever started us holds our stdin open, and is gone when it ends."""
+    """Wait for the end of stdin, which the caller keeps open."""
     while os.read(0, 4096):
         pass
     stop()
 
 
 def stop(*_):
-    """At once: other threads may wait for the network. What is whole stays, and the next run goes on with it."""
+    """Exit at once: other threads may wait for the network. The next run continues from complete files."""
     os._exit(INTERRUPTED)

@@ -1,8 +1,8 @@
-"""What a directory of weights holds, read from its files' own headers. Standard library only: this runs on nodes.
+"""Read the contents of a model directory from its files' headers. Standard library only: this runs on nodes.
 
 A safetensors file is 8 bytes (the length of its header, little-endian), the header as JSON, and the bytes of the
-tensors. The header gives each tensor `dtype`, `shape` and `data_offsets`, counted from the end of the header; so the
-header alone tells how long the file must be. Source: the format's own description, huggingface/safetensors.
+tensors. The header has `dtype`, `shape` and `data_offsets` of each tensor, counted from the end of the header, and so
+determines the length of the file. Source: the format's description, huggingface/safetensors.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ INDEX = ".safetensors.index.json"
 SHARD = ".safetensors"
 MARKER = ".sparkops.json"
 LENGTH = struct.Struct("<Q")
-MAX_HEADER = 100_000_000  # bytes; the format allows no more
-NAMED = 3  # tensors that are named of many that are wrong
+MAX_HEADER = 100_000_000  # bytes; the format's limit
+NAMED = 3  # wrong tensors that are listed by name
 
 
 def header(path):
-    """The tensors of a shard by name, and where their bytes begin. Raises ValueError with what is wrong."""
+    """Return the tensors of a shard by name, and the offset of their bytes. Raises ValueError for a damaged file."""
     with open(path, "rb") as file:
         first = file.read(LENGTH.size)
         if len(first) < LENGTH.size:
-            raise ValueError("it has no header")
+            raise ValueError("safetensors header missing")
         (length,) = LENGTH.unpack(first)
         if not 0 < length <= MAX_HEADER:
-            raise ValueError("it does not begin with a safetensors header")
+            raise ValueError("expected a safetensors header at the start")
         text = file.read(length)
     if len(text) < length:
-        raise ValueError("it ends within its header")
+        raise ValueError("safetensors header truncated")
     try:
         tensors = json.loads(text)
         tensors.pop("__metadata__", None)
@@ -39,17 +39,17 @@ def header(path):
             if not 0 <= begin <= end:
                 raise ValueError
     except (ValueError, AttributeError, KeyError, TypeError):
-        raise ValueError("its header cannot be read") from None
+        raise ValueError("invalid safetensors header") from None
     return tensors, LENGTH.size + length
 
 
 def length(tensors, begin):
-    """The bytes that a file with this header has."""
+    """Return the bytes of a file with this header."""
     return begin + max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
 
 
 def weight_map(path):
-    """Tensor name to file name, from an index. Raises ValueError with what is wrong."""
+    """Return the file name of each tensor, from an index. Raises ValueError for a damaged index."""
     try:
         with open(path, encoding="utf-8") as file:
             weights = json.load(file)["weight_map"]
@@ -57,27 +57,27 @@ def weight_map(path):
             return weights
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise ValueError("it cannot be read as an index of safetensors files")
+    raise ValueError("expected an index of safetensors files")
 
 
 def files(directory):
-    """Size in bytes and time of change of every file by its path inside the directory; hidden directories are passed.
+    """Return size in bytes and time of change of every file by relative path, without hidden directories.
 
-    What a hub's program keeps in `.cache`, and our own note in a directory that is not whole, are no part of a model.
+    The `.cache` of a hub's program, and the note of sparkops in a partial directory, are not part of a model.
     """
     sizes = {}
     for place, directories, names in os.walk(directory, followlinks=True):
         directories[:] = sorted(name for name in directories if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(place, name)
-            if not name.startswith(".sparkops-") and os.path.isfile(path):  # a link that leads nowhere is no file
+            if not name.startswith(".sparkops-") and os.path.isfile(path):  # False for a dangling link
                 status = os.stat(path)
                 sizes[os.path.relpath(path, directory)] = [status.st_size, status.st_mtime_ns]
     return sizes
 
 
 def examine(directory):
-    """Everything that is told of one directory: files, shards, index, marker and revision."""
+    """Return files, shards, index, marker and revision of a directory."""
     contents = files(directory)
     tensors, shards = {}, {}
     for name in contents:
@@ -97,7 +97,7 @@ def examine(directory):
 
 
 def index(directory, names, tensors):
-    """The index held against the shards: None without one."""
+    """Return the index compared with the shards; None without an index."""
     name = next((name for name in names if name.endswith(INDEX) and os.sep not in name), None)
     if name is None:
         return None
@@ -118,7 +118,7 @@ def index(directory, names, tensors):
 
 
 def count(table, shard, tensor):
-    """One more of them; the first few by name."""
+    """Count a tensor of a shard; the first few by name."""
     entry = table.setdefault(shard, {"count": 0, "first": []})
     entry["count"] += 1
     if len(entry["first"]) < NAMED:
@@ -126,7 +126,7 @@ def count(table, shard, tensor):
 
 
 def marker(directory):
-    """What sparkops wrote when it made the directory; None where somebody else made it, or it is damaged."""
+    """Return the marker that sparkops wrote into the directory; None without a readable one."""
     try:
         with open(os.path.join(directory, MARKER), encoding="utf-8") as file:
             content = json.load(file)
@@ -136,13 +136,13 @@ def marker(directory):
 
 
 def write_marker(directory, content):
-    """Leave the marker: `said`, and the size in bytes of every file."""
+    """Write the marker: `content`, and the size in bytes of every file."""
     sizes = {name: size for name, (size, _) in files(directory).items() if name != MARKER}
     write(os.path.join(directory, MARKER), json.dumps({**content, "files": sizes}, indent=1).encode())
 
 
 def revision(directory):
-    """The commit that the hub's own program noted for config.json, where that was used by hand."""
+    """Return the commit that the hub's own program recorded for config.json; None without one."""
     note = os.path.join(directory, ".cache", "huggingface", "download", "config.json.metadata")
     try:
         with open(note, encoding="utf-8") as file:
@@ -152,7 +152,7 @@ def revision(directory):
 
 
 def write(path, content):
-    """Write a file so that it is there whole or not at all, and stays there when the power goes."""
+    """Write a file atomically, safe from a power cut."""
     unfinished = os.path.join(os.path.dirname(path), f".sparkops-{os.path.basename(path)}")
     with open(unfinished, "wb") as file:
         file.write(content)

@@ -1,6 +1,6 @@
 """Describe a checkpoint by its config.json and the headers of its shards. Runs on the node; reads no tensor.
 
-The second line of stdin names the directory, as JSON; the last line of stdout is the answer.
+The second line of stdin has the directory, as JSON; the last line of stdout is the reply.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import checkpoint
 
 CONFIG = "config.json"
-MODELOPT = "hf_quant_config.json"  # older exports of ModelOpt keep the quantization beside the config
+MODELOPT = "hf_quant_config.json"  # older exports of ModelOpt have the quantization in this file
 
 
 def describe(directory):
@@ -24,7 +24,7 @@ def describe(directory):
         config["quantization_config"] = {"quant_method": "modelopt", **read(directory, MODELOPT)}
     names = shards(directory)
     if not names:
-        raise ValueError("it holds no safetensors file")
+        raise ValueError("safetensors files not found")
     layers = (config.get("text_config") or config).get("num_hidden_layers") or 0
     tensors = {}
     for name in names:
@@ -73,7 +73,7 @@ def shortened(tensor, layers):
 
 
 def main():
-    """Answer about the directory that was named."""
+    """Describe the requested directory."""
     directory = json.loads(sys.stdin.buffer.readline())["directory"]
     try:
         answer = describe(directory)

@@ -1,4 +1,4 @@
-"""Two ends of a transfer meet: one listens, the other calls, and each proves that it holds the key."""
+"""Connect the two ends of a transfer: one listens, the other calls, and each proves that it has the key."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from queue import SimpleQueue
 from pieces import CHUNK, MAC, Broken, Lines, Wire, key_for
 
 APART = 69
-"""How a program ends that cannot meet the other end."""
+"""Exit code if the ends cannot connect."""
 NONCE = 32
 CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
 MOST_CALLERS = 16
-# A peer that vanished is noticed after a minute, whether bytes are under way or not.
+# Detect a vanished peer after a minute, with or without bytes in transit.
 ALIVE = (
     (socket.TCP_KEEPIDLE, 15),
     (socket.TCP_KEEPINTVL, 15),
@@ -33,13 +33,13 @@ def tell(**message):
 
 
 def listen(hosts, token):
-    """Listen on those of `hosts` that are this node's, and take the first caller who holds the token."""
+    """Listen on those of `hosts` that are this node's, and accept the first caller with the token."""
     doors = []
     for host in hosts:
         try:
             family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
             doors.append(socket.create_server(address, family=family, backlog=4))
-        except OSError:  # a name or an address that belongs to a router before the node
+        except OSError:  # a name, or an address of a router in front of the node
             continue
     if not doors:
         raise SystemExit(APART)
@@ -53,7 +53,7 @@ def listen(hosts, token):
 
 
 def admit(doors, end, token):
-    """Wait at every door until monotonic time `end`; strangers are sent away, and a silent one holds up no other."""
+    """Accept callers until monotonic time `end`. Those without the token are refused; a silent one delays no other."""
     admitted, callers = SimpleQueue(), deque()
     ring, bell = socket.socketpair()
     with selectors.DefaultSelector() as selector, ring, bell:
@@ -73,7 +73,7 @@ def admit(doors, end, token):
 
 
 def call(caller, callers, arguments):
-    """Shake hands with one more caller, in a thread. Of too many, the one that has waited longest is sent away."""
+    """Start the handshake with a caller in a thread. With too many callers, the oldest one is refused."""
     if len(callers) == MOST_CALLERS:
         hang_up(callers.popleft())
     callers.append(caller)
@@ -89,7 +89,7 @@ def shake(caller, token, admitted, ring):
 
 
 def hang_up(caller):
-    """End a connection, also for a thread that waits for it."""
+    """End a connection, also for a thread that reads from it."""
     try:
         caller.shutdown(socket.SHUT_RDWR)
     except OSError:  # it has ended
@@ -97,7 +97,7 @@ def hang_up(caller):
 
 
 def meet(targets):
-    """Connect to every (token, places). Those that cannot be met are told by their numbers."""
+    """Connect to every (token, places). Reports the numbers of unreachable ones."""
     connections = [connect(places, token) for token, places in targets]
     wires = [Wire(*connection) for connection in connections if connection]
     if not wires:
@@ -108,7 +108,7 @@ def meet(targets):
 
 
 def connect(places, token):
-    """Connect to the first of `places` where the holder of the token listens; None where nobody does."""
+    """Connect to the first of `places` where an end with the token listens; None without one."""
     for host, port in places:
         try:
             called = socket.create_connection((host, port), timeout=CONNECT_S)
@@ -122,7 +122,7 @@ def connect(places, token):
 
 
 def greeted(connected, token, *, receiving):
-    """Each end proves that it holds the token, the receiving one first. Returns the file and the key of the pieces."""
+    """Prove the token to each other, the receiving end first. Returns the file and the key of the pieces."""
     end = time.monotonic() + HANDSHAKE_S
     connected.settimeout(HANDSHAKE_S)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -145,16 +145,16 @@ def greeted(connected, token, *, receiving):
 
 def prove(shown, right):
     if not hmac.compare_digest(shown, right):
-        raise Broken("it does not hold the token")
+        raise Broken("the other end does not have the token")
 
 
 def take(connected, size, end):
-    """Receive `size` bytes until monotonic time `end`, however slowly they come."""
+    """Receive `size` bytes until monotonic time `end`."""
     received = b""
     while len(received) < size:
         connected.settimeout(max(end - time.monotonic(), 0.001))
         more = connected.recv(size - len(received))
         if not more:
-            raise Broken("it hung up")
+            raise Broken("the other end closed the connection")
         received += more
     return received

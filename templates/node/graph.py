@@ -1,9 +1,9 @@
-"""Layers of an image as a tar for `docker load`, read where Docker's own store keeps them. Standard library only.
+"""Print layers of an image as a tar for `docker load`, read from Docker's own store. Standard library only.
 
-`docker save` of that store writes every layer of an image to its disk before it prints the first byte, also those that
-nobody needs. The store keeps the files of each layer in a directory, and beside it, in tar-split.json.gz, all bytes of
-the layer's tar that are not in a file. Both together are the tar again, byte by byte; `docker load` holds it against
-the digest that the image names. This runs in a container that sees the store, and can write to nothing.
+`docker save` of that store writes every layer of an image to disk before it prints the first byte, also unneeded ones.
+The store has the files of each layer in a directory, and beside it, in tar-split.json.gz, all other bytes of the
+layer's tar. Both together are the original tar; `docker load` verifies it with the digest in the image. This runs in a
+container that has the store read-only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IN_FILE, BETWEEN = 1, 2
 
 
 def chains(layers):
-    """The store's name for each layer with all that is below it, the lowest one first."""
+    """Yield the store's name of each layer with all layers below it, the lowest one first."""
     name = ""
     for layer in layers:
         name = "sha256:" + hashlib.sha256(f"{name} {layer}".encode()).hexdigest() if name else layer
@@ -32,12 +32,12 @@ def chains(layers):
 
 
 def place_of(chain):
-    """What the store notes of a layer."""
+    """Return the store's directory of a layer."""
     return os.path.join(STORE, "layerdb", *chain.split(":"))
 
 
 def parts(chain):
-    """What the tar of a layer consists of, one after the other: bytes, the path of a file with more, and their number."""
+    """Yield the parts of a layer's tar: bytes, or the path of a file with the bytes, and their number."""
     place = place_of(chain)
     with open(os.path.join(place, "cache-id")) as noted:
         root = os.path.join(FILES, noted.read(), "diff")
@@ -53,25 +53,25 @@ def parts(chain):
 
 
 def put(out, name, size):
-    """The header of a file of the tar that is printed."""
+    """Write the header of a file."""
     header = tarfile.TarInfo(name)
     header.size = size
     out.write(header.tobuf(tarfile.GNU_FORMAT))
 
 
 def put_all(out, name, content):
-    """A file whose content is at hand."""
+    """Write a file with this content."""
     put(out, name, len(content))
     pad(out, content, len(content))
 
 
 def pad(out, content, size):
-    """`content`, and what fills `size` up to a whole block."""
+    """Write `content`, and the padding of `size` to a block."""
     out.write(content + bytes(-size % tarfile.BLOCKSIZE))
 
 
 def put_layer(out, name, chain):
-    """The tar of a layer. Its size comes first, so what it consists of is read twice."""
+    """Write the tar of a layer. Its size comes first, so the parts are read twice."""
     size = sum(number for _, _, number in parts(chain))
     put(out, name, size)
     for content, path, number in parts(chain):
@@ -86,13 +86,13 @@ def put_file(out, path, size):
         while size:
             piece = file.read(min(CHUNK, size))
             if not piece:
-                sys.exit(f"{os.fsdecode(path)} is shorter than Docker has noted")
+                sys.exit(f"{os.fsdecode(path)} is shorter than Docker's record: {size} bytes are missing")
             out.write(piece)
             size -= len(piece)
 
 
 def watch_stdin():
-    """Whoever started us holds our stdin open: when that ends, so do we."""
+    """Exit at the end of stdin, which the caller keeps open."""
 
     def wait():
         while os.read(0, 4096):

@@ -1,8 +1,7 @@
-"""What `docker save` prints of an image, without the first layers. Standard library only: this runs on nodes.
+"""Print the output of `docker save` without the first layers. Standard library only: this runs on nodes.
 
-A target that holds the first layers of an image needs them not: `docker load` does not read what it has. The tar that
-`docker save` prints names each layer in manifest.json, which comes last. Where the names are not known beforehand, the
-tar is read twice: once for the names.
+A target with the first layers of an image does not need them: `docker load` does not read layers that exist. The tar
+of `docker save` names the layers in manifest.json, its last file. If the names are unknown, the tar is read twice.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.
 
 @contextmanager
 def saving(image):
-    """The tar of an image as a stream, read to its end. What `docker save` says of an error goes to our stderr."""
+    """Yield the tar of an image as a stream, and read it to its end. Errors of `docker save` go to stderr."""
     program = subprocess.Popen(("docker", "save", image), stdout=subprocess.PIPE, bufsize=CHUNK)
     with program.stdout as stream:
         yield stream
@@ -32,7 +31,7 @@ def saving(image):
 
 
 def members(stream):
-    """What is in a tar, as it comes: name, header and padded size. Whoever asks reads `size` bytes before the next."""
+    """Yield name, header and padded size of each member. The caller reads `size` bytes before the next one."""
     head = b""
     while (block := stream.read(BLOCK)).strip(b"\0"):
         header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -46,14 +45,14 @@ def members(stream):
 
 
 def pieces(stream, size):
-    """The next `size` bytes. A tar that ends before is followed by what `docker save` says of it."""
+    """Yield the next `size` bytes, fewer if the tar ends early: `docker save` then fails."""
     while size and (piece := stream.read(min(CHUNK, size))):
         size -= len(piece)
         yield piece
 
 
 def names(image):
-    """The names of the layers in the tar, the lowest one first."""
+    """Return the names of the layers in the tar, the lowest one first."""
     content = b""
     with saving(image) as stream:
         for name, _, size in members(stream):

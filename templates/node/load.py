@@ -1,8 +1,8 @@
-"""Give one image without a name to `docker load`. Standard library only: this runs on nodes.
+"""Load one image without a name with `docker load`. Standard library only: this runs on nodes.
 
-A tar for `docker load` may hold several images and give each any name, such as that of the guard, which would then
-start from another node's content. So headers and metadata are written anew from what was checked, whatever another
-parser would find in the original, and the end of the tar comes only after the last check. Docker loads nothing before.
+A tar for `docker load` may have several images, each with any name, such as that of the guard, which would then start
+from another node's content. So headers and metadata are rewritten from the checked values, and the end of the tar is
+sent only after the last check. Docker loads nothing before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
 class Refused(Exception):
-    """The tar holds more than one image without a name."""
+    """The tar is not one image without a name."""
 
 
 def manifest(images):
@@ -88,7 +88,7 @@ def put(out, name, file, size, **settings):
 
 
 def copy(stream, out):
-    """Write the image that is in `stream`. Raises Refused, and tarfile.TarError where that ends early."""
+    """Write the image in `stream`. Raises Refused, and tarfile.TarError for a truncated stream."""
     metadata_left = set(METADATA)
     with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK) as tar:
         for member in tar:
@@ -108,7 +108,7 @@ def copy(stream, out):
 
 
 def main():
-    """Feed the program of the arguments with the image on stdin. Nothing has been loaded where this fails."""
+    """Feed the program of the arguments with the image on stdin. If this fails, nothing is loaded."""
     loading = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
     try:
         copy(sys.stdin.buffer, loading.stdin)
@@ -116,7 +116,7 @@ def main():
             pass
         loading.stdin.close()
     except BrokenPipeError:
-        sys.exit(loading.wait() or "it ended before it had read the image")
+        sys.exit(loading.wait() or f"{sys.argv[1]} ended before the end of the image")
     except (Refused, tarfile.TarError) as error:
         loading.kill()
         loading.wait()

@@ -1,4 +1,4 @@
-"""A directory that is not whole yet: NAME.partial. It gets its name only after it was looked at."""
+"""Partial directories: NAME.partial is renamed to NAME after a check."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NOTE = ".sparkops-partial"
 
 
 def claim(directory, identity):
-    """Make the directory or go on with it, alone. Returns a handle that holds it for as long as it is open.
+    """Create a partial directory or resume it. Returns a handle with an exclusive lock.
 
-    `identity` says what is being put there. A directory that was begun with something else is emptied: to go on with
-    it would mix two checkpoints, and no header would tell.
+    `identity` names the content. A directory with another identity is emptied: resuming it would mix two checkpoints,
+    which no header reveals.
     """
     os.makedirs(directory, exist_ok=True)
     handle = hold(directory)
@@ -26,17 +26,17 @@ def claim(directory, identity):
 
 
 def hold(directory):
-    """An open handle with which nobody else may write there."""
+    """Return a handle with an exclusive lock. Exits if another program has it."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        sys.exit(f"another run is writing to {directory} at this moment")
+        sys.exit(f"another run is writing to {directory}: retry when it has ended")
     return handle
 
 
 def noted(directory):
-    """The identity of what was begun there, if any."""
+    """Return the identity of a partial directory, if any."""
     try:
         with open(os.path.join(directory, NOTE), encoding="utf-8") as file:
             return file.read()
@@ -45,7 +45,7 @@ def noted(directory):
 
 
 def empty(directory):
-    """Remove all that is in it."""
+    """Remove all entries."""
     for entry in list(os.scandir(directory)):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
@@ -54,7 +54,7 @@ def empty(directory):
 
 
 def keep(old, new):
-    """Let a file of `old` be in the directory of `new` as well, without its bytes being written again."""
+    """Link `old` as `new`; copy it where links are impossible."""
     if os.path.lexists(new):
         return
     os.makedirs(os.path.dirname(new), exist_ok=True)
@@ -68,7 +68,7 @@ def keep(old, new):
 
 
 def publish(directory, final):
-    """Give a whole directory its name. What had the name goes; an engine that reads it keeps its open files."""
+    """Rename a complete directory to `final`. A former one is removed; an engine that reads it keeps its open files."""
     replaced = f"{final}.replaced"
     handle = hold(directory)
     if os.path.lexists(final):
@@ -86,7 +86,7 @@ def publish(directory, final):
 
 
 def discard(directory):
-    """Remove it, if it is there; a link goes, and not what it leads to."""
+    """Remove a directory, or a link without its target."""
     if os.path.islink(directory):
         os.unlink(directory)
     elif os.path.exists(directory):

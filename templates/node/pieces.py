@@ -1,4 +1,4 @@
-"""Numbered pieces of bytes, each with its HMAC, from one end of a transfer to one or several others."""
+"""Numbered pieces of bytes, each with its HMAC, from the sending end of a transfer to one or more receiving ends."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ HEAD = struct.Struct("<cI")
 NUMBER = struct.Struct("<Q")
 MAC = hashlib.sha256().digest_size
 AHEAD = 4
-"""Pieces that one of several receiving ends may be behind the one that is read."""
+"""Pieces that a receiving end may be behind the piece that is read."""
 DATA, FILE, END, ERROR = b"D", b"F", b"E", b"X"
 
 
 class Failed(Exception):
-    """This end cannot go on, and says why."""
+    """This end failed; the message is the reason."""
 
 
 class Broken(Exception):
-    """The other end is gone, or is not who it should be."""
+    """The connection to the other end is lost, or the other end is not the expected one."""
 
 
 class Wire:
@@ -47,38 +47,38 @@ class Wire:
                 self.file.write(part)
             self.file.flush()
         except OSError as error:
-            raise Broken(f"the receiving end is gone: {error.strerror}") from None
+            raise Broken(f"connection to the receiving end lost: {error.strerror}") from None
 
     def close(self):
-        """Send what is still held back."""
+        """Send buffered bytes and close."""
         try:
             self.file.close()
         except OSError as error:
-            raise Broken(f"the receiving end is gone: {error.strerror}") from None
+            raise Broken(f"connection to the receiving end lost: {error.strerror}") from None
 
     def get(self):
-        """The next piece: its kind and its bytes."""
+        """Return kind and bytes of the next piece."""
         head = self.exactly(HEAD.size)
         kind, size = HEAD.unpack(head)
         if size > CHUNK:
-            raise Broken("a piece was changed on the way")
+            raise Broken("a piece changed in transit: its size is invalid")
         body = self.exactly(size)
         if not hmac.compare_digest(self.exactly(MAC), self.mac(head, body)):
-            raise Broken("a piece was changed on the way")
+            raise Broken("a piece changed in transit: its HMAC is invalid")
         return kind, body
 
     def exactly(self, size):
         try:
             content = self.file.read(size)
         except OSError as error:
-            raise Broken(f"the sending end is gone: {error.strerror}") from None
+            raise Broken(f"connection to the sending end lost: {error.strerror}") from None
         if len(content) < size:
-            raise Broken("the sending end is gone")
+            raise Broken("connection to the sending end lost")
         return content
 
 
 class Line:
-    """A wire with a thread of its own."""
+    """A wire with its own thread."""
 
     def __init__(self, wire):
         self.wire, self.coming, self.broken = wire, Queue(AHEAD), None
@@ -91,7 +91,7 @@ class Line:
         self.attempt(self.wire.close)
 
     def attempt(self, act, *words):
-        """Nothing more goes to an end that is gone."""
+        """Send, unless the connection is lost."""
         try:
             if self.broken is None:
                 act(*words)
@@ -100,7 +100,7 @@ class Line:
 
 
 class Lines:
-    """The same pieces to several receiving ends. One that is gone stops the others no more; without any it ends."""
+    """Wires to several receiving ends for the same pieces. Lost ends are skipped; losing the last one is an error."""
 
     def __init__(self, wires):
         self.lines = [Line(wire) for wire in wires]
@@ -123,5 +123,5 @@ class Lines:
 
 
 def key_for(token, what, *nonces):
-    """A key for one purpose and one meeting."""
+    """Return a key for one purpose and one connection."""
     return hmac.new(token, b"sparkops " + what + b"".join(nonces), hashlib.sha256).digest()

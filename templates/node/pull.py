@@ -1,8 +1,8 @@
-"""Fetch a model repository from its hub into a directory that is not whole yet. Runs in a container that has the hub's
-own library, huggingface_hub, which `hf download` uses as well.
+"""Download a model repository from its hub into a partial directory. Runs in a container with the hub's own library,
+huggingface_hub, which `hf download` uses as well.
 
-What it does comes as the second line of stdin, the token with it, so that no argument, environment or file shows the
-token. It prints JSON: the bytes that are there, and at the end what was fetched or what went wrong.
+The request is the second line of stdin, with the token, so that no argument, environment or file has the token. The
+output is JSON: the bytes so far, and at the end the result or the error.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import partial
 
 TELLING = threading.Lock()
 TELL_EVERY_S = 1.0
-# A file is begun anew when it was interrupted, so few at once lose less; they fill a gigabit line all the same.
+# An interrupted file is downloaded anew, so few parallel files lose less; they still fill a gigabit line.
 FILES_AT_ONCE = 4
-# Named for one process: nobody can go on with such a file. Older libraries leave the number out, and go on.
+# The number belongs to one process: no other one resumes such a file. Older libraries omit it, and resume.
 ABANDONED = re.compile(r"\.[0-9a-f]{8}\.incomplete$")
 SETTINGS = {
     "HF_HOME": "/tmp/hub",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "0",
-    "HF_XET_CHUNK_CACHE_SIZE_BYTES": "0",  # it would fill the container's disk with what is fetched once
+    "HF_XET_CHUNK_CACHE_SIZE_BYTES": "0",  # the cache would fill the container's disk
 }
 
 
 class Refused(Exception):
-    """It cannot be fetched: `kind` for the program that asked, `text` for a person."""
+    """The download is impossible: `kind` for the client, `text` for the operator."""
 
     def __init__(self, kind, text):
         super().__init__(text)
@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 def fetch(request):
-    """Look the repository up, make sure there is room, fetch what is missing, hold it against the hub's list."""
+    """Look up the repository, check the disk, download missing files, compare their sizes with the hub's list."""
     hub = library()
     token = request["token"] or False
     api = hub.HfApi(token=token)
@@ -53,7 +53,7 @@ def fetch(request):
     expected = sizes(hub, info, request["exclude"])
     room(directory, expected)
     counting(directory, sum(expected.values()))
-    # It must be the commit that was looked up. And the library returns what is there when the hub cannot be reached.
+    # Pin the commit that was looked up. Without the hub, the library returns an incomplete directory as a success.
     hub.snapshot_download(
         request["id"],
         revision=info.sha,
@@ -68,12 +68,12 @@ def fetch(request):
         if present != size:
             raise Refused("incomplete", f"{name}: {max(present, 0)} of {size} bytes")
     checkpoint.write_marker(directory, {"model": request["id"], "asked": request["revision"], "commit": info.sha})
-    os.close(handle)  # whoever hears that it is done may give it its name
+    os.close(handle)  # the client may rename the directory after this message
     tell(done={"commit": info.sha, "bytes": sum(expected.values())})
 
 
 def library():
-    """The hub's library, with our settings. It reads them when it is imported."""
+    """Import the hub's library, which reads SETTINGS at that time."""
     try:
         import huggingface_hub
     except ImportError as error:
@@ -82,7 +82,7 @@ def library():
 
 
 def sizes(hub, info, exclude):
-    """Size in bytes of every file that is wanted."""
+    """Return the size in bytes of every required file."""
     patterns = exclude or None
     names = hub.utils.filter_repo_objects((file.rfilename for file in info.siblings), ignore_patterns=patterns)
     chosen = set(names)
@@ -90,7 +90,7 @@ def sizes(hub, info, exclude):
 
 
 def clear(directory):
-    """Remove what an interrupted run left and nobody can go on with."""
+    """Remove files of an interrupted run that cannot be resumed."""
     for place, _, names in os.walk(directory):
         for name in names:
             if ABANDONED.search(name):
@@ -101,23 +101,23 @@ def room(directory, expected):
     """Refuse before the disk is full."""
     missing, free = sum(expected.values()) - present_bytes(directory), shutil.disk_usage(directory).free
     if missing > free:
-        raise Refused("disk", f"{missing} bytes are missing, {free} are free")
+        raise Refused("disk", f"{missing} bytes to download, {free} free")
 
 
 def present_bytes(directory):
-    """What is there, finished or not."""
+    """Return the bytes on disk, of complete and partial files."""
     total = 0
     for place, _, names in os.walk(directory):
         for name in names:
             try:
                 total += os.path.getsize(os.path.join(place, name))
-            except FileNotFoundError:  # it was finished and moved since it was listed
+            except FileNotFoundError:  # completed and renamed since the listing
                 continue
     return total
 
 
 def counting(directory, total):
-    """Tell how many bytes are there, for as long as it goes on."""
+    """Report the bytes on disk during the download."""
 
     def count():
         while True:
@@ -128,7 +128,7 @@ def counting(directory, total):
 
 
 def kind(error):
-    """What kind of failure it is. The library wraps the reason, so all that led to it is looked at."""
+    """Return the kind of a failure. The library wraps the reason, so the whole chain of errors is checked."""
     chain = []
     while error is not None and error not in chain:
         chain.append(error)
@@ -152,15 +152,15 @@ def kind(error):
 
 
 def tell(**message):
-    """One line. After the last one nothing more is said."""
+    """Print one line, and exit after the last one."""
     with TELLING:
         print(json.dumps(message), flush=True)
         if "done" in message or "error" in message:
-            os._exit(0)  # not through threads that still wait for the network
+            os._exit(0)  # other threads may still wait for the network
 
 
 def main():
-    """Fetch, and say how it went."""
+    """Download, and report the result."""
     request = attended.begin()
     os.environ.update(SETTINGS)
     if request["endpoint"]:
@@ -169,7 +169,7 @@ def main():
         fetch(request)
     except Refused as refused:
         tell(error=refused.kind, text=refused.text)
-    except Exception as error:  # the library's own errors are of many classes; each is told
+    except Exception as error:  # the library's errors have many classes
         tell(error=kind(error), text=f"{type(error).__name__}: {error}"[:2000])
 
 

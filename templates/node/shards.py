@@ -1,8 +1,7 @@
-"""What the scripts of steps share: a new checkpoint out of the tensors of others, shard by shard, in little memory.
+"""Shared by the scripts of steps: make a checkpoint from the tensors of others, shard by shard, in little memory.
 
-A step writes into OUTPUT.partial. A shard is there whole or not at all, so a step that was interrupted goes on with
-the next one. Shards that stay as they are take no room and no time: they are linked. No tensor is computed; bytes are
-copied under new headers.
+A step writes into OUTPUT.partial. Shards are written atomically, so an interrupted step resumes at the next one.
+Unchanged shards are linked, without disk space and time. No tensor is computed; bytes are copied under new headers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import step
 
 CHUNK = 16 * 1024 * 1024
 TELL_EVERY_S = 1.0
-# Bytes of an element; what is not here has one or less. A tensor must begin at a multiple of its element.
+# Bytes of an element; other types have one or less. A tensor must begin at a multiple of its element.
 ELEMENT = {"F64": 8, "I64": 8, "U64": 8, "C64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 INDEX = f"model{checkpoint.INDEX}"
 
@@ -34,7 +33,7 @@ class Tensor:
 
 
 class Checkpoint:
-    """The tensors of a directory by name, and the shard that holds each."""
+    """The tensors of a directory by name, and the shard of each."""
 
     def __init__(self, directory):
         self.directory, self.tensors, self.shard = directory, {}, {}
@@ -49,20 +48,21 @@ class Checkpoint:
         if lost:
             step.refuse(f"{directory} lacks tensors that its index names: {step.named(lost)}")
         if not self.tensors:
-            step.refuse(f"{directory} holds no tensors")
+            step.refuse(f"{directory} has no tensors")
 
     def read(self, shard, weights):
-        """The tensors of one shard; with an index only those that it names there."""
+        """Read the tensors of one shard; with an index only those that it names there."""
         path = os.path.join(self.directory, shard)
         entries, begin = checkpoint.header(path)
-        if os.path.getsize(path) != checkpoint.length(entries, begin):
-            step.refuse(f"{path} is not as long as its header says")
+        size, expected = os.path.getsize(path), checkpoint.length(entries, begin)
+        if size != expected:
+            step.refuse(f"{path} has {size} bytes, expected {expected} by its header")
         for name, entry in entries.items():
             if weights is None or weights.get(name) == shard:
                 self.tensors[name], self.shard[name] = Tensor(path, entry, begin), shard
 
     def read_overlooked(self):
-        """Also the shards that the index does not name. What it names goes before."""
+        """Read the shards that the index does not name. Tensors in the index take precedence."""
         for shard in self.overlooked:
             before = dict(self.tensors), dict(self.shard)
             self.read(shard, None)
@@ -70,19 +70,19 @@ class Checkpoint:
             self.shard.update(before[1])
 
     def of_shard(self, shard):
-        """The names of a shard's tensors, in the order of their bytes."""
+        """Return the names of a shard's tensors, in the order of their bytes."""
         names = [name for name, place in self.shard.items() if place == shard]
         return sorted(names, key=lambda name: self.tensors[name].begin)
 
 
 def begin(*arguments):
-    """The making of what the script is asked for."""
+    """Read the request of the script, and return its Making."""
     request = step.read_request(*arguments)
     return step.attempt(lambda: Making(request))
 
 
 class Making:
-    """A checkpoint that is being made: for each shard, a file to link or the tensors to write."""
+    """A checkpoint in progress: for each shard, a file to link or the tensors to write."""
 
     def __init__(self, request):
         self.request, self.output, self.args = request, request["output"], request["args"]
@@ -90,15 +90,15 @@ class Making:
         self.linked, self.written, self.written_bytes = {}, {}, 0
 
     def take(self, source, shard, name=None):
-        """Keep a whole shard of an input as it is."""
+        """Link a shard of an input unchanged."""
         self.linked[name or shard] = (os.path.join(source.directory, shard), source.of_shard(shard))
 
     def write(self, shard, tensors):
-        """Make a shard of these tensors by name."""
+        """Write a shard from these tensors by name."""
         self.written[shard] = tensors
 
     def run(self, base, edit):
-        """Make all of it. `edit` changes the config, which is the base's; so is every other file."""
+        """Make the checkpoint. `edit` changes the config of the base; other files are copies of the base's."""
         marker = {**self.request["marker"], "inputs": self.digest()}
         handle = partial.claim(self.output, f"step {marker['made']} {marker['inputs']}")
         self.make_room()
@@ -109,10 +109,10 @@ class Making:
         self.describe(base, edit)
         checkpoint.write_marker(self.output, marker)
         os.close(handle)
-        step.say(f"{len(self.linked)} shards are kept, {len(self.written)} written")
+        step.say(f"{len(self.linked)} shards linked, {len(self.written)} written")
 
     def digest(self):
-        """One sha256 over what the inputs are: names, sizes and times of all files, and the text of the small ones."""
+        """Return one sha256 over the inputs: names, sizes and times of all files, and the text of .json files."""
         digest = hashlib.sha256()
         for word, source in sorted(self.inputs.items()):
             for name, facts in sorted(checkpoint.files(source.directory).items()):
@@ -128,13 +128,13 @@ class Making:
         present = sum(os.path.getsize(path) for path in map(self.place, self.written) if os.path.exists(path))
         free = shutil.disk_usage(self.output).free
         if self.total - present > free:
-            step.refuse(f"{self.total - present} bytes are to be written, {free} are free")
+            step.refuse(f"the disk is too small: {self.total - present} bytes to write, {free} free")
 
     def place(self, shard):
         return os.path.join(self.output, shard)
 
     def make_shard(self, shard, tensors):
-        """Write one shard, unless it is there."""
+        """Write one shard, unless it exists."""
         size = sum(tensor.size for tensor in tensors.values())
         if not os.path.exists(self.place(shard)):
             unfinished = os.path.join(self.output, f".sparkops-{shard}")
@@ -149,7 +149,7 @@ class Making:
         step.tell(bytes=self.written_bytes, total=self.total)
 
     def fill(self, file, tensors):
-        """Header and bytes. Large elements come first, so that every tensor is aligned to its own."""
+        """Write header and bytes. Large elements come first, so that every tensor is aligned to its elements."""
         order = sorted(tensors, key=lambda name: -ELEMENT.get(tensors[name].dtype, 1))
         table, at = {"__metadata__": {"format": "pt"}}, 0
         for name in order:
@@ -169,7 +169,7 @@ class Making:
             while remaining:
                 piece = source.read(min(CHUNK, remaining))
                 if not piece:
-                    step.refuse(f"{tensor.path} became shorter while it was read")
+                    step.refuse(f"{tensor.path} was truncated while it was read")
                 file.write(piece)
                 remaining -= len(piece)
                 self.written_bytes += len(piece)
@@ -178,7 +178,7 @@ class Making:
                     step.tell(bytes=self.written_bytes, total=self.total)
 
     def describe(self, base, edit):
-        """The files beside the shards. They are copied, not linked: a person may edit them."""
+        """Write the files beside the shards. They are copied, not linked: an operator may edit them."""
         for name in checkpoint.files(base.directory):
             skipped = name.endswith((checkpoint.SHARD, checkpoint.INDEX)) or name in ("config.json", checkpoint.MARKER)
             if not skipped:
@@ -191,7 +191,7 @@ class Making:
         dump(self.place(base.index or INDEX), self.index())
 
     def index(self):
-        """Which shard holds which tensor, read from the shards that were made."""
+        """Return the index, read from the written shards."""
         weight_map, size = {}, 0
         for shard, names in [(s, n) for s, (_, n) in self.linked.items()] + list(self.written.items()):
             entries, _ = checkpoint.header(self.place(shard))
@@ -202,7 +202,7 @@ class Making:
 
 
 def merged(value, patch):
-    """A JSON value with a patch in it: mappings are merged, null takes a key away, all else is replaced (RFC 7386)."""
+    """Apply a patch to a JSON value: mappings are merged, null removes a key, other values are replaced (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(value) if isinstance(value, dict) else {}

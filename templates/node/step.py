@@ -1,4 +1,4 @@
-"""How the script of a step begins, speaks and ends. Standard library only: this runs in containers on nodes."""
+"""Request, messages and end of a step's script. Standard library only: this runs in containers on nodes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NAMED = 3
 
 
 def read_request(*arguments):
-    """What the second line of stdin asks for. Arguments that the script does not have are refused."""
+    """Return the request in the second line of stdin. Exits for unknown arguments."""
     request = attended.begin()
     unknown = sorted(set(request["args"]) - {*arguments, "config"})
     if unknown:
-        refuse(f"unknown arguments: {', '.join(unknown)}; there are: {', '.join([*arguments, 'config'])}")
+        refuse(f"unknown arguments: {', '.join(unknown)}; expected: {', '.join([*arguments, 'config'])}")
     if sorted(request["inputs"]) != ["base", "donor"]:
         refuse(f"expected the inputs base and donor, got: {', '.join(sorted(request['inputs']))}")
     return request
 
 
 def attempt(work):
-    """Do it, or end the step with the error in words."""
+    """Run `work`, or end the step with the message of its error."""
     try:
         return work()
     except OSError as error:
@@ -34,22 +34,22 @@ def attempt(work):
 
 
 def finish(make):
-    """Do the work of a step, and end well."""
+    """Do the work of a step, and exit with 0."""
     attempt(make)
     sys.stdout.flush()
     os._exit(0)
 
 
 def finder(expression):
-    """Whether a name has something in it that the regular expression finds."""
+    """Return the search function of a regular expression."""
     try:
         return re.compile(expression).search
     except re.error as error:
-        return refuse(f"{expression} is no regular expression: {error}")
+        return refuse(f"{expression} is not a regular expression: {error}")
 
 
 def named(names):
-    """The first few names, and how many more there are."""
+    """Return the first few names, and the number of others."""
     first = sorted(names)
     more = f" and {len(first) - NAMED} more" if len(first) > NAMED else ""
     return ", ".join(first[:NAMED]) + more
@@ -64,6 +64,6 @@ def say(text):
 
 
 def refuse(why):
-    """End the step."""
+    """End the step with an error."""
     print(why, file=sys.stderr, flush=True)
     os._exit(1)

@@ -1,6 +1,6 @@
-"""The model directory of a node: look at it, hash files, give a whole directory its name. Runs on the node.
+"""The model directory of a node: list contents, hash files, publish complete directories. Runs on the node.
 
-The second line of stdin says what to do, as JSON; the last line of stdout is the answer.
+The second line of stdin is the request, as JSON; the last line of stdout is the reply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEEPEST = 3
 
 
 def look(root, paths):
-    """The directories `paths` under root, or all that hold a model."""
+    """Return the directories `paths` under root, or all with a model."""
     exists = os.path.isdir(root)
     if paths is None:
         paths = list(models(root)) if exists else []
@@ -31,12 +31,12 @@ def look(root, paths):
 
 
 def inside(root, path):
-    """Whether there is a directory of that name."""
+    """Return whether a directory of that name exists."""
     return os.path.isdir(os.path.join(root, path))
 
 
 def root_facts(root, exists):
-    """The directory itself: whether it can be used, by whom, and what it has room for."""
+    """Return whether the directory exists and is writable, its free bytes, and the user."""
     usage = shutil.disk_usage(root) if exists else None
     return {
         "there": exists,
@@ -47,7 +47,7 @@ def root_facts(root, exists):
 
 
 def examined(root, path):
-    """Return the content of one directory, what was begun in it, and what other users cannot read of it."""
+    """Return the content of one directory, the identity of a partial one, and its parts closed to other users."""
     directory = os.path.join(root, path)
     contents = checkpoint.examine(directory)
     return {**contents, "identity": partial.noted(directory), "closed": closed(root, path, contents["files"])}
@@ -71,7 +71,7 @@ def readable(mode):
 
 
 def models(root):
-    """Every directory that holds a model, or a part of one, by its path under root."""
+    """Yield the path under root of every directory with a model or a part of one."""
     for place, directories, names in os.walk(root, followlinks=True):
         path = os.path.relpath(place, root)
         directories[:] = sorted(name for name in directories if not name.startswith("."))
@@ -83,13 +83,13 @@ def models(root):
 
 
 def is_model(path, names):
-    """Whether a directory of that name, with files of these names, is one."""
+    """Return whether a directory with this name and these files is a model or a part of one."""
     unfinished = path.endswith((".partial", ".replaced"))
     return unfinished or any(name == "config.json" or name.endswith(checkpoint.SHARD) for name in names)
 
 
 def hashes(directory, names):
-    """The sha256 of files, each by its name. Tells how many bytes it has read."""
+    """Return the sha256 of files by name. Reports the bytes read so far."""
     digests, read, reported_at = {}, 0, time.monotonic()
     for name in names:
         digest = hashlib.sha256()
@@ -105,7 +105,7 @@ def hashes(directory, names):
 
 
 def main():
-    """Do what is asked."""
+    """Execute the request."""
     request = json.loads(sys.stdin.buffer.readline())
     root, path = request["root"], request.get("path")
     try:

@@ -1,17 +1,15 @@
-"""Bytes from one node to others: the program of both ends. Standard library only: this runs on nodes.
+"""Transfer bytes from one node to others: the program of both ends. Standard library only: this runs on nodes.
 
-One end sends files, or what a program prints; the other end receives them into a directory, or feeds them to a
-program. They meet in one of two ways. Directly: the receiving end listens on an address of its node, the sending end
-connects to it; so several may receive the same at once, and it is read once. Or through whoever started both: the
-sending end writes to its stdout, the receiving end reads its stdin.
+The sending end sends files or the output of a program. The receiving end writes them into a directory or feeds them to
+a program. They connect in one of two ways. Directly: the receiving end listens on an address of its node, and the
+sending end connects to it; several may receive the same content, which is read once. Or through the client: the sending
+end writes to its stdout, and the receiving end reads its stdin.
 
-What it protects against. Both ends hold a key that is made for one transfer, reaches them over SSH and stands in no
-argument, environment or file. Each proves to the other that it holds the key before a byte of the content is sent, so
-a stranger who finds the port can neither put anything there nor get anything. Every piece of at most 4 MiB carries an
-HMAC-SHA256 over its number and its bytes, so bytes that were changed, lost, repeated or put in another order, by
-accident or on purpose, end the transfer before they are written. A program at the receiving end sees the end of its
-input only when all has arrived. What it does not do: it does not encrypt. Who can read the fabric's traffic can read
-what is sent.
+Both ends have a key for this transfer only, which they receive over SSH; it is in no argument, environment or file.
+Each end proves that it has the key before any content is sent, so a stranger who finds the port can neither send nor
+receive content. Every piece of at most 4 MiB has an HMAC-SHA256 over its number and its bytes: changed, lost, repeated
+or reordered bytes end the transfer before they are written. A program at the receiving end gets the end of its input
+only when all content has arrived. The content is not encrypted: it can be read from the fabric's traffic.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from doors import listen, meet, tell
 from pieces import CHUNK, DATA, END, ERROR, FILE, Broken, Failed, Wire, key_for
 
 FAILED, BROKEN, INTERRUPTED = 1, 3, 130
-"""How it ends: by an error of this end; because the other end is gone; told to stop. doors.py has one more."""
+"""Exit codes: an error of this end; the connection to the other end lost; interrupted. doors.py has one more."""
 TELL_EVERY_S = 0.5
 STARTED = []
 """The programs that this end has started."""
@@ -40,7 +38,7 @@ STARTED = []
 
 
 def send(request, token):
-    """Send what is asked for. An error of ours is told to the other ends as well."""
+    """Send the requested content. An error of this end is sent to the other ends as well."""
     if request["to"] is None:
         wire = Wire(sys.stdout.buffer, key_for(token, b"pieces"))
     else:
@@ -72,7 +70,7 @@ def send_files(request, wire):
 
 
 def send_output(request, wire):
-    """What a program prints. Only a program that ended well has sent anything whole."""
+    """Send the output of a program. It is complete only if the program exits with 0."""
     with tempfile.TemporaryFile() as log:
         program = start(request["argv"], log, stdout=subprocess.PIPE)
         try:
@@ -94,7 +92,7 @@ def start(argv, log, **pipes):
 
 
 def kill(program):
-    """End a program and what it has started, before it can take the end of its input for the end of the content."""
+    """Kill a program and its children, before it takes the end of its input for the end of the content."""
     try:
         os.killpg(program.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -112,7 +110,7 @@ def ended_well(program, called, log):
 
 
 def receive(request, token):
-    """Receive what the other end sends, and tell how many bytes have come."""
+    """Receive the content, and report the bytes so far."""
     if request["listen"] is None:
         file, key = sys.stdin.buffer, key_for(token, b"pieces")
     else:
@@ -123,7 +121,7 @@ def receive(request, token):
 
 
 def receive_files(request, wire):
-    """Write into a directory that is not whole until its files are. What is verified is kept when the rest is not."""
+    """Write files into a partial directory. Verified pieces are kept for the next try."""
     directory = request["directory"]
     handle = partial.claim(directory, request["identity"])
     for name in request["keep"]:
@@ -131,7 +129,7 @@ def receive_files(request, wire):
     coming = Coming(wire)
     for name, size, offset, changed_ns in request["files"]:
         if coming.announced() != name:
-            raise Broken("it sends something else than was asked for")
+            raise Broken(f"the sending end did not send the requested file: {name}")
         path = os.path.join(directory, name)
         with opened(path, offset) as file:
             for piece in coming.pieces(size - offset):
@@ -145,7 +143,7 @@ def receive_files(request, wire):
 
 
 def opened(path, offset):
-    """A file to go on with at `offset`. What is linked from elsewhere is never written to."""
+    """Open a file to resume at `offset`. A linked file is never written to."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if not offset:
         if os.path.lexists(path):
@@ -153,7 +151,7 @@ def opened(path, offset):
         return open(path, "xb")
     status = os.lstat(path)
     if status.st_nlink > 1 or status.st_size < offset:
-        raise Failed(f"{path} is not what it was; run it again")
+        raise Failed(f"{path} has changed since it was listed: retry")
     file = open(path, "r+b")
     file.truncate(offset)
     file.seek(offset)
@@ -161,7 +159,7 @@ def opened(path, offset):
 
 
 def receive_input(request, wire):
-    """Feed a program. It does not see the end of its input unless all has come."""
+    """Feed a program. It gets the end of its input only if all content has arrived."""
     coming = Coming(wire)
     with tempfile.TemporaryFile() as log:
         program = start(request["argv"], log, stdin=subprocess.PIPE, stdout=log, bufsize=0)
@@ -177,7 +175,7 @@ def receive_input(request, wire):
 
 
 def give(program, piece, called, log):
-    """Feed one piece. A program that has ended well before its input did has had enough, and needs no more."""
+    """Feed one piece. A program that exits with 0 before the end of its input needs no more."""
     try:
         program.stdin.write(piece)
     except BrokenPipeError:
@@ -185,7 +183,7 @@ def give(program, piece, called, log):
 
 
 class Coming:
-    """The pieces as they come, counted."""
+    """The received pieces, counted."""
 
     def __init__(self, wire):
         self.wire, self.bytes, self.reported_at = wire, 0, time.monotonic()
@@ -193,7 +191,7 @@ class Coming:
     def next(self):
         kind, body = self.wire.get()
         if kind == ERROR:
-            raise Failed(f"the sending end says: {body.decode(errors='replace')}")
+            raise Failed(f"the sending end failed: {body.decode(errors='replace')}")
         return kind, body
 
     def announced(self):
@@ -201,14 +199,14 @@ class Coming:
         return json.loads(body) if kind == FILE else None
 
     def pieces(self, remaining):
-        """`left` bytes in pieces, or all up to the end for None."""
+        """Yield `remaining` bytes in pieces, or all up to the end for None."""
         while remaining is None or remaining > 0:
             kind, body = self.next()
             if kind == END and remaining is None:
                 tell(bytes=self.bytes, all=True)
                 return
             if kind != DATA or (remaining is not None and len(body) > remaining):
-                raise Broken("it sends something else than was asked for")
+                raise Broken("the sending end did not send the requested bytes")
             yield body
             remaining = None if remaining is None else remaining - len(body)
             self.bytes += len(body)
@@ -218,21 +216,21 @@ class Coming:
 
     def end(self):
         if self.next()[0] != END:
-            raise Broken("it sends more than was asked for")
+            raise Broken("the sending end sent more than the requested files")
 
 
 # --- both
 
 
 def words(error):
-    """An error in words."""
+    """Return the message of an error."""
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     return str(error)
 
 
 def watch_stdin():
-    """Whoever started us holds our stdin open: when that ends, so do we, and nothing is left running or listening."""
+    """Exit at the end of stdin, which the caller keeps open, so that nothing keeps running or listening."""
 
     def wait():
         while os.read(0, 4096):
@@ -243,14 +241,14 @@ def watch_stdin():
 
 
 def leave(code):
-    """End at once, with every program."""
+    """Exit at once, and kill every program."""
     for program in STARTED:
         kill(program)
     os._exit(code)
 
 
 def main():
-    """Do what the second line of stdin says. The last line of stderr says what went wrong."""
+    """Execute the request in the second line of stdin. The last line of stderr is the error."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     request = json.loads(sys.stdin.buffer.readline())
     token = bytes.fromhex(request["token"])

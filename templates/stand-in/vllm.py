@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`vllm`, as far as a deploy can tell: `vllm serve MODEL --port=8000 --served-model-name=NAME`."""
+"""The command `vllm` of the stand-in: `vllm serve MODEL --port=8000 --served-model-name=NAME`."""
 
 import sys
 

@@ -1,13 +1,13 @@
-"""What is answered to a prompt. STAND_IN_ANSWERS says in which way:
+"""Answers to prompts, by the mode in STAND_IN_ANSWERS:
 
-true        what it knows, else fluent English; tool calls, JSON and reasoning where they are asked for
-nonsense    fluent English that has nothing to do with the question
-bangs       `!!!!`, as from logits that are not numbers
-noise       unreadable characters, as from weights that are noise
-empty       nothing, and finish_reason stop
+true        the correct answer if known, else fluent English; tool calls, JSON and reasoning if requested
+nonsense    fluent English without relation to the question
+bangs       `!!!!`, as from logits that are NaN
+noise       unreadable characters, as from damaged weights
+empty       no content, and finish_reason stop
 wrong_name  true, but under another model name
-raw_tools   true, but a tool call stands as raw text in the content
-think_leak  true, but <think> stands in the content
+raw_tools   true, but a tool call is raw text in the content
+think_leak  true, but <think> is in the content
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ THOUGHT = "The question is clear. I recall what I know about it, and then I say 
 
 @dataclass(frozen=True)
 class Ask:
-    """What of a request decides the answer."""
+    """The parts of a request that determine the answer."""
 
     prompt: str
     question: str
@@ -51,13 +51,13 @@ class Answer:
 
     @property
     def count(self) -> int:
-        """Tokens in all."""
+        """Total number of tokens."""
         called = len(prose.pieces(self.call[1])) + 1 if self.call else 0
         return len(self.reasoning) + len(self.content) + called
 
 
 def answer(ask: Ask, knobs: Knobs, room: int) -> Answer:
-    """The answer to `ask`, of at most `room` tokens."""
+    """Return the answer to `ask`, of at most `room` tokens."""
     most = min(ask.max_tokens or room, room)
     length = most if ask.max_tokens or ask.ignore_eos else min(room, max(2, round(knobs.stream_s * knobs.tok_s)))
     match knobs.answers:
@@ -88,7 +88,7 @@ def _true(ask: Ask, knobs: Knobs, most: int, length: int) -> Answer:
 
 
 def _text(ask: Ask) -> str | None:
-    """What is known, as JSON if a schema wants it."""
+    """Return the known answer, as JSON if there is a schema."""
     found = f"The tool says: {ask.tool_said}" if ask.tool_said is not None else known(ask.prompt)
     if ask.schema is None:
         return found
@@ -96,7 +96,7 @@ def _text(ask: Ask) -> str | None:
 
 
 def _bare(found: str | None) -> str | None:
-    """The last words of `The capital of France is Paris.`"""
+    """Return the end of a sentence: Paris of `The capital of France is Paris.`"""
     return found.rpartition(" is ")[2].rstrip(".") if found else None
 
 
@@ -117,7 +117,7 @@ def _call(ask: Ask, knobs: Knobs, function: dict[str, Any], thought: list[str]) 
 
 
 def _cut(made: Answer, most: int) -> Answer:
-    """As much of an answer as fits; a call that does not fit is cut to nothing."""
+    """Truncate an answer to `most` tokens. A tool call that does not fit is removed."""
     if made.count <= most:
         return made
     reasoning = made.reasoning[:most]

@@ -1,4 +1,4 @@
-"""The arguments of `vllm serve`, as far as they matter here. Others are accepted and named in the log."""
+"""The arguments of `vllm serve` that the stand-in uses. Others are accepted and listed in the log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MOST_AT_ONCE = 256
 
 
 class BadArguments(Exception):
-    """A command line that vLLM would refuse too."""
+    """A command line that vLLM rejects as well."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What was asked for. `flags` holds everything that was given, by name."""
+    """The parsed arguments. `flags`: all flags by name."""
 
     model: str
     flags: dict[str, str] = field(default_factory=dict)
@@ -27,17 +27,17 @@ class Arguments:
 
     @property
     def access_log(self) -> bool:
-        """Whether each request leaves a line in the log."""
+        """Whether each request is logged."""
         return "disable-uvicorn-access-log" not in self.flags
 
     @property
     def headless(self) -> bool:
-        """Whether this is a rank that does not serve."""
+        """Whether this rank has no HTTP server."""
         return "headless" in self.flags
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """Read what follows `vllm`. Raises BadArguments."""
+    """Parse the arguments after `vllm`. Raises BadArguments."""
     if not argv or argv[0] != "serve":
         raise BadArguments("expected: vllm serve MODEL [--FLAG=VALUE ...]")
     places, flags = _split(argv[1:])
@@ -56,7 +56,7 @@ def parse(argv: Sequence[str]) -> Arguments:
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Places and flags: `--flag=value`, `--flag value` and `--flag` alone."""
+    """Return positional arguments and flags: `--flag=value`, `--flag value` and `--flag` alone."""
     places: list[str] = []
     flags: dict[str, str] = {}
     waiting = ""

@@ -1,4 +1,4 @@
-"""Requests for completions, read as vLLM reads them."""
+"""Parse requests for completions as vLLM does."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stand_in.prose import pieces
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 BAD = "BadRequestError"
-AROUND = 4  # tokens that a chat template puts around a message
+AROUND = 4  # tokens that a chat template adds to a message
 
 
 class Refused(Exception):
-    """A request that is answered with an error, in OpenAI's shape."""
+    """A request that gets an error in OpenAI's format."""
 
     def __init__(self, status: HTTPStatus, message: str, param: str | None = None, kind: str = BAD) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """One request. `logprobs` is how many alternatives are wanted beside each token's own; None for none at all."""
+    """One request. `logprobs`: number of alternatives to each token; None without log probabilities."""
 
     chat: bool
     model: str
@@ -39,12 +39,12 @@ class Wanted:
 
 
 def bad(message: str, param: str | None = None) -> Refused:
-    """The error for a request that cannot be read."""
+    """Return the error for an invalid request."""
     return Refused(HTTPStatus.BAD_REQUEST, message, param)
 
 
 def read(path: str, content: bytes) -> Wanted:
-    """Read a body. Raises Refused."""
+    """Parse a body. Raises Refused."""
     try:
         body = json.loads(content)
     except ValueError as error:
@@ -66,7 +66,7 @@ def read(path: str, content: bytes) -> Wanted:
 
 
 def room(wanted: Wanted, model_len: int) -> int:
-    """How many tokens the answer may have. Raises Refused for a request that is too long."""
+    """Return the limit of the answer's tokens. Raises Refused for a request that is too long."""
     left, most = model_len - wanted.prompt_tokens, wanted.ask.max_tokens
     if left < 1:
         raise bad(
@@ -136,7 +136,7 @@ def _most(body: dict[str, Any]) -> int | None:
 
 
 def _schema(body: dict[str, Any]) -> Any:
-    """What the answer has to fit: a JSON schema, or any object."""
+    """Return the schema of the answer: a JSON schema, or an object."""
     wanted = body.get("response_format") or {}
     match wanted.get("type") if isinstance(wanted, dict) else None:
         case "json_schema":

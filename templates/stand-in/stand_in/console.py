@@ -1,4 +1,4 @@
-"""Log lines in vLLM's shape."""
+"""Log lines in vLLM's format."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import sys
 import time
 
-APPART = 25  # the engine core is a process of its own in vLLM; here only its lines are
+APPART = 25  # added to the process ID in lines of the engine core, which is a separate process in vLLM
 PROCESSES = {"A": ("APIServer", 0), "E": ("EngineCore", APPART), "W": ("Worker", APPART + 13)}
 
 
 def write(text: str) -> None:
-    """Write a line as it is."""
+    """Write a line unchanged."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -23,7 +23,7 @@ def tell(text: str) -> None:
 
 
 def tell_script(text: str) -> None:
-    """Write several lines; one that begins with a bar has no level, nor process if a space follows the bar."""
+    """Write several lines. A line with `|` has no level; with `| ` at the start it has no process either."""
     for line in text.splitlines():
         if line.startswith("| "):
             write(line[2:])

@@ -1,4 +1,4 @@
-"""The families of vLLM 0.32's /metrics, in its order and its words."""
+"""The families of vLLM 0.32's /metrics, with its order and texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_HEADER = "by handler. Only value of header is respected. Otherwise ignored. N
 
 
 class Family(NamedTuple):
-    """One family. `series` are the labels that tell its samples apart; `engine` says whether it names the engine."""
+    """One family. `series`: the labels that distinguish its samples; `engine`: whether it has the label engine."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""HTTP/1.1, as much of it as clients and gateways use: keep-alive, pipelining, chunked bodies both ways."""
+"""The part of HTTP/1.1 that clients and gateways use: keep-alive, pipelining, chunked bodies both ways."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class BadRequest(Exception):
-    """Bytes that are not a request."""
+    """Bytes that are not an HTTP request."""
 
 
 class Request(NamedTuple):
-    """One request. Names of headers are in lower case; `keep` says whether the client stays for another."""
+    """One request. Names of headers are in lower case; `keep`: whether the client keeps the connection."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 
 def parse(buffer: bytearray) -> tuple[Request, int] | None:
-    """The first request of a buffer and its length; None if it is not all there. Raises BadRequest."""
+    """Return the first request of a buffer and its length; None if it is incomplete. Raises BadRequest."""
     end = buffer.find(b"\r\n\r\n")
     if end < 0:
         if len(buffer) > MOST_HEAD:
@@ -80,7 +80,7 @@ def _chunked(buffer: bytearray, at: int) -> tuple[bytes, int] | None:
 
 
 class Server:
-    """What all connections share. `handle` answers a request; `sent` hears of every answer."""
+    """State of all connections. `handle` answers a request; `sent` is called after every answer."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class Server:
         self.draining = False
 
     def drain(self) -> None:
-        """Close what is idle; what is busy closes after its answer."""
+        """Close idle connections; busy ones close after their answer."""
         self.draining = True
         for connection in tuple(self.connections):
             connection.close_if_idle()
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Its requests are answered one after the other."""
+    """One connection. Its requests are answered in order."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -114,25 +114,25 @@ class Connection(asyncio.Protocol):
         self.continued = False
 
     def connection_made(self, transport: Any) -> None:
-        """A client is there."""
+        """Add the connection of a client."""
         self.transport = transport
         self.peer = transport.get_extra_info("peername") or ("", 0)
         self.server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """The client is gone, and nobody waits for its answer."""
+        """Remove the connection, and cancel its answer."""
         self.server.connections.discard(self)
         if self.task:
             self.task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request has come."""
+        """Take bytes of a request."""
         self.buffer += data
         if self.task is None:
             self._next()
 
     def close_if_idle(self) -> None:
-        """Close unless a request is being answered."""
+        """Close unless an answer is in progress."""
         if self.task is None:
             self.transport.close()
 
@@ -175,12 +175,12 @@ class Connection(asyncio.Protocol):
         return bool(self.request and self.request.keep and not self.server.draining)
 
     def respond(self, status: int, body: bytes, kind: str = JSON, headers: str = "") -> None:
-        """Send a whole answer."""
+        """Send a complete answer."""
         self._head(status, kind, f"{headers}content-length: {len(body)}\r\n", body)
         self.server.sent(self, status, len(body), time.monotonic() - self.began)
 
     def begin(self, kind: str = EVENTS) -> None:
-        """Send the head of an answer that comes in parts."""
+        """Send the headers of an answer in parts."""
         self.size, self.status = 0, 200
         self._head(200, kind, "transfer-encoding: chunked\r\n" if self._chunks else "", b"")
 

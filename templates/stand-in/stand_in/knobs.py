@@ -1,4 +1,4 @@
-"""The knobs: STAND_IN_ variables of the environment, read strictly."""
+"""The knobs: STAND_IN_ variables of the environment. Unknown ones and invalid values are errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWERS = ("true", "nonsense", "bangs", "noise", "empty", "wrong_name", "raw_too
 
 
 class BadKnob(Exception):
-    """A knob that does not exist, or a value that it cannot have."""
+    """An unknown knob, or an invalid value."""
 
 
 def _number(low: float, high: float, words: str) -> Callable[[str], float]:
@@ -72,7 +72,7 @@ def _knob(read: Callable[[str], Any], default: Any = None) -> Any:
 
 @dataclass(frozen=True)
 class Knobs:
-    """What the environment says; the package's docstring describes each."""
+    """The values of all knobs, which the package's docstring describes."""
 
     start_s: float = _knob(SECONDS, 0.0)
     silent_s: float = _knob(SECONDS, 0.0)
@@ -99,7 +99,7 @@ NAMES = {PREFIX + each.name.upper(): each for each in fields(Knobs)}
 
 
 def read(environment: Mapping[str, str]) -> Knobs:
-    """The knobs of an environment. Raises BadKnob."""
+    """Read the knobs of an environment. Raises BadKnob."""
     given = {name: value for name, value in environment.items() if name.startswith(PREFIX)}
     knobs = Knobs(**{_known(name): _value(name, value) for name, value in given.items()})
     if knobs.silent_s > knobs.start_s:
@@ -111,7 +111,7 @@ def _known(name: str) -> str:
     if name in NAMES:
         return NAMES[name].name
     near = difflib.get_close_matches(name, NAMES, n=1)
-    raise BadKnob(f"{name}: there is no such knob" + (f", did you mean {near[0]}?" if near else ""))
+    raise BadKnob(f"{name}: unknown variable" + (f", did you mean {near[0]}?" if near else ""))
 
 
 def _value(name: str, text: str) -> Any:

@@ -1,7 +1,6 @@
-"""What vLLM 0.32 says while it starts and when it dies, in console.tell_script's notation.
+"""Log lines of vLLM 0.32 during its start and after a crash, in console.tell_script's notation.
 
-The lines of a start without compilation are those of a real one on a CPU; compiling and graph capture talk as they
-do on a GPU.
+The lines of a start without compilation are from a real one on a CPU; those of compiling and graph capture from a GPU.
 """
 
 STARTING = """\

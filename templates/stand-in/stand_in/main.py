@@ -1,4 +1,4 @@
-"""The life of the process: read what is wanted, start, serve, and go when told."""
+"""The process: read knobs and arguments, start, serve, stop on SIGTERM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAIN_TICK_S = 0.02
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run until SIGTERM. Exit code 1 after a crash, 2 for a knob or argument that cannot be."""
+    """Run until SIGTERM. Exit code 1 after a crash, 2 for an invalid knob or argument."""
     try:
         wanted, arguments = knobs.read(os.environ), parse(argv)
     except (BadKnob, BadArguments) as error:
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def live(wanted: Knobs, arguments: Arguments) -> int:
-    """The whole life; the exit code."""
+    """Start, serve and stop. Returns the exit code."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -48,17 +48,17 @@ async def live(wanted: Knobs, arguments: Arguments) -> int:
     except Crashed as crashed:
         console.tell_script(lines.CRASHED.format(error=crashed))
         return 1
-    await asyncio.sleep(wanted.keep_memory_s)  # `start` holds it until here
+    await asyncio.sleep(wanted.keep_memory_s)  # `start` keeps the memory until here
     console.tell_script(lines.SHUTTING.format(pid=os.getpid()))
     return 0
 
 
 def ignore() -> None:
-    """What STAND_IN_IGNORE_TERM does with SIGTERM."""
+    """Ignore SIGTERM, for STAND_IN_IGNORE_TERM."""
 
 
 def bind(arguments: Arguments) -> socket.socket:
-    """Take the port. As in vLLM it is taken early and refuses connections until the start is over."""
+    """Bind the port. As in vLLM it is bound early and refuses connections until the start has ended."""
     family = socket.AF_INET6 if ":" in arguments.host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -67,7 +67,7 @@ def bind(arguments: Arguments) -> socket.socket:
 
 
 async def _started(start: Start, arguments: Arguments, told: asyncio.Event) -> bool:
-    """Whether the start came to its end before SIGTERM did. Raises Crashed."""
+    """Return whether the start ended before SIGTERM. Raises Crashed."""
     starting, stopping = asyncio.create_task(_start(start, arguments)), asyncio.create_task(told.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -100,7 +100,7 @@ async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told
 
 
 async def _drain(engine: Engine) -> None:
-    """Let what runs end. What can never end is let go."""
+    """Wait for open requests, and cancel hanging ones."""
     engine.server.drain()
     if engine.hangs:
         for connection in tuple(engine.server.connections):

@@ -1,4 +1,4 @@
-"""What /metrics says."""
+"""The samples of /metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Histogram:
         self.total += value * times
 
     def samples(self) -> Iterator[tuple[str, str, float]]:
-        """Suffix, label and value of each line."""
+        """Yield suffix, label and value of each line."""
         below = 0
         for bucket, count in zip((*self.buckets, math.inf), self.counts, strict=True):
             below += count
@@ -41,7 +41,7 @@ class Histogram:
 
 
 class Metrics:
-    """The samples of all families. A series is the label that tells a sample from its siblings, as text."""
+    """The samples of all families. A series is the label that distinguishes a sample within its family, as text."""
 
     def __init__(self, model: str, model_len: int) -> None:
         self.born = time.time()
@@ -65,7 +65,7 @@ class Metrics:
         self.histograms[name, ""].observe(value, times)
 
     def web(self, method: str, path: str, status: int, sizes: tuple[int, int], seconds: float) -> None:
-        """Count one HTTP request; `sizes` are those of its body and of its answer's."""
+        """Count one HTTP request; `sizes`: of its body and of the answer's."""
         handler, route = f'handler="{path}"', f'handler="{path}",method="{method}"'
         self.handlers.add(handler)
         self.routes.add(route)
@@ -78,7 +78,7 @@ class Metrics:
         self.histograms.setdefault((duration.name, route), Histogram(duration.buckets)).observe(seconds)
 
     def render(self) -> str:
-        """The whole text."""
+        """Return the text of /metrics."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _labels(*labels: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number as Prometheus' clients write it: 1.7952202641883447e+09."""
+    """Return a number in the format of Prometheus' clients: 1.7952202641883447e+09."""
     if math.isinf(value):
         return "+Inf"
     text = repr(float(value))
@@ -167,19 +167,19 @@ def number(value: float) -> str:
 
 
 def to_length(model_len: int) -> tuple[float, ...]:
-    """1, 2, 5, 10, 20, 50, ... up to the model's length."""
+    """Return 1, 2, 5, 10, 20, 50, ... up to the model's length."""
     powers = (10**exponent for exponent in range(len(str(model_len))))
     return tuple(step * power for power in powers for step in (1, 2, 5) if step * power <= model_len)
 
 
 def cache_config() -> str:
-    """The labels of vllm:cache_config_info."""
+    """Return the labels of vllm:cache_config_info."""
     pairs = (pair.split("=", 1) for pair in families.CACHE_LABELS.split())
     return ",".join(f'{key}="{value}"' for key, value in pairs)
 
 
 def process_samples(born: float) -> Iterator[tuple[tuple[str, str], float]]:
-    """What the client library of Prometheus tells of every Python process."""
+    """Yield the samples that Prometheus' client library adds for every Python process."""
     for number_of, stats in enumerate(gc.get_stats()):
         series = f'generation="{number_of}"'
         yield ("python_gc_objects_collected", series), stats["collected"]

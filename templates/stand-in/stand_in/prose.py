@@ -1,4 +1,4 @@
-"""Text without meaning: fluent English, and the garbage that broken kernels make. The same seed, the same text."""
+"""Text without meaning: fluent English, and garbage as from broken kernels. Equal seeds give equal texts."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ PIECE = re.compile(r"\s*\w{1,8}|\s*[^\w\s]|\s+")
 
 
 def pieces(text: str) -> list[str]:
-    """The tokens of a text. Joined, they are the text again."""
+    """Return the tokens of a text, which joined are the text."""
     return PIECE.findall(text)
 
 
 def fluent(seed: str, count: int) -> list[str]:
-    """English of exactly `count` tokens; it ends with a full stop where it can."""
-    chosen = random.Random(seed)  # noqa: S311 - the text shall be the same every time
+    """Return English of exactly `count` tokens, with a full stop at the end if possible."""
+    chosen = random.Random(seed)  # noqa: S311 - the text is the same every time
     made: list[str] = []
     while len(made) < count:
         made += pieces((" " if made else "") + _sentence(chosen))
@@ -82,12 +82,12 @@ def _noun(chosen: random.Random) -> str:
 
 
 def bangs(count: int) -> list[str]:
-    """What an engine says whose logits are not numbers."""
+    """Return the output of an engine whose logits are NaN."""
     return ["!"] * count
 
 
 def noise(seed: str, count: int) -> list[str]:
-    """What an engine says whose weights are noise."""
+    """Return the output of an engine with damaged weights."""
     return list(_noise(random.Random(seed), count))  # noqa: S311
 
 

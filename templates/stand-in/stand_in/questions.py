@@ -1,4 +1,4 @@
-"""The questions whose answers it knows. Each rule looks at a prompt and answers, or says nothing."""
+"""The questions that the stand-in answers. Each rule returns the answer to a prompt, or None."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable
 
-NEAR = 600  # characters at the end of a long prompt, where its question stands
+NEAR = 600  # characters at the end of a long prompt, with its question
 
 CITIES = (
     "france:Paris|germany:Berlin|italy:Rome|spain:Madrid|portugal:Lisbon|hungary:Budapest|poland:Warsaw|"
@@ -54,7 +54,7 @@ WANTED = re.compile(r"\b(?:what|which|repeat|tell|name|give|state|recall|find|re
 
 
 def known(prompt: str) -> str | None:
-    """The answer to a prompt, if it is one of those that are known."""
+    """Return the answer to a prompt; None for an unknown question."""
     question = prompt[-NEAR:].strip()
     if found := needle(prompt):
         return found
@@ -62,7 +62,7 @@ def known(prompt: str) -> str | None:
 
 
 def needle(prompt: str) -> str | None:
-    """What an earlier sentence said: "The secret word is X." and, later, "What is the secret word?"."""
+    """Return X of an earlier sentence: "The secret word is X." and, later, "What is the secret word?"."""
     best = ("", "")
     for stated in STATED.finditer(prompt):
         tail = prompt[max(stated.end(), len(prompt) - NEAR) :].lower()
@@ -77,7 +77,7 @@ def _single(question: str) -> str | None:
 
 
 def _echo(question: str) -> str | None:
-    """A JSON value in the prompt, as it was written."""
+    """Return a JSON value in the prompt, unchanged."""
     if not ECHO.search(question):
         return None
     for at in (found.start() for found in re.finditer(r"[{\[]", question)):
@@ -112,7 +112,7 @@ def _division(question: str) -> str | None:
 
 
 def _reverse(question: str) -> str | None:
-    """The quoted word, else the first that is not part of how one asks."""
+    """Reverse the quoted word, else the first one that is not part of the phrase of the question."""
     asked = BACKWARDS.search(question)
     if not asked:
         return None
@@ -127,7 +127,7 @@ def _prime(question: str) -> str | None:
 
 
 def next_prime(number: int) -> int:
-    """The first prime above a number."""
+    """Return the first prime above a number."""
     number += 1
     while number < 2 or any(number % each == 0 for each in range(2, math.isqrt(number) + 1)):
         number += 1

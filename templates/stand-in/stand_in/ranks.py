@@ -1,4 +1,4 @@
-"""The other rank of a replica. As vLLM's with --nnodes, both meet before they load, and neither outlives the other."""
+"""The other rank of a replica. As in vLLM with --nnodes, both connect before they load, and both end together."""
 
 from __future__ import annotations
 

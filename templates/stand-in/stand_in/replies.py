@@ -1,4 +1,4 @@
-"""The bodies of answers, in the shape of vLLM's."""
+"""The bodies of answers, in vLLM's format."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ DONE = b"data: [DONE]\n\n"
 
 
 def dumps(value: Any) -> bytes:
-    """JSON as vLLM's server writes it."""
+    """Return JSON in the format of vLLM's server."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def event(value: Any) -> bytes:
-    """One event of a stream."""
+    """Return one event of a stream."""
     return b"data: " + dumps(value) + b"\n\n"
 
 
 class Reply:
-    """What is said in answer to one request."""
+    """The answer to one request."""
 
     def __init__(self, wanted: Wanted, answer: Answer, created: int) -> None:
         self.wanted = wanted
@@ -40,12 +40,12 @@ class Reply:
         self.call_id = f"chatcmpl-tool-{uuid.uuid4().hex[:16]}"
 
     def whole(self) -> bytes:
-        """The body of an answer that is not streamed."""
+        """Return the body of an answer that is not streamed."""
         choice = self._chat_choice() if self.wanted.chat else self._text_choice()
         return dumps({**self.head, "choices": [choice], "system_fingerprint": None, "usage": self.usage()})
 
     def usage(self) -> dict[str, Any]:
-        """The counts of tokens."""
+        """Return the counts of tokens."""
         prompt, said = self.wanted.prompt_tokens, self.answer.count
         return {
             "prompt_tokens": prompt,
@@ -79,11 +79,11 @@ class Reply:
         return {"id": self.call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
     def first(self) -> bytes:
-        """The event before the first token; a text completion has none."""
+        """Return the event before the first token; empty for a text completion."""
         return self._event(delta={"role": "assistant", "content": ""}) if self.wanted.chat else b""
 
     def events(self) -> Iterator[bytes]:
-        """One event for each token."""
+        """Yield one event for each token."""
         for number, delta in enumerate(self._deltas()):
             token = delta.get("content")
             logprobs = self._logprobs([token], number) if isinstance(token, str) else None
@@ -91,7 +91,7 @@ class Reply:
             yield self._event(**said, logprobs=logprobs)
 
     def last(self) -> bytes:
-        """What ends a stream."""
+        """Return the end of a stream."""
         said: dict[str, Any] = {"delta": {"content": ""}} if self.wanted.chat else {"text": ""}
         usage = event({**self._chunk(), "choices": [], "usage": self.usage()}) if self.wanted.include_usage else b""
         return self._event(**said, logprobs=None, finish=True) + usage + DONE

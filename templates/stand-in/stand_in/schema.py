@@ -1,4 +1,4 @@
-"""Values that fit a JSON schema, taken from the words of a prompt where they can be."""
+"""Values that fit a JSON schema, taken from the words of a prompt if possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEEPEST = 20
 
 
 class Words:
-    """What a prompt offers: numbers, and texts such as names. Each is given once while there is another."""
+    """Numbers and texts, such as names, in a prompt. Each is used once until all are used."""
 
     def __init__(self, prompt: str, answer: str | None = None) -> None:
         self.prompt = prompt
@@ -22,16 +22,16 @@ class Words:
         self.numbers = [float(each) for each in NUMBER.findall(answer or "") or NUMBER.findall(prompt)] or [1.0]
 
     def text(self) -> str:
-        """The next text."""
+        """Return the next text."""
         return self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
 
     def number(self) -> float:
-        """The next number."""
+        """Return the next number."""
         return self.numbers.pop(0) if len(self.numbers) > 1 else self.numbers[0]
 
 
 def instance(schema: Any, words: Words, root: Any = None, depth: int = 0) -> Any:
-    """A value of the schema; None for one that says nothing or goes too deep."""
+    """Return a value of the schema; None for an empty one or one that is nested too deeply."""
     root = schema if root is None else root
     if not isinstance(schema, dict) or depth > DEEPEST:
         return None
@@ -84,7 +84,7 @@ def _resolve(root: Any, reference: str) -> Any:
 
 
 def choose_tool(tools: list[dict[str, Any]], choice: Any, prompt: str) -> dict[str, Any] | None:
-    """The function that a prompt asks for; None if it asks for none."""
+    """Return the function that a prompt requests; None without one."""
     functions = [tool["function"] for tool in tools if isinstance(tool.get("function"), dict)]
     if not functions or choice == "none":
         return None
@@ -101,6 +101,6 @@ def _is_asked_for(function: dict[str, Any], prompt: str) -> bool:
 
 
 def _telling(name: str) -> Iterator[str]:
-    """The words of a tool's name that say what it is for."""
+    """Yield the words of a tool's name that describe its purpose."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     return (word for word in words if len(word) > 2 and word not in ("get", "the", "fetch", "set", "current"))

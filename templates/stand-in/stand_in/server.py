@@ -1,4 +1,4 @@
-"""The endpoints."""
+"""The HTTP endpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Handler = Callable[[Request, Connection], Awaitable[None]]
 
 
 class Engine:
-    """The API server and what it knows."""
+    """The API server and its state."""
 
     def __init__(self, knobs: Knobs, arguments: Arguments, key: str) -> None:
         self.knobs = knobs
@@ -110,7 +110,7 @@ class Engine:
             await send(wanted, said, waited_s, by)
 
     def hang(self) -> None:
-        """From now on no completion that comes ends."""
+        """Make all later completions hang."""
         self.hangs = True
 
     def _misbehave(self) -> None:
@@ -156,7 +156,7 @@ class Engine:
             self.metrics.web(request.method, request.path, status, (len(request.body), size), took_s)
 
     async def tell_stats(self) -> None:
-        """Log the throughput every ten seconds in which there was any, as vLLM does."""
+        """Log the throughput every 10 s except while idle, as vLLM does."""
         counters = (("prompt_tokens", ""), ("generation_tokens", ""))
         before, quiet = [0.0, 0.0], True
         while True:
@@ -180,6 +180,6 @@ async def _unauthorized(_: Request, by: Connection) -> None:
 
 
 def die(when: str) -> None:
-    """End at once, as an engine core does that hits a fault."""
+    """Exit at once, as an engine core after a fatal error."""
     console.tell_script(lines.DIED.format(error=f"RuntimeError: the stand-in dies {when}"))
     os._exit(1)

@@ -1,4 +1,4 @@
-"""The start: the stages of a real one, stretched over as much time as was asked for."""
+"""The start: the stages of a real one, spread over STAND_IN_START_S."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from stand_in.knobs import Knobs
 SHARDS = 20
 KV_TOKENS = 2_097_152
 MIB = 1024 * 1024
-BUSY_S, IDLE_S = 0.03, 0.06  # a silent engine that compiles uses more than a core; a third of one says the same
+BUSY_S, IDLE_S = 0.03, 0.06  # a compiling engine uses more than a core; a third of one suffices to show progress
 
-# Share of the time, and what is said in it. A start of 12 minutes spends nine of them loading weights.
+# Share of the time, and its log lines. A start of 12 minutes loads weights for about 9 of them.
 BEFORE = ((0.10, lines.STARTING), (0.03, lines.JOINING), (0.02, lines.LOADING))
 WEIGHTS = 0.62
 COMPILING = ((0.05, lines.COMPILING),)
@@ -29,7 +29,7 @@ class Crashed(Exception):
 
 
 class Start:
-    """One start. It holds what was loaded."""
+    """One start, with the memory of the loaded weights."""
 
     def __init__(self, knobs: Knobs, arguments: Arguments) -> None:
         self.knobs = knobs
@@ -49,7 +49,7 @@ class Start:
         }
 
     async def run(self) -> None:
-        """Go through all stages. Raises Crashed; returns never if the start shall hang."""
+        """Run all stages. Raises Crashed; never returns with STAND_IN_HANG_AT."""
         await self._say(BEFORE)
         await self._load()
         await self._say(COMPILING)
@@ -87,7 +87,7 @@ class Start:
 
 
 def given(arguments: Arguments) -> dict[str, Any]:
-    """The arguments as vLLM names them."""
+    """Return the arguments with vLLM's names."""
     hidden = ("host", "port", "served-model-name")
     flags = {name.replace("-", "_"): value or True for name, value in arguments.flags.items() if name not in hidden}
     model = {"model_tag": arguments.model, "model": arguments.model}
@@ -95,7 +95,7 @@ def given(arguments: Arguments) -> dict[str, Any]:
 
 
 def shard(done: int, whole_s: float) -> str:
-    """The line of progress after `done` shards."""
+    """Return the line of progress after `done` shards."""
     past_s = whole_s * done / SHARDS
     rate = f"{SHARDS / whole_s:.2f}it/s" if done and whole_s else "?it/s"
     left = _clock(whole_s - past_s) if done else "?"
@@ -109,7 +109,7 @@ def _clock(seconds: float) -> str:
 
 
 def taken(memory_mib: int, part: int) -> bytearray:
-    """The memory of one shard, every page of it written to."""
+    """Allocate the memory of one shard and write to every page."""
     size = (memory_mib * (part + 1) // SHARDS - memory_mib * part // SHARDS) * MIB
     block = bytearray(size)
     block[:: os.sysconf("SC_PAGESIZE")] = b"\1" * (size // os.sysconf("SC_PAGESIZE"))
@@ -117,7 +117,7 @@ def taken(memory_mib: int, part: int) -> bytearray:
 
 
 async def silence(seconds: float, *, busy: bool) -> None:
-    """Let time go by without a word."""
+    """Wait without a log line."""
     if not busy:
         await asyncio.sleep(seconds)
         return

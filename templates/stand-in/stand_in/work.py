@@ -1,4 +1,4 @@
-"""The work of the engine core: requests admitted, tokens made at the speed of the knobs, all of it counted."""
+"""The engine core: admits requests, makes tokens at the speed of the knobs, counts both."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stand_in.knobs import Knobs
 from stand_in.metrics import Metrics
 from stand_in.startup import KV_TOKENS
 
-STREAM_TICK_S = 0.002  # tokens that come faster than this are sent together
-WHOLE_TICK_S = 0.25  # how often an answer that nobody sees yet is counted
+STREAM_TICK_S = 0.002  # faster tokens are sent together
+WHOLE_TICK_S = 0.25  # interval for the counts of an answer that is not streamed
 
 
 class Core:
-    """What runs and waits."""
+    """The running and waiting requests."""
 
     def __init__(self, knobs: Knobs, metrics: Metrics, most_at_once: int) -> None:
         self.knobs = knobs
@@ -27,7 +27,7 @@ class Core:
 
     @asynccontextmanager
     async def admitted(self, wanted: Wanted) -> AsyncIterator[float]:
-        """A place in the batch, when there is one, and how long that took."""
+        """Wait for a place in the batch. Yields the seconds waited."""
         began = time.monotonic()
         with _Counted(self.metrics, "num_requests_waiting"):
             await self.places.acquire()
@@ -39,7 +39,7 @@ class Core:
             self.places.release()
 
     async def run(self, wanted: Wanted, answer: Answer, waited_s: float) -> AsyncGenerator[int]:
-        """Yield how many tokens are new, until all are there. A run that is left early counts as aborted."""
+        """Yield the number of new tokens until the answer is complete. An early exit counts as aborted."""
         began, first_s, done, ended = time.monotonic(), 0.0, 0, "abort"
         usage = (wanted.prompt_tokens + answer.count) / KV_TOKENS
         self.metrics.add("kv_cache_usage_perc", usage)
@@ -106,7 +106,7 @@ class Core:
 
 
 class _Counted:
-    """One more in a gauge, for as long as it lasts."""
+    """A gauge raised by one inside a `with` block."""
 
     def __init__(self, metrics: Metrics, gauge: str) -> None:
         self.metrics, self.gauge = metrics, gauge
