@@ -31,7 +31,6 @@ RECIPE: dict[str, Any] = {
     "verified": "nothing yet",
 }
 IMAGE_FACTS = ImageFacts(
-    python="3.11.2",
     machine="x86_64",
     torch=ImportAnswer("2.13.0+cpu"),
     cuda=None,

@@ -170,6 +170,27 @@ def test_no_package_imports_a_cycle() -> None:
     assert cycle(needs) == {}
 
 
+def test_a_package_imports_only_packages_of_earlier_rows() -> None:
+    """ARCHITECTURE.md lists every package, in the order of their imports."""
+    table = (ROOT / "ARCHITECTURE.md").read_text().partition("## Packages")[2].partition("## ")[0]
+    rows = [
+        re.findall(r"`([a-z_]+)(?:/|\.py)`", line.split("|")[1]) for line in table.splitlines() if line[:3] == "| `"
+    ]
+    rank = {package: number for number, row in enumerate(rows) for package in row}
+    edges = {
+        (module.split(".")[1], name.split(".")[1])
+        for module, imported in module_graph().items()
+        for name in imported
+        if "." in name
+    }
+
+    assert {file.relative_to(PACKAGE).with_suffix("").parts[0] for file in FILES} - set(rank) == {
+        "__init__",
+        "__main__",
+    }
+    assert [(user, used) for user, used in sorted(edges) if user != used and rank[user] <= rank[used]] == []
+
+
 def test_only_listed_modules_reach_the_world() -> None:
     reaching = {module_of(file) for file, _, imported in IMPORTS if imported.split(".")[0] in IO_PACKAGES}
     needs = module_graph()

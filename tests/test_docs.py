@@ -20,7 +20,7 @@ from sparkops.config.reference import as_model, described, reference
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.preview import lines, preview
 from sparkops.errors import SparkopsError
-from sparkops.status import picture
+from sparkops.status import node_row, picture
 from sparkops.status.picture import Status
 from sparkops.swap.model import Mode, Phase
 from tests.deploy.states import serving, target
@@ -34,9 +34,10 @@ BUG = 3
 
 def models() -> list[type[BaseModel]]:
     """Every model that a file or `--json` shows, in the order in which they are written."""
-    found = (each for module in (inventory, recipe, smoke) for each in vars(module).values())
-    shown = (each for each in found if inspect.isclass(each) and issubclass(each, BaseModel))
-    rows = (as_model(each) for each in vars(picture).values() if inspect.isclass(each) and is_dataclass(each))
+    sections = (each for module in (inventory, recipe, smoke) for each in vars(module).values())
+    shown = (each for each in sections if inspect.isclass(each) and issubclass(each, BaseModel))
+    status = (each for module in (picture, node_row) for each in vars(module).values())
+    rows = (as_model(each) for each in status if inspect.isclass(each) and is_dataclass(each))
     return list(dict.fromkeys(each for each in (*shown, *rows) if each not in (BaseModel, Section)))
 
 

@@ -130,6 +130,18 @@ def test_keys_are_compared_by_the_name_of_their_file_and_never_shown() -> None:
     assert not any("key-of" in text for _, text, _ in [replaced])
 
 
+def test_an_inventory_without_the_keys_of_the_running_gateway_needs_consent() -> None:
+    """A colleague's inventory may lack the keys: a deploy with it does not open the gateway to every client."""
+    guarded = SETTINGS.model_copy(update={"api_keys": ["ann.key"]})
+    running_gateway = running(wanted({"chat": 9100}, guarded, {"ann.key": "key-of-ann-000000"}))
+
+    found = changes(running_gateway, CHAT)
+
+    assert (Kind.CONFIGURE, "API keys: one that the inventory does not name", True) in found
+    with pytest.raises(PlanRefused, match="API keys: one that the inventory does not name"):
+        require_consent(tuple(of_gateway("n1", running_gateway, CHAT)), given=False)
+
+
 def test_a_certificate_is_compared_by_its_fingerprint(tmp_path: Path) -> None:
     file = tmp_path / "tls.pem"
     request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway"]

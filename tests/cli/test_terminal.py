@@ -118,5 +118,5 @@ def test_a_foreign_recipe_is_escaped_on_a_terminal(monkeypatch: pytest.MonkeyPat
     with on_a_terminal(monkeypatch, "stdout", "stderr") as got, pytest.raises(SystemExit):
         main()
 
-    assert r"\u202ekey: not carried over" in got[0].decode()
+    assert r"\u202ekey: not imported" in got[0].decode()
     assert "\u202e" not in got[0].decode()

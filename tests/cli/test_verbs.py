@@ -84,7 +84,7 @@ def test_status_connects_before_it_imports_what_checks_and_shows() -> None:
     ours = {module.removeprefix("sparkops.") for module in modules if module.startswith("sparkops.")}
     assert code == 0
     assert modules.isdisjoint({"pydantic", "rich"})
-    assert ours.isdisjoint({"cli.status_output", "cli.watch", "cli.inventory", "config.inventory", "status.survey"})
+    assert ours.isdisjoint({"cli.status_output", "cli.watch", "cli.named", "config.inventory", "status.survey"})
     assert "nodes.connect" in ours
 
 
@@ -103,7 +103,7 @@ def test_a_verb_imports_no_other_verb() -> None:
 
     ours = {module for module in modules if module.startswith("sparkops.cli.")}
     assert code == 0
-    assert ours == {f"sparkops.cli.{name}" for name in ("inventory", "main", "options", "terminal", "trust", "verbs")}
+    assert ours == {f"sparkops.cli.{name}" for name in ("main", "named", "options", "terminal", "trust", "verbs")}
 
 
 def test_the_program_explains_its_exit_codes(sparkops: Sparkops) -> None:

@@ -1,4 +1,4 @@
-"""Recipes of others become ours, and what does not is told with its line. The examples were made for these tests."""
+"""Import of recipes of other tools: conversion, and omissions with their lines. The examples are of this project."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typer.testing import CliRunner
 
 from sparkops.cli.main import app
 from sparkops.config import recipe
-from sparkops.convert import command_lines, import_keys, importing
+from sparkops.convert import command_lines, other_tools, recipe_keys
 from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError
 
 EXAMPLES = Path(__file__).parent / "examples"
 
 
-def carry(file: Path) -> Conversion:
-    return importing.carry(importing.read(file), file.read_text(), "mine")
+def convert(file: Path) -> Conversion:
+    return other_tools.convert(other_tools.read(file), file.read_text(), "mine")
 
 
 def of(tmp_path: Path, text: str) -> Conversion:
     (tmp_path / "a.yaml").write_text(text)
-    return carry(tmp_path / "a.yaml")
+    return convert(tmp_path / "a.yaml")
 
 
-def test_version_1_is_carried_over() -> None:
-    data = carry(EXAMPLES / "one.yaml").data
+def test_version_1_is_converted() -> None:
+    data = convert(EXAMPLES / "one.yaml").data
 
     assert data["model"] == {"id": "acme/Some-Model-9B", "path": "Some-Model-9B"}
     assert data["service"] == "some-model-9b"
@@ -49,8 +49,8 @@ def test_version_1_is_carried_over() -> None:
     assert data["memory"]["claim_gib"] == 103
 
 
-def test_what_is_not_carried_over_has_its_line() -> None:
-    assert {(part.line, part.key) for part in carry(EXAMPLES / "one.yaml").omissions} == {
+def test_each_omission_has_its_line() -> None:
+    assert {(part.line, part.key) for part in convert(EXAMPLES / "one.yaml").omissions} == {
         (34, "{absent}"),
         (24, "mkdir -p /tmp/x &&"),
         (26, "host"),
@@ -65,7 +65,7 @@ def test_what_is_not_carried_over_has_its_line() -> None:
 
 
 def test_version_2_without_a_command_takes_its_defaults() -> None:
-    conversion = carry(EXAMPLES / "two.yaml")
+    conversion = convert(EXAMPLES / "two.yaml")
 
     assert conversion.data["model"]["revision"] == "0123abc"
     assert conversion.data["serve"] == {"port": 8000, "args": {"max-num-seqs": 4, "kv-cache-dtype": "fp8"}}
@@ -81,7 +81,7 @@ def test_version_2_without_a_command_takes_its_defaults() -> None:
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("one", 2), ("two", 1)])
-def test_our_loader_accepts_what_is_written(tmp_path: Path, name: str, ranks: int) -> None:
+def test_the_written_recipe_loads(tmp_path: Path, name: str, ranks: int) -> None:
     without = ["--without", "chat-template"]
     file = str(tmp_path / "mine.yaml")
     ran = CliRunner().invoke(app, ["import", str(EXAMPLES / f"{name}.yaml"), "-o", file, *without])
@@ -89,21 +89,21 @@ def test_our_loader_accepts_what_is_written(tmp_path: Path, name: str, ranks: in
     assert ran.exit_code == 0, ran.output
     loaded = recipe.load(tmp_path / "mine.yaml")
     assert (loaded.name, loaded.serve.tensor_parallel) == ("mine", ranks)
-    assert "# guessed: that of 122b-autoround" in (tmp_path / "mine.yaml").read_text()
+    assert "# guessed: the image of 122b-autoround" in (tmp_path / "mine.yaml").read_text()
 
 
-def test_the_guessed_image_is_that_of_our_recipe() -> None:
+def test_the_guessed_image_is_that_of_the_shipped_recipe() -> None:
     shipped = recipe.load(Path("recipes/122b-autoround.yaml")).image.model_dump(exclude_defaults=True)
 
-    assert {key: shipped[key] for key in importing.IMAGE} == importing.IMAGE
+    assert {key: shipped[key] for key in other_tools.IMAGE} == other_tools.IMAGE
 
 
-def test_json_holds_the_recipe_and_what_was_left() -> None:
+def test_json_has_the_recipe_and_the_omissions() -> None:
     ran = CliRunner().invoke(app, ["import", str(EXAMPLES / "two.yaml"), "--json"])
 
     printed = json.loads(ran.stdout)
     assert printed["recipe"]["name"] == "two"
-    assert {"line": 16, "key": "pre_exec", "why": import_keys.SHELL} in printed["not_carried_over"]
+    assert {"line": 16, "key": "pre_exec", "why": recipe_keys.SHELL} in printed["not_carried_over"]
     assert set(printed["guessed"]) == {"service", "image", "memory"}
 
 
@@ -112,13 +112,13 @@ def test_json_holds_the_recipe_and_what_was_left() -> None:
     [
         ("- a", ":1: expected a recipe"),
         ("recipe_version: new", ":1: recipe_version: expected 1"),
-        ("model: a/b\nruntime: sglang", ":2: runtime: expected one that is vLLM"),
+        ("model: a/b\nruntime: sglang", ":2: runtime: expected a vLLM runtime"),
         ("model: a/b\ncommand: python serve.py", ":2: command: expected `vllm serve MODEL`"),
-        ("model: a/b\ncommand: vllm serve 'a", ":2: command: cannot be read: No closing quotation"),
-        ("defaults: {port: 1}", ":1: it names no model"),
+        ("model: a/b\ncommand: vllm serve 'a", ":2: command: invalid command: No closing quotation"),
+        ("defaults: {port: 1}", ":1: no model"),
     ],
 )
-def test_what_is_no_recipe_of_theirs_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_file_that_is_not_a_recipe_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as refused:
         of(tmp_path, text)
     assert problem in str(refused.value)
@@ -163,7 +163,7 @@ LOST = {
 def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, why: str | None) -> None:
     conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b\n  {flag}\n")
 
-    assert [(part.line, part.key, part.why) for part in conversion.omissions] == (
+    assert [(part.line, part.key, part.reason) for part in conversion.omissions] == (
         [(4, "additional-config", why)] if why else []
     )
     assert ("additional-config" in conversion.data["serve"]["args"]) == (why is None)
@@ -174,11 +174,11 @@ def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, 
     [("[" * 60_000, "JSON is nested too deep"), ("9" * 5000, "a number of 5000 digits is too long")],
     ids=["deep", "long"],
 )
-def test_a_value_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, value: str, why: str) -> None:
+def test_an_invalid_value_has_its_line(tmp_path: Path, value: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b --x '{value}'\n")
 
-    assert str(caught.value) == f"{tmp_path}/a.yaml:2: command: cannot be read: {why}"
+    assert str(caught.value) == f"{tmp_path}/a.yaml:2: command: invalid command: {why}"
 
 
 def test_a_command_without_tensor_parallel_size_runs_on_one_node(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ DANGEROUS = {
 def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str, reason: str) -> None:
     conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag}\n")
 
-    assert [part for part in conversion.omissions if f"{part.key}: {part.why}".startswith(reason)]
+    assert [part for part in conversion.omissions if f"{part.key}: {part.reason}".startswith(reason)]
     assert conversion.data["serve"]["args"] == {}
 
 
@@ -237,7 +237,7 @@ def test_a_variable_that_runs_code_or_names_a_secret_is_listed_and_left_out(
     conversion = of(tmp_path, f"model: a/b\nenv:\n  {name}: {value}\n")
 
     assert [(part.line, part.key) for part in conversion.omissions] == [(3, f"env.{name}")]
-    assert conversion.omissions[0].why.startswith(reason)
+    assert conversion.omissions[0].reason.startswith(reason)
     assert "env" not in conversion.data["serve"]
 
 
@@ -270,7 +270,7 @@ def test_a_command_that_is_too_large_is_refused(tmp_path: Path, text: str) -> No
         of(tmp_path, text)
 
 
-def test_many_slots_without_a_value_are_each_told_once(tmp_path: Path) -> None:
+def test_each_slot_without_a_value_is_reported_once(tmp_path: Path) -> None:
     slots = [f"{{s{number}}}" for number in range(2000)]
     conversion = of(tmp_path, f"model: a/b\ncommand: vllm serve a/b {' '.join([*slots, *slots])}\n")
 

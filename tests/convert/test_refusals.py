@@ -1,4 +1,4 @@
-"""An import that cannot start is refused, or states its losses; command lines are read as people write them."""
+"""Refusals and losses of an import, and the forms of command lines that it accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sparkops.cli.main import app
 from sparkops.config import recipe, source
 from sparkops.config.recipe import Recipe
-from sparkops.convert import importing
+from sparkops.convert import other_tools
 from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError
 
@@ -21,7 +21,7 @@ HEAD = "recipe_version: '1'\nmodel: a/b\n"
 def of(tmp_path: Path, text: str, *without: str) -> Conversion:
     file = tmp_path / "a.yaml"
     file.write_text(text)
-    conversion = importing.carry(importing.read(file), text, "mine", without)
+    conversion = other_tools.convert(other_tools.read(file), text, "mine", without)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     return conversion
 
@@ -31,21 +31,21 @@ def command(line: str, version: int = 1) -> str:
 
 
 REFUSED = {
-    "vllm serve a/b -tp 3": "tensor-parallel-size 3: sparkops joins at most two nodes",
-    "vllm serve a/b -pp 2": "pipeline-parallel-size 2: a replica is split over nodes by tensor_parallel only",
-    "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: the gateway shares requests out",
+    "vllm serve a/b -tp 3": "tensor-parallel-size 3: a replica runs on at most two nodes",
+    "vllm serve a/b -pp 2": "pipeline-parallel-size 2: only tensor parallelism splits a replica over nodes",
+    "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: not supported",
     "vllm serve a/b --gpu-memory-utilization-gb 100": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
     "vllm serve a/b --disable-log-requests": "vLLM 0.23.0 has no flag --disable-log-requests",
-    "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.23.0 does not know the value nano_v3",
-    "vllm serve a/b --kv-cache-dtype nvfp4_ds_mla": "vLLM 0.23.0 does not know the value nvfp4_ds_mla",
-    "vllm serve a/b --chat-template unsloth.jinja": "it names the file unsloth.jinja, which no node has",
-    "vllm serve a/b --tokenizer c/d": "it names c/d, and a recipe fetches one model",
+    "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.23.0 rejects the value nano_v3",
+    "vllm serve a/b --kv-cache-dtype nvfp4_ds_mla": "vLLM 0.23.0 rejects the value nvfp4_ds_mla",
+    "vllm serve a/b --chat-template unsloth.jinja": "no node has the file unsloth.jinja",
+    "vllm serve a/b --tokenizer c/d": "c/d is a second repository; a recipe downloads one model",
     """vllm serve a/b --speculative-config '{{"method":"dflash","model":"c/d"}}'""": "the draft model c/d is a second",
-    """vllm serve a/b --speculative-config '{{"method":"dspark"}}'""": "does not know the method dspark",
-    "vllm serve a/b -sc.method dspark": "does not know the method dspark",
+    """vllm serve a/b --speculative-config '{{"method":"dspark"}}'""": "rejects the method dspark",
+    "vllm serve a/b -sc.method dspark": "rejects the method dspark",
     "vllm serve a/b --speculative-config.model c/d": "the draft model c/d is a second",
-    "vllm serve a/b --hf-overrides '{{broken'": "its value is not JSON",
-    "vllm serve a/b c/d": "expected one model behind `vllm serve`, got a/b c/d",
+    "vllm serve a/b --hf-overrides '{{broken'": "expected JSON, got {broken",
+    "vllm serve a/b c/d": "expected one model after `vllm serve`, got a/b c/d",
 }
 
 
@@ -54,7 +54,7 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, li
     (part,) = of(tmp_path, command(line)).refusals
 
     assert part.line == 4
-    assert why in f"{part.key}: {part.why}"
+    assert why in f"{part.key}: {part.reason}"
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,7 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, li
         ("defaults:\n  tensor_parallel: 4", 4, "tensor-parallel-size 4"),
     ],
 )
-def test_a_count_of_nodes_that_cannot_be_carried_over_is_refused(
-    tmp_path: Path, keys: str, line: int, field: str
-) -> None:
+def test_a_count_of_nodes_without_an_equivalent_is_refused(tmp_path: Path, keys: str, line: int, field: str) -> None:
     conversion = of(tmp_path, f"{HEAD}{keys}\n", field)
 
     assert [(part.line, part.key, part.final) for part in conversion.refusals] == [(line, field, True)]
@@ -115,8 +113,8 @@ def test_a_mod_is_named_with_the_flag_that_it_provides(tmp_path: Path) -> None:
         (3, "mods/fix-qwen3.5-chat-template"),
         (4, "mods/other"),
     ]
-    assert "it provides --chat-template unsloth.jinja" in conversion.losses[0].why
-    assert "(provided by fix-qwen3.5-chat-template, which is not carried over)" in conversion.refusals[0].why
+    assert "it provides --chat-template unsloth.jinja" in conversion.losses[0].reason
+    assert "(provided by mod fix-qwen3.5-chat-template, which is not imported)" in conversion.refusals[0].reason
 
 
 def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None:
@@ -150,12 +148,12 @@ def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, line)
     ran = CliRunner().invoke(app, [*line, "--without", "chat-template"])
 
-    assert f"{theirs}:6: chat-template: it names the file x.jinja" in str(refused.exception)
+    assert f"{theirs}:6: chat-template: no node has the file x.jinja" in str(refused.exception)
     assert refused.exception.next_step == f"Import without it: sparkops import {theirs} --without chat-template"  # type: ignore[union-attr]
     assert ran.exit_code == 0, ran.output
     text = output.read_text()
-    assert "  # not carried over (line 6 of theirs.yaml): trust-remote-code: runs Python code" in text
-    assert "  # not carried over (line 4 of theirs.yaml): mods/other: " in text
+    assert "  # not imported (line 6 of theirs.yaml): trust-remote-code: runs Python code" in text
+    assert "  # not imported (line 4 of theirs.yaml): mods/other: " in text
     missing = "container, mods/other, chat-template, trust-remote-code"
     assert sorted(recipe.load(output).verified.rstrip(".").partition("without: ")[2].split(", ")) == sorted(
         missing.split(", ")
@@ -184,9 +182,7 @@ WRITTEN: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("line", "version", "args"), [(line, *case) for line, case in WRITTEN.items()])
-def test_command_lines_are_read_as_people_write_them(
-    tmp_path: Path, line: str, version: int, args: dict[str, Any]
-) -> None:
+def test_each_form_of_a_command_line_is_accepted(tmp_path: Path, line: str, version: int, args: dict[str, Any]) -> None:
     conversion = of(tmp_path, command(line, version))
 
     assert conversion.data["serve"]["args"] == args
@@ -202,7 +198,7 @@ def test_the_command_decides_which_model_runs(tmp_path: Path) -> None:
     conversion = of(tmp_path, command("vllm serve c/d"))
 
     assert conversion.data["model"]["id"] == "c/d"
-    assert [(part.line, part.key, part.why) for part in conversion.losses] == [
+    assert [(part.line, part.key, part.reason) for part in conversion.losses] == [
         (2, "model", "the command serves c/d, not a/b")
     ]
 
@@ -211,7 +207,7 @@ def test_a_model_that_names_no_repository_is_a_loss(tmp_path: Path) -> None:
     (part,) = of(tmp_path, "recipe_version: '1'\nmodel: My-Model\n").losses
 
     assert (part.line, part.key, part.section) == (2, "model", "model")
-    assert "expected OWNER/NAME" in part.why
+    assert "expected OWNER/NAME" in part.reason
 
 
 @pytest.mark.parametrize("port", ["80", "70000"])

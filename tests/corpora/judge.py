@@ -16,7 +16,7 @@ from typing import Any
 
 from sparkops.config import source
 from sparkops.config.recipe import Recipe
-from sparkops.convert import importing
+from sparkops.convert import other_tools
 from sparkops.errors import ConfigError
 from sparkops.lint.check import check_dockerfile, findings
 from sparkops.lint.rules.table import NAMES
@@ -50,20 +50,20 @@ def judged(entry: Entry, line: int, rule: str) -> dict[str, Any]:
 
 
 def imported(content: bytes) -> dict[str, Any]:
-    """Return how a recipe was imported: carried over with its losses, or refused with the reasons."""
+    """Return the result of an import: imported with its losses, or refused with the reasons."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "recipe.yaml")
         file.write_bytes(content)
         try:
-            made = importing.carry(importing.read(file), content.decode(), "recipe")
-            reasons = [f"{left.line}: {left.key}: {left.why}" for left in made.refusals]
+            conversion = other_tools.convert(other_tools.read(file), content.decode(), "recipe")
+            reasons = [f"{omission.line}: {omission.key}: {omission.reason}" for omission in conversion.refusals]
             if not reasons:
-                source.validate(source.Source(file, made.data, made.lines), Recipe)
+                source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
         except ConfigError as error:
             return {"result": "not read", "reasons": [str(error).removeprefix(f"{file}:")]}
     if reasons:
         return {"result": "refused", "reasons": reasons}
-    return {"result": "imported", "losses": [f"{left.line}: {left.key}" for left in made.losses]}
+    return {"result": "imported", "losses": [f"{omission.line}: {omission.key}" for omission in conversion.losses]}
 
 
 def judged_import(entry: Entry) -> dict[str, Any]:

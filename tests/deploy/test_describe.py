@@ -81,7 +81,7 @@ def test_no_checkpoint_is_no_description(tmp_path: Path) -> None:
     [
         ("config.json", "[]", "config.json: expected a JSON object"),
         ("config.json", "{", "config.json: expected a JSON object"),
-        ("model-1.safetensors", "x", "it has no header"),
+        ("model-1.safetensors", "x", "safetensors header missing"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "b.safetensors"}}', "b.safetensors is missing"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_directory_without_safetensors_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "q").mkdir()
     (tmp_path / "q/config.json").write_text("{}")
 
-    with pytest.raises(NodeError, match="it holds no safetensors file"):
+    with pytest.raises(NodeError, match="safetensors files not found"):
         look(tmp_path)
 
 

@@ -81,7 +81,7 @@ def test_an_engine_of_another_service_is_not_put_at_risk_either() -> None:
 
 def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
     nodes: dict[str, Any] = {"n1": on(54.9, BLUE_RUNS)}
-    learnt = replace(SERVING, gap=Forecast(719.6, "learnt from 3 starts on n1"))
+    learnt = replace(SERVING, gap=Forecast(719.6, "from 3 past starts on n1"))
     swap_plan = plan(learnt, DeployOptions(allow_downtime=True), **nodes)
 
     assert chosen(swap_plan) == (Mode.IN_PLACE, "n1", Slot.GREEN)
@@ -91,11 +91,11 @@ def test_in_place_counts_what_blue_gives_back_and_announces_the_gap() -> None:
         "  n1: 54.9 GiB available + 40 freed - 40 claimed: 54.9 GiB left\n"
         "  phases: prepare > stop traffic > stop old release > start > wait until ready > "
         "verify > switch > bake > promote\n"
-        "  the service is down while the new release starts: about 12 min, learnt from 3 starts on n1, "
+        "  the service is down while the new release starts: about 12 min, from 3 past starts on n1, "
         "and again if it fails and the old one restarts"
     )
     assert "down while the new release starts," in str(plan(options=DeployOptions(allow_downtime=True), **nodes))
-    down = f"  in-place on n1: {DOWNTIME}: about 12 min, learnt from 3 starts on n1"
+    down = f"  in-place on n1: {DOWNTIME}: about 12 min, from 3 past starts on n1"
     assert down in reasons(refusal(learnt, **nodes))
 
 

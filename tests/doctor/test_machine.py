@@ -116,7 +116,7 @@ def test_a_connection_to_that_port_is_no_listener(tree: Path) -> None:
         ("echo A; echo B", "A", ""),
         ("echo 'No devices were found'; exit 6", "", "No devices were found"),
         ("echo one; echo 'Driver/library version mismatch' >&2; exit 18", "", "Driver/library version mismatch"),
-        ("exit 124", "", "it gave no answer for 8 s"),
+        ("exit 124", "", "no output within 8 s"),
     ],
 )
 def test_the_gpu_is_asked_for_its_name(tree: Path, body: str, gpu: str, error: str) -> None:

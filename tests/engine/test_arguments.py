@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.engine import ENGINES
+from sparkops.config.engine import ENGINES, EngineName
 from sparkops.docker import commands
 from sparkops.engine import ranks
 from tests.examples import IMAGE_ID, node, rank
@@ -74,8 +74,8 @@ def test_a_container_runs_the_program_of_its_engine() -> None:
     assert "--env=VLLM_NO_USAGE_STATS=1" not in argv
 
 
-@pytest.mark.parametrize("name", ["vllm", "stand-in", "atlas"])
-def test_an_engine_beside_its_gateway_listens_on_loopback_only(name: str) -> None:
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_beside_its_gateway_listens_on_loopback_only(name: EngineName) -> None:
     started = rank(engine=name)
     hosts = [
         next(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
+from sparkops.config.inventory import LOOPBACK, NodeConfig
 from sparkops.deploy import intents, sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.placement import DeployOptions
@@ -18,9 +20,10 @@ from sparkops.gateway.commands import CONTAINER as GATEWAY
 from sparkops.guard_client import engine_spec, following, membership
 from sparkops.guard_client.ending import Ending
 from sparkops.guard_client.following import Accepted, Following
-from sparkops.guard_client.leader import Leader, leading
+from sparkops.guard_client.leader import Decision, Leader, leading
 from sparkops.names import Slot
 from sparkops.release import Release
+from sparkops.swap.intents import Intent
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
 from tests.fleet_unit.conftest import Make
@@ -42,25 +45,25 @@ def peer(world: World, node: str = "n1") -> Peer:
 
 
 def journal(world: World) -> Journal:
-    found = peer(world).journal("chat")
-    assert found is not None
-    return found
+    kept = peer(world).journal("chat")
+    assert kept is not None
+    return kept
 
 
-def finished(world: World, found: tuple[Operation, Leader], accepted: Accepted | None) -> Ending:
+def finished(world: World, client: tuple[Operation, Leader], accepted: Accepted | None) -> Ending:
     assert accepted is not None
-    return Following(found[1], "chat", world.told).until_end(accepted)
+    return Following(client[1], "chat", world.told).until_end(accepted)
 
 
 def serve(world: World, release: Release, options: DeployOptions = ON_N1) -> Ending:
     """Deploy a release, let its engines run, and follow it to its end."""
-    with led(world) as found:
-        accepted = sending.deploy(*found, release, options)
+    with led(world) as client:
+        accepted = sending.deploy(*client, release, options)
         for rank in journal(world).swap.target.ranks:  # type: ignore[union-attr]
             machine = world.machines[rank.node]
             machine.do(engine_spec.of(rank).create(rank.node))
             machine.start(rank.container)
-        ending = finished(world, found, accepted)
+        ending = finished(world, client, accepted)
         while journal(world).swap:  # what is kept warm retires
             peer(world).advance("chat")
         return ending
@@ -86,8 +89,8 @@ def test_the_same_deploy_again_sends_nothing(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1"))
 
-    with led(world) as found:
-        assert sending.deploy(*found, world.release("1"), ON_N1) is None
+    with led(world) as client:
+        assert sending.deploy(*client, world.release("1"), ON_N1) is None
     assert len(peer(world).asked("intend")) == 1
 
 
@@ -107,8 +110,8 @@ def test_the_next_release_is_planned_on_the_revision_that_was_read(make: Make) -
 def test_a_dry_run_sends_nothing_and_lists_what_would_run(make: Make) -> None:
     world = make(1)
 
-    with led(world) as found:
-        draft = sending.dry_run(*found, world.release("1"), ON_N1)
+    with led(world) as client:
+        draft = sending.dry_run(*client, world.release("1"), ON_N1)
 
     assert draft is not None
     assert draft.effects is not None
@@ -122,13 +125,13 @@ def test_an_in_place_plan_names_the_starts_that_the_guard_of_the_node_remembers(
     serve(world, world.release("1"), options)
     starts = [{"release": world.release("2").id, "kind": "", "stages": {"serving": took_s}} for took_s in (9, 70, 80)]
 
-    with led(world) as found:
-        before = sending.dry_run(*found, world.release("2"), options)
+    with led(world) as client:
+        before = sending.dry_run(*client, world.release("2"), options)
         (peer(world, "n2").directory / "chat.starts").write_text(json.dumps(starts))
-        after = sending.dry_run(*found, world.release("2"), options)
+        after = sending.dry_run(*client, world.release("2"), options)
 
     assert "the service is down while the new release starts, and again" in str(before and before.plan)
-    assert "while the new release starts: about 1 min 10 s, learnt from 3 starts on n2, and again" in str(
+    assert "while the new release starts: about 1 min 10 s, from 3 past starts on n2, and again" in str(
         after and after.plan
     )
 
@@ -138,8 +141,8 @@ def test_starts_that_cannot_be_read_are_told_and_refuse_nothing(make: Make) -> N
     serve(world, world.release("1"))
     (peer(world).directory / "unknown").write_text("starts")
 
-    with led(world) as found:
-        draft = sending.dry_run(*found, world.release("2", **SMALL), ON_N1)
+    with led(world) as client:
+        draft = sending.dry_run(*client, world.release("2", **SMALL), ON_N1)
 
     assert draft is not None
     assert draft.plan.current.gap is None
@@ -147,11 +150,14 @@ def test_starts_that_cannot_be_read_are_told_and_refuse_nothing(make: Make) -> N
 
 
 @contextmanager
-def without_n2(world: World) -> Iterator[tuple[Operation, Leader]]:
-    """What a verb works with once n2 has left the inventory."""
-    with world.order(without="n2") as order, leading(order.connected.members["n1"]) as leader:
+def without(world: World, lost: str, *, listed: bool = False) -> Iterator[tuple[Operation, Leader]]:
+    """What a verb works with once a node cannot be reached, and unless it is `listed` has left the inventory."""
+    with world.order(without=lost) as order, leading(order.connected.members["n1"]) as leader:
+        if listed:
+            yield order, leader
+            return
         fleet = order.connected.fleet
-        nodes = {name: node for name, node in fleet.nodes.items() if name != "n2"}
+        nodes = {name: node for name, node in fleet.nodes.items() if name != lost}
         connected = replace(order.connected, fleet=fleet.model_copy(update={"nodes": nodes}), unreachable={})
         yield replace(order, connected=connected), leader
 
@@ -159,25 +165,65 @@ def without_n2(world: World) -> Iterator[tuple[Operation, Leader]]:
 def test_p14_a_node_that_has_left_the_inventory_is_no_traceback(make: Make) -> None:
     world = make(2)
     serve(world, world.release("1", **SMALL), DeployOptions(nodes=("n2",)))
-    with without_n2(world) as found:
-        draft = sending.dry_run(*found, world.release("2", **SMALL), ON_N1)
+    with without(world, "n2") as client:
+        draft = sending.dry_run(*client, world.release("2", **SMALL), ON_N1)
     serve(world, world.release("2", **SMALL), ON_N1)
 
     assert draft is not None
     assert draft.plan.mode is Mode.ACROSS
-    with without_n2(world) as found, pytest.raises(PlanRefused, match="n2 cannot be reached"):
-        sending.rollback(*found, "chat", DeployOptions())
+    with without(world, "n2") as client, pytest.raises(PlanRefused, match="n2 cannot be reached"):
+        sending.rollback(*client, "chat", DeployOptions())
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "not in the inventory"])
+def test_after_the_loss_of_a_node_every_verb_works_without_it(make: Make, listed: bool) -> None:
+    world, on_n3 = make(3), DeployOptions(nodes=("n3",), allow_downtime=True)
+    serve(world, world.release("1", **SMALL), DeployOptions(nodes=("n2",)))
+    serve(world, world.release("2", **SMALL), on_n3)
+
+    with without(world, "n2", listed=listed) as client:
+        again = sending.deploy(*client, world.release("2", **SMALL), on_n3)
+        other = sending.dry_run(*client, world.release("3", **SMALL), on_n3)
+        with pytest.raises(PlanRefused, match="n2 cannot be reached"):
+            sending.rollback(*client, "chat", DeployOptions())
+        back = sending.rollback(*client, "chat", on_n3)
+
+    assert (again, other and other.plan.mode) == (None, Mode.BESIDE)
+    swap = journal(world).swap
+    assert swap is not None
+    assert back is not None
+    assert (swap.target.release, [rank.node for rank in swap.target.ranks]) == (world.release("1", **SMALL).id, ["n3"])
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "not in the inventory"])
+def test_an_unfinished_swap_to_a_node_that_is_lost_is_joined_or_cancelled(make: Make, listed: bool) -> None:
+    world, on_n3 = make(3), DeployOptions(nodes=("n3",))
+    serve(world, world.release("1", **SMALL))
+    with led(world) as client:
+        first = sending.deploy(*client, world.release("2", **SMALL), on_n3)
+    peer(world).advance("chat")
+
+    with without(world, "n3", listed=listed) as client:
+        joined = sending.deploy(*client, world.release("2", **SMALL), on_n3)
+        with pytest.raises(Busy, match=r"a swap to .* is in phase 'start'"):
+            sending.deploy(*client, world.release("3", **SMALL), ON_N1)
+        ending = finished(world, client, sending.rollback(*client, "chat", DeployOptions()))
+
+    assert first is not None
+    assert joined is not None
+    assert joined.intent == first.intent
+    assert (ending.result, ending.release) == ("cancelled", world.release("1", **SMALL).id)
 
 
 def test_a_deploy_during_another_swap_is_busy_and_the_same_one_joins_it(make: Make) -> None:
     world = make(1)
-    with led(world) as found:
-        first = sending.deploy(*found, world.release("1"), ON_N1)
+    with led(world) as client:
+        first = sending.deploy(*client, world.release("1"), ON_N1)
         assert first is not None
 
-        joined = sending.deploy(*found, world.release("1"), ON_N1)
+        joined = sending.deploy(*client, world.release("1"), ON_N1)
         with pytest.raises(Busy, match=r"a swap to .* is in phase 'prepare'") as caught:
-            sending.deploy(*found, world.release("2"), ON_N1)
+            sending.deploy(*client, world.release("2"), ON_N1)
 
     assert joined is not None
     assert joined.intent == first.intent
@@ -198,8 +244,8 @@ def test_with_a_wait_the_deploy_is_planned_again_once_the_service_is_free(make: 
 
     ending = threading.Thread(target=free)
     world.listeners["waiting: chat is on hold: fair"] = ending.start
-    with led(world, wait_s=20.0) as found:
-        accepted = sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+    with led(world, wait_s=20.0) as client:
+        accepted = sending.deploy(*client, world.release("2", **SMALL), ON_N1)
     ending.join()
 
     assert accepted is not None
@@ -218,38 +264,69 @@ def test_a_deploy_waits_for_an_engine_that_takes_long_to_stop(make: Make) -> Non
     (stopping,) = journal(world).stopped
     machine, waits = world.machines["n1"], f"n1: {stopping.container} is being stopped"
     machine.start(stopping.container)
-    with led(world) as found, pytest.raises(Busy, match=waits):
-        sending.deploy(*found, world.release("3", **SMALL), ON_N1)
+    with led(world) as client, pytest.raises(Busy, match=waits):
+        sending.deploy(*client, world.release("3", **SMALL), ON_N1)
 
     for send in (sending.dry_run, sending.deploy):
         machine.start(stopping.container)
         world.listeners[f"waiting: {waits}"] = lambda: machine.stop(stopping.container)
-        with led(world, wait_s=20.0) as found:
-            assert send(*found, world.release("3", **SMALL), ON_N1)
+        with led(world, wait_s=20.0) as client:
+            assert send(*client, world.release("3", **SMALL), ON_N1)
 
 
 def test_without_a_wait_a_hold_is_busy_at_once(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
-    with led(world) as found:
-        intents.hold(found[1], "chat", "fair")
+    with led(world) as client:
+        intents.hold(client[1], "chat", "fair")
 
         with pytest.raises(Busy, match="chat is on hold: fair"):
-            sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+            sending.deploy(*client, world.release("2", **SMALL), ON_N1)
 
 
 def test_a_release_that_is_not_to_be_promoted_waits_until_it_is(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
-    with led(world) as found:
-        accepted = sending.deploy(*found, world.release("2", **SMALL), replace(ON_N1, promote=False))
+    with led(world) as client:
+        accepted = sending.deploy(*client, world.release("2", **SMALL), replace(ON_N1, promote=False))
         (peer(world).directory / "halt").write_text("bake")
 
-        waiting = finished(world, found, accepted)
+        waiting = finished(world, client, accepted)
         (peer(world).directory / "halt").unlink()
-        done = finished(world, found, intents.promote(found[1], "chat"))
+        done = finished(world, client, intents.promote(client[1], "chat"))
 
     assert (waiting.result, done.result) == ("waiting", "done")
+
+
+@dataclass
+class Overtaken:
+    """The way to the leader of an operator whom a colleague overtakes between the read and the intent."""
+
+    leader: Leader
+    meanwhile: list[Callable[[], object]]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.leader, name)
+
+    def intend(self, service: str, intent: Intent) -> Decision:
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        return self.leader.intend(service, intent)
+
+
+def test_promote_after_a_colleague_has_cancelled_is_refused(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    (peer(world).directory / "halt").write_text("bake")
+    with led(world) as client:
+        accepted = sending.deploy(*client, world.release("2", **SMALL), replace(ON_N1, promote=False))
+        finished(world, client, accepted)
+        overtaken: Any = Overtaken(client[1], [lambda: intents.cancel(client[1], "chat")])
+
+        with pytest.raises(PlanRefused, match="chat: no release waits for promotion"):
+            intents.promote(overtaken, "chat")
+
+    assert [asked["intent"]["kind"] for asked in peer(world).asked("intend")][-3:] == ["cancel", "promote", "promote"]
 
 
 def test_promote_without_a_release_that_waits_is_refused(make: Make) -> None:
@@ -274,23 +351,23 @@ def test_a_failed_release_ends_with_what_failed_and_what_serves(make: Make) -> N
 def test_cancel_returns_from_an_unfinished_swap(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
-    with led(world) as found:
-        sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+    with led(world) as client:
+        sending.deploy(*client, world.release("2", **SMALL), ON_N1)
 
-        ending = finished(world, found, intents.cancel(found[1], "chat"))
+        ending = finished(world, client, intents.cancel(client[1], "chat"))
 
         with pytest.raises(PlanRefused, match="chat: no unfinished swap to cancel"):
-            intents.cancel(found[1], "chat")
+            intents.cancel(client[1], "chat")
     assert (ending.result, ending.release) == ("cancelled", world.release("1").id)
 
 
 def test_rollback_cancels_a_swap_that_has_not_ended(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
-    with led(world) as found:
-        sending.deploy(*found, world.release("2", **SMALL), ON_N1)
+    with led(world) as client:
+        sending.deploy(*client, world.release("2", **SMALL), ON_N1)
 
-        ending = finished(world, found, sending.rollback(*found, "chat", DeployOptions()))
+        ending = finished(world, client, sending.rollback(*client, "chat", DeployOptions()))
 
     assert ending.result == "cancelled"
     assert peer(world).asked("intend")[-1]["intent"]["kind"] == "cancel"
@@ -300,13 +377,13 @@ def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> N
     world = make(1)
     serve(world, world.release("1", **SMALL))
     old = journal(world).active
-    with led(world) as found:
-        finished(world, found, sending.deploy(*found, world.release("2", **SMALL), ON_N1))
+    with led(world) as client:
+        finished(world, client, sending.deploy(*client, world.release("2", **SMALL), ON_N1))
         swap = journal(world).swap
         assert swap is not None
         assert swap.phase is Phase.RETIRE
 
-        ending = finished(world, found, sending.rollback(*found, "chat", DeployOptions()))
+        ending = finished(world, client, sending.rollback(*client, "chat", DeployOptions()))
 
     assert (ending.result, ending.release, ending.mode) == ("done", world.release("1").id, "beside")
     swap = journal(world).swap
@@ -314,13 +391,39 @@ def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> N
     assert (swap.target, swap.mode) == (old, Mode.BESIDE)
 
 
+def test_a_rollback_that_has_waited_is_planned_on_the_journal_of_its_turn(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    with led(world) as client:
+        finished(world, client, sending.deploy(*client, world.release("2", **SMALL), ON_N1))
+        intents.hold(client[1], "chat", "fair")
+    warm, revisions = journal(world), list[int]()
+
+    def retire() -> None:
+        world.machines["n1"].stop(f"{world.release('1', **SMALL).id}-blue-r0")
+        peer(world).advance("chat")
+        peer(world).write(journal(world).confirmed_stopped(journal(world).stopped).changed(hold=""))
+        revisions.append(journal(world).revision)
+
+    world.listeners["waiting: chat is on hold: fair"] = retire
+    with led(world, wait_s=20.0) as client:
+        accepted = sending.rollback(*client, "chat", ON_N1)
+
+    assert accepted is not None
+    sent = [asked["intent"]["revision"] for asked in peer(world).asked("intend")]
+    assert sent[-2:] == [warm.revision, *revisions]
+    swap = journal(world).swap
+    assert swap is not None
+    assert (swap.target.release, swap.phase) == (world.release("1", **SMALL).id, Phase.PREPARE)
+
+
 def test_rollback_deploys_the_previous_release_where_it_ran(make: Make) -> None:
     world = make(2)
     serve(world, world.release("1", **SMALL), DeployOptions(nodes=("n2",)))
     serve(world, world.release("2", **SMALL), DeployOptions(nodes=("n1",)))
 
-    with led(world) as found:
-        sending.rollback(*found, "chat", DeployOptions())
+    with led(world) as client:
+        sending.rollback(*client, "chat", DeployOptions())
 
     swap = journal(world).swap
     assert swap is not None
@@ -332,8 +435,8 @@ def test_rollback_without_a_previous_release_names_the_history(make: Make) -> No
     world = make(1)
     serve(world, world.release("1"))
 
-    with led(world) as found, pytest.raises(UsageError, match="chat: no previous release") as caught:
-        sending.rollback(*found, "chat", DeployOptions())
+    with led(world) as client, pytest.raises(UsageError, match="chat: no previous release") as caught:
+        sending.rollback(*client, "chat", DeployOptions())
     assert caught.value.next_step == "sparkops history chat"
 
 
@@ -341,9 +444,9 @@ def test_stop_is_followed_until_nothing_runs(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1"))
 
-    with led(world) as found:
-        ending = finished(world, found, intents.stop(found[1], "chat"))
-        assert intents.stop(found[1], "chat") is None
+    with led(world) as client:
+        ending = finished(world, client, intents.stop(client[1], "chat"))
+        assert intents.stop(client[1], "chat") is None
 
     assert (ending.result, ending.exit_code) == ("stopped", 0)
     assert journal(world).stopped == ()
@@ -353,14 +456,14 @@ def test_a_second_stop_joins_the_one_whose_engines_have_not_ended(make: Make) ->
     world = make(1)
     serve(world, world.release("1"))
     (peer(world).directory / "halt").write_text("stop")
-    with led(world) as found:
-        intents.stop(found[1], "chat")
-        joined_draining = intents.stop(found[1], "chat")
+    with led(world) as client:
+        intents.stop(client[1], "chat")
+        joined_draining = intents.stop(client[1], "chat")
         peer(world).advance("chat")
-        joined_ending = intents.stop(found[1], "chat")
-        followed = intents.in_progress(found[1], "chat", world.told)
+        joined_ending = intents.stop(client[1], "chat")
+        followed = intents.in_progress(client[1], "chat", world.told)
         (peer(world).directory / "halt").unlink()
-        ending = finished(world, found, joined_ending)
+        ending = finished(world, client, joined_ending)
 
     assert [accepted and accepted.intent for accepted in (joined_draining, joined_ending, followed)] == ["", "", ""]
     assert ending.result == "stopped"
@@ -370,8 +473,8 @@ def test_a_second_stop_joins_the_one_whose_engines_have_not_ended(make: Make) ->
 def test_each_rank_of_a_ray_pair_gets_one_token_before_the_intent(make: Make) -> None:
     world = make(2)
     pair = world.release("1", pair=True, serve={"executor": "ray"})
-    with led(world) as found:
-        sending.deploy(*found, pair, DeployOptions(nodes=("n1", "n2")))
+    with led(world) as client:
+        sending.deploy(*client, pair, DeployOptions(nodes=("n1", "n2")))
 
     (first,), (second,) = (peer(world, node).asked("secret") for node in ("n1", "n2"))
     assert first == second
@@ -386,16 +489,33 @@ def test_a_ray_pair_that_is_deployed_again_keeps_no_rank_with_an_earlier_token(m
     world, targets = make(2), []
     pair = world.release("1", pair=True, serve={"executor": "ray"})
     for _ in range(2):
-        with led(world) as found:
-            sending.deploy(*found, pair, DeployOptions(nodes=("n1", "n2")))
+        with led(world) as client:
+            sending.deploy(*client, pair, DeployOptions(nodes=("n1", "n2")))
             targets += [swap.target for swap in (journal(world).swap,) if swap]
-            intents.cancel(found[1], "chat")
+            intents.cancel(client[1], "chat")
 
     for node, before, after in zip(("n1", "n2"), *(target.ranks for target in targets), strict=True):
         first, second = (asked["value"] for asked in peer(world, node).asked("secret"))
         assert first != second
         assert engine_spec.digest(before) != engine_spec.digest(after)
         assert engine_spec.of(after).token == engine_spec.token_digest(second.encode())
+
+
+def test_a_gateway_on_the_operator_s_own_machine_is_known_to_other_nodes_by_the_addresses_that_it_has(
+    make: Make,
+) -> None:
+    world = make(2)
+    with world.order() as order:
+        fleet = order.connected.fleet
+        nodes = {**fleet.nodes, "n1": NodeConfig(transport="local", gpu="none")}
+        local = fleet.model_copy(update={"nodes": nodes})
+        membership.introduce(replace(order.connected, fleet=local), "n1")
+
+    (joined,) = peer(world, "n2").asked("join")
+    (peers,) = peer(world).asked("peers")
+    assert local.node("n1").address == LOOPBACK
+    assert joined["gateway"] == [world.machines["n1"].address]
+    assert peers["peers"] == {"n2": {"address": world.machines["n2"].address, "port": 10844}}
 
 
 def test_guards_get_their_keys_and_the_leader_the_addresses_of_all(make: Make) -> None:
@@ -441,35 +561,35 @@ def test_ctrl_c_ends_only_the_following(make: Make) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    with led(world) as found:
-        accepted = sending.deploy(*found, world.release("1"), ON_N1)
+    with led(world) as client:
+        accepted = sending.deploy(*client, world.release("1"), ON_N1)
         world.listeners[f"{world.release('1').id}: start"] = interrupt
         with pytest.raises(Interrupted, match="the fleet continues") as caught:
-            finished(world, found, accepted)
+            finished(world, client, accepted)
 
         assert caught.value.exit_code == 130
         assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
-        again = intents.in_progress(found[1], "chat", world.told)
-        assert finished(world, found, again).result == "done"
+        again = intents.in_progress(client[1], "chat", world.told)
+        assert finished(world, client, again).result == "done"
 
 
 def test_a_guard_that_restarts_is_waited_for(make: Make) -> None:
     world = make(1)
-    with led(world) as found:
-        accepted = sending.deploy(*found, world.release("1"), ON_N1)
+    with led(world) as client:
+        accepted = sending.deploy(*client, world.release("1"), ON_N1)
         for stream in world.machines["n1"].streams:
             stream.close()
 
-        assert finished(world, found, accepted).result == "done"
+        assert finished(world, client, accepted).result == "done"
 
 
 def test_a_leader_that_cannot_continue_ends_the_following_with_7(make: Make) -> None:
     world = make(1)
-    with led(world) as found:
-        accepted = sending.deploy(*found, world.release("1"), ON_N1)
+    with led(world) as client:
+        accepted = sending.deploy(*client, world.release("1"), ON_N1)
         peer(world).write(journal(world).changed(trouble="no progress in phase 'prepare'"))
 
-        ending = finished(world, found, accepted)
+        ending = finished(world, client, accepted)
 
     assert (ending.result, ending.exit_code) == ("needs operator", 7)
     assert following.STUCK_S > 0

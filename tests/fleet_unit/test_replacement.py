@@ -84,7 +84,7 @@ def test_a_guard_that_cannot_read_the_journals_changes_nothing(world: World, mac
     machine.fails, machine.complaint = lambda line: int("sparkops.guard.check" in line), "chat/journal: unreadable"
     old = machine.containers[CONTAINER]
 
-    with pytest.raises(NotReady, match=r"(?s)the guard is not replaced: .*chat/journal: unreadable") as refused:
+    with pytest.raises(NotReady, match=r"(?s)guard not replaced: .*chat/journal: unreadable") as refused:
         ensure(world, member)
 
     assert (refused.value.exit_code, machine.containers[CONTAINER] is old) == (5, True)

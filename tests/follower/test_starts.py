@@ -75,7 +75,7 @@ def test_a_start_is_learnt_and_the_next_one_is_forecast(guard: Here) -> None:
     again = stopped.begun("i2", journal.swap.mode, target, automatic=True)  # type: ignore[union-attr]
     guard.send(again.changed(swap=again.swap).advanced())
     guard.is_(rank, EngineState.HEALTHY)
-    assert any("left, learnt from 1 start" in line for line in guard.shown), guard.shown
+    assert any("left, from 1 past start" in line for line in guard.shown), guard.shown
 
 
 def test_a_guard_that_restarts_finds_a_loading_and_a_healthy_engine_again(guard: Here) -> None:

@@ -28,6 +28,7 @@ from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import silent
 from tests.fleet import shell
 from tests.fleet.node import FleetNode
+from tests.gateway.counts import Counts, counts
 
 PORT, METRICS = 9300, 9399
 PATIENCE_S = 120.0
@@ -78,6 +79,9 @@ class Live:
 
     def slot(self, slot: Slot) -> SlotFacts:
         return self.facts.services["chat"].slots[slot]
+
+    def counts(self, slot: Slot) -> Counts:
+        return counts(json.loads(self.run(commands.SHOW)), slot)
 
     @property
     def url(self) -> str:

@@ -42,9 +42,8 @@ def served_too(live: Live, name: str, port: int) -> Iterator[None]:
 
 def sessions(live: Live) -> tuple[int, int, int]:
     """Sessions of blue, those of them in old workers, and the number of workers."""
-    facts = live.facts
-    blue = facts.services["chat"].slots[BLUE]
-    return blue.sessions, blue.old_sessions, facts.workers
+    counts = live.counts(BLUE)
+    return live.slot(BLUE).sessions, counts.old_sessions, counts.workers
 
 
 def refuses(live: Live, port: int) -> bool:
@@ -59,14 +58,14 @@ def refuses(live: Live, port: int) -> bool:
 def test_a_switch_needs_the_release_that_the_slot_was_pointed_at(live: Live) -> None:
     said = refused(lambda: live.run(commands.switch("chat", GREEN, "chat-other")))
 
-    assert said == f"gateway: chat green holds {RELEASES[GREEN]} and not chat-other\n"
+    assert said == f"gateway: chat green has release {RELEASES[GREEN]}, expected chat-other\n"
     assert live.ask().served_by == SERVED_BY[BLUE]
 
 
 def test_a_slot_with_traffic_cannot_be_pointed_elsewhere(live: Live) -> None:
     said = refused(lambda: live.run(commands.point("chat", BLUE, "chat-x", [("127.0.0.1", 9399)])))
 
-    assert said == "gateway: chat blue has the traffic: it cannot be pointed elsewhere\n"
+    assert said == "gateway: chat blue is active: its servers cannot change\n"
     assert live.point(BLUE)  # as it is: nothing to do
     assert list(live.facts.drift) == []
 
@@ -75,7 +74,7 @@ def test_a_gateway_that_is_killed_comes_back_with_the_slot_of_its_file(live: Liv
     live.switch(GREEN)
     began = time.monotonic()
     live.machine.exec("sh", "-c", "kill -9 $(docker inspect --format '{{.State.Pid}}' sparkops-gateway)")
-    wait_for("killed", lambda: live.facts.workers == 1)
+    wait_for("killed", lambda: live.counts(BLUE).workers == 1)
 
     assert live.ask().served_by == SERVED_BY[GREEN]
     assert list(live.facts.drift) == []
@@ -136,9 +135,9 @@ def test_the_same_files_again_change_nothing(live: Live) -> None:
     ("name", "text", "said"),
     [
         ("services/bad.cfg", "frontend fe_bad\n  nonsense here\n", "unknown keyword 'nonsense'"),
-        ("services/twin.cfg", f"frontend fe_twin\n  bind :{PORT}\n", f"port {PORT} is of chat.cfg and of twin.cfg"),
-        ("services/ssh.cfg", "frontend fe_ssh\n  bind :22\n", "port 22 of ssh.cfg is taken on this node"),
-        ("../escape.cfg", "x", "there is no file of that name: '../escape.cfg'"),
+        ("services/twin.cfg", f"frontend fe_twin\n  bind :{PORT}\n", f"port {PORT} is in two files: chat.cfg"),
+        ("services/ssh.cfg", "frontend fe_ssh\n  bind :22\n", "port 22 of ssh.cfg is in use by another program"),
+        ("../escape.cfg", "x", "unknown file name: '../escape.cfg'"),
     ],
 )
 def test_files_that_cannot_be_loaded_are_not_kept(live: Live, name: str, text: str, said: str) -> None:

@@ -46,7 +46,7 @@ def test_an_engine_that_is_not_there_answers_with_the_same_503(live: Live) -> No
     try:
         wait_for("the engine's end", lambda: live.ask().status != 200)
         assert is_documented_refusal(live.ask())
-        assert live.slot(GREEN).errors > 0
+        assert live.counts(GREEN).errors > 0
     finally:
         live.switch(BLUE)
         live.point(GREEN)
@@ -113,27 +113,27 @@ def test_a_slot_without_traffic_is_asked_through_the_gateway(live: Live) -> None
 
 
 def test_an_engine_that_dies_is_an_error_and_a_client_that_leaves_is_none(live: Live) -> None:
-    before = live.slot(BLUE)
+    before = live.counts(BLUE)
     for _ in range(3):
         with Stream(live) as stream:
             wait_for("a part", lambda lines=stream.lines: lines)
     wait_for("gone", lambda: live.slot(BLUE).sessions == 0)
-    assert live.slot(BLUE).errors == before.errors
+    assert live.counts(BLUE).errors == before.errors
 
     live.ask(body={"fail": True})
-    assert live.slot(BLUE).answers_5xx == before.answers_5xx + 1
+    assert live.counts(BLUE).answers_5xx == before.answers_5xx + 1
     answer = live.ask(body={"die": True})
     assert answer.status == 502
     assert answer.json["error"]["code"] == "unavailable"
-    assert live.slot(BLUE).errors == before.errors + 1
+    assert live.counts(BLUE).errors == before.errors + 1
 
 
 def test_requests_are_counted_for_each_slot_and_for_prometheus(live: Live) -> None:
-    before = live.slot(BLUE).requests, live.slot(GREEN).requests
+    before = live.counts(BLUE).requests, live.counts(GREEN).requests
     for _ in range(5):
         live.ask()
 
-    assert (live.slot(BLUE).requests, live.slot(GREEN).requests) == (before[0] + 5, before[1])
+    assert (live.counts(BLUE).requests, live.counts(GREEN).requests) == (before[0] + 5, before[1])
     fetch = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{METRICS}/metrics').read().decode())"
     line = f'haproxy_backend_sessions_total{{proxy="be_chat_blue"}} {before[0] + 5}'
     assert line in live.inside("python3", "-c", fetch).splitlines()

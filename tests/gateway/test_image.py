@@ -66,7 +66,7 @@ def test_a_service_on_the_port_of_the_one_address_has_no_other() -> None:
 
     assert "frontend fe_chat\n" not in text
     assert text.startswith("# Further names: fast\n")
-    assert text.endswith(golden("open.cfg")[golden("open.cfg").index("# While the map says so") :])
+    assert text.endswith(golden("open.cfg")[golden("open.cfg").index("# Requests wait in the waiting room") :])
     assert "  bind :8000\n" in made["one.cfg"]
 
 

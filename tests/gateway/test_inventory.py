@@ -64,12 +64,12 @@ def test_keys_and_certificate_are_read_from_files_beside_the_inventory() -> None
 @pytest.mark.parametrize(
     ("text", "mode", "problem"),
     [
-        (KEY, 0o644, "can be read by others: chmod 600 "),
-        (KEY, 0o640, "can be read by others: chmod 600 "),
-        ("", 0o600, "one.key holds no key: expected one line of 16 to 512 letters"),
-        ("short-secret", 0o600, "one.key holds no key"),
-        (f"{KEY}\n{KEY}\n", 0o600, "one.key holds no key"),
-        (f"{KEY} x", 0o600, "one.key holds no key"),
+        (KEY, 0o644, "is readable by other users: chmod 600 "),
+        (KEY, 0o640, "is readable by other users: chmod 600 "),
+        ("", 0o600, "one.key has no valid key: expected one line of 16 to 512 letters"),
+        ("short-secret", 0o600, "one.key has no valid key"),
+        (f"{KEY}\n{KEY}\n", 0o600, "one.key has no valid key"),
+        (f"{KEY} x", 0o600, "one.key has no valid key"),
     ],
 )
 def test_a_key_file_that_is_wrong_is_named_and_never_shown(text: str, mode: int, problem: str) -> None:
@@ -93,5 +93,5 @@ def test_a_file_that_is_not_there_is_named() -> None:
 def test_a_certificate_without_its_key_is_refused() -> None:
     secret("tls.pem", PEM.splitlines()[0])
 
-    with pytest.raises(ConfigError, match=r"tls\.pem does not hold both a PEM certificate and its private key"):
+    with pytest.raises(ConfigError, match=r"tls\.pem: expected a PEM certificate and its private key"):
         door.load_secrets(load("gateway: {node: a, tls_certificate: tls.pem}\n"))

@@ -81,7 +81,7 @@ def test_a_large_request_reaches_the_service_of_its_model_whole(room: Room, mode
 @pytest.mark.parametrize(
     ("body", "status", "code", "text"),
     [
-        (body_of("other"), 404, "model_not_found", "It has: chat."),
+        (body_of("other"), 404, "model_not_found", "Expected one of: chat."),
         (TEXT.encode(), 400, "invalid_request", "/SERVICE/v1/..."),
     ],
     ids=["unknown", "no JSON"],

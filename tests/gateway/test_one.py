@@ -84,7 +84,7 @@ def test_a_body_whose_model_is_not_read_is_told_the_path(one: Live) -> None:
     answer = send(one, json.dumps({"prompt": "x" * 2**25, "model": "chat"}).encode())
 
     assert (answer.status, answer.json["error"]["code"]) == (413, "request_too_large")
-    assert "up to 32 MiB: send this one to /SERVICE/v1/..." in answer.json["error"]["message"]
+    assert "up to 32 MiB only. For larger ones, use the path /SERVICE/v1/..." in answer.json["error"]["message"]
 
 
 def test_large_requests_wait_and_are_answered(one: Live) -> None:
@@ -134,14 +134,14 @@ def test_the_models_are_listed_with_their_releases(one: Live) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "code", "text"),
     [
-        (b'{"model": "other"}', 404, "model_not_found", "It has: chat, embed."),
+        (b'{"model": "other"}', 404, "model_not_found", "Expected one of: chat, embed."),
         (b'{"messages": []}', 400, "invalid_request", "/SERVICE/v1/..."),
         (b"--x\r\nno JSON", 400, "invalid_request", "/SERVICE/v1/..."),
         (
             json.dumps({"prompt": "x" * 200_000, "model": "other"}).encode(),
             404,
             "model_not_found",
-            "It has: chat, embed.",
+            "Expected one of: chat, embed.",
         ),
         (json.dumps({"prompt": "x" * 20_000_000}).encode(), 400, "invalid_request", "/SERVICE/v1/..."),
     ],

@@ -122,7 +122,7 @@ def test_one_port_belongs_to_one_service(disk: Any) -> None:
     assert disk.ports() == {8405: "gateway.cfg", 8000: "chat.cfg"}
     disk.put(disk.service_file("twin"), "frontend fe_twin\n  bind :8000\n")
 
-    with pytest.raises(disk.Refused, match=r"port 8000 is of chat\.cfg and of twin\.cfg"):
+    with pytest.raises(disk.Refused, match=r"port 8000 is in two files: chat\.cfg and twin\.cfg"):
         disk.ports()
 
 
@@ -135,7 +135,7 @@ def test_the_one_address_has_a_port_of_its_own_and_knows_the_services(disk: Any)
     assert disk.read(disk.NAMES) == "chat chat\n"
     assert "frontend fe.one\n" in disk.read(disk.NEXT)
     disk.put(disk.service_file("twin"), "frontend fe_twin\n  bind :8080\n")
-    with pytest.raises(disk.Refused, match=r"port 8080 is of one\.cfg and of twin\.cfg"):
+    with pytest.raises(disk.Refused, match=r"port 8080 is in two files: one\.cfg and twin\.cfg"):
         disk.ports()
 
 

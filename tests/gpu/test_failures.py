@@ -30,7 +30,7 @@ FAILURES = (
     Failure(
         "more of the GPU than the recipe claims",
         {"args.gpu-memory-utilization": "0.97"},
-        "less than the engine may take",
+        "less than the engine can take",
         REFUSED,
     ),
     Failure("a KV cache larger than the GPU", {"args.kv-cache-memory-bytes": "2T"}, "of GPU memory in total", REFUSED),
@@ -77,5 +77,5 @@ def test_a_container_without_a_gpu_fails_and_says_so(serving: Lab) -> None:
     with serving.loaded("a container without a GPU"):
         failed = blind.deploy("a container without a GPU", "--mode", "beside", code=1, change={"env.RELEASE": "blind"})
 
-    assert "no GPU reaches the container" in failed.err + failed.out, failed.err
+    assert "the container has no GPU" in failed.err + failed.out, failed.err
     assert serving.asked("ask after") == release

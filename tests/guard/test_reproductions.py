@@ -5,10 +5,13 @@ The others are scenarios of the whole fleet: tests/simulation/test_reproductions
 
 from __future__ import annotations
 
+import errno
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,11 +33,14 @@ from sparkops.guard_client import engine_spec
 from sparkops.memory.relief import LOOKS
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
+from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState
+from sparkops.swap.follower import Record
+from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import order
-from sparkops.swap.phases import drained
+from sparkops.swap.phases import RULES, drained
 from tests import examples
 from tests.guard.disk import fill, mounted
 from tests.guard.test_peers import ORDER, REPORT, Guard
@@ -183,6 +189,47 @@ def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
 
     assert view is None
     assert drained(RELEASES[OLD], FleetState(gateway=view)) is Answer.UNKNOWN
+
+
+def test_a_promotion_waits_for_a_boot_record_that_could_not_be_written_and_the_next_order_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard_follower, journal = follower(tmp_path, begun(Phase.BAKE), NEW), begun(Phase.PROMOTE)
+    guard_follower._reader.began_s = time.monotonic()
+    errors, write = [OSError(errno.EIO, "Input/output error")], State.write_record
+
+    def write_record(state: State, service: str, record: Record) -> None:
+        if record.armed == NEW and errors:
+            raise errors.pop()
+        write(state, service, record)
+
+    monkeypatch.setattr(State, "write_record", write_record)
+    assert journal.swap is not None
+
+    reports = [guard_follower.handle("chat", order(journal, "n1", BOOT.boot)) for _ in range(2)]
+
+    assert [report.armed for report in reports] == ["old-r0", "new-r0"]
+    fleets = [FleetState(reports={"n1": report}) for report in reports]
+    assert [RULES[Phase.PROMOTE](journal, journal.swap, fleet) for fleet in fleets] == [Answer.NO, Answer.YES]
+
+
+def test_a_service_whose_journal_was_moved_away_is_deployed_after_a_rebuild_only(tmp_path: Path) -> None:
+    """As the refusal of an unreadable journal advises. The guard has a copy, and its engine still runs."""
+    lines: list[str] = []
+    leader = leadership(tmp_path, lines)
+    State(tmp_path).write_record("chat", Record(copy=SERVING, term=SERVING.term))
+    leader.follower._reader.began_s = time.monotonic()
+    deploy = Deploy("i", 0, RELEASES[NEW], Mode.FIRST)
+
+    leader.start()
+    try:
+        intent = wire.plain(Deploy, deploy)
+        replied: Any = leader.verbs()["intend"]({"service": "chat", "intent": intent})
+    finally:
+        leader.close()
+
+    assert isinstance(replied, dict)
+    assert replied["why"] == "another guard has a newer journal than n1: sparkops gateway rebuild n1"
 
 
 def test_p13_a_broken_link_is_opened_again() -> None:

@@ -113,7 +113,7 @@ def test_a_program_that_docker_could_not_start_is_started_again(tmp_path: Path, 
 
     with (
         closing(leader_of("sh", "-c", script, "sh", str(tmp_path / "tries"), said)) as leader,
-        pytest.raises(ConnectionLost, match="the guard could not be asked `services`: OCI"),
+        pytest.raises(ConnectionLost, match="the guard did not receive `services`: OCI"),
     ):
         leader.services()
     assert (tmp_path / "tries").read_text() == "\n" * tries

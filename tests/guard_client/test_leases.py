@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,16 @@ ROOT = Path(__file__).parent.parent.parent
 class DoorNode(MachineNode):
     """A machine whose guard is a real door on this one."""
 
+    piped: list[Stream] = field(default_factory=list)
+    """Every way to the guard that was opened."""
+
     def pipe(self, command: Command) -> Stream:
         if command != ASK:
             return super().pipe(command)
         env = (f"PYTHONPATH={ROOT}", f"SPARKOPS_DOOR={self.home / 'door'}")
-        return LocalNode(self.name).pipe(Command(("env", *env, sys.executable, "-m", "sparkops.guard.ask")))
+        stream = LocalNode(self.name).pipe(Command(("env", *env, sys.executable, "-m", "sparkops.guard.ask")))
+        self.piped.append(stream)
+        return stream
 
 
 @dataclass
@@ -84,8 +90,26 @@ def test_work_holds_a_lease_named_after_what_and_who_and_gives_it_up_at_the_end(
     with leases.on_node(member, "build of image x", print):
         assert guard.held.text == f"build of image x by {leases.operator()}"
         assert guard.asked[0]["kind"] == "node"
+    until(lambda: not guard.held.text)
+
+
+def test_a_lease_whose_connection_broke_is_taken_again(
+    guard: Guard, member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RENEW_S", 0.1)
+    node = member.node
+    assert isinstance(node, DoorNode)
+    with leases.on_node(member, "build of image x", print):
+        (first,) = node.piped
+        assert isinstance(first, socket.socket)
+        first.shutdown(socket.SHUT_RDWR)
+        until(lambda: len(node.piped) > 1)
+        until(lambda: guard.held.text)
+
+
+def until(true: Callable[[], object]) -> None:
     end_s = time.monotonic() + 60
-    while guard.held.text:
+    while not true():
         assert time.monotonic() < end_s
         time.sleep(0.02)
 

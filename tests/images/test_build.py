@@ -56,9 +56,7 @@ def test_a_build_goes_on_where_docker_could_not_begin_a_step(
     member = Member("n1", None, node, None)  # type: ignore[arg-type]  # neither is looked at
 
     with (
-        nullcontext()
-        if builds == well_at
-        else pytest.raises(BuildFailed, match=rf"failed at image 2/2: .*\n{printed}$")
+        nullcontext() if builds == well_at else pytest.raises(BuildFailed, match=rf"failed: image 2/2: .*\n{printed}$")
     ):
         run_build(member, order, events.append)
 

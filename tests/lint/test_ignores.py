@@ -37,7 +37,7 @@ def test_an_ignore_covers_no_other_instruction_and_no_other_rule() -> None:
     assert places(text) == [(3, "apt-lists"), (4, "git-pin")]
 
 
-def test_an_ignore_without_a_reason_is_told_and_ignores_nothing() -> None:
+def test_an_ignore_without_a_reason_is_reported_and_has_no_effect() -> None:
     assert places(f"{SLIM}\n# sparkops: ignore=git-pin\n{CLONE}") == [(2, "ignore-reason"), (3, "git-pin")]
 
 
@@ -51,14 +51,14 @@ def test_an_ignore_without_a_reason_is_told_and_ignores_nothing() -> None:
         "ignore= why",
     ],
 )
-def test_an_ignore_that_hits_nothing_is_told(comment: str) -> None:
+def test_an_ignore_without_a_finding_is_reported(comment: str) -> None:
     assert places(f"{SLIM}\n# sparkops: {comment}\nRUN ls") == [(2, "ignore-unused")]
 
 
 def test_an_ignore_of_an_unknown_rule_names_the_nearest() -> None:
     (only,) = findings([check_dockerfile(f"{SLIM}\n# sparkops: ignore=gitpin x\nRUN ls", "f")], NAMES)
 
-    assert only.problem == "unknown rule gitpin to ignore, did you mean git-pin?"
+    assert only.problem == "unknown rule gitpin, did you mean git-pin?"
 
 
 def test_an_ignore_at_the_end_covers_nothing() -> None:

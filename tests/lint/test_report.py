@@ -42,7 +42,7 @@ def test_json_has_the_same_as_data() -> None:
 def test_the_summary_counts() -> None:
     assert summary(REPORT) == "2 findings in 2 of 4 files"
     assert summary(LintReport(1, [ONE])) == "1 finding in 1 of 1 file"
-    assert summary(LintReport(4, [])) == "4 files: nothing found"
+    assert summary(LintReport(4, [])) == "4 files: no findings"
 
 
 def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:
@@ -96,5 +96,5 @@ def test_the_page_of_rules_is_as_the_table_says() -> None:
 
 def test_each_rule_has_a_name_of_its_own_and_whole_sentences() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    assert [rule.name for rule in RULES if not (rule.asks.endswith(".") and rule.reason.endswith("."))] == []
-    assert [rule.name for rule in RULES if "|" in rule.asks + rule.reason] == []
+    assert [rule.name for rule in RULES if not (rule.requirement.endswith(".") and rule.reason.endswith("."))] == []
+    assert [rule.name for rule in RULES if "|" in rule.requirement + rule.reason] == []

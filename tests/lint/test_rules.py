@@ -45,23 +45,24 @@ def test_every_rule_of_dockerfiles_has_a_failing_and_a_passing_case() -> None:
     assert checked == set(FAILING) == set(PASSING)
 
 
-def test_the_trap_is_told_with_the_stage_that_has_it() -> None:
+def test_the_finding_names_the_stage_with_the_variable() -> None:
     text = f"{CUDA} AS one\n{PATIENT}\nRUN uv sync\n{CUDA} AS two\nRUN uv sync\n"
 
     (finding,) = lint(text, "uv-timeout")
 
     assert f"{finding.file}:{finding.line}: {finding.rule}: {finding.problem}" == (
-        "Dockerfile:5: uv-timeout: stage two runs uv without UV_HTTP_TIMEOUT and UV_HTTP_RETRIES, expected in the "
-        "stage itself: stage one has UV_HTTP_TIMEOUT, and FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 begins without it"
+        "Dockerfile:5: uv-timeout: stage two runs uv without UV_HTTP_TIMEOUT and UV_HTTP_RETRIES, expected them in "
+        "the stage itself: stage one sets UV_HTTP_TIMEOUT, and FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 does not "
+        "inherit it"
     )
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"ARG UV_HTTP_TIMEOUT=9\n{SLIM}\nRUN uv sync", "the ARG before the first FROM reaches no RUN"),
-        (f"{SLIM}\nRUN uv sync\n{PATIENT}", "UV_HTTP_TIMEOUT comes after this line"),
-        (f"{SLIM}\nENV UV_HTTP_TIMEOUT=20\nRUN uv sync", "is no more than the 30 that uv has by itself"),
+        (f"ARG UV_HTTP_TIMEOUT=9\n{SLIM}\nRUN uv sync", "ARG before the first FROM has no effect in a stage"),
+        (f"{SLIM}\nRUN uv sync\n{PATIENT}", "UV_HTTP_TIMEOUT is set after this line"),
+        (f"{SLIM}\nENV UV_HTTP_TIMEOUT=20\nRUN uv sync", "or to at most 30, the default of uv"),
     ],
 )
 def test_a_variable_that_is_set_and_does_not_reach_uv_is_explained(text: str, expected: str) -> None:
@@ -71,16 +72,16 @@ def test_a_variable_that_is_set_and_does_not_reach_uv_is_explained(text: str, ex
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"{CUDA}\nRUN uv pip install vllm", "installs vllm and pins no torch"),
-        (f"{CUDA}\nRUN uv pip install torch==2.11.0", "pins torch==2.11.0 without its build"),
+        (f"{CUDA}\nRUN uv pip install vllm", "installs vllm without a torch pin"),
+        (f"{CUDA}\nRUN uv pip install torch==2.11.0", "pins torch==2.11.0 without a build"),
         (f"{CUDA}\nRUN uv pip install torch==2.11.0+cpu", "pins torch==2.11.0+cpu on the CUDA image nvidia/cuda:13"),
         (
             f"{CUDA} AS a\n{HELD}\nRUN uv pip install vllm\n{CUDA} AS b\nRUN uv pip install torch==2.10.0+cu130",
-            "stage b holds torch to 2.10.0+cu130, and stage a to 2.11.0+cu130",
+            "stage b pins torch 2.10.0+cu130, and stage a 2.11.0+cu130",
         ),
     ],
 )
-def test_what_is_wrong_with_a_pin_is_told(text: str, expected: str) -> None:
+def test_the_problem_of_a_pin_is_reported(text: str, expected: str) -> None:
     (finding,) = lint(text, "torch-pin")
 
     assert expected in finding.problem
@@ -91,11 +92,11 @@ def test_what_is_wrong_with_a_pin_is_told(text: str, expected: str) -> None:
     [
         (f"{CUDA}\nRUN uv pip install vllm", "vllm is installed without --override or UV_OVERRIDE"),
         (f"{CUDA}\nRUN pip install vllm", "vllm is installed without --constraint or PIP_CONSTRAINT"),
-        (f"{CUDA}\nENV UV_OVERRIDE=/o\nRUN uv pip install vllm", "nothing in stage 0 writes /o"),
-        (f"{CUDA}\nENV UV_OVERRIDE=/o\nRUN echo a > /o\nRUN uv pip install vllm", "/o does not name torch"),
+        (f"{CUDA}\nENV UV_OVERRIDE=/o\nRUN uv pip install vllm", "stage 0 does not write /o"),
+        (f"{CUDA}\nENV UV_OVERRIDE=/o\nRUN echo a > /o\nRUN uv pip install vllm", "/o does not pin torch"),
     ],
 )
-def test_what_is_wrong_with_an_override_is_told(text: str, expected: str) -> None:
+def test_the_problem_of_an_override_is_reported(text: str, expected: str) -> None:
     assert expected in lint(text, "torch-override")[0].problem
 
 
@@ -108,7 +109,7 @@ def test_no_finding_shows_a_secret(secret: str) -> None:
 
     output = " ".join(f"{finding.problem} {finding.fix}" for finding in lint(text))
 
-    assert "git clone https://***@h/x takes" in output
+    assert "git clone https://***@h/x uses" in output
     assert secret not in output
 
 

@@ -22,7 +22,7 @@ __all__ = ["sparkops"]  # the fixture
 ROOT = Path(__file__).parents[2]
 BAD = "FROM debian\n"
 LATEST = (
-    "the image debian has no tag, so it is whatever `latest` is today, expected a version or a digest",
+    "image debian has no tag and means `latest`, expected a version or a digest",
     "FROM debian:VERSION, or @sha256:DIGEST",
 )
 PINNED = {**RECIPE, "model": {"id": "org/q", "path": "q", "revision": "a" * 40}}
@@ -48,12 +48,12 @@ def test_findings_are_data_and_end_with_1(sparkops: Sparkops) -> None:
     )
 
 
-def test_nothing_found_ends_with_0(sparkops: Sparkops) -> None:
+def test_no_findings_end_with_0(sparkops: Sparkops) -> None:
     write(Dockerfile=SLIM)
 
     ran = sparkops("lint", "Dockerfile")
 
-    assert (ran.code, ran.out, ran.err) == (0, "", "1 file: nothing found\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", "1 file: no findings\n")
 
 
 def test_json_is_one_object_by_either_option(sparkops: Sparkops) -> None:
@@ -148,7 +148,7 @@ def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
         ),
         (["--format", "xml", "Dockerfile"], "--format: unknown format xml\n  next: One of: text, json, sarif\n"),
         (["Dockerfile", "none"], "file not found: none\n"),
-        (["empty"], "empty has no Dockerfile or recipe\n  next: Pass the files themselves.\n"),
+        (["empty"], "empty has no Dockerfile or recipe\n  next: Pass the files by name.\n"),
     ],
 )
 def test_an_unknown_rule_format_or_file_is_bad_input(sparkops: Sparkops, argv: list[str], err: str) -> None:
@@ -201,7 +201,7 @@ def test_a_directory_of_a_hundred_dockerfiles_takes_less_than_a_second(sparkops:
         began_s = time.process_time()
         ran = sparkops("lint", "many")
         ratios.append((time.process_time() - began_s) / loop_s)
-        assert (ran.code, ran.err) == (0, "100 files: nothing found\n")
+        assert (ran.code, ran.err) == (0, "100 files: no findings\n")
 
     assert min(ratios) < 1 / TURNS_S
 

@@ -1,8 +1,8 @@
-"""Write the locks that ship: `python -m tests.lock.ship [RECIPE...]`, without a node, for arm64.
+"""Write the shipped locks: `python -m tests.lock.ship [RECIPE...]`, without a node, for arm64.
 
-Packages are resolved by uv as on a Spark, from the package index of this machine, and only from what was published
-until some weeks after the recipe's vLLM: an old vLLM gets no web framework that is newer than it. What a registry says
-of the base is not read. docs/locks.md lists each recipe's lock, or why it has none.
+uv resolves packages as on a Spark, from the local package index, up to some weeks after the release of the recipe's
+vLLM, because an old vLLM does not support newer web frameworks. The digest of the base is not read. docs/locks.md lists
+the lock of each recipe, or why it has none.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ def make(loaded: Recipe) -> Lock:
 def page(recipes: Iterable[Recipe]) -> str:
     """Return docs/locks.md: each recipe's lock, or why it has none."""
     lines = [
-        "# Locks that ship",
+        "# Shipped locks",
         "",
-        "A lock pins the packages of an image by hash, for one architecture; a build on another one is refused. These",
-        "are for arm64 and the Python of the base. uv resolved each from the package index as of some weeks after the",
-        "recipe's vLLM, so that an old vLLM gets no newer web framework. They have no digest of the base:",
-        "`sparkops lock NAME --update` on a node adds it, and resolves the newest versions.",
+        "A lock pins the packages of an image by hash, for one architecture; a build on another one is refused. The",
+        "shipped locks are for arm64 and the Python of the base. uv resolved them from the package index of some weeks",
+        "after the release of the recipe's vLLM, because an old vLLM does not support newer web frameworks. They have",
+        "no digest of the base: `sparkops lock NAME --update` on a node adds it, and resolves the newest versions.",
         "",
         "| recipe | lock |",
         "| --- | --- |",

@@ -149,7 +149,7 @@ def test_another_lock_gives_another_digest(changes: dict[str, Any]) -> None:
 def test_a_changed_mod_is_refused_until_it_is_locked_and_then_changes_the_digest() -> None:
     changed = {**MODS, "vllm-cpu-metadata.py": MODS["vllm-cpu-metadata.py"] + b"# more\n"}
 
-    with pytest.raises(ConfigError, match=r"mods: not what was locked: vllm-cpu-metadata\.py; run `sparkops lock q`"):
+    with pytest.raises(ConfigError, match=r"mods: differ from the lock: vllm-cpu-metadata\.py; run `sparkops lock q`"):
         built(EXAMPLE.with_lock(locked()), changed)
     relocked = locked(mods=hashes(recipe_mods(EXAMPLE, changed)))
     assert built(EXAMPLE.with_lock(relocked), changed).digest != built(EXAMPLE.with_lock(locked())).digest
@@ -242,7 +242,7 @@ def on_a_node_of(arch: str, loaded: Recipe) -> str | None:
 def test_a_lock_of_another_architecture_is_refused() -> None:
     why = on_a_node_of("x86_64", EXAMPLE.with_lock(locked(machine="aarch64")))
 
-    assert why == "n1: q.lock: made for another architecture: expected aarch64, the node is x86_64"
+    assert why == "n1: q.lock: locked for aarch64, the node is x86_64"
 
 
 def test_the_architecture_of_the_lock_and_a_recipe_without_a_lock_build() -> None:

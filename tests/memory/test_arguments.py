@@ -74,7 +74,7 @@ def test_a_checkpoint_of_float32_is_computed_in_16_bits(dtype: str, config: str,
         ({"max_num_seqs": 0}, "serve.args.max-num-seqs: expected a number above 0, got 0"),
         (
             {"speculative_config": {"method": "eagle3", "model": "org/draft", "num_speculative_tokens": 3}},
-            "serve.args.speculative-config: org/draft: not supported: its config and weights are not read",
+            "serve.args.speculative-config: org/draft: not supported: the memory of a draft model is not computed",
         ),
         ({"speculative_config": {"method": "dflash"}}, "serve.args.speculative-config: dflash: not supported"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.engine import default_share
+from sparkops.config.engine import EngineName, default_share
 from sparkops.deploy import preconditions
 from sparkops.deploy.preconditions import Observed
 from sparkops.errors import PlanRefused
@@ -39,14 +39,14 @@ def wanting(claim: float, size_gb: float | None = None, **args: Any) -> dict[str
         (
             121.7,
             wanting(60.0, gpu_memory_utilization=0.9),
-            "memory.claim_gib is 60, less than the engine may take: "
+            "memory.claim_gib is 60, less than the engine can take: "
             "gpu-memory-utilization 0.9 x 121.7 GiB + 5 GiB of the host side = 114.5 GiB",
             f"{LESS} of q to 0.45 or less. Or claim 115 GiB: --set memory.claim_gib=115",
         ),
         (
             121.7,
             wanting(116.0),
-            "memory.claim_gib is 116, less than the engine may take: "
+            "memory.claim_gib is 116, less than the engine can take: "
             "gpu-memory-utilization 0.92 x 121.7 GiB + 5 GiB of the host side = 117.0 GiB",
             f"{LESS} of q to 0.91 or less. Or claim 117 GiB: --set memory.claim_gib=117",
         ),
@@ -54,7 +54,7 @@ def wanting(claim: float, size_gb: float | None = None, **args: Any) -> dict[str
         (
             121.7,
             wanting(40.0, 20, kv_cache_memory_bytes="20G", gpu_memory_utilization=0.9),
-            "memory.claim_gib is 40, less than the engine may take: "
+            "memory.claim_gib is 40, less than the engine can take: "
             "kv-cache-memory-bytes 20.0 GiB + 18.6 GiB of weights + 5 GiB of the "
             "host side = 43.6 GiB",
             "Lower serve.args.kv-cache-memory-bytes of q. Or claim 44 GiB: --set memory.claim_gib=44",
@@ -68,7 +68,7 @@ def wanting(claim: float, size_gb: float | None = None, **args: Any) -> dict[str
         (
             121.7,
             wanting(4.0, gpu_memory_utilization=0.1),
-            "memory.claim_gib is 4, less than the engine may take: "
+            "memory.claim_gib is 4, less than the engine can take: "
             "gpu-memory-utilization 0.1 x 121.7 GiB + 5 GiB of the host side = 17.2 GiB",
             "Lower serve.args.gpu-memory-utilization of q. Or claim 18 GiB: --set memory.claim_gib=18",
         ),
@@ -137,7 +137,7 @@ def test_a_cpu_has_no_bound_but_its_total() -> None:
         ("atlas", None, 0.9),
     ],
 )
-def test_the_default_is_that_of_the_pinned_release(engine: str, vllm: str | None, share: float) -> None:
+def test_the_default_is_that_of_the_pinned_release(engine: EngineName, vllm: str | None, share: float) -> None:
     assert default_share(engine, vllm) == share
 
 

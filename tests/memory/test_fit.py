@@ -49,7 +49,7 @@ def test_graphs_of_an_older_vllm_come_on_top() -> None:
 def test_a_request_of_the_full_context_must_fit() -> None:
     made = of(share=0.35)
 
-    assert made.problems == (f"KV cache {made.cache_gib:.1f} GiB, one request of 262144 tokens takes 28.0 GiB",)
+    assert made.problems == (f"KV cache {made.cache_gib:.1f} GiB, one request of 262144 tokens needs 28.0 GiB",)
     assert lower(made, "q") == f"sparkops fit q --set args.gpu-memory-utilization={made.safe_share:g}"
     assert of(share=made.least_share or 0).problems == ()
     assert of(share=(made.least_share or 0) - 0.02).problems != ()

@@ -262,7 +262,7 @@ def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None
     plant = f"mkdir -p {SERVICES}/broken && echo garbage >{SERVICES}/broken/journal"
     pair.machines[OTHER].exec("docker", "exec", GUARD, "sh", "-c", plant)
     try:
-        with pytest.raises(NotReady, match=rf"{OTHER}: the guard is not replaced: .*broken/journal") as refused:
+        with pytest.raises(NotReady, match=rf"{OTHER}: guard not replaced: .*broken/journal") as refused:
             pair.ensure(other)
         assert refused.value.exit_code == 5
         assert pair.ids()[f"{OTHER} {GUARD}"] == before[f"{OTHER} {GUARD}"]

@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up_during_a_build_is_the_error(
     finally:
         nodes.remove("small")
     assert failed.code == 1
-    assert "small: the node's disk is full, at: " in failed.err
+    assert "small: the node's disk is full (step " in failed.err
     assert "next: Free space on the node: " in failed.err
     assert after == before
 

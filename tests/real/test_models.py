@@ -161,9 +161,9 @@ def test_a_node_that_cannot_be_reached_does_not_hide_the_others(with_inventory: 
 
 
 DAMAGE = {
-    f"{SHARD} is cut off: ": f"truncate -s -1000 {SHARD}",
+    f"{SHARD} is truncated: ": f"truncate -s -1000 {SHARD}",
     f"{SHARD} has ": f"echo more >> {SHARD}",
-    f"{SHARD} is missing: {INDEX} names it": f"rm {SHARD}",
+    f"{SHARD} is missing, but listed in {INDEX}": f"rm {SHARD}",
     f"{INDEX} lacks all tensors of {SHARD}": f'sed -i \'s/, "layers.2.weight": "{SHARD}"//\' {INDEX}',
     "no config.json": "rm config.json",
 }

@@ -157,6 +157,8 @@ def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
     argv = ("models", "pull", asking, "--node", "node-1", "--endpoint", served.url, "--token-file", token_file)
     with pulling.start(*argv) as running:
         assert soon(lambda: any("big.bin" in each for each in served.asked))  # its image is built before
+        small = f"find /srv/models/{OURS}.partial -name tokenizer.json"
+        assert soon(lambda: node.exec("sh", "-c", small) != "")
         seen = node.exec(
             "sh", "-c", "ps axww -o args; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
         )
@@ -223,7 +225,7 @@ def test_another_revision_is_refused_by_deploy_and_not_replaced_unasked(
     assert f"the weights in /srv/models/{OURS}: {reason}" in sparkops("plan", file, "--node", "node-1").err
     taken = sparkops("models", "pull", file, "--node", "node-1")
     assert taken.code == 5
-    assert f"node-1: {OURS} is taken: {reason}" in taken.err
+    assert f"node-1: {OURS} has another model: {reason}" in taken.err
     assert digest(nodes.node("node-1")) == before
 
 
@@ -262,7 +264,7 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
     assert "next: sparkops models prepare tiny-qwen3-cpu --node node-1" in refused.err
     early = sparkops("models", "prepare", file, *on)
     assert early.code == 5
-    assert f"{OURS}-base cannot be read: not found" in early.err
+    assert f"{OURS}-base is unusable: not found" in early.err
     assert "next: sparkops models pull tiny-qwen3-cpu --node node-1" in early.err
     pulled = pulling("models", "pull", file, *on, "--endpoint", served.url)
     assert pulled.code == 0, pulled.err
@@ -284,7 +286,7 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
     changed = file.with_name("changed") / file.name
     changed.parent.mkdir()
     changed.write_text(file.read_text().replace("count: 1", "count: 1, config: {a: 1}"))
-    assert "it was made by steps other than the recipe's" in sparkops("plan", changed, *on).err
+    assert "it was made by other steps than the recipe's" in sparkops("plan", changed, *on).err
     sent(sparkops("models", "copy", file, "--from", "node-1", "--json"))
     assert digest(node) == digest(nodes.node("node-2"))
 

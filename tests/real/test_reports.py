@@ -118,7 +118,7 @@ def test_the_next_start_is_told_with_what_the_last_ones_took(desk: Desk) -> None
         runs.append(desk.deploy("learns", RELEASE_NAME=version).err)
         assert desk.cli("stop", "learns").code == 0
 
-    sources = ["by the recipe's figure", "learnt from 1 start", "learnt from 2 starts of other settings"]
+    sources = ["from the recipe", "from 1 past start", "from 2 past starts of other settings"]
     for said, source in zip(runs, sources, strict=True):
         assert f"left, {source}\n" in said, said
     assert "loading weights after " in runs[1]
@@ -129,7 +129,7 @@ def test_a_start_that_takes_longer_than_usual_shows_by_how_much(desk: Desk) -> N
     ran = desk.deploy("late", START_S="8", expected__cold_start_s="1", expected__tok_s="1")
 
     assert ran.code == 0, ran.err
-    assert re.search(r", \d+ s later than usual, by the recipe's figure\n", ran.err), ran.err
+    assert re.search(r", \d+ s later than usual, from the recipe\n", ran.err), ran.err
 
 
 @pytest.mark.matrix

@@ -8,12 +8,12 @@ import pytest
 
 from sparkops.swap.model import Phase
 from tests.real.endings import at, good_end
-from tests.real.service import Service, wait_for
+from tests.real.service import GATEWAY, Service, slowness, wait_for
 from tests.real.test_crash import kill_program
 
 pytestmark = pytest.mark.fleet
 
-BEGINS_S = 180.0  # without them it would never begin
+BEGINS_S = 60.0  # on a calm machine
 IN_PLACE = ("--mode", "in-place", "--allow-downtime", "--node", "node-2")
 
 
@@ -25,6 +25,9 @@ def test_p8_p8b_a_new_release_and_a_client_that_die_bring_the_old_release_back(s
         died_s = time.time()  # all nodes are on this machine, so they share its clock
         kill_program(service.nodes.node(new.node), new.name)
         again = wait_for(lambda: next((each for each in service.running() if each.name == old.name), None))
+        slow = slowness(service.nodes.node(GATEWAY))
 
-    assert again.started_at - died_s < BEGINS_S
+    took_s = again.started_at - died_s
+    print(f"the old release began to start after {took_s:.1f} s; the machine is {slow:.1f} times as slow as a calm one")
+    assert took_s < BEGINS_S * slow
     assert good_end(service) == old.release

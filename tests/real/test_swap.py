@@ -124,11 +124,11 @@ def test_a_second_operator_is_told_what_is_in_progress_and_may_wait(anywhere: Se
 
 @pytest.mark.matrix
 def test_a_deploy_waits_for_a_failed_release_that_takes_long_to_stop(anywhere: Service) -> None:
-    away = anywhere.away
+    away, other = anywhere.away, unused()
     lasting = {"ANSWERS": "nonsense", "IGNORE_TERM": "1", "serve__stop_grace_s": "20"}
     failed = anywhere.deploy("--node", away, name=unused(), **lasting)
-    busy = anywhere.deploy("--node", away, name="other")
-    done = anywhere.deploy("--node", away, "--wait", "300", name="other")
+    busy = anywhere.deploy("--node", away, name=other)
+    done = anywhere.deploy("--node", away, "--wait", "300", name=other)
     assert (failed.code, busy.code, done.code) == (1, 4, 0), (failed.err, busy.err, done.err)
     stopping = rf"{away}: stand-in-\w+-(blue|green)-r0 is being stopped"
     assert re.search(stopping, busy.err)

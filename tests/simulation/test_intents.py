@@ -183,6 +183,12 @@ def test_promote_ends_a_bake_that_waits_and_is_refused_where_none_does() -> None
     assert why(story.reply(Promote("late", story.journal.revision))) == "no release waits for promotion"
 
 
+def test_promote_is_refused_while_the_old_release_returns() -> None:
+    story = Story.of("in-place", automatic=False).until(Phase.BAKE).operator("cancel")
+
+    assert why(story.reply(Promote("late", story.journal.revision))) == "no release waits for promotion"
+
+
 def test_only_a_swap_that_goes_forward_and_is_not_promoted_is_cancelled() -> None:
     refused = (
         Story.of("across").until(Phase.RETIRE),

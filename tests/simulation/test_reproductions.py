@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from sparkops.names import Slot
 from sparkops.swap.intents import Cancel, Deploy, Hold, NothingToDo, Promote, Refused, Stop, changing
+from sparkops.swap.journal import Journal
 from sparkops.swap.model import PHASES, Answer, Mode, Phase
 from sparkops.swap.rebuild import rebuilt
 from tests.simulation.explore import explore
+from tests.simulation.scenarios import deployment
 from tests.simulation.story import C, Story
 from tests.simulation.views import Health
 from tests.simulation.world import NODES
@@ -302,6 +305,22 @@ def test_p20_a_lost_journal_is_replaced_by_the_newest_copy() -> None:
     assert journal.term == story.journal.term + 1
 
 
+def test_a_leader_whose_journal_was_moved_away_records_no_release_anew() -> None:
+    story = Story.of("in-place").settle()
+    serving, leader = story.journal.active, story.world.leader
+    story.world = story.world.with_leader(replace(leader, journal=Journal("chat", "n1", leader.journal.peers)))
+    reply = story.reply(Deploy("c", 0, C, Mode.FIRST))
+    assert reply == Refused("another guard has a newer journal than n1: sparkops gateway rebuild n1")
+
+    story.world = story.world.with_leader(replace(story.world.leader, away=True))
+    story.rebuild().settle()
+    assert story.deploy(Mode.ACROSS, "n3")
+
+    assert (active(story.settle()), story.journal.previous) == ("c", serving)
+    assert story.ask(back(story, Mode.ACROSS))
+    assert (active(story.settle()), story.journal.active) == ("b", serving)
+
+
 @pytest.mark.parametrize("mode", ["in-place", "beside"])
 def test_p23_p32_an_engine_that_was_stopped_by_hand_is_not_started_beside_its_successor(mode: str) -> None:
     story = Story.of(mode).until(Phase.PREPARE).stop_by_hand("a-r0").settle()
@@ -312,8 +331,20 @@ def test_p23_p32_an_engine_that_was_stopped_by_hand_is_not_started_beside_its_su
     assert story.running == ["b-r0"]
 
 
-def test_p29_a_warm_release_that_answers_nonsense_gets_no_request() -> None:
-    story = Story.of("beside").until(Phase.RETIRE).fault("a-r0 is hung")
+def test_an_engine_that_was_stopped_by_hand_before_the_next_deploy_does_not_start_again() -> None:
+    story = Story.of("in-place").settle().stop_by_hand("b-r0").settle()
+    target = deployment("c", Slot.BLUE, "n2")
+    assert story.ask(lambda name, revision: Deploy(name, revision, target, Mode.FIRST))
+    assert (active(story.settle()), story.armed) == ("c", ["c-r0"])
+
+    story.fault("reboot of n2").settle()
+
+    assert story.running == ["c-r0"]
+
+
+@pytest.mark.parametrize("health", [Health.WRONG, Health.HUNG])
+def test_p29_a_warm_release_that_answers_nonsense_gets_no_request(health: Health) -> None:
+    story = Story.of("beside").until(Phase.RETIRE).become("a-r0", health)
     assert story.ask(back(story, Mode.BESIDE))
 
     assert active(story.settle()) == "b"
@@ -341,6 +372,14 @@ def test_p31_a_node_that_the_leader_cannot_reach_changes_nothing() -> None:
     story = Story.of("across").fault("cut link to n3").fault("loss of n3").settle()
 
     assert (active(story), story.running) == ("a", ["a-r0"])
+
+
+@pytest.mark.parametrize("phase", [Phase.QUIESCE, Phase.FREE, Phase.START, Phase.LOAD, Phase.VERIFY])
+def test_a_guard_that_cannot_be_reached_while_nothing_serves_is_no_silent_outage(phase: Phase) -> None:
+    """Both releases are on its node, so the leader can do nothing for them."""
+    story = Story.of("in-place").until(phase).fault("loss of n2").settle()
+
+    assert story.journal.trouble.startswith("no progress in phase")
 
 
 @pytest.mark.parametrize("phase", ALONE)

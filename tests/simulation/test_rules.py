@@ -204,6 +204,15 @@ def test_an_engine_that_ends_again_and_again_waits_for_an_operator() -> None:
     assert (story.running, story.journal.trouble) == ([], "b does not answer")
 
 
+def test_a_promoted_release_has_the_whole_budget_of_restarts() -> None:
+    story = Story.of("in-place").until(Phase.PREPARE).fault("reboot of n2").until(Phase.FREE)
+    assert story.world.machine("n2").record.restarts == 1
+
+    story.settle()
+
+    assert (story.running, story.world.machine("n2").record.restarts) == (["b-r0"], 0)
+
+
 def test_a_node_that_was_given_up_and_returns_takes_part_again() -> None:
     story = Story.of("across").until(Phase.BAKE).fault("loss of n2").settle()
     assert story.deploy(Mode.IN_PLACE, "n3", without=frozenset({"n2"}))

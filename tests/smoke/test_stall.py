@@ -11,7 +11,12 @@ import pytest
 
 from sparkops.engine.metrics import STEPS
 from sparkops.exchange import Request
+from sparkops.guard.smoke_runs import light_pass
+from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.names import Slot
 from sparkops.smoke.client import Client, StallDetector
+from sparkops.swap.model import Deployment, Replica
+from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.smoke.server import Play, Player, head, to, whole
 
 ASKED = Request("/v1/chat/completions", {"q": "?"}, timeout_s=20.0)
@@ -76,7 +81,32 @@ def test_the_client_waits_for_an_engine_that_works_and_gives_up_one_that_hangs(b
     pages = beating(STEPS[3]) if beats else lambda: page(STEPS[3], 0.5)
     with Player(plays(pages, answers_after_s=3.5)).up() as player:
         open_ = to(player.port)
-        (reply,) = Client(open_, watch=lambda: StallDetector(open_, 1.5).problem).send([ASKED])
+        (reply,) = Client(open_, watch=lambda: StallDetector(open_, 1.5)).send([ASKED])
 
     assert (reply.problem, reply.status) == (problem, 200 if beats else 0)
     assert reply.took_s == pytest.approx(3.5 if beats else 1.6, abs=0.4)
+
+
+def release_at(port: int, timeout_s: float) -> Deployment:
+    """A release whose engine answers at a port of this machine, with so much time for each answer."""
+    changes = {"serve": {"port": port}, "probe": {"smoke": {"timeout_s": timeout_s}}}
+    data = recipe(**changes).model_dump(mode="json", exclude_defaults=True)
+    given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "jobs": 1}
+    spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}, "direct": True})
+    return Deployment("q-1", Slot.BLUE, (Replica((rank_spec(spec, "n1"),)),))
+
+
+@pytest.mark.parametrize(("beats", "failure"), [(True, ""), (False, "no answer within 4 s")])
+def test_an_engine_that_is_too_busy_to_answer_in_time_is_not_wrong_while_it_makes_steps(
+    beats: bool, failure: str
+) -> None:
+    pages = beating(STEPS[3]) if beats else lambda: page(STEPS[3], 0.5)
+
+    def play(connection: socket.socket, text: str) -> None:
+        late_s = 60.0 if text.startswith("POST") else 0.0
+        plays(pages, answers_after_s=late_s)(connection, text)
+
+    with Player(play).up() as player:
+        problem = light_pass(release_at(player.port, timeout_s=4.0))
+
+    assert problem == (failure and f"the smoke suite failed in pass 1 of 1: questions: {failure}")

@@ -89,7 +89,7 @@ def test_a_port_that_is_taken_ends_the_start_at_once() -> None:
 def test_a_bad_knob_ends_the_start_with_2_and_its_name() -> None:
     with Program(STRAT_S="1") as program:
         assert program.ended() == 2
-    assert program.lines == ["vllm: error: STAND_IN_STRAT_S: there is no such knob, did you mean STAND_IN_START_S?"]
+    assert program.lines == ["vllm: error: STAND_IN_STRAT_S: unknown variable, did you mean STAND_IN_START_S?"]
 
 
 def test_memory_is_really_taken() -> None:

@@ -35,7 +35,7 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
         ),
         (
             "no-cache-blocks",
-            "gpu-memory-utilization reserves 1.02 GiB less than the model takes without a KV cache",
+            "gpu-memory-utilization reserves 1.02 GiB less than the model needs without a KV cache",
             "Raise gpu-memory-utilization in serve.args so that it reserves 1.02 GiB more, plus the KV cache; "
             "or lower max-num-batched-tokens or max-num-seqs.",
         ),
@@ -46,7 +46,7 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
         ),
         (
             "no-device",
-            "no GPU reaches the container",
+            "the container has no GPU",
             "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`.",
         ),
         (
@@ -86,7 +86,7 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
         ),
         (
             f"{NO_BLOCKS} when initializing",
-            "gpu-memory-utilization reserves less than the model takes without a KV cache",
+            "gpu-memory-utilization reserves less than the model needs without a KV cache",
             "Raise gpu-memory-utilization in serve.args; or lower max-num-batched-tokens or max-num-seqs.",
         ),
         ("NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
@@ -107,8 +107,8 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
         ),
         (
             "ptxas fatal   : Unsupported PTX version",
-            "the image was built for a newer CUDA than the node's driver can translate",
-            "Pin an older CUDA build in the recipe.",
+            "the image was built for a newer CUDA than the node's driver supports",
+            "Pin an older CUDA build in the recipe, or update the driver.",
         ),
         (
             "OSError: [Errno 28] No space left on device",
@@ -145,7 +145,7 @@ def test_any_other_line_has_none(line: str) -> None:
             "docker-26.1-cdi-without-spec.txt",
             "the node has no CDI specification of the devices",
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; nvidia-ctk cdi list must then "
-            "name nvidia.com/gpu=all\n",
+            "show nvidia.com/gpu=all\n",
         ),
     ],
 )
@@ -157,14 +157,14 @@ def test_a_gpu_that_docker_cannot_give_has_a_cause(captured: Captured, file: str
     assert command in known.step
 
 
-def test_cdi_that_is_off_is_not_a_missing_toolkit() -> None:
+def test_disabled_cdi_is_not_a_missing_toolkit() -> None:
     """The words of Docker 26 in NVIDIA/nvidia-container-toolkit#434."""
     said = 'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].'
 
     known = advice.of_docker(said)
 
     assert known
-    assert known.cause.startswith("CDI is off")
+    assert known.cause.startswith("CDI is disabled")
     assert '{"features": {"cdi": true}}' in known.step
 
 

@@ -13,7 +13,7 @@ from sparkops.startup.vllm_log import Stage
 from tests.examples import INPUTS, recipe
 
 KIND = "q 0123456789ab org/q c0ffee"
-LEARNT = Forecast(600.0, "learnt from 3 starts", {Stage.STARTING: 600.0, Stage.WEIGHTS: 590.0, Stage.COMPILING: 90.0})
+LEARNT = Forecast(600.0, "from 3 past starts", {Stage.STARTING: 600.0, Stage.WEIGHTS: 590.0, Stage.COMPILING: 90.0})
 
 
 def past(took_s: float, release: str = "q-1", **stages: float) -> Started:
@@ -46,7 +46,7 @@ def test_figures_are_medians_of_the_same_release() -> None:
     known = forecast("q-1", KIND, 800.0, starts)
 
     assert known is not None
-    assert (known.took_s, known.source) == (600.0, "learnt from 3 starts")
+    assert (known.took_s, known.source) == (600.0, "from 3 past starts")
     assert known.left_from_s == {Stage.STARTING: 600.0, Stage.WEIGHTS: 570.0, Stage.SERVING: 0.0}
 
 
@@ -57,8 +57,8 @@ def test_the_node_that_remembers_is_named_and_records_of_another_version_are_lef
     recipe_s = forecast("q-1", KIND, 800.0, (), "n2")
 
     assert (str(known), str(recipe_s)) == (
-        "about 8 min 20 s, learnt from 1 start on n2",
-        "about 13 min 20 s, by the recipe's figure",
+        "about 8 min 20 s, from 1 past start on n2",
+        "about 13 min 20 s, from the recipe",
     )
 
 
@@ -72,22 +72,22 @@ def test_a_stage_that_some_starts_skip_counts_where_it_was() -> None:
 @pytest.mark.parametrize(
     ("starts", "expected_s", "text"),
     [
-        ([past(500.0)], 800.0, "about 8 min 20 s, learnt from 1 start"),
-        ([past(500.0, "q-2")], 800.0, "about 8 min 20 s, learnt from 1 start of other settings"),
+        ([past(500.0)], 800.0, "about 8 min 20 s, from 1 past start"),
+        ([past(500.0, "q-2")], 800.0, "about 8 min 20 s, from 1 past start of other settings"),
         (
             [past(500.0, "q-2").model_copy(update={"kind": "another"})],
             800.0,
-            "about 13 min 20 s, by the recipe's figure",
+            "about 13 min 20 s, from the recipe",
         ),
         (
             [past(500.0, "q-2").model_copy(update={"kind": "another"})],
             None,
-            "about 8 min 20 s, learnt from 1 start of other releases",
+            "about 8 min 20 s, from 1 past start of other releases",
         ),
-        ([], 800.0, "about 13 min 20 s, by the recipe's figure"),
+        ([], 800.0, "about 13 min 20 s, from the recipe"),
         ([], None, "None"),
-        ([past(900.0), *[past(100.0)] * 5, *[past(200.0)] * 4], None, "about 1 min 40 s, learnt from 9 starts"),
-        ([*[past(100.0)] * 9, *[past(200.0)] * 6], None, "about 3 min 20 s, learnt from 9 starts"),
+        ([past(900.0), *[past(100.0)] * 5, *[past(200.0)] * 4], None, "about 1 min 40 s, from 9 past starts"),
+        ([*[past(100.0)] * 9, *[past(200.0)] * 6], None, "about 3 min 20 s, from 9 past starts"),
     ],
     ids=["release", "kind", "another model", "another model alone", "recipe", "nothing", "newest", "newer ones win"],
 )
@@ -119,12 +119,12 @@ def test_of_one_kind_are_starts_of_the_same_image_and_model() -> None:
     ],
 )
 def test_what_is_left_is_counted_from_the_last_stage(watch: Watch, at_s: float, left: str) -> None:
-    assert LEARNT.remaining(watch, at_s) == f"{left}, learnt from 3 starts"
+    assert LEARNT.remaining(watch, at_s) == f"{left}, from 3 past starts"
 
 
 @pytest.mark.parametrize("seconds", [0.0, 45.0, 180.0, 370.0, 7200.0])
 def test_the_seconds_left_are_read_back_from_the_words(seconds: float) -> None:
-    words = f"loading weights 40 %, {Forecast(seconds, 'learnt from 3 starts').remaining(Watch(Startup()), 0.0)}"
+    words = f"loading weights 40 %, {Forecast(seconds, 'from 3 past starts').remaining(Watch(Startup()), 0.0)}"
 
     assert durations.left_s(words) == seconds
 
@@ -137,9 +137,9 @@ def test_words_without_the_time_left_have_no_seconds(words: str) -> None:
 
 
 def test_without_stages_the_whole_start_is_counted() -> None:
-    figure = Forecast(600.0, "by the recipe's figure")
+    figure = Forecast(600.0, "from the recipe")
 
-    assert figure.remaining(loading(10.0), 230.0) == "about 6 min 10 s left, by the recipe's figure"
+    assert figure.remaining(loading(10.0), 230.0) == "about 6 min 10 s left, from the recipe"
 
 
 @pytest.mark.parametrize(

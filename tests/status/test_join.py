@@ -12,8 +12,9 @@ from sparkops.errors import NotReachable, SparkopsError
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot
 from sparkops.status.join import join
+from sparkops.status.node_row import Memory, NodeRow
 from sparkops.status.observation import NodeReport, RankReport
-from sparkops.status.picture import Drift, Health, Live, Memory, NodeRow, RankRow, ReplicaRow, ServiceRow, Status
+from sparkops.status.picture import Drift, Health, Live, RankRow, ReplicaRow, ServiceRow, Status
 from sparkops.swap.journal import Journal
 from tests.deploy.states import deployed
 from tests.examples import HOST, IMAGE_ID, container, rank

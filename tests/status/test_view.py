@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
+from sparkops.status.node_row import Gpu, Memory, NodeRow
 from sparkops.status.picture import (
     Drift,
     GatewayRow,
-    Gpu,
     Health,
     Live,
-    Memory,
-    NodeRow,
     RankRow,
     ReplicaRow,
     ServiceRow,
@@ -24,7 +22,7 @@ from sparkops.status.picture import (
 from sparkops.status.view import BAD, BUSY, GOOD, WIDE, age, lines
 
 OLD, NEW = "122b-autoround-1a2b3c4d5e", "122b-autoround-999b3c4d5e"
-LEFT = "loading weights 40 %, about 3 min left, learnt from 3 starts"
+LEFT = "loading weights 40 %, about 3 min left, from 3 past starts"
 UNREACHABLE = "cannot connect to ops@192.168.1.12:22: no answer"
 
 
@@ -121,7 +119,7 @@ def test_a_status_on_200_columns() -> None:
         f"  green  {NEW}  age 1 min",
         "    spark-22  running     up 2 min  port 8001  -",
         f"      {'█' * 12}{'░' * 18} 40%",
-        "      about 3 min left, learnt from 3 starts",
+        "      about 3 min left, from 3 past starts",
         "    spark-3   exited (1)  up 1 d    port 8001  -",
         "      out of memory",
         "        next: do x",

@@ -110,7 +110,7 @@ def test_a_file_that_is_linked_from_elsewhere_is_never_written_to(tmp_path: Path
     os.link(tmp_path / "b/w", tmp_path / "b.partial/deep/w")
     (tmp_path / "b.partial/.sparkops-partial").write_text("it")
 
-    with pytest.raises(NodeError, match="is not what it was"):
+    with pytest.raises(NodeError, match="has changed since it was listed"):
         send(ends(tmp_path, files(tmp_path, 5), into(tmp_path, 5), HERE))
     send(ends(tmp_path, files(tmp_path), into(tmp_path), HERE))
     assert (tmp_path / "b/w").read_bytes() == b"served at this moment"
@@ -354,7 +354,7 @@ def test_a_bit_that_is_changed_on_the_wire_is_never_written(tmp_path: Path, cont
         sent(files(tmp_path), key, through(port, FlipOneBit()))
         assert process.wait(60) == commands.BROKEN
         assert process.stderr
-        assert b"a piece was changed on the way" in process.stderr.read()
+        assert b"a piece changed in transit" in process.stderr.read()
 
     written = (tmp_path / "b.partial/deep/w").read_bytes()
     assert content.startswith(written)

@@ -69,23 +69,23 @@ def test_a_file_outside_its_directory_is_refused(name: str) -> None:
         ({"files": {"config.json": [2, 7]}, "shards": {}, "index": None}, ["no weights"]),
         (
             {"shards": {**WHOLE["shards"], "m-1.safetensors": {"bytes": 150}}},
-            ["m-1.safetensors is cut off: 100 of 150 bytes"],
+            ["m-1.safetensors is truncated: 100 of 150 bytes"],
         ),
         (
             {"shards": {**WHOLE["shards"], "m-1.safetensors": {"bytes": 60}}},
-            ["m-1.safetensors has 100 bytes, and its header says 60"],
+            ["m-1.safetensors has 100 bytes, expected 60 by its header"],
         ),
         (
-            {"shards": {**WHOLE["shards"], "m-2.safetensors": {"error": "it has no header"}}},
-            ["m-2.safetensors: it has no header"],
+            {"shards": {**WHOLE["shards"], "m-2.safetensors": {"error": "safetensors header missing"}}},
+            ["m-2.safetensors: safetensors header missing"],
         ),
         (
             {**without("m-2.safetensors"), "shards": {"m-1.safetensors": {"bytes": 100}}},
-            ["m-2.safetensors is missing: i.json names it"],
+            ["m-2.safetensors is missing, but listed in i.json"],
         ),
         (
             index(absent={"m-1.safetensors": {"count": 1, "first": ["a.weight"]}}),
-            ["m-1.safetensors lacks tensors that i.json names: a.weight"],
+            ["m-1.safetensors lacks tensors of i.json: a.weight"],
         ),
         (
             index(unnamed={"m-2.safetensors": {"count": 9, "first": ["a", "b", "c"]}}),
@@ -99,7 +99,7 @@ def test_a_file_outside_its_directory_is_refused(name: str) -> None:
                 "vocab is missing; it existed when the directory was created",
             ],
         ),
-        ({"path": "q.partial"}, ["incomplete; run the same command again to continue"]),
+        ({"path": "q.partial"}, ["incomplete; repeat the command to resume"]),
         ({"path": "q.replaced"}, ["left over from an interrupted replacement"]),
     ],
 )

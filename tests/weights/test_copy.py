@@ -73,7 +73,7 @@ def test_a_wrong_file_is_replaced_and_what_the_target_added_stays(fleet: Connect
 
     assert copied["n2"].sent == len((tmp_path / "n1/q/tokenizer.json").read_bytes())
     assert contents(target) == {**contents(tmp_path / "n1/q"), "chat.jinja": b"mine"}
-    assert "q has other files, which are replaced: tokenizer.json" in [event.text for event in events]
+    assert "q: replacing files that differ: tokenizer.json" in [event.text for event in events]
     assert [path.name for path in (tmp_path / "n2").iterdir()] == ["q"]
 
 
@@ -94,7 +94,9 @@ def test_a_file_with_the_right_size_and_wrong_bytes_is_found_by_its_checksum(fle
 def test_a_source_that_is_not_whole_is_not_copied(fleet: Connected, tmp_path: Path) -> None:
     os.truncate(tmp_path / "n1/q" / FIRST, 100)
 
-    with pytest.raises(NotReady, match=rf"n1: q cannot be copied from this node: {FIRST}: it ends within its header"):
+    with pytest.raises(
+        NotReady, match=rf"n1: q cannot be copied from this node: {FIRST}: safetensors header truncated"
+    ):
         copy(fleet)
     shutil.rmtree(tmp_path / "n1/q")
     with pytest.raises(NotReady, match="n1: q cannot be copied from this node: not found"):
@@ -108,7 +110,7 @@ def test_another_revision_that_is_whole_is_not_replaced_without_being_asked(flee
     mark(tmp_path / "n2/q", commit="d" * 40)
     before, model = contents(tmp_path / "n2"), replace(WANTED, revision=COMMIT)
 
-    with pytest.raises(NotReady, match=f"n2: q is taken: it is revision {'d' * 40}") as caught:
+    with pytest.raises(NotReady, match=f"n2: q has another model: it is revision {'d' * 40}") as caught:
         copy(only(fleet, "n1", "n2"), model)
     assert "--replace" in caught.value.next_step
     assert contents(tmp_path / "n2") == before
@@ -162,7 +164,7 @@ def test_verify_names_what_is_wrong_on_each_node_that_has_it(fleet: Connected, t
 
     assert models.verify(fleet, RECIPE, everywhere=False) == {
         "n1": "",
-        "n2": f"{FIRST}: it ends within its header",
+        "n2": f"{FIRST}: safetensors header truncated",
     }
     assert models.verify(fleet, RECIPE, everywhere=True)["n3"] == "not found"
 
@@ -173,7 +175,7 @@ def test_verify_finds_nodes_that_disagree(fleet: Connected, tmp_path: Path) -> N
     problems = models.verify(only(fleet, "n1", "n2"), RECIPE, everywhere=True)
 
     assert set(problems) == {"n1", "n2"}
-    assert set(problems.values()) == {"tokenizer.json is not the same on all nodes: 8 bytes on n1, 2 bytes on n2"}
+    assert set(problems.values()) == {"tokenizer.json differs between nodes: 8 bytes on n1, 2 bytes on n2"}
 
 
 def test_a_full_disk_is_refused_before_anything_is_sent(fleet: Connected, tmp_path: Path) -> None:

@@ -83,16 +83,16 @@ def half_an_index(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (cut, f"{SECOND} is cut off: "),
+        (cut, f"{SECOND} is truncated: "),
         (lengthen, f"{FIRST} has "),
-        (cut_header, f"{FIRST}: it ends within its header"),
-        (empty, f"{FIRST}: it has no header"),
-        (other_content, f"{FIRST}: it does not begin with a safetensors header"),
-        (remove, f"{SECOND} is missing: {INDEX} names it"),
+        (cut_header, f"{FIRST}: safetensors header truncated"),
+        (empty, f"{FIRST}: safetensors header missing"),
+        (other_content, f"{FIRST}: expected a safetensors header at the start"),
+        (remove, f"{SECOND} is missing, but listed in {INDEX}"),
         (forget_a_tensor, f"{INDEX} lacks tensors of {FIRST}: layers.1.up.weight"),
-        (name_too_much, f"{FIRST} lacks tensors that {INDEX} names: mtp.weight"),
-        (lead_outside, f"{INDEX}: it cannot be read as an index of safetensors files"),
-        (half_an_index, f"{INDEX}: it cannot be read as an index of safetensors files"),
+        (name_too_much, f"{FIRST} lacks tensors of {INDEX}: mtp.weight"),
+        (lead_outside, f"{INDEX}: expected an index of safetensors files"),
+        (half_an_index, f"{INDEX}: expected an index of safetensors files"),
     ],
 )
 def test_damage_is_found_and_named(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:
@@ -182,9 +182,9 @@ def test_a_directory_that_is_not_whole_does_not_get_its_name(tmp_path: Path) -> 
     node = member("n1", tmp_path)
     cut(two_shards(tmp_path / "q.partial"))
 
-    with pytest.raises(NodeError, match=f"q is not complete: {SECOND} is cut off"):
+    with pytest.raises(NodeError, match=f"q is incomplete: {SECOND} is truncated"):
         models.publish(node, "q")
-    with pytest.raises(NodeError, match=r"r\.partial has disappeared"):
+    with pytest.raises(NodeError, match=r"r\.partial was removed"):
         models.publish(node, "r")
     assert [path.name for path in tmp_path.iterdir()] == ["q.partial"]
 

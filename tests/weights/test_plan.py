@@ -47,7 +47,7 @@ def test_what_is_wanted_is_accepted(model: RequiredModel, checkpoint: Checkpoint
     [
         (WANTED, None, "not found"),
         (WANTED, replace(CHECKPOINT, files={"model.safetensors": (1, 1)}), "no config.json"),
-        (WANTED, from_hub(model="org/other"), "it holds org/other"),
+        (WANTED, from_hub(model="org/other"), f"it is org/other, the recipe needs {WANTED.model}"),
         (
             replace(WANTED, revision="f" * 40),
             from_hub(),
@@ -60,7 +60,7 @@ def test_what_is_wanted_is_accepted(model: RequiredModel, checkpoint: Checkpoint
             replace(CHECKPOINT, commit=COMMIT),  # the hub's own program was used by hand
             f"it is revision {COMMIT}, the recipe needs {'f' * 40}",
         ),
-        (replace(WANTED, steps="d1"), made_by("d2"), "it was made by steps other than the recipe's"),
+        (replace(WANTED, steps="d1"), made_by("d2"), "it was made by other steps than the recipe's"),
         (replace(WANTED, steps="d1"), CHECKPOINT, "it has no record of the recipe's steps"),
         (WANTED, made_by("d2"), "it was made by steps, and the recipe has none"),
     ],
@@ -161,7 +161,7 @@ def test_nodes_that_disagree_are_named() -> None:
     other = replace(SOURCE, files={**FILES, "a.safetensors": (99, 2), "chat.jinja": (5, 5)})
 
     assert list(models.disagreements({"n1": SOURCE, "n2": other})) == [
-        "a.safetensors is not the same on all nodes: 100 bytes on n1, 99 bytes on n2"
+        "a.safetensors differs between nodes: 100 bytes on n1, 99 bytes on n2"
     ]
     assert list(models.disagreements({"n1": SOURCE, "n2": SOURCE})) == []
 

@@ -132,11 +132,11 @@ def test_the_config_says_what_was_done(tmp_path: Path) -> None:
     [
         ({}, "the argument `tensors` is missing: a regular expression"),
         ({"tensors": "nothing"}, "no tensor of the base has a name like nothing"),
-        ({"tensors": "("}, "( is no regular expression"),
+        ({"tensors": "("}, "( is not a regular expression"),
         ({**HYBRID, "count": 144}, "2 tensors of the base have such a name, expected 144"),
         ({**HYBRID, "tensors": "experts.down"}, "the donor lacks 4 tensors: layers.1.experts.down.qweight"),
         ({**HYBRID, "with": ["scale"]}, "the donor lacks 2 tensors: layers.1.shared_expert.up.scale"),
-        ({**HYBRID, "tensor": "x"}, "unknown arguments: tensor; there are: tensors, with, count, extra-config, config"),
+        ({**HYBRID, "tensor": "x"}, "unknown arguments: tensor; expected: tensors, with, count, extra-config, config"),
     ],
 )
 def test_arguments_that_do_not_fit_end_it_before_anything_is_written(
@@ -162,9 +162,11 @@ def test_another_shape_ends_it(tmp_path: Path) -> None:
 def test_inputs_that_are_not_whole_end_it(tmp_path: Path) -> None:
     directory = base(tmp_path)
     donor(tmp_path)
-    os.truncate(directory / "model-2.safetensors", (directory / "model-2.safetensors").stat().st_size - 1)
+    size = (directory / "model-2.safetensors").stat().st_size
+    os.truncate(directory / "model-2.safetensors", size - 1)
 
-    assert "model-2.safetensors is not as long as its header says" in run(tmp_path, "replace-tensors", HYBRID).stderr
+    expected = f"model-2.safetensors has {size - 1} bytes, expected {size} by its header"
+    assert expected in run(tmp_path, "replace-tensors", HYBRID).stderr
     (directory / "model-2.safetensors").unlink()
     assert "model-2.safetensors: No such file" in run(tmp_path, "replace-tensors", HYBRID).stderr
     assert "expected the inputs base and donor" in run(tmp_path, "replace-tensors", HYBRID, {"base": "base"}).stderr

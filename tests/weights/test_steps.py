@@ -101,7 +101,7 @@ def test_nothing_is_lacking_where_sources_and_room_are_there() -> None:
 @pytest.mark.parametrize(
     ("on", "lack"),
     [
-        (directory(fp8=None), ("n1: fp8 cannot be read: not found", "sparkops models pull q --node n1")),
+        (directory(fp8=None), ("n1: fp8 is unusable: not found", "sparkops models pull q --node n1")),
         (
             directory(free_gb=3.5),
             (

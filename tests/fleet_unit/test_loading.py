@@ -1,0 +1,104 @@
+"""The watch over a start outlives a look that fails, whatever the reason: the engine is not taken for a failed one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.command import Command, Completed
+from sparkops.docker import facts
+from sparkops.docker.facts import Container
+from sparkops.errors import ConnectionLost
+from sparkops.guard import jobs
+from sparkops.guard.follower import Follower
+from sparkops.guard.loading import Loading
+from sparkops.guard.state import State
+from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.names import Slot
+from sparkops.nodes import host
+from sparkops.nodes.node import OnLine
+from sparkops.swap.fleet_state import EngineState
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.orders import order
+from tests import examples
+from tests.fleet_unit.conftest import Make
+from tests.fleet_unit.nodes import MachineNode
+from tests.fleet_unit.world import World
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Faulty(MachineNode):
+    """A node whose memory cannot be read once for each error."""
+
+    errors: list[Exception] = field(default_factory=list)
+
+    def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
+        """See Node.run."""
+        if command == host.MEMORY and self.errors:
+            raise self.errors.pop()
+        return super().run(command, stdin=stdin, on_line=on_line)
+
+
+@pytest.fixture
+def world(make: Make) -> World:
+    return make(1)
+
+
+def started(world: World) -> tuple[Deployment, RankSpec, Container]:
+    """A release whose engine has been started on n1 and answers."""
+    release, machine = world.release("1"), world.machines["n1"]
+    data = release.recipe.model_dump(mode="json", exclude_defaults=True)
+    given = {"recipe": data, "inputs": examples.INPUTS, "image": examples.IMAGE_ID, "slot": Slot.BLUE, "index": 0}
+    node = {"address": machine.address, "gpu": "none"}
+    spec = EngineSpec.model_validate({**given, "node": node, "address": machine.address, "jobs": 1})
+    rank = rank_spec(spec, "n1")
+    machine.do(spec.create("n1"))
+    machine.start(rank.container)
+    container = facts.parse_container("n1", machine.containers[rank.container])
+    return Deployment(release.id, Slot.BLUE, (Replica((rank,)),)), rank, container
+
+
+def test_a_lost_reading_of_memory_fails_no_start(world: World) -> None:
+    _, _, container = started(world)
+    lost = ConnectionLost("n1", "no reply within 10 s")
+    node: Any = Faulty(world.machines["n1"], world.home, errors=[lost])
+    shown, cancel = list[str](), threading.Event()
+
+    loaded = Loading(node, container, world.release("1").recipe, None, shown.append, cancel, lambda: None).follow()
+
+    assert loaded is not None
+    assert (loaded.problem, shown[0]) == ("", "waiting for Docker: no reply within 10 s")
+
+
+def test_an_error_that_nobody_has_foreseen_fails_no_start(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "RETRY_S", 0.1)
+    release, rank, _ = started(world)
+    node: Any = Faulty(world.machines["n1"], world.home, errors=[KeyError("unforeseen")])
+    lines: list[str] = []
+    follower = Follower(State(tmp_path / "state"), node, lines.append)
+    journal = Journal("chat", "n1").begun("i1", Mode.FIRST, release, automatic=True)
+    while journal.swap and journal.swap.phase is not Phase.LOAD:
+        journal = journal.advanced()
+
+    follower.poll()
+    follower.handle("chat", order(journal, "n1", follower.state.clock().boot))
+    end_s = time.monotonic() + PATIENCE_S
+    while follower.handle("chat", None).engine(rank.container).state is not EngineState.HEALTHY:
+        assert time.monotonic() < end_s, lines
+        follower.poll()
+        follower.wait(0.05)
+    follower.close()
+
+    assert any("KeyError: 'unforeseen'" in line for line in lines), "its guard says so"
+    assert follower.handle("chat", None).engine(rank.container).problem == ""
