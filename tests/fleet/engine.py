@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-import threading
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .shell import (
@@ -22,7 +25,7 @@ from .shell import (
 
 LOG = Path("/var/log/dockerd.log")
 PATIENCE_S = 300
-ONE_AT_A_TIME = threading.Lock()  # the package tools refuse a second run beside the first
+LOCK = Path(tempfile.gettempdir(), "sparkops-fleet-engine.lock")
 PACKAGES = {"dockerd": "docker.io", "iptables": "iptables"}
 PID_FILE = Path("/var/run/docker.pid")
 CONTAINERD_PID_FILE = Path("/var/run/docker/containerd/containerd.pid")
@@ -33,10 +36,19 @@ def ensure() -> None:
         return
     require(PACKAGES)
     start = time.monotonic()
-    if not answers():  # installing the package starts it where an init system runs
-        launch()
-    wait(start)
+    with one_at_a_time():
+        if not answers():  # installing the package starts it where an init system runs
+            launch()
+        wait(start)
     say(f"host: Docker Engine {version()} answers after {seconds_since(start)} s")
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Wait for the test workers: apt-get refuses a second run beside the first, and so does dockerd."""
+    with LOCK.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def answers() -> bool:
@@ -53,7 +65,7 @@ def version() -> str:
 
 def require(needs: dict[str, str]) -> None:
     """Install what is missing; a key is a command, or the path of a file."""
-    with ONE_AT_A_TIME:
+    with one_at_a_time():
         missing = sorted({package for need, package in needs.items() if not present(need)})
         if missing:
             install(missing)
