@@ -28,8 +28,6 @@ from sparkops.startup.estimate import Forecast
 from sparkops.swap import effects
 from sparkops.swap.model import Answer, RankSpec
 
-RETRY_S = 5.0
-
 
 @dataclass
 class Jobs:
@@ -41,6 +39,8 @@ class Jobs:
     log: Callable[[str], None]
     lock: threading.RLock = field(default_factory=threading.RLock)
     wake: threading.Event = field(default_factory=threading.Event)
+    retry_s: float = 5.0
+    """Seconds between a failure and the next attempt."""
     notes: Notes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class Jobs:
                 case effects.StartEngine(container=container):
                     service.problems[container] = why
                 case _:
-                    service.retry_s = time.monotonic() + RETRY_S
+                    service.retry_s = time.monotonic() + self.retry_s
 
     def _unwatch(self, service: LocalService, container: str) -> None:
         with self.lock:
@@ -184,10 +184,10 @@ class Jobs:
                 self._loaded(service, container, recipe, loaded)
         except (SparkopsError, OSError, ValueError) as error:
             self.log(f"{container.name}: start not monitored: {reason(error)}")
-            start.cancel.wait(RETRY_S)
+            start.cancel.wait(self.retry_s)
         except Exception:  # noqa: BLE001 - as in _work
             self.log(f"{container.name}: start not monitored: {traceback.format_exc()}")
-            start.cancel.wait(RETRY_S)
+            start.cancel.wait(self.retry_s)
         finally:
             with self.lock:
                 if service.watched.get(container.name) is start:

@@ -25,12 +25,14 @@ NOT_UNDERSTOOD = "does not understand"
 """Part of the reply of a guard of an earlier version, which the next deploy replaces."""
 
 
-def on_node(member: Member, work: str, tell: Tell, wait_s: float = 0.0) -> AbstractContextManager[None]:
+def on_node(
+    member: Member, work: str, tell: Tell, wait_s: float = 0.0, *, renew_s: float = RENEW_S
+) -> AbstractContextManager[None]:
     """Block engine loads on a node during `work`, such as `build of image X`. Without a guard there is no lease.
 
     Raises Busy if an engine loads there, after retries for `wait_s`.
     """
-    return _lease(member, NODE, work, tell, wait_s)
+    return _lease(member, NODE, work, tell, wait_s, renew_s)
 
 
 def of_agents(leader: Member, work: str, tell: Tell, wait_s: float = 0.0) -> AbstractContextManager[None]:
@@ -38,18 +40,18 @@ def of_agents(leader: Member, work: str, tell: Tell, wait_s: float = 0.0) -> Abs
 
     Raises Busy while a service changes or another client changes the agents, after retries for `wait_s`.
     """
-    return _lease(leader, AGENTS, work, tell, wait_s)
+    return _lease(leader, AGENTS, work, tell, wait_s, RENEW_S)
 
 
 @contextmanager
-def _lease(member: Member, kind: str, work: str, tell: Tell, wait_s: float) -> Iterator[None]:
+def _lease(member: Member, kind: str, work: str, tell: Tell, wait_s: float, renew_s: float) -> Iterator[None]:
     if not guarded(member):
         yield
         return
     holder = f"{work} by {operator()}"
     with door(member) as opened:
         taken = until_free(lambda: _taken(opened, kind, holder), wait_s, member.name, tell, member.node.cancel)
-        with _renewed(opened, kind, holder, tell) if taken else nullcontext():
+        with _renewed(opened, kind, holder, tell, renew_s) if taken else nullcontext():
             yield
 
 
@@ -84,12 +86,12 @@ def operator() -> str:
 
 
 @contextmanager
-def _renewed(opened: GuardDoor, kind: str, holder: str, tell: Tell) -> Iterator[None]:
+def _renewed(opened: GuardDoor, kind: str, holder: str, tell: Tell, renew_s: float) -> Iterator[None]:
     """Repeat the request in a thread. A restarted guard grants the lease anew."""
     over = threading.Event()
 
     def renew() -> None:
-        while not over.wait(RENEW_S):
+        while not over.wait(renew_s):
             try:
                 opened.lease(kind, holder)
             except SparkopsError as error:

@@ -15,7 +15,6 @@ from sparkops.command import Command, Completed
 from sparkops.docker import facts
 from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost
-from sparkops.guard import jobs
 from sparkops.guard.follower import Follower
 from sparkops.guard.loading import Loading
 from sparkops.guard.state import State
@@ -79,14 +78,12 @@ def test_a_lost_reading_of_memory_fails_no_start(world: World) -> None:
     assert (loaded.problem, shown[0]) == ("", "waiting for Docker: no reply within 10 s")
 
 
-def test_an_error_that_nobody_has_foreseen_fails_no_start(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jobs, "RETRY_S", 0.1)
+def test_an_error_that_nobody_has_foreseen_fails_no_start(world: World, tmp_path: Path) -> None:
     release, rank, _ = started(world)
     node: Any = Faulty(world.machines["n1"], world.home, errors=[KeyError("unforeseen")])
     lines: list[str] = []
     follower = Follower(State(tmp_path / "state"), node, lines.append)
+    follower.jobs.retry_s = 0.1
     journal = Journal("chat", "n1").begun("i1", Mode.FIRST, release, automatic=True)
     while journal.swap and journal.swap.phase is not Phase.LOAD:
         journal = journal.advanced()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,22 @@ def runs(rank: RankSpec) -> Container:
     return replace(created, started_at=1.0)
 
 
-def follower(directory: Path, journal: Journal, *running: RankSpec) -> Follower:
+@dataclass(frozen=True)
+class FullDisk(State):
+    """A disk that refuses one boot record of each of these ranks."""
+
+    refused: list[RankSpec] = field(default_factory=list)
+
+    def write_record(self, service: str, record: Record) -> None:
+        if record.armed and record.armed in self.refused:
+            self.refused.remove(record.armed)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_record(service, record)
+
+
+def follower(directory: Path, journal: Journal, *running: RankSpec, refused: Sequence[RankSpec] = ()) -> Follower:
     """A follower whose node has these engines running, all of them loaded."""
-    made_follower = Follower(State(directory, lambda: BOOT), LocalNode("n1"), print)
+    made_follower = Follower(FullDisk(directory, lambda: BOOT, refused=list(refused)), LocalNode("n1"), print)
     with pytest.raises(NotReady):
         made_follower.handle("chat", order(journal, "n1", BOOT.boot))
     service = made_follower._by_name["chat"]
@@ -192,18 +205,10 @@ def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
 
 
 def test_a_promotion_waits_for_a_boot_record_that_could_not_be_written_and_the_next_order_writes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    guard_follower, journal = follower(tmp_path, begun(Phase.BAKE), NEW), begun(Phase.PROMOTE)
+    guard_follower, journal = follower(tmp_path, begun(Phase.BAKE), NEW, refused=[NEW]), begun(Phase.PROMOTE)
     guard_follower._reader.began_s = time.monotonic()
-    errors, write = [OSError(errno.EIO, "Input/output error")], State.write_record
-
-    def write_record(state: State, service: str, record: Record) -> None:
-        if record.armed == NEW and errors:
-            raise errors.pop()
-        write(state, service, record)
-
-    monkeypatch.setattr(State, "write_record", write_record)
     assert journal.swap is not None
 
     reports = [guard_follower.handle("chat", order(journal, "n1", BOOT.boot)) for _ in range(2)]

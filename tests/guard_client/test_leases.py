@@ -93,13 +93,10 @@ def test_work_holds_a_lease_named_after_what_and_who_and_gives_it_up_at_the_end(
     until(lambda: not guard.held.text)
 
 
-def test_a_lease_whose_connection_broke_is_taken_again(
-    guard: Guard, member: Member, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leases, "RENEW_S", 0.1)
+def test_a_lease_whose_connection_broke_is_taken_again(guard: Guard, member: Member) -> None:
     node = member.node
     assert isinstance(node, DoorNode)
-    with leases.on_node(member, "build of image x", print):
+    with leases.on_node(member, "build of image x", print, renew_s=0.1):
         (first,) = node.piped
         assert isinstance(first, socket.socket)
         first.shutdown(socket.SHUT_RDWR)
