@@ -85,6 +85,12 @@ class FleetNode:
     def heal(self) -> None:
         self.program("heal")
 
+    def kill_container(self, name: str) -> None:
+        """SIGKILL its first process, past Docker. Wait until it has one: number 0 is the group of the caller."""
+        pid = f"docker inspect --format '{{{{.State.Pid}}}}' {name}"
+        wait = f'for _ in $(seq 100); do pid=$({pid}); [ "$pid" -gt 0 ] && break; sleep 0.1; done'
+        self.exec("sh", "-c", f'{wait}; [ "$pid" -gt 0 ] && kill -KILL "$pid"')
+
     def kill_engine(self) -> None:
         """SIGKILL dockerd. Nothing brings it back; the containers live on until it starts."""
         self.program("kill_engine")

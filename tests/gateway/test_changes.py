@@ -73,7 +73,7 @@ def test_a_slot_with_traffic_cannot_be_pointed_elsewhere(live: Live) -> None:
 def test_a_gateway_that_is_killed_comes_back_with_the_slot_of_its_file(live: Live) -> None:
     live.switch(GREEN)
     began = time.monotonic()
-    live.machine.exec("sh", "-c", "kill -9 $(docker inspect --format '{{.State.Pid}}' sparkops-gateway)")
+    live.machine.kill_container("sparkops-gateway")
     wait_for("killed", lambda: live.counts(BLUE).workers == 1)
 
     assert live.ask().served_by == SERVED_BY[GREEN]

@@ -247,9 +247,9 @@ def rank_dies(number: int, names: tuple[str, ...] = OTHER) -> Callable[[Fleet], 
 
     def blow(nodes: Fleet) -> None:
         running = f"docker ps -q --filter label=sparkops.service={NAME} --filter label=sparkops.rank={number}"
-        found = f'until id=$({running}) && [ -n "$id" ]; do sleep 0.05; done'
-        kill = "kill -KILL $(docker inspect --format '{{.State.Pid}}' $id)"
-        nodes.node(names[number]).exec("sh", "-c", f"{found}; {kill}")
+        found = f'until id=$({running}) && [ -n "$id" ]; do sleep 0.05; done; echo "$id"'
+        node = nodes.node(names[number])
+        node.kill_container(node.exec("sh", "-c", found).strip())
 
     return blow
 

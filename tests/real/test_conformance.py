@@ -27,7 +27,6 @@ from tests.conformance.traces import MORE, TRACES, Act, Ask, KillEngine, KillGua
 from tests.fleet.shell import client
 from tests.real.cases import some
 from tests.real.service import ASK, GATEWAY, PATIENCE_S, QUICK, Service
-from tests.real.test_crash import kill_program
 
 pytestmark = pytest.mark.fleet
 
@@ -159,10 +158,10 @@ class Run:
     def _act(self, act: Act) -> None:
         match act:
             case KillGuard(node=node):
-                kill_program(self.service.nodes.node(MACHINES[node]), "sparkops-guard")
+                self.service.nodes.node(MACHINES[node]).kill_container("sparkops-guard")
             case KillEngine(role=role):
                 rank = self._rank(role)
-                kill_program(self.service.nodes.node(rank.node), rank.container)
+                self.service.nodes.node(rank.node).kill_container(rank.container)
             case StopByHand(role=role):
                 rank = self._rank(role)
                 self.service.nodes.node(rank.node).exec("docker", "stop", rank.container)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 
 from sparkops.swap.model import PHASES, Mode, Phase
-from tests.fleet.node import FleetNode
 from tests.real.cases import Moment, some
 from tests.real.endings import at, good_end
 from tests.real.service import GATEWAY, PATIENCE_S, Service, unused
@@ -29,12 +28,12 @@ def cli_is_killed(_: Service, deploy: Deploying, __: str) -> None:
 
 def guard_dies(service: Service, _: Deploying, node: str) -> None:
     """Docker starts its container again."""
-    kill_program(service.nodes.node(node), "sparkops-guard")
+    service.nodes.node(node).kill_container("sparkops-guard")
 
 
 def haproxy_dies(service: Service, _: Deploying, node: str) -> None:
     """Docker starts its container again."""
-    kill_program(service.nodes.node(node), "sparkops-gateway")
+    service.nodes.node(node).kill_container("sparkops-gateway")
 
 
 def docker_dies(service: Service, _: Deploying, node: str) -> None:
@@ -55,10 +54,6 @@ def link_is_cut(service: Service, _: Deploying, node: str) -> None:
     service.nodes.node(node).cut(other)
     time.sleep(CUT_S)
     service.nodes.node(node).heal()
-
-
-def kill_program(node: FleetNode, container: str) -> None:
-    node.exec("sh", "-c", f"kill -KILL $(docker inspect --format '{{{{.State.Pid}}}}' {container})")
 
 
 Fault = Callable[[Service, Deploying, str], None]

@@ -62,7 +62,7 @@ def answer(service: Service, node: str) -> str:
 def kill(service: Service, node: str) -> None:
     """SIGKILL for the engine on a node, past Docker."""
     (engine,) = [each for each in service.running() if each.node == node]
-    service.nodes.node(node).exec("sh", "-c", f"kill -9 $(docker inspect --format '{{{{.State.Pid}}}}' {engine.name})")
+    service.nodes.node(node).kill_container(engine.name)
 
 
 def whole(service: Service, name: str) -> bool:

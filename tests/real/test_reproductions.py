@@ -9,7 +9,6 @@ import pytest
 from sparkops.swap.model import Phase
 from tests.real.endings import at, good_end
 from tests.real.service import GATEWAY, Service, slowness, wait_for
-from tests.real.test_crash import kill_program
 
 pytestmark = pytest.mark.fleet
 
@@ -23,7 +22,7 @@ def test_p8_p8b_a_new_release_and_a_client_that_die_bring_the_old_release_back(s
         deploy.kill()
         (new,) = service.running()
         died_s = time.time()  # all nodes are on this machine, so they share its clock
-        kill_program(service.nodes.node(new.node), new.name)
+        service.nodes.node(new.node).kill_container(new.name)
         again = wait_for(lambda: next((each for each in service.running() if each.name == old.name), None))
         slow = slowness(service.nodes.node(GATEWAY))
 
