@@ -79,8 +79,8 @@ def test_what_is_printed_holds_none(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.data(URL)
     terminal.data_json({"a": [URL, {"b": URL}], "c": 1, URL: None})
     terminal.confirm(URL, yes=False)
-    with progress() as tell:
-        tell(Event("n1", f"build: {URL}"))
+    with progress() as report:
+        report(Event("n1", f"build: {URL}"))
 
     out, err = capsys.readouterr()
     assert "s3cret" not in out + err

@@ -24,7 +24,7 @@ from sparkops.images.build import BuildOrder, Built, Gate, build_on
 from sparkops.names import LABEL
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 
 KINDS = GUARD, GATEWAY = names.GUARD, names.GATEWAY
 
@@ -105,7 +105,7 @@ def _reaches(member: Member) -> bool:
 
 
 def ensure(
-    connected: Connected, specs: AgentSpecs, tell: Tell, *, apply_gateway: bool = False, wait_s: float = 0.0
+    connected: Connected, specs: AgentSpecs, report: OnEvent, *, apply_gateway: bool = False, wait_s: float = 0.0
 ) -> dict[str, tuple[str, ...]]:
     """Bring the guards of all connected nodes up to date, and the gateway with its services if its node is connected.
 
@@ -128,52 +128,52 @@ def ensure(
     results: dict[str, bool] = {}
     with ExitStack() as leased:
         if changing:
-            _build(connected, specs, differing, tell)
+            _build(connected, specs, differing, report)
         for name in sorted(leaders):
-            lease = leases.of_agents(connected.member(name), "change of gateway and guards", tell, wait_s)
+            lease = leases.of_agents(connected.member(name), "change of gateway and guards", report, wait_s)
             leased.enter_context(lease)
         for batch in (set(differing) - late, late):  # a lease of a leader ends with its guard
-            jobs = _jobs(connected, specs, batch, tell, apply_gateway=apply_gateway)
+            jobs = _jobs(connected, specs, batch, report, apply_gateway=apply_gateway)
             results |= all_or_raise(on_each(jobs, lambda name, jobs=jobs: jobs[name](), connected.cancel))  # type: ignore[misc]
     if leader in connected.members:
         membership.introduce(connected, leader)
     return {name: tuple(kind for kind in KINDS if results.get(f"{name} {kind}")) for name in connected.members}
 
 
-def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], tell: Tell) -> None:
+def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], report: OnEvent) -> None:
     """Build what replaces an agent before the lease: no intent waits for a build."""
     orders = {GUARD: specs.guard, **({GATEWAY: specs.gateway.order} if specs.gateway else {})}
     changes_by_text = {str(change): change for change in differing if change.kind is Kind.REPLACE}
 
     def build(text: str) -> Built:
-        return build_on(connected.member(changes_by_text[text].node), orders[changes_by_text[text].agent], tell)
+        return build_on(connected.member(changes_by_text[text].node), orders[changes_by_text[text].agent], report)
 
     all_or_raise(on_each(changes_by_text, build, connected.cancel))
 
 
 def _jobs(
-    connected: Connected, specs: AgentSpecs, differing: Iterable[Change], tell: Tell, *, apply_gateway: bool
+    connected: Connected, specs: AgentSpecs, differing: Iterable[Change], report: OnEvent, *, apply_gateway: bool
 ) -> dict[str, Callable[[], bool]]:
     """Return the changes on the nodes as functions that run at once and return whether they changed anything."""
     jobs: dict[str, Callable[[], bool]] = {}
     for node, agent in {(change.node, change.agent) for change in differing}:
         member = connected.member(node)
         if agent == GUARD:
-            jobs[f"{node} {GUARD}"] = partial(ensure_guard, member, specs.guard, tell)
+            jobs[f"{node} {GUARD}"] = partial(ensure_guard, member, specs.guard, report)
         elif specs.gateway and node != specs.gateway.settings.node:
-            jobs[f"{node} {GATEWAY}"] = partial(gateway_agent.remove, member, tell)
+            jobs[f"{node} {GATEWAY}"] = partial(gateway_agent.remove, member, report)
         elif specs.gateway:
-            give = partial(gateway_agent.ensure, member, specs.gateway, tell, apply_gateway=apply_gateway)
+            give = partial(gateway_agent.ensure, member, specs.gateway, report, apply_gateway=apply_gateway)
             jobs[f"{node} {GATEWAY}"] = give
     return jobs
 
 
-def ensure_guard(member: Member, order: BuildOrder, tell: Tell) -> bool:
+def ensure_guard(member: Member, order: BuildOrder, report: OnEvent) -> bool:
     """Bring the guard of a node up to date. False if it was."""
-    if not up(member, _guard(member, order), tell):
+    if not up(member, _guard(member, order), report):
         if _reaches(member):
             return False
-        tell(Event(member.name, "restarting the guard: its connection to Docker is lost"))
+        report(Event(member.name, "restarting the guard: its connection to Docker is lost"))
         member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     return True

@@ -16,7 +16,7 @@ from sparkops.gateway.files import Secrets, load_program, load_secrets, load_tem
 from sparkops.gateway.image import DISK_GIB, IMAGE, NAME, Service, files, gateway_context, hashed
 from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.nodes.connected import Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 
 
 def _limits(settings: Gateway) -> str:
@@ -56,10 +56,10 @@ def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Gatewa
     return GatewaySpec(order, tuple(services), settings, secrets, templates)
 
 
-def ensure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: bool) -> bool:
+def ensure(member: Member, spec: GatewaySpec, report: OnEvent, *, apply_gateway: bool) -> bool:
     """Bring the gateway of a node up to date. False if it was. Raises PlanRefused without consent."""
-    replaced = up(member, agent(spec), tell)
-    return _configure(member, spec, tell, apply_gateway=apply_gateway) or replaced
+    replaced = up(member, agent(spec), report)
+    return _configure(member, spec, report, apply_gateway=apply_gateway) or replaced
 
 
 def agent(spec: GatewaySpec) -> Agent:
@@ -76,29 +76,29 @@ def agent(spec: GatewaySpec) -> Agent:
     )
 
 
-def _install_gateway(member: Member, agent: Agent, tell: Tell) -> None:
-    image = build_on(member, agent.order, tell).image
-    tell(Event(member.name, f"starting {agent.container}"))
+def _install_gateway(member: Member, agent: Agent, report: OnEvent) -> None:
+    image = build_on(member, agent.order, report).image
+    report(Event(member.name, f"starting {agent.container}"))
     member.node.run(agent.run(image))
 
 
-def _replace_gateway(member: Member, agent: Agent, tell: Tell) -> None:
-    image = build_on(member, agent.order, tell).image
-    tell(Event(member.name, f"replacing {agent.container} with another version: {agent.costs}"))
+def _replace_gateway(member: Member, agent: Agent, report: OnEvent) -> None:
+    image = build_on(member, agent.order, report).image
+    report(Event(member.name, f"replacing {agent.container} with another version: {agent.costs}"))
     member.node.run(commands.stop())
     discard(member, agent.container)
     member.node.run(agent.run(image))
 
 
-def remove(member: Member, tell: Tell) -> bool:
+def remove(member: Member, report: OnEvent) -> bool:
     """Remove the gateway from a node that is no longer its node. Its volume stays."""
-    tell(Event(member.name, f"removing {commands.CONTAINER}: the gateway runs on another node"))
+    report(Event(member.name, f"removing {commands.CONTAINER}: the gateway runs on another node"))
     member.node.run(commands.stop())
     discard(member, commands.CONTAINER)
     return True
 
 
-def _configure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: bool) -> bool:
+def _configure(member: Member, spec: GatewaySpec, report: OnEvent, *, apply_gateway: bool) -> bool:
     """Give the gateway the files of its services. False if it runs with them already."""
     facts = answered(member, commands.CONTAINER, lambda: _facts(member))
     contents = spec.contents(facts)
@@ -107,7 +107,7 @@ def _configure(member: Member, spec: GatewaySpec, tell: Tell, *, apply_gateway: 
     if not differing:
         return False
     if any(change.kind is not Kind.START for change in differing):
-        tell(Event(member.name, f"configuring services: {', '.join(sorted(contents.services)) or 'none yet'}"))
+        report(Event(member.name, f"configuring services: {', '.join(sorted(contents.services)) or 'none yet'}"))
     member.node.run(commands.configure(contents.files))
     answered(member, commands.CONTAINER, lambda: _running(member))
     return True

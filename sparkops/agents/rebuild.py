@@ -13,7 +13,7 @@ from sparkops.errors import Interrupted
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.leader import Leader, door, leading
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
 
 SERVE_S, POLL_S = 90.0, 1.0
@@ -31,40 +31,40 @@ def read_copies(connected: Connected) -> dict[str, GuardCopies]:
     return {node: copies for node, copies in connected.all(ask).items() if copies is not None}
 
 
-def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, tell: Tell) -> Mapping[str, str]:
+def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: OnEvent) -> Mapping[str, str]:
     """Make the planned node lead with these journals, and run the gateway there. Every step can be repeated.
 
     Returns by service why it does not serve after SERVE_S; empty if it serves. Raises NodeError.
     """
     member = connected.member(plan.node)
-    agents.ensure_guard(member, specs.guard, tell)
-    tell(Event(plan.node, f"taking the lead of {', '.join(item.service for item in plan.journals) or 'no service'}"))
+    agents.ensure_guard(member, specs.guard, report)
+    report(Event(plan.node, f"taking the lead of {', '.join(item.service for item in plan.journals) or 'no service'}"))
     with door(member) as opened:
         opened.take(plan.journals)
     member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     if specs.gateway:
-        gateway_agent.ensure(member, specs.gateway, tell, apply_gateway=True)
+        gateway_agent.ensure(member, specs.gateway, report, apply_gateway=True)
     guarded = {name: other for name, other in connected.members.items() if leases.guarded(other)}
     membership.introduce(replace(connected, members=guarded), plan.node)
     with leading(member) as leader:
-        return _until_served(leader, plan, tell)
+        return _until_served(leader, plan, report)
 
 
-def _until_served(leader: Leader, plan: Rebuild, tell: Tell) -> dict[str, str]:
+def _until_served(leader: Leader, plan: Rebuild, report: OnEvent) -> dict[str, str]:
     """Wait until each service serves, or needs an operator."""
     services = [journal.service for journal in (*plan.journals, *plan.kept)]
 
     def missing() -> dict[str, str]:
         return {service: why for service in services if (why := failing(leader, service))}
 
-    def report(missing: Mapping[str, str]) -> None:
+    def report_missing(missing: Mapping[str, str]) -> None:
         for service, why in missing.items():
-            tell(Event(plan.node, f"waiting for {service}: {why}", lasting=False))
+            report(Event(plan.node, f"waiting for {service}: {why}", lasting=False))
 
     interrupted = Interrupted("interrupted; the fleet continues", next_step="sparkops status")
     waiting = Waiting(POLL_S, SERVE_S, leader.node.cancel, interrupted=interrupted)
-    return waiting.poll(missing, lambda missing: not missing, report)
+    return waiting.poll(missing, lambda missing: not missing, report_missing)
 
 
 def failing(leader: Leader, service: str) -> str:

@@ -14,39 +14,39 @@ from sparkops.guard_client import commands
 from sparkops.images.build import build_on
 from sparkops.names import LABEL
 from sparkops.nodes.connected import Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
 
 PATIENCE_S = 300.0
 """How long a replacement may take: the old guard stops within 10 s, the new one answers within 30 s."""
 
 
-def replace(member: Member, agent: Agent, tell: Tell) -> None:
+def replace(member: Member, agent: Agent, report: OnEvent) -> None:
     """Replace the guard of a node. Raises NotReady if the new one cannot read the journals, StartFailed."""
-    if _finished(member, tell):
-        up(member, agent, tell)
+    if _finished(member, report):
+        up(member, agent, report)
         return
-    image = build_on(member, agent.order, tell).image
+    image = build_on(member, agent.order, report).image
     _require_readable(member, image)
-    tell(Event(member.name, f"replacing {agent.container} with another version: {agent.costs}"))
+    report(Event(member.name, f"replacing {agent.container} with another version: {agent.costs}"))
     discard(member, commands.ASIDE)
     member.node.run(commands.replace(image, agent.labels[f"{LABEL}inputs"], member.name))
     problem = _outcome(member)
     if problem is None:
-        up(member, agent, tell)
+        up(member, agent, report)
     elif problem:
         raise StartFailed(member.name, f"the new guard does not answer; the old one runs again: {problem}")
 
 
-def install(member: Member, agent: Agent, tell: Tell) -> None:
+def install(member: Member, agent: Agent, report: OnEvent) -> None:
     """Start a guard on a node without one. Remove a guard that was put aside once the new one answers."""
-    if _finished(member, tell):
-        up(member, agent, tell)
+    if _finished(member, report):
+        up(member, agent, report)
         return
-    image = build_on(member, agent.order, tell).image
+    image = build_on(member, agent.order, report).image
     if aside := member.engine.container(commands.ASIDE):
         _require_readable(member, image)
-    tell(Event(member.name, f"starting {agent.container}"))
+    report(Event(member.name, f"starting {agent.container}"))
     member.node.run(agent.run(image))
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     if aside:
@@ -62,7 +62,7 @@ def _require_readable(member: Member, image: str) -> None:
         raise NotReady(member.name, problem, next_step="Use the version of sparkops that last deployed.") from failed
 
 
-def _finished(member: Member, tell: Tell) -> bool:
+def _finished(member: Member, report: OnEvent) -> bool:
     """Wait for the replacement that another client has started, if there is one. Raises StartFailed, Interrupted."""
     container = member.engine.container(commands.REPLACEMENT)
     if container is None:
@@ -70,7 +70,7 @@ def _finished(member: Member, tell: Tell) -> bool:
     if container["State"]["Status"] == "created":  # its client ended before the start, so nothing has changed
         member.node.run(remove(commands.REPLACEMENT))
         return False
-    tell(Event(member.name, f"waiting for {commands.REPLACEMENT}, which another client has started"))
+    report(Event(member.name, f"waiting for {commands.REPLACEMENT}, which another client has started"))
     _outcome(member)
     return True
 

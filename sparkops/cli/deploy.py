@@ -132,14 +132,14 @@ def up(
     loaded = load_recipe(recipe, fleet)
     order, source = make_order(loaded, fleet), make_hub(fleet, token_file, endpoint)
     names = tuple(node or loaded.nodes or fleet.nodes)
-    with connect(fleet, names) as connected, progress() as tell:
+    with connect(fleet, names) as connected, progress() as report:
         due = missing(connected, loaded, order)
         for line in due:
             (data if dry_run else say)(line)
         if due.weights and not due.complete and loaded.lock and loaded.lock.checkpoint:
             say(section(connected, loaded, names).strip())
         if not dry_run:
-            provision(connected, due, order, source, tell, wait)
+            provision(connected, due, order, source, report, wait)
     if not (dry_run and (due.image or due.weights)):
         deploy(context, recipe, node, mode=mode, allow_downtime=allow_downtime, wait=wait, dry_run=dry_run)
     if not dry_run:

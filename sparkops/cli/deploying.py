@@ -54,7 +54,7 @@ def swap(fleet: Fleet, release: Release, options: Options) -> None:
             if options.json:
                 data_json({"service": release.service, "result": "nothing", "release": release.id, "mode": None})
         else:
-            following = Following(leader, release.service, operation.tell)
+            following = Following(leader, release.service, operation.report)
             conclude(following, accepted, detach=options.detach, json=options.json)
         say(f"  {url}   model: {release.service}")
 
@@ -92,15 +92,15 @@ def plan_text(connected: Connected, release: Release, draft: Draft | None) -> st
 def direct(fleet: Fleet, release: Release, options: Options) -> None:
     """Deploy a release without a gateway: one replica on each node, led by the guard there, all at once."""
     choices = options.choices(fleet)
-    with connect(fleet, options.nodes or release.recipe.nodes) as connected, progress() as tell:
+    with connect(fleet, options.nodes or release.recipe.nodes) as connected, progress() as report:
         replicas = {
             nodes[0]: _Direct(
-                Operation(connected.only(nodes), tell, options.wait_s, nodes[0]),
+                Operation(connected.only(nodes), report, options.wait_s, nodes[0]),
                 release,
                 replace(choices, nodes=nodes),
                 nodes,
             )
-            for nodes in leads.places(connected, release, options.nodes, tell)
+            for nodes in leads.places(connected, release, options.nodes, report)
         }
         if options.dry_run:
             _show_plans(release, list(replicas.values()), json=options.json)

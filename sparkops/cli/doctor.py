@@ -59,7 +59,7 @@ def doctor(
         if fix and (rows := _fix(connected, result.diagnosis, yes=yes)):
             after = _diagnose(connected, login)
             result = DoctorResult(after.diagnosis.model_copy(update={"fixes": rows}), after.status)
-        diagnosis, text = result.diagnosis, "\n".join(report(result.diagnosis))
+        diagnosis, text = result.diagnosis, "\n".join(lines(result.diagnosis))
         if bundle:
             _write_bundle(bundle, files({**collect(connected, result), "doctor.txt": text}))
     if json:
@@ -71,8 +71,8 @@ def doctor(
 
 
 def _diagnose(connected: Connected, login: HubLogin) -> DoctorResult:
-    with progress() as tell:
-        return diagnose(connected, tell, login)
+    with progress() as report:
+        return diagnose(connected, report, login)
 
 
 def _write_bundle(file: Path, texts: dict[str, str]) -> None:
@@ -99,7 +99,7 @@ def _fix(connected: Connected, diagnosis: Diagnosis, *, yes: bool) -> list[FixRo
     return []
 
 
-def report(diagnosis: Diagnosis) -> Iterator[str]:
+def lines(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield the diagnosis as lines of text."""
     for node in diagnosis.nodes:
         yield from _node(node)

@@ -40,7 +40,7 @@ def rebuild(
     """
     fleet = load_fleet(context.obj)
     _require_named(fleet, node, without or ())
-    with connect(fleet, required=False, patience_s=PATIENCE_S) as connected, progress() as tell:
+    with connect(fleet, required=False, patience_s=PATIENCE_S) as connected, progress() as report:
         connected.member(node)
         for name, error in connected.unreachable.items():
             say(f"skipping {name}: {error}", fg="yellow")
@@ -48,7 +48,7 @@ def rebuild(
         (data if dry_run and not json else say)(str(planned))
         failing: Mapping[str, str] = {}
         if not dry_run:
-            failing = rebuild_on(connected, planned, agents.load(fleet, planned.services), tell)
+            failing = rebuild_on(connected, planned, agents.load(fleet, planned.services), report)
     if json:
         data_json(_as_json(planned, failing, dry_run=dry_run))
     if failing:

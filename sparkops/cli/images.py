@@ -63,11 +63,11 @@ def build(
         return
     results: Mapping[str, Built | CopiedImage]
     source = None
-    with _refusals(order, json=json), connect(fleet, nodes) as connected, progress() as tell:
+    with _refusals(order, json=json), connect(fleet, nodes) as connected, progress() as report:
         if once:
-            source, results = distribute.build_once(connected, order, tell, wait)
+            source, results = distribute.build_once(connected, order, report, wait)
         else:
-            results = build_on_all(connected, order, tell, wait)
+            results = build_on_all(connected, order, report, wait)
     _show_results(order.tag, source, results)
     if json:
         nodes_json = {name: _as_json(result, source) for name, result in results.items()}
@@ -132,8 +132,8 @@ def copy(context: typer.Context, recipe: RECIPE, source: SOURCE, to: TARGETS = N
     loaded = load_recipe(recipe, fleet)
     targets = copy_targets(fleet, loaded, source, to)
     tag = make_order(loaded, fleet).tag
-    with connect(fleet, [source, *targets]) as connected, progress() as tell:
-        copied = distribute.copy(connected, tag, source, tell)
+    with connect(fleet, [source, *targets]) as connected, progress() as report:
+        copied = distribute.copy(connected, tag, source, report)
     _show_results(tag, source, copied)
     if json:
         nodes = {

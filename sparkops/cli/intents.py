@@ -65,12 +65,12 @@ def gateway_leader(fleet: Fleet, wait_s: float = 0.0) -> Iterator[Target]:
 @contextmanager
 def _reached(fleet: Fleet, wait_s: float, nodes: Sequence[str] = (), *, required: bool = False) -> Iterator[Operation]:
     """Connect to these nodes (all if empty). Skips those that do not answer; `required`: raises their error."""
-    with connect(fleet, nodes, required=required) as connected, progress() as tell:
+    with connect(fleet, nodes, required=required) as connected, progress() as report:
         if fleet.gateway:
             connected.member(fleet.gateway.node)
         for name, error in connected.unreachable.items():
             say(f"skipping {name}: {error}", fg="yellow")
-        yield Operation(connected, tell, wait_s)
+        yield Operation(connected, report, wait_s)
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def _leaders(operation: Operation, service: str) -> Iterator[list[Target]]:
     with ExitStack() as opened:
         first = opened.enter_context(leading(connected.member(gateway.node))) if gateway else None
         targets = []
-        for node, direct in leads.heads(connected, service, operation.tell, first).items():
+        for node, direct in leads.heads(connected, service, operation.report, first).items():
             leader = first if first and not direct else opened.enter_context(leading(connected.member(node)))
             targets.append((replace(operation, direct=node if direct else ""), leader))
         if not targets:
@@ -114,7 +114,7 @@ def _send_to(targets: Sequence[Target], service: str, accept: Accept, options: O
         )
         conclude_all(service, outcomes, {}, json=options.json, wants_back=back)
     elif accepted := accept(operation, leader):
-        following = Following(leader, service, operation.tell)
+        following = Following(leader, service, operation.report)
         conclude(following, accepted, detach=options.detach, json=options.json, wants_back=back)
     else:
         _print_nothing(service, json=options.json)
@@ -141,7 +141,7 @@ def follow(target: Target, service: str, accepted: Accepted | None, options: Opt
     if accepted is None or options.detach:
         return accepted
     operation, leader = target
-    return Following(leader, service, operation.tell).until_end(accepted)
+    return Following(leader, service, operation.report).until_end(accepted)
 
 
 def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options) -> None:

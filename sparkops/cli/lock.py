@@ -55,13 +55,13 @@ def lock(
         _show(before, file, json=json)
         return
     name = node or (unlocked.nodes or list(fleet.nodes))[0]
-    with connect(fleet, [name]) as connected, progress() as tell:
+    with connect(fleet, [name]) as connected, progress() as report:
         member = connected.members[name]
-        resolved = locking.lock_on(member, unlocked, files, None if update else before, str(int(time.time())), tell)
+        resolved = locking.lock_on(member, unlocked, files, None if update else before, str(int(time.time())), report)
         if build:
             locked = unlocked.with_lock(resolved)
             order = of_recipe(locked, build_context(locked, files.templates, files.mods, files.inputs), files.gate)
-            build_on(member, order, tell)
+            build_on(member, order, report)
             resolved = resolved.model_copy(update={"contents": locking.contents(member, locked, order, files)})
     write(file, lock_text(unlocked.name, resolved))
     say(f"wrote {file}", fg="green")

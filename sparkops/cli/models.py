@@ -21,7 +21,7 @@ from sparkops.errors import UsageError
 from sparkops.hub.image import IMAGE
 from sparkops.hub.pull import Hub, hub_order, pull_model
 from sparkops.nodes.connected import Member, connect
-from sparkops.nodes.progress import Tell
+from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
 from sparkops.weights.checkpoint import Checkpoint
 from sparkops.weights.prepare import Preparation, plan_steps, take_steps
@@ -58,8 +58,8 @@ def pull(
     loaded = load_recipe(recipe, fleet)
     hub = make_hub(fleet, token_file, endpoint, replace=replace)
 
-    def fetch(member: Member, tell: Tell) -> list[Checkpoint]:
-        return [pull_model(member, source, hub, tell) for source in loaded.model.fetched]
+    def fetch(member: Member, report: OnEvent) -> list[Checkpoint]:
+        return [pull_model(member, source, hub, report) for source in loaded.model.fetched]
 
     name, pulled = _on_one(fleet, loaded, node, fetch)
     for model in pulled:
@@ -97,12 +97,12 @@ def read_token(file: Path | None) -> str:
 
 
 def _on_one(
-    fleet: Fleet, recipe: Recipe, node: str | None, work: Callable[[Member, Tell], Result]
+    fleet: Fleet, recipe: Recipe, node: str | None, work: Callable[[Member, OnEvent], Result]
 ) -> tuple[str, Result]:
     """Run `work` on one node; return the node and the result. Ctrl-C stops it on the node as well."""
     name = node or (recipe.nodes or list(fleet.nodes))[0]
-    with connect(fleet, [name]) as connected, progress() as tell:
-        return name, connected.all(lambda member: work(member, tell))[name]
+    with connect(fleet, [name]) as connected, progress() as report:
+        return name, connected.all(lambda member: work(member, report))[name]
 
 
 def copy(
@@ -123,8 +123,8 @@ def copy(
     fleet = load_fleet(context.obj)
     loaded = load_recipe(recipe, fleet)
     targets = copy_targets(fleet, loaded, source, to)
-    with connect(fleet, [source, *targets]) as connected, progress() as tell:
-        copied = models.copy(connected, engine_reads(loaded), source, tell, checksum=checksum, replace_other=replace)
+    with connect(fleet, [source, *targets]) as connected, progress() as report:
+        copied = models.copy(connected, engine_reads(loaded), source, report, checksum=checksum, replace_other=replace)
     for name, model in copied.items():
         sent = f"{model.sent / 1e6:.1f} MB sent" if model.sent else "nothing sent"
         say(f"{name}: {loaded.model.path}, {model.size / 1e9:.2f} GB, {sent}", fg="green")
@@ -153,10 +153,10 @@ def prepare(
         raise UsageError(f"{loaded.name}: the recipe has no model.steps", next_step=f"sparkops models pull {recipe}")
     image = make_order(loaded, fleet).tag
 
-    def run_steps(member: Member, tell: Tell) -> Preparation:
+    def run_steps(member: Member, report: OnEvent) -> Preparation:
         planned = plan_steps(member, loaded, image, replace=replace)
         if not dry_run:
-            take_steps(member, planned, tell, wait)
+            take_steps(member, planned, report, wait)
         return planned
 
     name, preparation = _on_one(fleet, loaded, node, run_steps)

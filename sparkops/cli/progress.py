@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from sparkops.cli.terminal import say, visible
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 
 
 @contextmanager
-def progress() -> Iterator[Tell]:
+def progress() -> Iterator[OnEvent]:
     """Show events as they come: a live line for each node on a terminal, plain lines elsewhere."""
     if sys.stderr.isatty():
-        with _live() as tell:
-            yield lambda event: tell(replace(event, text=visible(event.text)))
+        with _live() as report:
+            yield lambda event: report(replace(event, text=visible(event.text)))
     else:
         began = time.monotonic()
         yield lambda event: _plain(event, time.monotonic() - began)
@@ -37,7 +37,7 @@ def _count(event: Event) -> str:
 
 
 @contextmanager
-def _live() -> Iterator[Tell]:
+def _live() -> Iterator[OnEvent]:
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
@@ -49,7 +49,7 @@ def _live() -> Iterator[Tell]:
         tasks: dict[str, Any] = {}
         began = time.monotonic()
 
-        def tell(event: Event) -> None:
+        def report(event: Event) -> None:
             if event.node not in tasks:
                 tasks[event.node] = shown.add_task("", node=event.node)
             shown.update(tasks[event.node], description=event.text + _count(event))
@@ -57,4 +57,4 @@ def _live() -> Iterator[Tell]:
                 at_s = time.monotonic() - began
                 shown.console.print(f"[{at_s:4.0f} s] {event.node}: {event.text}", markup=False, highlight=False)
 
-        yield tell
+        yield report

@@ -48,7 +48,7 @@ def prune(
     nodes = list(node or fleet.nodes)
     gateway = [fleet.gateway.node] if fleet.gateway else []  # its guard has the journals
     pruned: Mapping[str, Pruned] = {}
-    with connect(fleet, list(dict.fromkeys([*nodes, *gateway]))) as connected, progress() as tell:
+    with connect(fleet, list(dict.fromkeys([*nodes, *gateway]))) as connected, progress() as report:
         survey = read_nodes(connected, nodes)
         pruning = plan(survey.nodes, survey.intended, policy)
         if not json:
@@ -56,7 +56,7 @@ def prune(
         size = sum(removal.size for removal in pruning.removals)
         question = f"Remove {len(pruning.removals)} items (about {_gib(size)})?"
         if pruning.removals and not dry_run and confirm(question, yes=yes):
-            pruned = remove(connected, tell, survey, policy, pruning, wait)
+            pruned = remove(connected, report, survey, policy, pruning, wait)
     for name, result in pruned.items():
         free_after = f"{_gib(result.after)} free ({_gib(result.before)} before)"
         say(f"{name}: {len(result.removed)} removed, {free_after}", fg="green")

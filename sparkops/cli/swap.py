@@ -98,7 +98,7 @@ def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None
     Example: sparkops follow qwen3.5-122b
     """
     fleet = load_fleet(context.obj)
-    send(fleet, service, lambda at, leader: intents.in_progress(leader, service, at.tell), Options(json=json))
+    send(fleet, service, lambda at, leader: intents.in_progress(leader, service, at.report), Options(json=json))
 
 
 def hold(

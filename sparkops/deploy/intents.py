@@ -14,7 +14,7 @@ from sparkops.guard_client.leader import Leader, door
 from sparkops.guard_client.replies import Record, merge
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.swap.intents import Cancel, Hold, Intent, Promote, Stop
 from sparkops.swap.journal import Journal
 
@@ -51,13 +51,13 @@ def stop(leader: Leader, service: str) -> Accepted | None:
     return replace(accepted, intent="") if accepted else None
 
 
-def in_progress(leader: Leader, service: str, tell: Tell) -> Accepted | None:
+def in_progress(leader: Leader, service: str, report: OnEvent) -> Accepted | None:
     """Return the swap or stop in progress, and report what it is; None without one."""
     state = leader.state(service)
     if state.journal.stopping or state.journal.halting:
         return Accepted("", state.last)
     if state.swap:
-        tell(Event(leader.node.name, swap_line(state.swap)))
+        report(Event(leader.node.name, swap_line(state.swap)))
         return Accepted(state.swap.intent, state.last)
     if state.needs_operator:
         raise NeedsOperator(f"{service}: {state.needs_operator}", next_step=f"sparkops rollback {service}")

@@ -13,7 +13,7 @@ from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import GuardDoor, Leader, door
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.release import Release
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
@@ -36,29 +36,29 @@ def state_on(member: Member, service: str) -> ServiceState | None:
         return state_by(member, opened, service)
 
 
-def direct(connected: Connected, service: str, tell: Tell) -> dict[str, ServiceState]:
+def direct(connected: Connected, service: str, report: OnEvent) -> dict[str, ServiceState]:
     """Return the nodes whose guards lead the service without a gateway. One that cannot be asked is reported."""
     states: dict[str, ServiceState] = {}
     for name, state in connected.on_each(lambda member: state_on(member, service)).items():
         if isinstance(state, SparkopsError):
-            tell(Event(name, f"skipped: {state}"))
+            report(Event(name, f"skipped: {state}"))
         elif state is not None and state.direct:
             states[name] = state
     return states
 
 
-def heads(connected: Connected, service: str, tell: Tell, gateway: Leader | None) -> dict[str, bool]:
+def heads(connected: Connected, service: str, report: OnEvent, gateway: Leader | None) -> dict[str, bool]:
     """Return the nodes whose guards lead a service, and whether without a gateway. `gateway`: the guard beside one.
 
     Where nothing is deployed, behind the gateway or without one, it is the gateway's. Empty: no guard leads it.
     """
     if gateway is None:
-        return dict.fromkeys(direct(connected, service, tell), True)
+        return dict.fromkeys(direct(connected, service, report), True)
     node = gateway.node.name
     state = state_by(connected.member(node), gateway, service)
     if state and state.journal.leader == node and not state.direct and _deployed(state):
         return {node: False}
-    return dict.fromkeys(direct(connected, service, tell), True) or {node: False}
+    return dict.fromkeys(direct(connected, service, report), True) or {node: False}
 
 
 def _deployed(state: ServiceState) -> bool:
@@ -83,7 +83,7 @@ def running(connected: Connected, service: str) -> dict[str, tuple[str, ...]]:
     return {node: names for node, names in named.items() if names}
 
 
-def places(connected: Connected, release: Release, nodes: Sequence[str], tell: Tell) -> tuple[Place, ...]:
+def places(connected: Connected, release: Release, nodes: Sequence[str], report: OnEvent) -> tuple[Place, ...]:
     """Return where a release is deployed without a gateway. Raises PlanRefused."""
     observed = observe.before_deploy(connected, release)
     if release.recipe.serve.tensor_parallel == 1:
@@ -91,7 +91,7 @@ def places(connected: Connected, release: Release, nodes: Sequence[str], tell: T
         for problem in differing(release, {name: observed[name] for name in chosen}):
             raise problem
         return tuple((name,) for name in chosen)
-    for state in direct(connected, release.service, tell).values():
+    for state in direct(connected, release.service, report).values():
         if state.journal.active:
             return (_place_of(connected, state.journal.active),)
     swap_plan = plan.plan(release, observed, Current(direct=True), DeployOptions(tuple(nodes)), connected.fleet.fabric)
@@ -108,7 +108,7 @@ def _place_of(connected: Connected, active: Deployment) -> Place:
     raise PlanRefused(problem, next_step="Pass these nodes with --node, or stop the service first: sparkops stop")
 
 
-def known(connected: Connected, leader: Leader, service: str, tell: Tell, *, direct: bool) -> ServiceState:
+def known(connected: Connected, leader: Leader, service: str, report: OnEvent, *, direct: bool) -> ServiceState:
     """Return what a guard knows of a service that it leads, or is to lead. Changes nothing.
 
     Raises PlanRefused where the service is deployed in another way: its port is not free.
@@ -120,7 +120,7 @@ def known(connected: Connected, leader: Leader, service: str, tell: Tell, *, dir
     if state and state.journal.deployments:
         raise _led_by(connected, service, state.journal.leader)
     if not direct:
-        _require_free(connected, service, tell)
+        _require_free(connected, service, report)
     return ServiceState(Journal(service, name))
 
 
@@ -145,9 +145,9 @@ def stop_step(connected: Connected, service: str, leader: str) -> str:
     return f"Name the node {leader} in {connected.fleet.file} again, as at the deploy: sparkops stop {service}"
 
 
-def _require_free(connected: Connected, service: str, tell: Tell) -> None:
+def _require_free(connected: Connected, service: str, report: OnEvent) -> None:
     """Raise PlanRefused where a service that is to be behind the gateway runs without one."""
-    for node, state in direct(connected, service, tell).items():
+    for node, state in direct(connected, service, report).items():
         if _deployed(state):
             raise _led_by(connected, service, node)
 

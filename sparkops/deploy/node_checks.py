@@ -20,13 +20,13 @@ from sparkops.network.finding import require
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.host import HostFacts
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.swap.model import Deployment
 
 DROP_ALL = "sudo sh -c 'sync; echo 3 >/proc/sys/vm/drop_caches' on {node} drops the page cache of all files."
 
 
-def require_network(connected: Connected, plan: SwapPlan, observed: Mapping[str, Observed], tell: Tell) -> None:
+def require_network(connected: Connected, plan: SwapPlan, observed: Mapping[str, Observed], report: OnEvent) -> None:
     """Try the network that a pair will load over, and the image on it, unless the pair runs already.
 
     Raises PlanRefused or NodesFailed.
@@ -35,7 +35,7 @@ def require_network(connected: Connected, plan: SwapPlan, observed: Mapping[str,
     if plan.network and not _runs(plan, observed):
         ray = plan.release.recipe.serve.executor == "ray"
         ranks = Ranks(plan.release.image, plan.rank.meeting_port, ray=ray)
-        require(preflight.run(connected, plan.network, facts, ranks, tell))
+        require(preflight.run(connected, plan.network, facts, ranks, report))
 
 
 def _runs(plan: SwapPlan, observed: Mapping[str, Observed]) -> bool:
@@ -44,31 +44,31 @@ def _runs(plan: SwapPlan, observed: Mapping[str, Observed]) -> bool:
     return len(running) == len(plan.ranks) and len({container.generation for container in running}) == 1
 
 
-def require_memory(connected: Connected, target: Deployment, active: Deployment | None, tell: Tell) -> None:
+def require_memory(connected: Connected, target: Deployment, active: Deployment | None, report: OnEvent) -> None:
     """Raise NotReady where page cache would keep an in-place swap from starting, before anything is stopped."""
     old = {rank.node: engine_spec.of(rank) for rank in active.ranks} if active else {}
     for rank in target.ranks:
-        require_without(connected.member(rank.node), engine_spec.of(rank), old.get(rank.node), tell)
+        require_without(connected.member(rank.node), engine_spec.of(rank), old.get(rank.node), report)
 
 
-def require_without(member: Member, new: EngineSpec, old: EngineSpec | None, tell: Tell) -> None:
+def require_without(member: Member, new: EngineSpec, old: EngineSpec | None, report: OnEvent) -> None:
     """Raise NotReady where a release would lack memory, for page cache alone, once the old one has stopped."""
     recipe = new.parsed
     if not counts_page_cache(recipe, _facts(member)):
         return
     for spec in (old, new):
         if spec is not None:
-            _drop(member, pages.drop(spec.parsed, spec.config), tell)
+            _drop(member, pages.drop(spec.parsed, spec.config), report)
     require_free(member, recipe, old.parsed.memory.claim_gib if old else 0.0)
 
 
-def _drop(member: Member, command: Command, tell: Tell) -> None:
+def _drop(member: Member, command: Command, report: OnEvent) -> None:
     """Drop page cache, and report the result: a start never fails for this alone."""
     try:
         result = member.node.run(command).stdout.strip()
     except (CommandFailed, ConnectionLost, NotReady) as error:
         result = f"page cache not dropped: {error.problem}"
-    tell(Event(member.name, result))
+    report(Event(member.name, result))
 
 
 def require_free(member: Member, recipe: Recipe, freed_gib: float = 0.0) -> None:

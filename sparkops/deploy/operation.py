@@ -9,7 +9,7 @@ from typing import TypeVar
 from sparkops.errors import UsageError
 from sparkops.guard_client.waiting import until_free
 from sparkops.nodes.connected import Connected
-from sparkops.nodes.progress import Tell
+from sparkops.nodes.progress import OnEvent
 
 R = TypeVar("R")
 
@@ -19,7 +19,7 @@ class Operation:
     """One run of a verb: connections to the nodes that answer, and where progress goes."""
 
     connected: Connected
-    tell: Tell
+    report: OnEvent
     wait_s: float = 0.0
     """Seconds in which a refusal with exit code 4 is tried again."""
     direct: str = ""
@@ -38,4 +38,4 @@ class Operation:
 
     def until_free(self, attempt: Callable[[], R]) -> R:
         """Try again while another change is in progress, for `wait_s`. Raises Busy after that, or Interrupted."""
-        return until_free(attempt, self.wait_s, self.node, self.tell, self.connected.cancel)
+        return until_free(attempt, self.wait_s, self.node, self.report, self.connected.cancel)

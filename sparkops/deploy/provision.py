@@ -11,7 +11,7 @@ from sparkops.hub.pull import Hub, pull_model
 from sparkops.images import distribute
 from sparkops.images.build import BuildOrder, build_on_all
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Tell
+from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
 from sparkops.weights.prepare import plan_steps, take_steps
 from sparkops.weights.steps import engine_reads
@@ -50,26 +50,28 @@ def missing(connected: Connected, recipe: Recipe, order: BuildOrder) -> Missing:
     return Missing(recipe, without, {name: reason for name, reason in reasons.items() if reason}, complete)
 
 
-def provision(connected: Connected, due: Missing, order: BuildOrder, source: Hub, tell: Tell, wait_s: float) -> None:
+def provision(
+    connected: Connected, due: Missing, order: BuildOrder, source: Hub, report: OnEvent, wait_s: float
+) -> None:
     """Bring what is missing to the connected nodes. Interrupted anywhere, the next call continues.
 
     Raises NodeError, NotReady, ImageRejected, and Busy where an engine loads for longer than `wait_s`.
     """
     if due.image and len(connected.members) > 1:
-        distribute.build_once(connected, order, tell, wait_s)
+        distribute.build_once(connected, order, report, wait_s)
     elif due.image:
-        build_on_all(connected, order, tell, wait_s)
+        build_on_all(connected, order, report, wait_s)
     if not due.weights:
         return
     first = due.complete[0] if due.complete else next(iter(due.weights))
     if not due.complete:
-        connected.only([first]).all(lambda member: _fetch(member, due.recipe, order.tag, source, tell, wait_s))
+        connected.only([first]).all(lambda member: _fetch(member, due.recipe, order.tag, source, report, wait_s))
     if targets := [name for name in due.weights if name != first]:
-        models.copy(connected.only([first, *targets]), engine_reads(due.recipe), first, tell)
+        models.copy(connected.only([first, *targets]), engine_reads(due.recipe), first, report)
 
 
-def _fetch(member: Member, recipe: Recipe, image: str, source: Hub, tell: Tell, wait_s: float) -> None:
+def _fetch(member: Member, recipe: Recipe, image: str, source: Hub, report: OnEvent, wait_s: float) -> None:
     for weights in recipe.model.fetched:
-        pull_model(member, weights, source, tell)
+        pull_model(member, weights, source, report)
     if recipe.model.steps:
-        take_steps(member, plan_steps(member, recipe, image, replace=False), tell, wait_s)
+        take_steps(member, plan_steps(member, recipe, image, replace=False), report, wait_s)

@@ -38,7 +38,7 @@ class Rollout:
         """
         operation, connected = self.operation, self.operation.connected
         changed = agents.ensure(
-            connected, self.specs, operation.tell, apply_gateway=apply_gateway, wait_s=operation.wait_s
+            connected, self.specs, operation.report, apply_gateway=apply_gateway, wait_s=operation.wait_s
         )
         if planned and any(changed.values()):
             planned = replace(planned, stale=True)

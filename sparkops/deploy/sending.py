@@ -85,7 +85,7 @@ def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str
         with door(operation.connected.member(node)) as opened:
             return opened.starts(service)
     except SparkopsError as error:
-        operation.tell(Event(node, f"past starts not read: {error}"))
+        operation.report(Event(node, f"past starts not read: {error}"))
         return []
 
 
@@ -111,7 +111,7 @@ def dry_run(operation: Operation, leader: Leader, release: Release, options: Dep
 
 
 def _known(operation: Operation, leader: Leader, service: str) -> ServiceState:
-    return leads.known(operation.connected, leader, service, operation.tell, direct=bool(operation.direct))
+    return leads.known(operation.connected, leader, service, operation.report, direct=bool(operation.direct))
 
 
 def prepare(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Draft | None:
@@ -134,10 +134,10 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
 
 def _check(operation: Operation, draft: Draft) -> None:
     """Try what only the nodes can show: the network of a pair, and the memory of an in-place swap."""
-    node_checks.require_network(operation.connected, draft.plan, draft.observed, operation.tell)
+    node_checks.require_network(operation.connected, draft.plan, draft.observed, operation.report)
     if draft.plan.mode is Mode.IN_PLACE:
         active = draft.state.journal.active
-        node_checks.require_memory(operation.connected, draft.intent.target, active, operation.tell)
+        node_checks.require_memory(operation.connected, draft.intent.target, active, operation.report)
 
 
 def deploy(
@@ -155,7 +155,7 @@ def _deploy(
 ) -> Accepted | None:
     state = leader.state(release.service)
     if state.swap and service_state.joins(state, release.id):
-        operation.tell(Event(operation.node, f"joining the {release.service} swap in phase '{state.swap.phase}'"))
+        operation.report(Event(operation.node, f"joining the {release.service} swap in phase '{state.swap.phase}'"))
         return Accepted(state.swap.intent, state.last)
     if service_state.serves(state, release.id):
         return None

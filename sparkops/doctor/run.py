@@ -21,7 +21,7 @@ from sparkops.network import firewall, preflight, topology
 from sparkops.network.finding import Finding
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Event, Tell, silent
+from sparkops.nodes.progress import Event, OnEvent, silent
 from sparkops.status.join import join
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Status
@@ -41,10 +41,10 @@ class DoctorResult:
     status: Status
 
 
-def diagnose(connected: Connected, tell: Tell = silent, login: HubLogin | None = None) -> DoctorResult:
+def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | None = None) -> DoctorResult:
     """Examine all nodes and pairs. Changes nothing and does not disturb running services."""
     fleet = connected.fleet
-    outcomes = connected.on_each(lambda member: _examine(member, tell, gateway=fleet.gateway is not None))
+    outcomes = connected.on_each(lambda member: _examine(member, report, gateway=fleet.gateway is not None))
     outcomes = {**connected.unreachable, **outcomes}
     results = {name: outcomes[name] for name in fleet.nodes if name in outcomes}
     nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
@@ -52,7 +52,7 @@ def diagnose(connected: Connected, tell: Tell = silent, login: HubLogin | None =
     live = [
         finding
         for pair, ranks in topology.pairs_to_test(joined)
-        for finding in preflight.run(connected, ranks, pair.facts, tell=tell)
+        for finding in preflight.run(connected, ranks, pair.facts, report=report)
     ]
     reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **_reports(connected)}
     status = join(list(results), reports, fleet.gateway)
@@ -93,8 +93,8 @@ def _closed(status: Status) -> Iterator[Finding]:
             yield reachability.closed(gateway.node, url, error.strerror or str(error))
 
 
-def _examine(member: Member, tell: Tell, *, gateway: bool) -> NodeFacts:
-    tell(Event(member.name, "examining", lasting=False))
+def _examine(member: Member, report: OnEvent, *, gateway: bool) -> NodeFacts:
+    report(Event(member.name, "examining", lasting=False))
     before_s = time.time()
     try:
         facts = host.parse(member.node.run(host.PREFLIGHT).stdout)

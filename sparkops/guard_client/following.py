@@ -13,7 +13,7 @@ from sparkops.guard_client.ending import Ending, needs_operator, of_event, phase
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState, unreported, ways_out
 from sparkops.guard_client.waiting import Repeats
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
 
 POLL_S = 2.0  # longest wait of a request for events, and pause between two reports of a load's progress
@@ -38,7 +38,7 @@ class Following:
 
     leader: Leader
     service: str
-    tell: Tell
+    report: OnEvent
     events: list[dict[str, Any]] = field(default_factory=list)
     repeats: dict[str, Repeats] = field(default_factory=dict)
     stuck_since_s: float | None = None
@@ -81,7 +81,7 @@ class Following:
         for event in events:
             self.events.append(event)
             node = event.get("node") or self.leader.node.name
-            self.tell(Event(node, event["text"], lasting=event.get("lasting", True)))
+            self.report(Event(node, event["text"], lasting=event.get("lasting", True)))
         return max((event["n"] for event in events), default=since)
 
     def _report_progress(self, state: ServiceState) -> None:
@@ -90,18 +90,18 @@ class Following:
             for container, text in containers.items():
                 repeats = self.repeats.setdefault(container, Repeats())
                 kept = repeats.keeps(NUMBER.sub("", text), time.monotonic())
-                self.tell(Event(node, f"{container}: {text}", lasting=kept))
+                self.report(Event(node, f"{container}: {text}", lasting=kept))
 
     def _patiently(self, ask: Callable[[], R]) -> R:
         """Retry on a new stream while the guard does not answer. Raises ConnectionLost after LOST_TRIES."""
 
-        def report(lost: ConnectionLost) -> None:
-            self.tell(Event(self.leader.node.name, f"waiting for the guard: {lost.problem}", lasting=False))
+        def report_lost(lost: ConnectionLost) -> None:
+            self.report(Event(self.leader.node.name, f"waiting for the guard: {lost.problem}", lasting=False))
 
         stopped, cancel = interrupted(self.service), self.leader.node.cancel
         waiting = Waiting(LOST_PAUSE_S, cancel=cancel, tries=LOST_TRIES, interrupted=stopped)
         try:
-            return waiting.retry(ask, lambda error: isinstance(error, ConnectionLost), report)
+            return waiting.retry(ask, lambda error: isinstance(error, ConnectionLost), report_lost)
         except ConnectionLost as lost:
             problem = f"{lost.problem}; {self.service} continues without this client"
             raise ConnectionLost(lost.node, problem, next_step="\n".join(ways_out(self.service))) from lost

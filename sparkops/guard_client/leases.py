@@ -15,7 +15,7 @@ from sparkops.guard_client.leader import GuardDoor, door
 from sparkops.guard_client.service_state import ways_out
 from sparkops.guard_client.waiting import until_free
 from sparkops.nodes.connected import Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 
 NODE, AGENTS = "node", "agents"
 RENEW_S = 15.0
@@ -26,32 +26,32 @@ NOT_UNDERSTOOD = "does not understand"
 
 
 def on_node(
-    member: Member, work: str, tell: Tell, wait_s: float = 0.0, *, renew_s: float = RENEW_S
+    member: Member, work: str, report: OnEvent, wait_s: float = 0.0, *, renew_s: float = RENEW_S
 ) -> AbstractContextManager[None]:
     """Block engine loads on a node during `work`, such as `build of image X`. Without a guard there is no lease.
 
     Raises Busy if an engine loads there, after retries for `wait_s`.
     """
-    return _lease(member, NODE, work, tell, wait_s, renew_s)
+    return _lease(member, NODE, work, report, wait_s, renew_s)
 
 
-def of_agents(leader: Member, work: str, tell: Tell, wait_s: float = 0.0) -> AbstractContextManager[None]:
+def of_agents(leader: Member, work: str, report: OnEvent, wait_s: float = 0.0) -> AbstractContextManager[None]:
     """Make the leader refuse every intent during `work`. Without a guard there is no leader and no lease.
 
     Raises Busy while a service changes or another client changes the agents, after retries for `wait_s`.
     """
-    return _lease(leader, AGENTS, work, tell, wait_s, RENEW_S)
+    return _lease(leader, AGENTS, work, report, wait_s, RENEW_S)
 
 
 @contextmanager
-def _lease(member: Member, kind: str, work: str, tell: Tell, wait_s: float, renew_s: float) -> Iterator[None]:
+def _lease(member: Member, kind: str, work: str, report: OnEvent, wait_s: float, renew_s: float) -> Iterator[None]:
     if not guarded(member):
         yield
         return
     holder = f"{work} by {operator()}"
     with door(member) as opened:
-        taken = until_free(lambda: _taken(opened, kind, holder), wait_s, member.name, tell, member.node.cancel)
-        with _renewed(opened, kind, holder, tell, renew_s) if taken else nullcontext():
+        taken = until_free(lambda: _taken(opened, kind, holder), wait_s, member.name, report, member.node.cancel)
+        with _renewed(opened, kind, holder, report, renew_s) if taken else nullcontext():
             yield
 
 
@@ -86,7 +86,7 @@ def operator() -> str:
 
 
 @contextmanager
-def _renewed(opened: GuardDoor, kind: str, holder: str, tell: Tell, renew_s: float) -> Iterator[None]:
+def _renewed(opened: GuardDoor, kind: str, holder: str, report: OnEvent, renew_s: float) -> Iterator[None]:
     """Repeat the request in a thread. A restarted guard grants the lease anew."""
     over = threading.Event()
 
@@ -96,7 +96,7 @@ def _renewed(opened: GuardDoor, kind: str, holder: str, tell: Tell, renew_s: flo
                 opened.lease(kind, holder)
             except SparkopsError as error:
                 if not over.is_set():
-                    tell(Event(opened.node.name, f"lease not renewed: {error}"))
+                    report(Event(opened.node.name, f"lease not renewed: {error}"))
 
     thread = threading.Thread(target=renew, name=f"lease {opened.node.name}", daemon=True)
     thread.start()

@@ -10,7 +10,7 @@ from math import inf
 from typing import TypeVar
 
 from sparkops.errors import Busy
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
 
 REPEAT_S = 60.0  # a plain log shows that the wait continues, without a line per poll
@@ -35,11 +35,11 @@ POLL_S = 2.0
 R = TypeVar("R")
 
 
-def until_free(attempt: Callable[[], R], wait_s: float, node: str, tell: Tell, cancel: threading.Event) -> R:
+def until_free(attempt: Callable[[], R], wait_s: float, node: str, report: OnEvent, cancel: threading.Event) -> R:
     """Retry an attempt that is refused with exit code 4, for `wait_s`. Raises Busy after that, or Interrupted."""
     repeats = Repeats()
 
-    def report(busy: Busy) -> None:
-        tell(Event(node, f"waiting: {busy}", lasting=repeats.keeps(str(busy), time.monotonic())))
+    def report_busy(busy: Busy) -> None:
+        report(Event(node, f"waiting: {busy}", lasting=repeats.keeps(str(busy), time.monotonic())))
 
-    return Waiting(POLL_S, wait_s, cancel).retry(attempt, lambda error: isinstance(error, Busy), report)
+    return Waiting(POLL_S, wait_s, cancel).retry(attempt, lambda error: isinstance(error, Busy), report_busy)

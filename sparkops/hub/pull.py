@@ -15,7 +15,7 @@ from sparkops.hub.image import DISK_GIB, HUB, IMAGE, hub_context
 from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.nodes.connected import Member
 from sparkops.nodes.program import parsed
-from sparkops.nodes.progress import ByteCount, Event, Meter, Tell
+from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
@@ -85,41 +85,43 @@ def hub_order(templates: Mapping[str, str], requirements: bytes, inputs: BuildIn
     return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: ask_image(image, ASK)))
 
 
-def pull_model(member: Member, weights: Weights, source: Hub, tell: Tell) -> Checkpoint:
+def pull_model(member: Member, weights: Weights, source: Hub, report: OnEvent) -> Checkpoint:
     """Download a model to a node, unless it is complete there. Raises NodeError."""
     directory = models.room(member, weights.path)
     checkpoint = directory.checkpoints.get(weights.path)
     if checkpoint and not any(refused(fetched(weights), checkpoint)):
-        tell(Event(member.name, f"{weights.path} is up to date"))
+        report(Event(member.name, f"{weights.path} is up to date"))
         return checkpoint
     models.refuse_to_lose(member, fetched(weights), directory, replace=source.replace)
-    image = build_on(member, source.order, tell).image
-    tell(Event(member.name, f"downloading {weights.id}"))
-    _fetch(member, image, weights, source, directory, tell)
+    image = build_on(member, source.order, report).image
+    report(Event(member.name, f"downloading {weights.id}"))
+    _fetch(member, image, weights, source, directory, report)
     checkpoint = models.publish(member, weights.path)
-    tell(Event(member.name, f"{weights.path} is complete"))
+    report(Event(member.name, f"{weights.path} is complete"))
     return checkpoint
 
 
-def _fetch(member: Member, image: str, weights: Weights, source: Hub, directory: ModelDirectory, tell: Tell) -> None:
+def _fetch(
+    member: Member, image: str, weights: Weights, source: Hub, directory: ModelDirectory, report: OnEvent
+) -> None:
     where = model_dir(member.config)
     inside = commands.container(where, image, (directory.user, directory.group), network="host", task="pull")
     command = commands.pull(inside, weights, source.token, source.endpoint)
     meter: Meter | None = None
     end: Fetched | Failure | None = None
 
-    def report(line: str) -> None:
+    def read_line(line: str) -> None:
         nonlocal meter, end
         match parse(line, anonymous=not source.token):
             case ByteCount(count, total):
-                meter = meter or Meter(tell, member.name, f"downloading {weights.id}", total, at=count)
+                meter = meter or Meter(report, member.name, f"downloading {weights.id}", total, at=count)
                 meter(count)
             case Fetched() | Failure() as message:
                 end = message
             case None:
                 pass
 
-    transfer.attended(member, command, report)
+    transfer.attended(member, command, read_line)
     if isinstance(end, Failure):
         raise NodeError(member.name, f"{weights.id}: {end.problem}", next_step=end.next_step)
     if end is None:

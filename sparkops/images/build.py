@@ -18,7 +18,7 @@ from sparkops.images.gate import GateVerdict
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Facts
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import retry_start
 from sparkops.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels
 from sparkops.render.archive import tar
@@ -92,40 +92,40 @@ class Built:
     verdicts: tuple[GateVerdict, ...] = ()
 
 
-def build_on_all(connected: Connected, order: BuildOrder, tell: Tell, wait_s: float = 0.0) -> dict[str, Built]:
+def build_on_all(connected: Connected, order: BuildOrder, report: OnEvent, wait_s: float = 0.0) -> dict[str, Built]:
     """Build on all connected nodes. Raises Busy, NotReady, BuildFailed or ImageRejected for all nodes together."""
-    return connected.all(lambda member: build_leased(member, order, tell, wait_s))
+    return connected.all(lambda member: build_leased(member, order, report, wait_s))
 
 
-def build_leased(member: Member, order: BuildOrder, tell: Tell, wait_s: float) -> Built:
+def build_leased(member: Member, order: BuildOrder, report: OnEvent, wait_s: float) -> Built:
     """Build on one node; wait up to `wait_s` while an engine loads there. Raises Busy."""
     if member.engine.trusted(order.tag) is not None:
-        return build_on(member, order, tell)
-    with leases.on_node(member, f"build of image {order.tag}", tell, wait_s):
-        return build_on(member, order, tell)
+        return build_on(member, order, report)
+    with leases.on_node(member, f"build of image {order.tag}", report, wait_s):
+        return build_on(member, order, report)
 
 
-def build_on(member: Member, order: BuildOrder, tell: Tell) -> Built:
+def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
     """Build on one node. Parallel builds have one result. Raises NotReady, BuildFailed or ImageRejected."""
     image = member.engine.trusted(order.tag)
     if image is not None:
-        tell(Event(member.name, f"{order.tag} is up to date"))
+        report(Event(member.name, f"{order.tag} is up to date"))
         return Built(image["Id"], new=False, size_gib=image["Size"] / host.GIB)
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     if refused := refusal(member.name, order, facts, str(member.engine.version.get("Version", "0"))):
         raise refused
-    tell(Event(member.name, f"building {order.tag}"))
-    run_build(member, order, tell)
+    report(Event(member.name, f"building {order.tag}"))
+    run_build(member, order, report)
     image = member.engine.image(order.candidate) or member.engine.trusted(order.tag)
     if image is None:
         raise BuildFailed(member.name, f"image not found after the build: {order.candidate}")
     try:
-        verdicts, labels = _pass_gate(member, order, image, tell)
+        verdicts, labels = _pass_gate(member, order, image, report)
         image = _name(member, order, image, labels)
     finally:
         with suppress(CommandFailed):  # a parallel build of the same image may have removed it
             member.node.run(commands.remove_image(order.candidate))
-    tell(Event(member.name, f"{order.tag} passed its gates"))
+    report(Event(member.name, f"{order.tag} passed its gates"))
     return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB, verdicts=verdicts)
 
 
@@ -173,12 +173,12 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
     return None
 
 
-def run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
+def run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
     """Build the candidate; retry after a step that Docker failed to start. Raises BuildFailed."""
-    retry_start(lambda: _run_build(member, order, tell), raised=(BuildFailed,), cancel=member.node.cancel)
+    retry_start(lambda: _run_build(member, order, report), raised=(BuildFailed,), cancel=member.node.cancel)
 
 
-def _run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
+def _run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
     labels = image_labels(order.name, order.context.digest)
     command = commands.build(order.candidate, labels, order.context.build_args, order.context.secrets)
     progress = buildkit.BuildProgress()
@@ -188,7 +188,7 @@ def _run_build(member: Member, order: BuildOrder, tell: Tell) -> None:
         before, progress = progress, buildkit.advance(progress, line)
         if progress.step != before.step or progress.completed != before.completed:
             lasting = progress.step != before.step
-            tell(Event(member.name, progress.step, progress.completed, progress.total, lasting=lasting))
+            report(Event(member.name, progress.step, progress.completed, progress.total, lasting=lasting))
 
     try:
         member.node.run(command, stdin=tar(order.context, order.open_file), on_line=on_line)
@@ -207,17 +207,17 @@ def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed)
 
 
 def _pass_gate(
-    member: Member, order: BuildOrder, image: Facts, tell: Tell
+    member: Member, order: BuildOrder, image: Facts, report: OnEvent
 ) -> tuple[tuple[GateVerdict, ...], Mapping[str, str]]:
     """Check the image. Only an image that passes gets a tag, so no other can start."""
-    tell(Event(member.name, "checking the image"))
+    report(Event(member.name, "checking the image"))
     try:
         printed = member.node.run(order.gate.ask(image["Id"])).stdout
         verdicts = tuple(order.gate.judge(printed, image))
     except (CommandFailed, ValueError) as error:
         raise ImageRejected(member.name, f"the check of the image failed: {error}") from error
     for verdict in verdicts:
-        tell(Event(member.name, f"gate {'passed' if verdict.ok else 'failed'}: {verdict}"))
+        report(Event(member.name, f"gate {'passed' if verdict.ok else 'failed'}: {verdict}"))
     wrong = [str(verdict) for verdict in verdicts if not verdict.ok]
     if wrong:
         problem = "\n".join(["the image differs from the recipe:", *wrong])

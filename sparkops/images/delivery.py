@@ -13,7 +13,7 @@ from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.images import layers
 from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes
 from sparkops.nodes.connected import Member
-from sparkops.nodes.progress import MB, Event, Meter, Tell
+from sparkops.nodes.progress import MB, Event, Meter, OnEvent
 from sparkops.nodes.waiting import Waiting
 from sparkops.transfer.commands import EndProgram
 from sparkops.transfer.rendezvous import TransferObserver
@@ -36,7 +36,7 @@ class ImageSource:
     store: Store
     reader: str | None
     sizes: tuple[int, ...]
-    tell: Tell
+    report: OnEvent
 
     def program(self, skip: int, *, quickly: bool) -> EndProgram:
         """Return the program that prints all but the first `skip` layers; `quickly`: without `docker save`."""
@@ -91,7 +91,7 @@ class ImageCopy:
         return self.earlier + self.now
 
     def report(self, text: str) -> None:
-        self.source.tell(Event(self.target.name, text))
+        self.source.report(Event(self.target.name, text))
 
     def start(self, skip: int) -> TransferObserver:
         """Start an attempt without the first `skip` layers. Return its observer."""
@@ -107,7 +107,7 @@ class ImageCopy:
         self.now, shown = count, min(count, self.need)
         if self.meter is None:
             what = f"receiving {self.source.tag}"
-            self.meter = Meter(self.source.tell, self.target.name, what, self.need, shown)
+            self.meter = Meter(self.source.report, self.target.name, what, self.need, shown)
         if self.need > MB:
             self.meter(shown)
 

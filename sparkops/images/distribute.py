@@ -17,15 +17,15 @@ from sparkops.network.routes import addresses, host_of
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.nodes.progress import Tell
+from sparkops.nodes.progress import OnEvent
 from sparkops.release import recipe_of
 from sparkops.transfer import transfer
 from sparkops.transfer.rendezvous import Ends
 
 
-def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, CopiedImage]:
+def copy(connected: Connected, tag: str, source: str, report: OnEvent) -> dict[str, CopiedImage]:
     """Copy an image from one connected node to all others in parallel. Raises NodeError for all nodes together."""
-    image, cancel = _source(connected.members[source], tag, tell), connected.cancel
+    image, cancel = _source(connected.members[source], tag, report), connected.cancel
     targets = {name: member for name, member in connected.members.items() if name != source}
     outcomes = on_each(targets, lambda name: _prepare(image, targets[name]), cancel)
     copies = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, ImageCopy)}
@@ -39,17 +39,17 @@ def copy(connected: Connected, tag: str, source: str, tell: Tell) -> dict[str, C
 
 
 def build_once(
-    connected: Connected, order: BuildOrder, tell: Tell, wait_s: float = 0.0
+    connected: Connected, order: BuildOrder, report: OnEvent, wait_s: float = 0.0
 ) -> tuple[str, dict[str, Built | CopiedImage]]:
     """Build on the first node unless another one has the image, and copy it to all. Return source and results."""
     present = connected.all(lambda member: member.engine.trusted(order.tag) is not None)
     source = next((name for name, has_it in present.items() if has_it), next(iter(present)))
     builder = replace(connected, members={source: connected.members[source]})
-    built = builder.all(lambda member: build_leased(member, order, tell, wait_s))
-    return source, {**built, **copy(connected, order.tag, source, tell)}
+    built = builder.all(lambda member: build_leased(member, order, report, wait_s))
+    return source, {**built, **copy(connected, order.tag, source, report)}
 
 
-def _source(node: Member, tag: str, tell: Tell) -> ImageSource:
+def _source(node: Member, tag: str, report: OnEvent) -> ImageSource:
     inspect = node.engine.trusted(tag)
     if inspect is None:
         step = f"sparkops build {recipe_of(tag)} --node {node.name}"
@@ -60,7 +60,7 @@ def _source(node: Member, tag: str, tell: Tell) -> ImageSource:
     if not (store.containerd or guard):
         _require_room(node, image.size, "docker save")
     sizes = layers.layer_sizes(node.engine.history(image.id))
-    return ImageSource(image, tag, node, store, guard["Image"] if guard else None, sizes, tell)
+    return ImageSource(image, tag, node, store, guard["Image"] if guard else None, sizes, report)
 
 
 def _require_room(member: Member, need: int, what: str) -> None:

@@ -19,7 +19,7 @@ from sparkops.lock import resolving
 from sparkops.memory.description import to_lock
 from sparkops.nodes import host
 from sparkops.nodes.connected import Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.render import context
 from sparkops.weights import models
 
@@ -45,7 +45,7 @@ def fits(lock: Lock, recipe: Recipe, files: BuildFiles) -> bool:
 
 
 def lock_on(
-    member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: Tell
+    member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: OnEvent
 ) -> Lock:
     """Return the lock of a recipe for a node. Keeps versions of `before` that still fit. Raises NodeError."""
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
@@ -73,7 +73,7 @@ def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFile
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))
 
 
-def _parent(member: Member, name: str, report: Tell) -> Parent:
+def _parent(member: Member, name: str, report: OnEvent) -> Parent:
     """Return the digest of an image in its registry, or its layers if only this node has it."""
     report(Event(member.name, f"resolving {name}"))
     with suppress(CommandFailed):  # without a registry the node may have the image
@@ -99,7 +99,7 @@ def _models(member: Member, recipe: Recipe) -> dict[str, str]:
     return commits
 
 
-def _checkpoint(member: Member, recipe: Recipe, report: Tell) -> Described | None:
+def _checkpoint(member: Member, recipe: Recipe, report: OnEvent) -> Described | None:
     """Return the description of the model for the prediction of memory; None, with a report, if the node lacks it."""
     path = recipe.model.path
     if not ENGINES[recipe.engine].weights:
@@ -116,7 +116,7 @@ def _checkpoint(member: Member, recipe: Recipe, report: Tell) -> Described | Non
 
 
 def _packages(
-    member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: Tell
+    member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: OnEvent
 ) -> dict[str, list[str]]:
     context = resolving.resolving_context(recipe, files.templates, files.inputs, before, requested)
     order = BuildOrder(

@@ -14,7 +14,7 @@ from sparkops.network.finding import Finding
 from sparkops.network.topology import Fabric
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import on_each
-from sparkops.nodes.progress import Event, Tell, silent
+from sparkops.nodes.progress import Event, OnEvent, silent
 
 
 def facts_of(member: Member, root: str = "") -> NodeFabric:
@@ -27,7 +27,7 @@ def run(
     fabric: Fabric,
     facts: Mapping[str, NodeFabric],
     ranks: Ranks | None = None,
-    tell: Tell = silent,
+    report: OnEvent = silent,
 ) -> tuple[Finding, ...]:
     """Test the links of `fabric`, and with `ranks` also the image of the ranks on them.
 
@@ -40,22 +40,22 @@ def run(
         inspects = {node: connected.members[node].engine.trusted(ranks.image) for node in fabric.ranks}
         images = {node: inspect["Id"] for node, inspect in inspects.items() if inspect}
         findings += [*same_driver(fabric, facts), *image_check.same_image(ranks.image, inspects)]
-    broken = _try(connected, [*paths(fabric, facts)], tell)
+    broken = _try(connected, [*paths(fabric, facts)], report)
     if broken or not ranks:
         return (*findings, *broken)
     checks = [*bandwidths(fabric, facts)]
     if len(images) == len(fabric.ranks):
         checks += image_check.checks(fabric, ranks, images, assets.load_meeting())
-    return (*findings, *_try(connected, checks, tell))
+    return (*findings, *_try(connected, checks, report))
 
 
-def _try(connected: Connected, checks: Sequence[Check], tell: Tell) -> list[Finding]:
+def _try(connected: Connected, checks: Sequence[Check], report: OnEvent) -> list[Finding]:
     """Run all checks at once, each in a channel of its own, and judge their outcomes."""
     numbers = {str(number): check for number, check in enumerate(checks)}
 
     def work(number: str) -> list[Outcome]:
         check, outcomes = numbers[number], list[Outcome]()
-        tell(Event(check.node, check.title, lasting=False))
+        report(Event(check.node, check.title, lasting=False))
         try:
             for command in check.commands:
                 outcomes.append(connected.members[check.node].node.run(command).stdout)

@@ -21,7 +21,7 @@ class Event:
     lasting: bool = True
 
 
-Tell = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 
 
 def silent(_: Event) -> None:
@@ -40,7 +40,7 @@ class ByteCount:
 class Meter:
     """Meter of the bytes of `total` on `node`, from `at` on: a terminal gets all counts, a log every tenth part."""
 
-    tell: Tell
+    report: OnEvent
     node: str
     what: str
     total: int
@@ -56,7 +56,7 @@ class Meter:
         """Report the bytes so far, those of an earlier try included."""
         part = self._part(count)
         text = amount(count, self.total, count - self.at, self.now() - self.start_s)
-        self.tell(Event(self.node, f"{self.what}: {text}", lasting=part > self.part))
+        self.report(Event(self.node, f"{self.what}: {text}", lasting=part > self.part))
         self.part = max(part, self.part)
 
     def _part(self, count: int) -> int:

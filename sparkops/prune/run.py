@@ -14,7 +14,7 @@ from sparkops.guard_client.leader import GuardDoor, door
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Event, Tell
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.prune import stored
 from sparkops.prune.plan import Policy, Pruning, Removal, plan
 from sparkops.prune.retention import Intended
@@ -102,7 +102,7 @@ def _free(facts: host.HostFacts) -> int | None:
 
 
 def remove(
-    connected: Connected, tell: Tell, survey: DiskSurvey, policy: Policy, planned: Pruning, wait_s: float = 0.0
+    connected: Connected, report: OnEvent, survey: DiskSurvey, policy: Policy, planned: Pruning, wait_s: float = 0.0
 ) -> dict[str, Pruned]:
     """Run the planned removals that are still allowed. A failed removal stops no other; it is raised at the end.
 
@@ -110,20 +110,22 @@ def remove(
     """
     with ExitStack() as leased:
         for name in sorted({removal.node for removal in planned.removals}):
-            leased.enter_context(leases.on_node(connected.member(name), "prune", tell, wait_s))
+            leased.enter_context(leases.on_node(connected.member(name), "prune", report, wait_s))
         current = read_nodes(connected, [disk.node for disk in survey.nodes])
         allowed = {removal.key for removal in plan(current.nodes, current.intended, policy).removals}
         due = [removal for removal in planned.removals if removal.key in allowed]
-        return _run(connected, tell, due, {disk.node: disk.free for disk in current.nodes})
+        return _run(connected, report, due, {disk.node: disk.free for disk in current.nodes})
 
 
-def _run(connected: Connected, tell: Tell, due: Sequence[Removal], free: Mapping[str, int | None]) -> dict[str, Pruned]:
+def _run(
+    connected: Connected, report: OnEvent, due: Sequence[Removal], free: Mapping[str, int | None]
+) -> dict[str, Pruned]:
     """Run removals on all nodes at once. `free`: free bytes of each node before."""
 
     def on_node(member: Member) -> Pruned:
         removed, errors = [], []
         for removal in (removal for removal in due if removal.node == member.name):
-            tell(Event(member.name, f"removing {removal.kind} {removal.name}, {removal.size / host.GIB:.2f} GiB"))
+            report(Event(member.name, f"removing {removal.kind} {removal.name}, {removal.size / host.GIB:.2f} GiB"))
             try:
                 member.node.run(removal.command)
                 removed.append(removal)

@@ -39,7 +39,7 @@ def targets(member: Member, service: str) -> tuple[Target, ...]:
 
 
 def probe(
-    member: Member, container: Container, recipe: Recipe, passes: int | None, tell: Callable[[CheckVerdict], None]
+    member: Member, container: Container, recipe: Recipe, passes: int | None, report: Callable[[CheckVerdict], None]
 ) -> SmokeReport:
     """Run the smoke suite over one replica in use; `passes` default to the recipe. Raises Interrupted, StartFailed."""
     before = restarts(member, container.name)
@@ -50,7 +50,7 @@ def probe(
         alone=False,
         cancel=member.node.cancel,
     )
-    return suite.run(server, tell, passes)
+    return suite.run(server, report, passes)
 
 
 def restarts(member: Member, container: str) -> int:

@@ -59,16 +59,16 @@ class Server:
 
 
 def run(
-    server: Server, tell: Callable[[CheckVerdict], None] = lambda _: None, passes: int | None = None
+    server: Server, report: Callable[[CheckVerdict], None] = lambda _: None, passes: int | None = None
 ) -> SmokeReport:
     """Run passes of all checks of the recipe until enough passed or one failed. Raises Interrupted, EngineBusy."""
-    return _Suite(server, tell, passes or server.recipe.probe.passes).run()
+    return _Suite(server, report, passes or server.recipe.probe.passes).run()
 
 
 @dataclass
 class _Suite:
     server: Server
-    tell: Callable[[CheckVerdict], None]
+    report: Callable[[CheckVerdict], None]
     required: int
     verdicts: list[CheckVerdict] = field(default_factory=list)
     transcript: list[Entry] = field(default_factory=list)
@@ -99,7 +99,7 @@ class _Suite:
                 continue
             verdict = self._check(name, run)
             self.verdicts.append(verdict)
-            self.tell(verdict)
+            self.report(verdict)
             if verdict.ends:
                 return False
         return all(verdict.ok for verdict in self.verdicts[first:])

@@ -10,7 +10,7 @@ from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, NotReady
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes.connected import Connected, Member
-from sparkops.nodes.progress import Event, Meter, Tell, amount
+from sparkops.nodes.progress import Event, Meter, OnEvent, amount
 from sparkops.transfer import transfer
 from sparkops.transfer.commands import Into, SentFiles
 from sparkops.transfer.rendezvous import Ends
@@ -85,7 +85,7 @@ class WeightsCopy:
     model: RequiredModel
     source: Member
     checkpoint: Checkpoint
-    tell: Tell
+    report: OnEvent
     replace: bool = False
     hashes: Hashes | None = None
 
@@ -102,7 +102,7 @@ def copy(
     connected: Connected,
     model: RequiredModel,
     source: str,
-    tell: Tell,
+    report: OnEvent,
     *,
     checksum: bool = False,
     replace_other: bool = False,
@@ -117,8 +117,8 @@ def copy(
     if present is None or (reasons := in_words(refused(model, present))):
         why = "not found" if present is None else reasons
         raise NotReady(source, f"{model.path} cannot be copied from this node: {why}", next_step="sparkops models list")
-    hashes = hash_files(member, present, list(present.files), tell) if checksum else None
-    job = WeightsCopy(model, member, present, tell, replace_other, hashes)
+    hashes = hash_files(member, present, list(present.files), report) if checksum else None
+    job = WeightsCopy(model, member, present, report, replace_other, hashes)
     targets = {name: member for name, member in connected.members.items() if name != source}
     return replace(connected, members=targets).all(lambda target: _copy_to(target, job))
 
@@ -128,16 +128,16 @@ def _copy_to(target: Member, job: WeightsCopy) -> CopiedWeights:
     directory = room(target, path, path + PARTIAL)
     plan = _plan(job, target, directory)
     if plan.nothing:
-        job.tell(Event(target.name, f"{path} is up to date"))
+        job.report(Event(target.name, f"{path} is up to date"))
         return CopiedWeights(0, job.checkpoint.size)
     refuse_to_lose(target, job.model, directory, replace=job.replace)
     if plan.replaced:
-        job.tell(Event(target.name, f"{path}: replacing files that differ: {', '.join(plan.replaced)}"))
+        job.report(Event(target.name, f"{path}: replacing files that differ: {', '.join(plan.replaced)}"))
     if short := enough_room(directory.free, plan.sent):
         raise NotReady(target.name, short, next_step=f"Free space under {model_dir(target.config)}.")
     _send(job, target, plan)
     publish(target, path)
-    job.tell(Event(target.name, f"{path} is complete"))
+    job.report(Event(target.name, f"{path} is complete"))
     return CopiedWeights(plan.sent, job.checkpoint.size)
 
 
@@ -146,20 +146,20 @@ def _plan(job: WeightsCopy, target: Member, directory: ModelDirectory) -> Copy:
     present, partial = directory.checkpoints.get(path), directory.checkpoints.get(path + PARTIAL)
     if job.hashes is None or present is None:
         return plan_copy(job.checkpoint, present, partial)
-    hashes = hash_files(target, present, comparable(job.checkpoint, present), job.tell)
+    hashes = hash_files(target, present, comparable(job.checkpoint, present), job.report)
     return plan_copy(job.checkpoint, present, partial, (job.hashes, hashes))
 
 
-def hash_files(member: Member, source: Checkpoint, names: Sequence[str], tell: Tell) -> Hashes:
+def hash_files(member: Member, source: Checkpoint, names: Sequence[str], report: OnEvent) -> Hashes:
     """Return the sha256 of files of a checkpoint, by name."""
-    meter = Meter(tell, member.name, f"reading {source.path}", sum(source.files[name][0] for name in names))
+    meter = Meter(report, member.name, f"reading {source.path}", sum(source.files[name][0] for name in names))
     command = commands.hash_files(model_dir(member.config), source.path, names)
 
-    def report(line: str) -> None:
+    def read_line(line: str) -> None:
         if (count := checkpoint.bytes_read(line)) is not None:
             meter(count)
 
-    return checkpoint.hashes(transfer.run(member, command, report).stdout)
+    return checkpoint.hashes(transfer.run(member, command, read_line).stdout)
 
 
 def _send(job: WeightsCopy, target: Member, plan: Copy) -> None:
@@ -167,13 +167,13 @@ def _send(job: WeightsCopy, target: Member, plan: Copy) -> None:
     give = SentFiles(source, tuple((name, size, offset) for name, size, offset, _ in plan.files))
     take = Into(target_path + PARTIAL, plan.identity, plan.files, beside=target_path, keep=plan.keep)
     what = f"receiving {plan.path} from {job.source.name}"
-    meter = Meter(job.tell, target.name, what, plan.sent)
+    meter = Meter(job.report, target.name, what, plan.sent)
 
     def detour() -> None:
         where = f"no direct route from {job.source.name} to {target.name}; relaying through this machine"
-        job.tell(Event(target.name, where))
+        job.report(Event(target.name, where))
 
-    job.tell(Event(target.name, f"{what}: {amount(0, plan.sent, 0, 0.0)}"))
+    job.report(Event(target.name, f"{what}: {amount(0, plan.sent, 0, 0.0)}"))
     places = addresses(host_of(job.source), host_of(target))
     transfer.send(Ends(job.source, give, target, take, places), meter, detour)
 

@@ -12,7 +12,7 @@ from sparkops.errors import NotReady
 from sparkops.guard_client import leases
 from sparkops.nodes.connected import Member
 from sparkops.nodes.program import parsed
-from sparkops.nodes.progress import ByteCount, Event, Meter, Tell
+from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
 from sparkops.weights.steps import lacking, marker, output_of, outstanding, paths
@@ -55,35 +55,35 @@ def plan_steps(member: Member, recipe: Recipe, image: str, *, replace: bool) -> 
     return Preparation(tuple(due), problem)
 
 
-def take_steps(member: Member, preparation: Preparation, tell: Tell, wait_s: float = 0.0) -> None:
+def take_steps(member: Member, preparation: Preparation, report: OnEvent, wait_s: float = 0.0) -> None:
     """Run or resume the steps; wait up to `wait_s` while an engine loads on the node. Raises Busy, NodeError."""
     if preparation.steps and preparation.problem:
         raise preparation.problem
     if preparation.steps:
-        with leases.on_node(member, f"preparation of {preparation.steps[-1].step.output}", tell, wait_s):
+        with leases.on_node(member, f"preparation of {preparation.steps[-1].step.output}", report, wait_s):
             for due in preparation.steps:
-                _take(member, due, tell)
+                _take(member, due, report)
 
 
-def _take(member: Member, due: StepCommand, tell: Tell) -> None:
+def _take(member: Member, due: StepCommand, report: OnEvent) -> None:
     output = due.step.output
     meter: Meter | None = None
 
-    def report(line: str) -> None:
+    def read_line(line: str) -> None:
         nonlocal meter
         match parse(line):
             case ByteCount(count, total):
-                meter = meter or Meter(tell, member.name, f"writing {output}", total, count)
+                meter = meter or Meter(report, member.name, f"writing {output}", total, count)
                 meter(count)
             case str(text):
-                tell(Event(member.name, text))
+                report(Event(member.name, text))
             case None:
                 pass
 
-    tell(Event(member.name, f"{due.step.script}: making {output}"))
-    transfer.attended(member, due.command, report)
+    report(Event(member.name, f"{due.step.script}: making {output}"))
+    transfer.attended(member, due.command, read_line)
     models.publish(member, output)
-    tell(Event(member.name, f"{output} is complete"))
+    report(Event(member.name, f"{output} is complete"))
 
 
 def parse(line: str) -> ByteCount | str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkops.cli.doctor import report
+from sparkops.cli.doctor import lines
 from sparkops.doctor.diagnosis import FixRow
 from sparkops.doctor.reasons import REASONS
 from sparkops.errors import NotReachable
@@ -21,7 +21,7 @@ def test_nodes_devices_pairs_and_findings_each_have_their_lines(tmp_path: Path) 
         "100.0 of 119.7 GiB available · disk 500 GiB free · Docker 28.5.1 · NVIDIA GB10, driver 580.95.05"
         f" · kernel {one.fabric.kernel}"
     )
-    assert list(report(diagnose(one, two, c=lost))) == [
+    assert list(lines(diagnose(one, two, c=lost))) == [
         f"a              {health}",
         "               rocep1s0f1 (enp1s0f1np1) ACTIVE  192.168.100.10/24  GID 3  MTU 9000",
         "               roceP2p1s0f1 (enP2p1s0f1np1) ACTIVE  192.168.101.10/24  GID 3  MTU 9000",
@@ -43,7 +43,7 @@ def test_nodes_devices_pairs_and_findings_each_have_their_lines(tmp_path: Path) 
 
 
 def test_one_sound_node_is_one_line_and_a_verdict(tmp_path: Path) -> None:
-    _, *devices, verdict = report(diagnose(examined(tmp_path, "a", spark(1))))
+    _, *devices, verdict = lines(diagnose(examined(tmp_path, "a", spark(1))))
 
     assert (len(devices), verdict) == (4, "\nno problems found")
 
@@ -56,7 +56,7 @@ def test_what_fix_ran_is_reported_before_the_verdict(tmp_path: Path) -> None:
 
     found = diagnose(examined(tmp_path, "a", spark(1))).model_copy(update={"fixes": rows})
 
-    assert [*report(found)][-4:] == [
+    assert [*lines(found)][-4:] == [
         "",
         "a: GUARD_DOWN fixed: docker start sparkops-guard",
         "a: CLOCK not fixed: sudo timedatectl: a password is required",

@@ -60,8 +60,8 @@ def test_control_characters_are_escaped(text: str, shown: str | None) -> None:
 
 def test_a_message_is_escaped_wherever_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.say(EVIL)
-    with progress() as tell:
-        tell(Event("n1", EVIL))
+    with progress() as report:
+        report(Event("n1", EVIL))
 
     first, second = capsys.readouterr().err.splitlines()
     assert first == SHOWN
@@ -89,8 +89,8 @@ def test_data_is_escaped_on_a_terminal_and_whole_in_a_pipe(
 
 
 def test_live_progress_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    with on_a_terminal(monkeypatch, "stderr") as got, progress() as tell:
-        tell(Event("n1", EVIL, lasting=True))
+    with on_a_terminal(monkeypatch, "stderr") as got, progress() as report:
+        report(Event("n1", EVIL, lasting=True))
 
     assert b"title" in got[0]
     assert not [

@@ -38,7 +38,7 @@ class Bench:
         self.node = RecordingNode("n1", {"sh -c": memory, "python3": "dropped"}, exit_codes)
         self.member = Member("n1", node(), self.node, cast("Engine", None))
 
-    def tell(self, event: Event) -> None:
+    def report(self, event: Event) -> None:
         self.told.append(event.text)
 
 
@@ -81,7 +81,7 @@ def test_page_cache_refuses_an_in_place_swap_before_anything_is_stopped(free: in
     bench = Bench(meminfo(available=50, free=free))
     new, old = (spec(SPARK, {}), spec(SPARK, {"memory": {"claim_gib": 60.0, "basis": "a test"}}))
     try:
-        node_checks.require_without(bench.member, new, old, bench.tell)
+        node_checks.require_without(bench.member, new, old, bench.report)
         problem = ""
     except NotReady as error:
         problem = str(error)
@@ -104,7 +104,7 @@ def test_mem_free_is_not_asked_where_the_gpu_has_its_own_memory() -> None:
 def test_a_drop_that_fails_is_told_and_fails_nothing() -> None:
     bench = Bench(meminfo(110, 105), python3=127)
 
-    node_checks.require_without(bench.member, spec(SPARK, {}), None, bench.tell)
+    node_checks.require_without(bench.member, spec(SPARK, {}), None, bench.report)
 
     assert len(bench.told) == 1
     assert bench.told[0].startswith("page cache not dropped: `python3 -c")

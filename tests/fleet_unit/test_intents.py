@@ -551,7 +551,7 @@ def test_a_fleet_without_a_gateway_is_told_what_to_add(make: Make) -> None:
         bare = replace(order.connected, fleet=order.connected.fleet.model_copy(update={"gateway": None}))
 
         with pytest.raises(UsageError, match="gateway: not found"):
-            _ = Operation(bare, order.tell).node
+            _ = Operation(bare, order.report).node
     assert GATEWAY in world.machines["n1"].containers
 
 

@@ -13,7 +13,7 @@ from sparkops.images import delivery, distribute
 from sparkops.images.delivery import CopiedImage
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes.connected import connect
-from sparkops.nodes.progress import Event, Tell, silent
+from sparkops.nodes.progress import Event, OnEvent, silent
 from sparkops.transfer import transfer
 from sparkops.transfer.commands import EndProgram
 from sparkops.transfer.rendezvous import Ends
@@ -36,9 +36,9 @@ def pair(nodes: RealFleet) -> Iterator[tuple[FleetNode, FleetNode]]:
         image_layers.forget(node, TAG)
 
 
-def copy(fleet: Fleet, tell: Tell = silent) -> CopiedImage:
+def copy(fleet: Fleet, report: OnEvent = silent) -> CopiedImage:
     with connect(fleet, ["node-1", "node-2"]) as connected:
-        return distribute.copy(connected, TAG, "node-1", tell)["node-2"]
+        return distribute.copy(connected, TAG, "node-1", report)["node-2"]
 
 
 def image_of(node: FleetNode) -> str:
