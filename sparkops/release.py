@@ -141,7 +141,7 @@ class Rank:
         return self.release.recipe.serve.port + (0 if self.direct else self._place)
 
     @property
-    def meeting_port(self) -> int:
+    def rendezvous_port(self) -> int:
         """Port of rank 0 where the ranks of a replica connect: after the HTTP ports of both slots, one for each."""
         return self.release.recipe.serve.port + self._place + 2
 
@@ -156,7 +156,7 @@ class Rank:
         several = {
             f"{LABEL}ranks": str(self.size),
             f"{LABEL}generation": self.generation,
-            f"{LABEL}meeting-port": str(self.meeting_port),
+            f"{LABEL}meeting-port": str(self.rendezvous_port),
         }
         return {
             f"{LABEL}service": self.release.service,

@@ -19,7 +19,7 @@ from sparkops.errors import CommandFailed, PlanRefused
 from sparkops.gateway.image import Service
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
-from sparkops.guard_client.leader import door
+from sparkops.guard_client.leader import connect_guard
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
 from sparkops.names import LABEL
 from sparkops.nodes.connected import Connected, Member
@@ -45,7 +45,7 @@ def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
 
 def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
     context = guard_context(templates, package, parent)
-    return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.ask_image))
+    return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.check_image))
 
 
 def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
@@ -88,7 +88,7 @@ def _require_name(member: Member, name: str) -> None:
     """Raise PlanRefused if a guard leads services under another name of its node: it would lose them."""
     if name == member.name:
         return
-    with door(member) as guard:
+    with connect_guard(member) as guard:
         journals = [guard.state(service).journal for service in guard.services()]
     if led := [journal.service for journal in journals if journal.leader == name and journal.deployments]:
         problem = f"{member.name}: its guard leads {', '.join(led)} under the node's former name {name}"

@@ -26,10 +26,10 @@ def discard(member: Member, name: str) -> None:
         member.node.run(commands.remove_image(container["Image"]))
 
 
-def answered(member: Member, container: str, ask: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+def answered(member: Member, container: str, attempt: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
     """Return the reply of a container that may still be starting. Raises StartFailed with the end of its log."""
     try:
-        return Waiting(POLL_S, patience_s, member.node.cancel).retry(ask, _may_pass)
+        return Waiting(POLL_S, patience_s, member.node.cancel).retry(attempt, _may_pass)
     except (NodeError, ValueError) as error:
         if not _may_pass(error):
             raise

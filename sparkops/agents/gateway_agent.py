@@ -51,7 +51,7 @@ def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Gatewa
     parent = fleet.build.parent(IMAGE)
     context = gateway_context(templates, load_program(), parent)
     tried = files(services, settings, secrets, templates)
-    gate = Gate(lambda image: commands.ask_image(image, tried))
+    gate = Gate(lambda image: commands.check_image(image, tried))
     order = BuildOrder(NAME, context, DISK_GIB, gate)
     return GatewaySpec(order, tuple(services), settings, secrets, templates)
 

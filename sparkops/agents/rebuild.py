@@ -11,7 +11,7 @@ from sparkops.agents.container import answered
 from sparkops.agents.rebuild_plan import GuardCopies, Rebuild
 from sparkops.errors import Interrupted
 from sparkops.guard_client import commands, leases, membership
-from sparkops.guard_client.leader import Leader, door, leading
+from sparkops.guard_client.leader import Leader, connect_guard, leading
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
@@ -22,13 +22,13 @@ SERVE_S, POLL_S = 90.0, 1.0
 def read_copies(connected: Connected) -> dict[str, GuardCopies]:
     """Return the journals on the guard of each connected node that has one. Raises NodeError."""
 
-    def ask(member: Member) -> GuardCopies | None:
+    def read_copies(member: Member) -> GuardCopies | None:
         if not leases.guarded(member):
             return None
-        with door(member) as opened:
+        with connect_guard(member) as opened:
             return rebuild_plan.read(opened.copies())
 
-    return {node: copies for node, copies in connected.all(ask).items() if copies is not None}
+    return {node: copies for node, copies in connected.all(read_copies).items() if copies is not None}
 
 
 def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: OnEvent) -> Mapping[str, str]:
@@ -39,7 +39,7 @@ def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: O
     member = connected.member(plan.node)
     agents.ensure_guard(member, specs.guard, report)
     report(Event(plan.node, f"taking the lead of {', '.join(item.service for item in plan.journals) or 'no service'}"))
-    with door(member) as opened:
+    with connect_guard(member) as opened:
         opened.take(plan.journals)
     member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))

@@ -86,9 +86,9 @@ def load_hub_packages() -> bytes:
     return (shipped.directory("templates") / "hub/requirements.txt").read_bytes()
 
 
-def load_meeting() -> bytes:
+def load_rendezvous() -> bytes:
     """Return the script with which ranks connect before they load a model."""
-    return (shipped.directory("templates") / "meet.py").read_bytes()
+    return (shipped.directory("templates") / "rendezvous.py").read_bytes()
 
 
 def load_inputs(fleet: Fleet, *, wheels: bool = True) -> BuildInputs:

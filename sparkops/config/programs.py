@@ -14,7 +14,7 @@ Modules = Mapping[str, str]
 
 STORE = ("checkpoint", "partial", "store")
 DESCRIBE = ("checkpoint", "describe")
-TRANSFER = ("partial", "pieces", "doors", "transfer")
+TRANSFER = ("partial", "pieces", "handshake", "transfer")
 LAYERS = ("layers",)
 GRAPH = ("graph",)
 LOAD = ("load",)

@@ -10,7 +10,7 @@ from sparkops.errors import Busy, NeedsOperator
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.ending import swap_line
 from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader, door
+from sparkops.guard_client.leader import Leader, connect_guard
 from sparkops.guard_client.replies import Record, merge
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, Member
@@ -81,7 +81,7 @@ def events(connected: Connected, leaders: Mapping[str, Leader], service: str) ->
         if leader := leaders.get(member.name):
             several = {"node": member.name} if len(leaders) > 1 else {}
             return [{**event, **several} for event in leader.events(service)]
-        with door(member) as opened:
+        with connect_guard(member) as opened:
             return [*opened.events(service)]
 
     by_node = connected.all(read)

@@ -10,7 +10,7 @@ from sparkops.deploy.preconditions import Current, differing, place
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.guard_client import membership
 from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.leader import GuardDoor, Leader, door
+from sparkops.guard_client.leader import GuardConnection, Leader, connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
@@ -22,7 +22,7 @@ Place = tuple[str, ...]
 """The nodes of one replica, that of rank 0 first."""
 
 
-def state_by(member: Member, guard: GuardDoor, service: str) -> ServiceState | None:
+def state_by(member: Member, guard: GuardConnection, service: str) -> ServiceState | None:
     """Return what the guard of a node knows of a service; None without a guard or before a deploy there."""
     if member.engine.container(CONTAINER) is None:
         return None
@@ -32,7 +32,7 @@ def state_by(member: Member, guard: GuardDoor, service: str) -> ServiceState | N
 
 def state_on(member: Member, service: str) -> ServiceState | None:
     """Return the same over a stream of its own."""
-    with door(member) as opened:
+    with connect_guard(member) as opened:
         return state_by(member, opened, service)
 
 

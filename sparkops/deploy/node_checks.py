@@ -34,7 +34,7 @@ def require_network(connected: Connected, plan: SwapPlan, observed: Mapping[str,
     facts = {rank.node: fabric for rank in plan.ranks if (fabric := observed[rank.node].fabric)}
     if plan.network and not _runs(plan, observed):
         ray = plan.release.recipe.serve.executor == "ray"
-        ranks = Ranks(plan.release.image, plan.rank.meeting_port, ray=ray)
+        ranks = Ranks(plan.release.image, plan.rank.rendezvous_port, ray=ray)
         require(preflight.run(connected, plan.network, facts, ranks, report))
 
 

@@ -18,7 +18,7 @@ from sparkops.deploy.preconditions import Observed, current
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.guard_client import engine_spec, service_state
 from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader, door
+from sparkops.guard_client.leader import Leader, connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.nodes.progress import Event
@@ -82,7 +82,7 @@ def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str
     if node not in operation.connected.members:
         return []
     try:
-        with door(operation.connected.member(node)) as opened:
+        with connect_guard(operation.connected.member(node)) as opened:
             return opened.starts(service)
     except SparkopsError as error:
         operation.report(Event(node, f"past starts not read: {error}"))
@@ -169,7 +169,7 @@ def _deploy(
 def _give_token(operation: Operation, service: str, draft: Draft) -> None:
     target = draft.intent.target
     for rank in token_ranks(target):
-        with door(operation.connected.member(rank.node)) as opened:
+        with connect_guard(operation.connected.member(rank.node)) as opened:
             opened.give_secret(service, engine_spec.token_name(target.release, target.slot), draft.token)
 
 

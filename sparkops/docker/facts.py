@@ -38,7 +38,7 @@ class Container:
     generation: str = ""
     callers: tuple[str, ...] | None = None
     """IP addresses that may connect to its port from other nodes. None: every address; empty: loopback only."""
-    meeting_port: int = 0
+    rendezvous_port: int = 0
     peers: tuple[str, ...] = ()
     """Addresses of all ranks, where they are on several nodes."""
     ssh_port: int = 0
@@ -77,7 +77,7 @@ def parse_container(node: str, inspect: Mapping[str, Any]) -> Container:
         ranks=_number(labels.get("ranks", "1")),
         generation=labels.get("generation", ""),
         callers=tuple(filter(None, labels["callers"].split(","))) if "callers" in labels else None,
-        meeting_port=_number(labels.get("meeting-port", "")),
+        rendezvous_port=_number(labels.get("meeting-port", "")),
         ssh_port=_number(labels.get("ssh-port", "")),
         peers=tuple(filter(None, labels.get("peers", "").split(","))),
         spec=labels.get("spec", ""),

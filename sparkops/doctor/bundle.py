@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkops import __version__, redact
 from sparkops.command import Command
-from sparkops.docker.places import ASK, CONTAINER, STATE
+from sparkops.docker.places import CONTAINER, RELAY, STATE
 from sparkops.doctor.run import DoctorResult
 from sparkops.errors import NodeError
 from sparkops.nodes.connected import Connected, Member
@@ -85,7 +85,7 @@ def _events(member: Member) -> dict[str, Any]:
 def questions(requests: Iterable[Mapping[str, Any]]) -> Command:
     """Send requests to the guard, which replies with a line of JSON to each."""
     lines = "".join(json.dumps(request) + "\n" for request in requests)
-    return Command(ASK.argv, stdin=lines.encode(), timeout_s=ASK.timeout_s)
+    return Command(RELAY.argv, stdin=lines.encode(), timeout_s=RELAY.timeout_s)
 
 
 def reply(line: str) -> Any:

@@ -107,7 +107,7 @@ def program(rank: Rank, models: str, seat: Seat | None = None) -> RankProgram:
         return _ray(rank, seat, (engine.program, *ranked, "--distributed-executor-backend=ray"))
     joins = (f"--nnodes={rank.size}", f"--node-rank={rank.index}", f"--master-addr={seat.head}")
     headless = ("--headless",) if rank.index else ()
-    join = (*joins, f"--master-port={rank.meeting_port}", *headless)
+    join = (*joins, f"--master-port={rank.rendezvous_port}", *headless)
     return RankProgram(engine.program, (*ranked, *join), seat.env, seat.options)
 
 
@@ -116,7 +116,7 @@ def _ray(rank: Rank, seat: Seat, engine: tuple[str, ...]) -> RankProgram:
 
     By default Ray prints a line of several ranks once: then the log of rank 0 would not show the network of each.
     """
-    port = str(rank.meeting_port)
+    port = str(rank.rendezvous_port)
     begin = (str(JOIN_S), START, PORTS)
     head = (HEAD, "sparkops", seat.address, port, str(rank.size), json.dumps(seat.own), *begin, *engine)
     worker = (WORKER, "sparkops", seat.address, port, seat.head, *begin)

@@ -61,7 +61,7 @@ def run(image: str, inputs: str, memory_mib: int = MEMORY_MIB) -> Command:
     )
 
 
-def ask_image(image: str, files: Mapping[str, str | None]) -> Command:
+def check_image(image: str, files: Mapping[str, str | None]) -> Command:
     """Check these files with the HAProxy of an image, in a separate container without network.
 
     The files are in memory only, as one has the private key of the certificate.

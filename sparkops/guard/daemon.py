@@ -23,7 +23,7 @@ from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.messages import GuardReply, Message, derive
 from sparkops.guard.node_report import Sampler, serve_reports
 from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.operator_socket import Verbs, open_door
+from sparkops.guard.operator_socket import Verbs, open_socket
 from sparkops.guard.peers import GuardLink, PeerLink
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
@@ -76,7 +76,7 @@ class Daemon:
             opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
             requests = OperatorRequests(self.leadership).verbs()
-            server = open_door({**self.leadership.verbs(), **requests, **rebuild.verbs()})
+            server = open_socket({**self.leadership.verbs(), **requests, **rebuild.verbs()})
             opened.callback(server.shutdown)
             self._report(opened, requests)
             self._watch_docker()

@@ -182,7 +182,7 @@ class Lead:
         except OSError as error:
             self.log(f"{self.journal.service}: event not saved: {error}")
 
-    def has_met(self, intent: Intent) -> bool:
+    def has_replies(self, intent: Intent) -> bool:
         """Return whether the guards that an intent needs have replied. A new link has exchanged nothing yet."""
         nodes, peers = set[str](), set(self.journal.peers) - self.journal.without
         if isinstance(intent, Deploy):

@@ -32,7 +32,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order
 from sparkops.swap.rebuild import taken
 
-MEET_S = 6.0  # for the first replies of the guards that an intent needs
+REPLIES_S = 6.0  # for the first replies of the guards that an intent needs
 EVENTS_POLL_S = 0.3
 CONFIRM_S = 10.0  # most seconds in which a leader that was away waits for another guard before its node starts engines
 INTENT: TypeAdapter[Intent] = TypeAdapter(Intent)
@@ -101,7 +101,7 @@ class Leadership:
         """Decide on an intent. The first one for a service makes its journal."""
         intent: Intent = INTENT.validate_python(request["intent"])
         lead = self._leading(request["service"], intent)
-        Waiting(EVENTS_POLL_S, MEET_S, self.over).poll(lambda: lead.has_met(intent), bool)
+        Waiting(EVENTS_POLL_S, REPLIES_S, self.over).poll(lambda: lead.has_replies(intent), bool)
         with lead.lock:
             holder = self.agents.text
             reply = Refused(f"no intent is accepted during the {holder}", Code.BUSY) if holder else lead.intend(intent)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import ask
+from sparkops.guard import relay
 
-SOCKET = Path(ask.SOCKET)
+SOCKET = Path(relay.SOCKET)
 LINE = 8 * 2**20
 """Most bytes of one question."""
 Request = Mapping[str, Any]
@@ -59,7 +59,7 @@ def answer(verbs: Verbs, line: bytes, leases: ConnectionLeases) -> dict[str, Any
 class _Caller(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         server = self.server
-        assert isinstance(server, _Door)  # noqa: S101 - only that server makes this class
+        assert isinstance(server, _SocketServer)  # noqa: S101 - only that server makes this class
         with ConnectionLeases() as leases, suppress(TimeoutError):
             while line := self.rfile.readline(LINE):
                 self.wfile.write(json.dumps(answer(server.verbs, line, leases)).encode() + b"\n")
@@ -68,7 +68,7 @@ class _Caller(socketserver.StreamRequestHandler):
                     self.connection.settimeout(server.lease_s)
 
 
-class _Door(socketserver.ThreadingUnixStreamServer):
+class _SocketServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
     def __init__(self, file: Path, verbs: Verbs, lease_s: float) -> None:
@@ -76,10 +76,10 @@ class _Door(socketserver.ThreadingUnixStreamServer):
         super().__init__(str(file), _Caller)
 
 
-def open_door(verbs: Verbs, file: Path = SOCKET, lease_s: float = LEASE_S) -> socketserver.BaseServer:
+def open_socket(verbs: Verbs, file: Path = SOCKET, lease_s: float = LEASE_S) -> socketserver.BaseServer:
     """Serve requests on the socket in threads until `shutdown` is called. Raises OSError."""
     file.unlink(missing_ok=True)
-    door = _Door(file, verbs, lease_s)
+    server = _SocketServer(file, verbs, lease_s)
     file.chmod(0o600)
-    threading.Thread(target=door.serve_forever, name="door", daemon=True).start()
-    return door
+    threading.Thread(target=server.serve_forever, name="operator socket", daemon=True).start()
+    return server

@@ -22,14 +22,14 @@ NODE_LABEL = f"{LABEL}node"
 PEER_PORT = 10844
 """Port for the leader's messages, which are signed."""
 STOP_S = 10
-ASK = places.ASK
+RELAY = places.RELAY
 DOCKER = Command(("docker", "version", "--format={{.Server.Version}}"), timeout_s=10.0)
 """Checks that Docker answers, from inside the guard's container."""
 REACHES = Command(("docker", "exec", CONTAINER, *DOCKER.argv), timeout_s=30.0)
 """Checks that the guard reaches Docker: it loses the socket if Docker restarts without its containers."""
 PROVE = ("sh", "-c", f"python3 -c 'import sparkops.guard.daemon, sparkops.guard.replacing' && {DOCKER}")
 READY = Command(
-    ("docker", "exec", CONTAINER, "sh", "-c", f"python3 -m sparkops.guard.ask </dev/null && {DOCKER}"), timeout_s=30.0
+    ("docker", "exec", CONTAINER, "sh", "-c", f"python3 -m sparkops.guard.relay </dev/null && {DOCKER}"), timeout_s=30.0
 )
 """Checks that the guard accepts requests, without sending one, and that it reaches Docker.
 
@@ -90,7 +90,7 @@ def run(image: str, inputs: str, node: str) -> Command:
     )
 
 
-def ask_image(image: str) -> Command:
+def check_image(image: str) -> Command:
     """Check in a separate container that the guard of an image can be imported and reaches this node's Docker."""
     return docker("run", "--rm", "--network=none", *RIGHTS, image, *PROVE, timeout_s=120.0)
 

@@ -92,7 +92,7 @@ class Following:
                 kept = repeats.keeps(NUMBER.sub("", text), time.monotonic())
                 self.report(Event(node, f"{container}: {text}", lasting=kept))
 
-    def _patiently(self, ask: Callable[[], R]) -> R:
+    def _patiently(self, request: Callable[[], R]) -> R:
         """Retry on a new stream while the guard does not answer. Raises ConnectionLost after LOST_TRIES."""
 
         def report_lost(lost: ConnectionLost) -> None:
@@ -101,7 +101,7 @@ class Following:
         stopped, cancel = interrupted(self.service), self.leader.node.cancel
         waiting = Waiting(LOST_PAUSE_S, cancel=cancel, tries=LOST_TRIES, interrupted=stopped)
         try:
-            return waiting.retry(ask, lambda error: isinstance(error, ConnectionLost), report_lost)
+            return waiting.retry(request, lambda error: isinstance(error, ConnectionLost), report_lost)
         except ConnectionLost as lost:
             problem = f"{lost.problem}; {self.service} continues without this client"
             raise ConnectionLost(lost.node, problem, next_step="\n".join(ways_out(self.service))) from lost

@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkops.errors import Busy, ConnectionLost, PlanRefused
 from sparkops.guard_client import service_state
-from sparkops.guard_client.commands import ASK, CONTAINER
+from sparkops.guard_client.commands import CONTAINER, RELAY
 from sparkops.guard_client.replies import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Member
@@ -53,14 +53,14 @@ class Decision:
 
 
 @dataclass
-class GuardDoor:
+class GuardConnection:
     """A stream of requests to the guard of one node, opened at the first request and reopened after a failure."""
 
     node: Node
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.stream = LineStream(self.node, ASK)
+        self.stream = LineStream(self.node, RELAY)
 
     def request(self, op: str, *, patience_s: float = 0.0, **words: Any) -> Any:
         """Send one request and return its reply; `patience_s` is how long the guard may wait before it replies.
@@ -79,11 +79,11 @@ class GuardDoor:
         """Return the line that replies. After any failure the next request opens a new stream."""
         try:
             reused = self._open()
-            line = self.stream.ask(question, timeout_s, LIMIT + 1)
+            line = self.stream.request(question, timeout_s, LIMIT + 1)
             if reused and not line:  # the guard was replaced since the stream was opened: no request harms twice
                 self.close()
                 self._open()
-                line = self.stream.ask(question, timeout_s, LIMIT + 1)
+                line = self.stream.request(question, timeout_s, LIMIT + 1)
         except OSError as error:
             self.close()
             raise ConnectionLost(self.node.name, f"no reply to `{op}` from the guard: {error}") from error
@@ -150,7 +150,7 @@ class GuardDoor:
 
 
 @dataclass
-class Leader(GuardDoor):
+class Leader(GuardConnection):
     """The guard that leads the services of a fleet."""
 
     def intend(self, service: str, intent: Intent) -> Decision:
@@ -197,6 +197,6 @@ def leading(member: Member) -> closing[Leader]:
     return closing(Leader(member.node))
 
 
-def door(member: Member) -> closing[GuardDoor]:
+def connect_guard(member: Member) -> closing[GuardConnection]:
     """Open requests to the guard of any node."""
-    return closing(GuardDoor(member.node))
+    return closing(GuardConnection(member.node))

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from sparkops.errors import Busy, NodeError, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.leader import GuardDoor, door
+from sparkops.guard_client.leader import GuardConnection, connect_guard
 from sparkops.guard_client.service_state import ways_out
 from sparkops.guard_client.waiting import until_free
 from sparkops.nodes.connected import Member
@@ -49,13 +49,13 @@ def _lease(member: Member, kind: str, work: str, report: OnEvent, wait_s: float,
         yield
         return
     holder = f"{work} by {operator()}"
-    with door(member) as opened:
+    with connect_guard(member) as opened:
         taken = until_free(lambda: _taken(opened, kind, holder), wait_s, member.name, report, member.node.cancel)
         with _renewed(opened, kind, holder, report, renew_s) if taken else nullcontext():
             yield
 
 
-def _taken(opened: GuardDoor, kind: str, holder: str) -> bool:
+def _taken(opened: GuardConnection, kind: str, holder: str) -> bool:
     """Take a lease; False if the guard's version has no leases and no swap is in progress. Raises Busy, NodeError."""
     try:
         opened.lease(kind, holder)
@@ -86,7 +86,7 @@ def operator() -> str:
 
 
 @contextmanager
-def _renewed(opened: GuardDoor, kind: str, holder: str, report: OnEvent, renew_s: float) -> Iterator[None]:
+def _renewed(opened: GuardConnection, kind: str, holder: str, report: OnEvent, renew_s: float) -> Iterator[None]:
     """Repeat the request in a thread. A restarted guard grants the lease anew."""
     over = threading.Event()
 

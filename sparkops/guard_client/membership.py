@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sparkops.errors import NodeError, PlanRefused
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import PEER_PORT
-from sparkops.guard_client.leader import Leader, door, leading
+from sparkops.guard_client.leader import Leader, connect_guard, leading
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
@@ -60,7 +60,7 @@ def _terms(member: Member) -> Mapping[str, int]:
     if not leases.guarded(member):
         return {}
     try:
-        with door(member) as opened:
+        with connect_guard(member) as opened:
             return opened.terms()
     except NodeError as error:
         if leases.NOT_UNDERSTOOD not in error.problem:
@@ -70,5 +70,5 @@ def _terms(member: Member) -> Mapping[str, int]:
 
 def _join(leader: Leader, member: Member, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
     key, term = leader.key_of(member.name, idle=idle)
-    with door(member) as opened:
+    with connect_guard(member) as opened:
         opened.join(leader.node.name, key, term, gateway, idle=idle)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from sparkops.config.assets import BuildInputs
 from sparkops.config.model import Weights
-from sparkops.docker.commands import ask_image, model_dir
+from sparkops.docker.commands import check_image, model_dir
 from sparkops.errors import NodeError, UsageError
 from sparkops.hub.image import DISK_GIB, HUB, IMAGE, hub_context
 from sparkops.images.build import BuildOrder, Gate, build_on
@@ -52,7 +52,7 @@ FAILURES: Mapping[str, tuple[str, str]] = {
 ANONYMOUS = (
     "the hub answered 416, Range Not Satisfiable: its storage limits requests without a token, even for public models"
 )
-ASK = b"import huggingface_hub; huggingface_hub.HfApi"
+IMPORTS = b"import huggingface_hub; huggingface_hub.HfApi"
 """Imports the library, to check that the image can download."""
 
 
@@ -82,7 +82,7 @@ def require_encrypted(token: str, endpoint: str) -> None:
 
 def hub_order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> BuildOrder:
     context = hub_context(templates, requirements, inputs, image)
-    return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: ask_image(image, ASK)))
+    return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: check_image(image, IMPORTS)))
 
 
 def pull_model(member: Member, weights: Weights, source: Hub, report: OnEvent) -> Checkpoint:

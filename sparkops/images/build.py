@@ -29,9 +29,9 @@ OLDEST_ENGINE = 20  # the first whose BuildKit supports the mounts of the templa
 
 @dataclass(frozen=True)
 class Gate:
-    """The check of an image before its tag. `ask` returns a command that runs in the image and prints its facts."""
+    """The check of an image before its tag. `command` returns one that runs in the image and prints facts."""
 
-    ask: Callable[[str], Command]
+    command: Callable[[str], Command]
     judge: Callable[[str, Facts], Sequence[GateVerdict]] = lambda _, __: ()
     """Return the verdicts from that output and `docker inspect`. Raises ValueError for other output."""
     labels: Callable[[str], Mapping[str, str]] = lambda _: {}
@@ -77,7 +77,7 @@ def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> BuildOrde
         facts = gate.parse(printed)
         return {**mod_labels(facts.mods), **content_labels(facts.torch.version, facts.cuda, facts.packages_digest)}
 
-    checks = Gate(lambda image: commands.ask_image(image, gate_script), judge, labels)
+    checks = Gate(lambda image: commands.check_image(image, gate_script), judge, labels)
     machine = recipe.lock.machine if recipe.lock else None
     return BuildOrder(recipe.name, context, recipe.image.disk_gib, checks, disk_key="image.disk_gib", machine=machine)
 
@@ -212,7 +212,7 @@ def _pass_gate(
     """Check the image. Only an image that passes gets a tag, so no other can start."""
     report(Event(member.name, "checking the image"))
     try:
-        printed = member.node.run(order.gate.ask(image["Id"])).stdout
+        printed = member.node.run(order.gate.command(image["Id"])).stdout
         verdicts = tuple(order.gate.judge(printed, image))
     except (CommandFailed, ValueError) as error:
         raise ImageRejected(member.name, f"the check of the image failed: {error}") from error

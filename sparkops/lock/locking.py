@@ -69,7 +69,7 @@ def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFile
     """Return the contents of the built image; None without torch. Raises NodeError."""
     if recipe.image.torch is None:
         return None
-    facts = gate.parse(member.node.run(commands.ask_image(order.tag, files.gate)).stdout)
+    facts = gate.parse(member.node.run(commands.check_image(order.tag, files.gate)).stdout)
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))
 
 
@@ -124,7 +124,7 @@ def _packages(
     )
     run_build(member, order, report)
     try:
-        answer = member.node.run(order.gate.ask(order.candidate)).stdout
+        answer = member.node.run(order.gate.command(order.candidate)).stdout
     finally:
         member.node.run(commands.remove_image(order.candidate))
     try:

@@ -36,7 +36,7 @@ class Check:
     title: str
     commands: tuple[Command, ...]
     judge: Callable[[Sequence[Outcome]], Iterator[Finding]]
-    meets: bool = False
+    rendezvous: bool = False
     """Whether it is a rendezvous of ranks."""
 
     def __str__(self) -> str:

@@ -58,8 +58,8 @@ def _perftest(end: Perftest) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """Arguments of templates/meet.py, which describes them."""
+class RankRendezvous:
+    """Arguments of templates/rendezvous.py, which describes them."""
 
     rank: int
     ranks: int
@@ -70,21 +70,21 @@ class Meeting:
     patience_s: float = PATIENCE_S
 
 
-def meet(image: str, options: Sequence[str], meeting: Meeting, script: bytes) -> Command:
+def rendezvous(image: str, options: Sequence[str], arguments: RankRendezvous, script: bytes) -> Command:
     """Run a rendezvous from inside the image, with the network and rights of the engine, without GPU and model."""
     return Command(
         (
             *("docker", "run", "--rm", "--interactive", "--network=host", *RIGHTS),
             *options,
-            *("--entrypoint=python", image, "-", json.dumps(asdict(meeting))),
+            *("--entrypoint=python", image, "-", json.dumps(asdict(arguments))),
         ),
         stdin=script,
-        timeout_s=meeting.patience_s + 3.0,
+        timeout_s=arguments.patience_s + 3.0,
     )
 
 
 @dataclass(frozen=True)
-class MeetReport:
+class RendezvousReport:
     """The report of a rank from inside its image. `met`: the ranks that it reached; `taken`: the ports in use."""
 
     vllm: str
@@ -106,11 +106,11 @@ def bandwidth(printed: str) -> float:
     return float(results[-1])
 
 
-def meet_report(printed: str) -> MeetReport:
-    """Parse the last line of templates/meet.py. Raises ValueError for other text."""
+def rendezvous_report(printed: str) -> RendezvousReport:
+    """Parse the last line of templates/rendezvous.py. Raises ValueError for other text."""
     try:
         reply = json.loads((printed.splitlines() or [""])[-1])
-        return MeetReport(
+        return RendezvousReport(
             vllm=reply["vllm"],
             torch=reply["torch"],
             ray=reply["ray"],

@@ -27,20 +27,20 @@ RULESET = Command(("docker", "exec", places.CONTAINER, "nft", "list", "ruleset",
 """Lists every table, so that a missing one is no error."""
 LISTED_TABLE = re.compile(r"^table inet sparkops \{$.*?^\}$", re.MULTILINE | re.DOTALL)
 CLOSED_PORTS = re.compile(r"^\s*tcp dport (?:(\d+) reject|\{ (.*) \} tcp flags .* drop)\b", re.MULTILINE)
-"""The rule of an engine, and that of ranks: their meeting ports, then the range that the kernel picks from."""
+"""The rule of an engine, and that of ranks: their rendezvous ports, then the range that the kernel picks from."""
 
 
 @dataclass(frozen=True)
 class Firewall:
     """The ports that a node closes. `callers`: by HTTP port of an engine, the only addresses that may connect.
 
-    `peers`: with ranks of several nodes, the addresses of all ranks, which alone may connect to the `meeting_ports`
+    `peers`: with ranks of several nodes, the addresses of all ranks, which alone may connect to the `rendezvous_ports`
     and to ports that the kernel picks. `open_ports` stay open in that range too: SSH and HTTP ports of services.
     """
 
     callers: Mapping[int, Iterable[str]] = field(default_factory=dict)
     peers: frozenset[str] = frozenset()
-    meeting_ports: frozenset[int] = frozenset()
+    rendezvous_ports: frozenset[int] = frozenset()
     open_ports: frozenset[int] = frozenset()
 
 
@@ -81,7 +81,7 @@ def _ranks(wall: Firewall, ephemeral: str) -> Iterator[str]:
         yield f"{sources} accept"
     if wall.open_ports:
         yield f"tcp dport {{ {', '.join(map(str, sorted(wall.open_ports)))} }} accept"
-    ports = ", ".join([*map(str, sorted(wall.meeting_ports)), f"{first}-{last}"])
+    ports = ", ".join([*map(str, sorted(wall.rendezvous_ports)), f"{first}-{last}"])
     yield f"tcp dport {{ {ports} }} tcp flags & (fin | syn | rst | ack) == syn drop"
 
 
@@ -121,11 +121,11 @@ def of_containers(containers: Collection[Container], gateway: Collection[str] = 
     ranks = [container for container in containers if container.peers]
     http = (port for container in containers for port in _http_ports(container))
     served = {container.port for container in containers if container.running and container.rank == 0}
-    met = {rank.meeting_port for rank in ranks if rank.rank == 0} - served
+    met = {rank.rendezvous_port for rank in ranks if rank.rank == 0} - served
     return Firewall(
         callers={port: (*named, *gateway) if named else named for port, named in restricted(containers).items()},
         peers=frozenset(peer for rank in ranks for peer in rank.peers),
-        meeting_ports=frozenset(rank.meeting_port for rank in ranks if rank.meeting_port),
+        rendezvous_ports=frozenset(rank.rendezvous_port for rank in ranks if rank.rendezvous_port),
         open_ports=frozenset(port for port in (*http, *(rank.ssh_port for rank in ranks)) if port > 0) - met,
     )
 
@@ -164,7 +164,7 @@ def engine_findings(
 def rank_findings(node: str, containers: Iterable[Container], filtered: Collection[int] | None) -> Iterator[Finding]:
     """Yield the running ranks of several nodes whose ports are open to more than the other ranks.
 
-    `filtered` is that of `engine_findings`. The rule of a meeting port holds the other ports of ranks as well.
+    `filtered` is that of `engine_findings`. The rule of a rendezvous port holds the other ports of ranks as well.
     """
     for container in containers:
         if not container.running or not container.peers:
@@ -172,7 +172,7 @@ def rank_findings(node: str, containers: Iterable[Container], filtered: Collecti
         if filtered is None:
             problem = f"ports between ranks of {container.name} may be open: the guard does not report its rules"
             yield _warning("FILTER_UNKNOWN", node, problem, "sparkops deploy RECIPE renews the guard.")
-        elif container.meeting_port not in filtered:
+        elif container.rendezvous_port not in filtered:
             problem = f"ports between ranks of {container.name} are open: nftables has no rule of sparkops for them"
             yield _warning("FILTER_MISSING", node, problem, "docker logs sparkops-guard shows why.")
 

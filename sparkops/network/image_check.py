@@ -11,7 +11,7 @@ from sparkops.docker.facts import image_content
 from sparkops.errors import SparkopsError
 from sparkops.network import commands
 from sparkops.network.checks import Check, Outcome, Ranks, why
-from sparkops.network.commands import UNLIMITED, Meeting, MeetReport
+from sparkops.network.commands import UNLIMITED, RankRendezvous, RendezvousReport
 from sparkops.network.finding import Finding, Same
 from sparkops.network.topology import Fabric, RankNetwork, Transport
 from sparkops.release import recipe_of
@@ -39,17 +39,17 @@ def checks(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: byte
     nodes = list(fabric.ranks)
     head = fabric.ranks[nodes[0]]
     for number, (node, rank) in enumerate(fabric.ranks.items()):
-        meeting = Meeting(number, len(nodes), rank.address, head.address, ranks.port, ranks.ports)
+        arguments = RankRendezvous(number, len(nodes), rank.address, head.address, ranks.port, ranks.ports)
         yield Check(
             node=node,
             title=f"rendezvous of rank {number} from inside {ranks.image}",
-            commands=(commands.meet(images[node], rank.options, meeting, script),),
-            judge=partial(_judge_meeting, fabric.transport, number, rank, head, ranks),
-            meets=True,
+            commands=(commands.rendezvous(images[node], rank.options, arguments, script),),
+            judge=partial(_judge_rendezvous, fabric.transport, number, rank, head, ranks),
+            rendezvous=True,
         )
 
 
-def _judge_meeting(
+def _judge_rendezvous(
     transport: Transport, number: int, rank: RankNetwork, head: RankNetwork, ranks: Ranks, outcomes: Sequence[Outcome]
 ) -> Iterator[Finding]:
     report, port = read(outcomes[0]), ranks.port
@@ -76,7 +76,7 @@ def _judge_meeting(
         yield from _judge_rights(rank.node, report)
 
 
-def _judge_ray(node: str, report: MeetReport) -> Iterator[Finding]:
+def _judge_ray(node: str, report: RendezvousReport) -> Iterator[Finding]:
     """Yield a Ray before 2.52: it ignores RAY_AUTH_MODE, so any client runs code. The start reports an absent Ray."""
     release = re.match(r"(\d+)\.(\d+)", report.ray)
     if release and (int(release[1]), int(release[2])) < RAY_TOKENS:
@@ -86,7 +86,7 @@ def _judge_ray(node: str, report: MeetReport) -> Iterator[Finding]:
         yield Finding(code="RAY_OLD", node=node, problem=problem, next_step=step)
 
 
-def _judge_rights(node: str, report: MeetReport) -> Iterator[Finding]:
+def _judge_rights(node: str, report: RendezvousReport) -> Iterator[Finding]:
     if report.memlock_bytes != UNLIMITED:
         problem = f"containers may lock {report.memlock_bytes} bytes of memory, but RDMA needs an unlimited amount"
         step = "Raise it for dockerd: sudo systemctl edit docker, LimitMEMLOCK=infinity, and restart it."
@@ -97,17 +97,17 @@ def _judge_rights(node: str, report: MeetReport) -> Iterator[Finding]:
         yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
 
 
-def read(outcome: Outcome) -> MeetReport | SparkopsError:
+def read(outcome: Outcome) -> RendezvousReport | SparkopsError:
     """Return the report of a rank, or why there is none."""
     if isinstance(outcome, SparkopsError):
         return outcome
     try:
-        return commands.meet_report(outcome)
+        return commands.rendezvous_report(outcome)
     except ValueError as error:
         return SparkopsError(str(error))
 
 
-def same_versions(reports: Mapping[str, MeetReport]) -> Iterator[Finding]:
+def same_versions(reports: Mapping[str, RendezvousReport]) -> Iterator[Finding]:
     """Yield findings if the version of vLLM or torch differs between ranks."""
     yield from Same("VLLM", "the version of vLLM", COPY).check({node: report.vllm for node, report in reports.items()})
     yield from Same("TORCH", "the version of torch", COPY).check(

@@ -8,7 +8,7 @@ from sparkops.config import assets
 from sparkops.errors import SparkopsError
 from sparkops.network import image_check
 from sparkops.network.checks import Check, Outcome, Ranks, bandwidths, equipment, paths, same_driver
-from sparkops.network.commands import MeetReport
+from sparkops.network.commands import RendezvousReport
 from sparkops.network.facts import NodeFabric, fabric_query, parse_fabric
 from sparkops.network.finding import Finding
 from sparkops.network.topology import Fabric
@@ -45,7 +45,7 @@ def run(
         return (*findings, *broken)
     checks = [*bandwidths(fabric, facts)]
     if len(images) == len(fabric.ranks):
-        checks += image_check.checks(fabric, ranks, images, assets.load_meeting())
+        checks += image_check.checks(fabric, ranks, images, assets.load_rendezvous())
     return (*findings, *_try(connected, checks, report))
 
 
@@ -66,6 +66,6 @@ def _try(connected: Connected, checks: Sequence[Check], report: OnEvent) -> list
     results = on_each(numbers, work, connected.cancel)
     outcomes = [(numbers[key], result if isinstance(result, list) else [result]) for key, result in results.items()]
     findings = [finding for check, outcome in outcomes for finding in check.judge(outcome)]
-    read = {check.node: image_check.read(outcome[0]) for check, outcome in outcomes if check.meets}
-    reports = {node: report for node, report in read.items() if isinstance(report, MeetReport)}
+    read = {check.node: image_check.read(outcome[0]) for check, outcome in outcomes if check.rendezvous}
+    reports = {node: report for node, report in read.items() if isinstance(report, RendezvousReport)}
     return [*findings, *image_check.same_versions(reports)]

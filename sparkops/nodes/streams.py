@@ -122,7 +122,7 @@ class LineStream:
         self.lines = self.stream.makefile("r")
         return False
 
-    def ask(self, line: str, timeout_s: float, limit: int = -1) -> str:
+    def request(self, line: str, timeout_s: float, limit: int = -1) -> str:
         """Send a line and return the next one, empty where the stream has ended. Raises OSError."""
         self.open()
         self.stream.settimeout(timeout_s)

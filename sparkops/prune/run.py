@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sparkops.errors import NeedsOperator, NodeError, SparkopsError, joined
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.leader import GuardDoor, door
+from sparkops.guard_client.leader import GuardConnection, connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
@@ -66,11 +66,11 @@ def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
     """Return the state of each service of a node's guard, or why its journal cannot be read."""
     if member.engine.container(CONTAINER) is None:
         return {}
-    with door(member) as guard:
+    with connect_guard(member) as guard:
         return {service: _state(guard, service) for service in guard.services()}
 
 
-def _state(guard: GuardDoor, service: str) -> ServiceState | SparkopsError:
+def _state(guard: GuardConnection, service: str) -> ServiceState | SparkopsError:
     try:
         return guard.state(service)
     except (NeedsOperator, WireError) as error:

@@ -115,7 +115,7 @@ def repeat(run: Round) -> Steps:
     """Check that the same questions have the same answers."""
     first = run.answers or (yield from ask_all(run))
     second = yield from ask_all(run)
-    differing = [ask for ask, answer in second.items() if answer != first[ask]]
+    differing = [prompt for prompt, answer in second.items() if answer != first[prompt]]
     allowed = run.smoke.repeat.max_differences
     if len(differing) <= allowed:
         return CheckFinding(note=f"{len(second) - len(differing)} of {len(second)} the same")

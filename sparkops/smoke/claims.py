@@ -82,10 +82,10 @@ def _late(arrivals: tuple[float, ...], tuning: StreamingCheck) -> Iterator[Check
 
 def tools(run: Round) -> Steps:
     """Check that a question for a tool is answered with a call, not with the model's raw tags."""
-    ask = f"What is the weather in {CITY} now? Use the tool."
+    prompt = f"What is the weather in {CITY} now? Use the tool."
     more = {"tools": [TOOL], "tool_choice": "auto"}
     return judge_tool(
-        openai.chat((yield from one(prompts.chat(run, ask, run.smoke.tools.max_tokens, **more)))),
+        openai.chat((yield from one(prompts.chat(run, prompt, run.smoke.tools.max_tokens, **more)))),
         str(run.recipe.serve.args.get("tool-call-parser", "(none)")),
     )
 

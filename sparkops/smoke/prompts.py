@@ -91,12 +91,12 @@ class Round:
         return THOUGHTS if self.recipe.serve.args.get("reasoning-parser") and not self.switches_off else 0
 
 
-def chat(run: Round, ask: str, max_tokens: int, **more: Any) -> Request:
+def chat(run: Round, prompt: str, max_tokens: int, **more: Any) -> Request:
     """Return a chat request of one user message, answered greedily."""
     limit = max_tokens + run.room
     body = {
         "model": run.recipe.service,
-        "messages": [{"role": "user", "content": ask}],
+        "messages": [{"role": "user", "content": prompt}],
         "max_tokens": min(limit, run.window // 2) if run.window else limit,  # the prompt needs the other half
         "temperature": 0,
         **run.silent,

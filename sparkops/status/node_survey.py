@@ -172,7 +172,7 @@ def page(connect: Callable[[], socket.socket], path: str) -> tuple[int, str]:
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, body.decode(errors="replace")
 
 
-def ask(argv: Sequence[str], count: int) -> Facts:
+def query_guard(argv: Sequence[str], count: int) -> Facts:
     """Return the lines with which the guard replies to a program in its container, and that program's errors."""
     pipe = subprocess.PIPE
     try:
@@ -222,8 +222,8 @@ def survey(request: Mapping[str, Any]) -> Facts:
     with ThreadPoolExecutor(16) as pool:
         shows = request["show"] and (names is None or request["gateway"] in names)
         gateway = pool.submit(run, request["show"]) if shows else None
-        asks = names is None or request["guard"] in names
-        guard = pool.submit(ask, request["ask"], request["events"]) if asks else None
+        queried = names is None or request["guard"] in names
+        guard = pool.submit(query_guard, request["relay"], request["events"]) if queried else None
         metrics = request["metrics"]
         engines = pool.map(lambda inspect: engine(inspect, request, lambda port: samples(port, metrics)), inspects)
         absent = failure(NO_CONTAINER + request["gateway"]) if request["show"] else None

@@ -69,7 +69,7 @@ def fetch(request):
             raise Refused("incomplete", f"{name}: {max(present, 0)} of {size} bytes")
     checkpoint.write_marker(directory, {"model": request["id"], "asked": request["revision"], "commit": info.sha})
     os.close(handle)  # the client may rename the directory after this message
-    tell(done={"commit": info.sha, "bytes": sum(expected.values())})
+    report(done={"commit": info.sha, "bytes": sum(expected.values())})
 
 
 def library():
@@ -121,7 +121,7 @@ def counting(directory, total):
 
     def count():
         while True:
-            tell(bytes=min(present_bytes(directory), total), total=total)
+            report(bytes=min(present_bytes(directory), total), total=total)
             time.sleep(TELL_EVERY_S)
 
     threading.Thread(target=count, daemon=True).start()
@@ -151,7 +151,7 @@ def kind(error):
     return next((name for name, matches in checks if matches), "other")
 
 
-def tell(**message):
+def report(**message):
     """Print one line, and exit after the last one."""
     with TELLING:
         print(json.dumps(message), flush=True)
@@ -168,9 +168,9 @@ def main():
     try:
         fetch(request)
     except Refused as refused:
-        tell(error=refused.kind, text=refused.text)
+        report(error=refused.kind, text=refused.text)
     except Exception as error:  # the library's errors have many classes
-        tell(error=kind(error), text=f"{type(error).__name__}: {error}"[:2000])
+        report(error=kind(error), text=f"{type(error).__name__}: {error}"[:2000])
 
 
 main()

@@ -146,7 +146,7 @@ class Making:
             step.say(f"{shard} is written")
         else:
             self.written_bytes += size
-        step.tell(bytes=self.written_bytes, total=self.total)
+        step.report(bytes=self.written_bytes, total=self.total)
 
     def fill(self, file, tensors):
         """Write header and bytes. Large elements come first, so that every tensor is aligned to its elements."""
@@ -175,7 +175,7 @@ class Making:
                 self.written_bytes += len(piece)
                 if time.monotonic() - reported_at > TELL_EVERY_S:
                     reported_at = time.monotonic()
-                    step.tell(bytes=self.written_bytes, total=self.total)
+                    step.report(bytes=self.written_bytes, total=self.total)
 
     def describe(self, base, edit):
         """Write the files beside the shards. They are copied, not linked: an operator may edit them."""

@@ -55,12 +55,12 @@ def named(names):
     return ", ".join(first[:NAMED]) + more
 
 
-def tell(**message):
+def report(**message):
     print(json.dumps(message), flush=True)
 
 
 def say(text):
-    tell(say=text)
+    report(say=text)
 
 
 def refuse(why):

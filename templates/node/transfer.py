@@ -24,11 +24,11 @@ import threading
 import time
 
 import partial
-from doors import listen, meet, tell
+from handshake import connect_all, listen, report
 from pieces import CHUNK, DATA, END, ERROR, FILE, Broken, Failed, Wire, key_for
 
 FAILED, BROKEN, INTERRUPTED = 1, 3, 130
-"""Exit codes: an error of this end; the connection to the other end lost; interrupted. doors.py has one more."""
+"""Exit codes: an error of this end; the connection to the other end lost; interrupted. handshake.py has one more."""
 TELL_EVERY_S = 0.5
 STARTED = []
 """The programs that this end has started."""
@@ -44,7 +44,7 @@ def send(request, token):
     else:
         watch_stdin()
         others = [(bytes.fromhex(other), places) for other, places in request["also"]]
-        wire = meet([(token, request["to"]), *others])
+        wire = connect_all([(token, request["to"]), *others])
     try:
         (send_files if "files" in request else send_output)(request, wire)
         wire.put(END)
@@ -117,7 +117,7 @@ def receive(request, token):
         watch_stdin()
         file, key = listen(request["listen"], token)
     took = (receive_files if "files" in request else receive_input)(request, Wire(file, key))
-    tell(bytes=took)
+    report(bytes=took)
 
 
 def receive_files(request, wire):
@@ -203,7 +203,7 @@ class Coming:
         while remaining is None or remaining > 0:
             kind, body = self.next()
             if kind == END and remaining is None:
-                tell(bytes=self.bytes, all=True)
+                report(bytes=self.bytes, all=True)
                 return
             if kind != DATA or (remaining is not None and len(body) > remaining):
                 raise Broken("the sending end did not send the requested bytes")
@@ -212,7 +212,7 @@ class Coming:
             self.bytes += len(body)
             if time.monotonic() - self.reported_at > TELL_EVERY_S:
                 self.reported_at = time.monotonic()
-                tell(bytes=self.bytes)
+                report(bytes=self.bytes)
 
     def end(self):
         if self.next()[0] != END:

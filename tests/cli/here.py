@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkops.guard_client.commands import ASK
+from sparkops.guard_client.commands import RELAY
 from sparkops.nodes.docker_api import DIAL
 from tests import relay
 from tests.cli.conftest import Ran
@@ -58,7 +58,7 @@ def install(directory: Path) -> Iterator[Here]:
     peer.directory.mkdir()
     program = directory / "bin/docker"
     program.parent.mkdir()
-    dial, ask = (" ".join(command.argv[1:]) for command in (DIAL, ASK))
+    dial, ask = (" ".join(command.argv[1:]) for command in (DIAL, RELAY))
     with closing(Listener("127.0.0.1", 0, Machine("here", "127.0.0.1").api)) as api, serve(peer) as guard:
         words = {"dial": dial, "ask": ask, "api": relay.line(api.port), "guard": relay.line(guard)}
         program.write_text(PROGRAM.format(**words))

@@ -1,4 +1,4 @@
-"""YAML at the door."""
+"""YAML that users write."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ def test_the_first_release_has_the_port_of_the_service() -> None:
     assert endpoints(target) == (("127.0.0.1", NEW.recipe.serve.port),)
 
 
-def test_both_slots_share_that_port_and_ranks_meet_elsewhere() -> None:
+def test_both_slots_share_that_port_and_ranks_connect_elsewhere() -> None:
     blue, green = (Rank(NEW, slot, "n1", direct=True) for slot in Slot)
 
     assert (blue.port, green.port) == (8000, 8000)
-    assert (blue.meeting_port, green.meeting_port) == (8003, 8004)
+    assert (blue.rendezvous_port, green.rendezvous_port) == (8003, 8004)
     behind = replace(blue, direct=False)
-    assert (behind.port, behind.meeting_port) == (8001, 8003)
+    assert (behind.port, behind.rendezvous_port) == (8001, 8003)
 
 
 def test_the_next_release_waits_for_consent_to_the_gap() -> None:

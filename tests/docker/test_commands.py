@@ -138,7 +138,7 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
             120.0,
         ),
         (
-            commands.ask_image("t", b"print()"),
+            commands.check_image("t", b"print()"),
             "docker run --rm --interactive --network=none --user=10841:10841 --cap-drop=ALL"
             " --security-opt=no-new-privileges --pids-limit=8192 --memory=16g --memory-swap=16g"
             " --env=HOME=/home/engine --entrypoint=python t -",
@@ -191,7 +191,7 @@ def test_a_container_can_be_created_under_another_name_and_renamed() -> None:
 
 
 def test_a_script_and_a_dockerfile_go_through_stdin() -> None:
-    assert commands.ask_image("t", b"print()").stdin == b"print()"
+    assert commands.check_image("t", b"print()").stdin == b"print()"
     assert commands.label("t", "n", {}).stdin == b"FROM t\n"
 
 

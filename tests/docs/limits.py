@@ -47,7 +47,7 @@ LIMITS: dict[str, dict[str, float]] = {
         "64 MiB": evidence.QUOTA / host.MIB,
     },
     "docs/security.md": {
-        "10 s": written("templates/node/doors.py", r"HANDSHAKE_S, MEET_S = [\d.]+, ([\d.]+)"),
+        "10 s": written("templates/node/handshake.py", r"HANDSHAKE_S, ACCEPT_S = [\d.]+, ([\d.]+)"),
         "7 s": float(network.bandwidth_server(network.Perftest("d", 1, 1, 0)).argv[1]),
         "15 s": daemon.LOOK_S,
         "5 s": written("templates/gateway/haproxy.cfg.j2", r"timeout http-request (\d+)s"),

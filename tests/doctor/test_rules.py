@@ -184,7 +184,7 @@ def test_an_engine_that_clients_call_themselves_is_open_on_purpose(
 
 @pytest.mark.parametrize("gateway", [True, False])
 def test_open_ports_of_ranks_are_found_with_and_without_a_gateway(sound: NodeFacts, gateway: bool) -> None:
-    one = container(rank(), rank=1, peers=("10.0.0.1", "10.0.0.2"), meeting_port=8003)
+    one = container(rank(), rank=1, peers=("10.0.0.1", "10.0.0.2"), rendezvous_port=8003)
 
     found = replace(sound, containers=(one,), filtered=frozenset(), gateway=gateway)
     assert codes(found) == [("FILTER_MISSING", Severity.WARNING)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost
-from sparkops.guard_client.commands import ASK
+from sparkops.guard_client.commands import RELAY
 from sparkops.nodes.docker_api import DIAL
 from sparkops.nodes.node import OnLine, Stream
 from tests.fleet_unit.machine import Machine
@@ -55,7 +55,7 @@ class MachineNode:
         """Docker's API, or the scripted guard of the machine in a thread of its own."""
         if command == DIAL:
             return self.machine.dial_api()
-        assert command == ASK
+        assert command == RELAY
         ours, theirs = self.machine.pair()
         threading.Thread(target=self._reply, args=(theirs,), daemon=True).start()
         return ours

@@ -28,7 +28,7 @@ MET = json.dumps(
         "problem": "",
     }
 )
-"""What templates/meet.py says of a rank that met the others."""
+"""What templates/rendezvous.py says of a rank that met the others."""
 
 
 def network(address: str) -> str:

@@ -27,7 +27,7 @@ from tests.fleet_unit.listener import converse
 
 OURS, FOREIGN = ("sha256:" + digit * 64 for digit in "af")
 ORDER = BuildOrder("q", Context((), {}, "0123456789abcdef"), 0.0, Gate(lambda image: Command(("docker", "run", image))))
-LABELLED = Gate(ORDER.gate.ask, labels=lambda _: {"sparkops.torch": "2"})
+LABELLED = Gate(ORDER.gate.command, labels=lambda _: {"sparkops.torch": "2"})
 
 
 @dataclass

@@ -16,8 +16,7 @@ import pytest
 
 from sparkops.config.inventory import Gateway
 from sparkops.errors import CommandFailed
-from sparkops.gateway import commands
-from sparkops.gateway import files as door
+from sparkops.gateway import commands, files
 from sparkops.gateway import image as render
 from sparkops.gateway.facts import GatewayFacts, SlotFacts, parse_gateway
 from sparkops.gateway.files import Secrets
@@ -34,7 +33,7 @@ PORT, METRICS = 9300, 9399
 PATIENCE_S = 120.0
 """Far more than anything here takes: a slow machine is no failure."""
 ENGINE = Path(__file__).with_name("engine.py")
-TEMPLATES = door.load_templates()
+TEMPLATES = files.load_templates()
 CHAT = Service("chat", PORT)
 RELEASES = {Slot.BLUE: "chat-0123456789", Slot.GREEN: "chat-abcdef0123"}
 ENGINES = {Slot.BLUE: 9311, Slot.GREEN: 9312}
@@ -57,8 +56,8 @@ class Live:
 
     def build(self) -> str:
         """Build the image and give it its tag."""
-        context = render.gateway_context(TEMPLATES, door.load_program(), "debian:bookworm-slim")
-        gate = Gate(lambda image: commands.ask_image(image, self.files([CHAT])))
+        context = render.gateway_context(TEMPLATES, files.load_program(), "debian:bookworm-slim")
+        gate = Gate(lambda image: commands.check_image(image, self.files([CHAT])))
         return build_on(self.member, BuildOrder(render.NAME, context, render.DISK_GIB, gate), silent).image
 
     def files(self, services: list[Service]) -> Mapping[str, str | None]:

@@ -38,7 +38,7 @@ RELEASE = "chat-0123456789"
             "docker exec --interactive sparkops-gateway gateway configure",
         ),
         (
-            commands.ask_image("sha256:a", {}),
+            commands.check_image("sha256:a", {}),
             "docker run --rm --interactive --network=none --log-driver=none --read-only"
             " --tmpfs=/run/gateway:uid=10842,gid=10842,mode=0700 --cap-drop=ALL --security-opt=no-new-privileges"
             " --tmpfs=/var/lib/gateway:uid=10842,gid=10842,mode=0700 sha256:a try",

@@ -13,7 +13,7 @@ from jinja2 import Environment, nodes
 
 from sparkops.config.inventory import Gateway
 from sparkops.errors import ConfigError
-from sparkops.gateway import files as door
+from sparkops.gateway import files
 from sparkops.gateway import image as render
 from sparkops.gateway.capacity import KIB, LARGEST_MIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes, frontend_connections
 from sparkops.gateway.files import Secrets
@@ -22,7 +22,7 @@ from sparkops.names import Slot, backend, waiting
 
 HERE = Path(__file__).parent
 COMMITTED = HERE.parents[1] / "Dockerfiles/gateway.Dockerfile"
-TEMPLATES = door.load_templates()
+TEMPLATES = files.load_templates()
 OPEN = Gateway(node="n", address="10.0.0.1")
 GUARDED = Gateway(node="n", address="fd00::1", api_keys=["key"], tls_certificate="tls.pem", metrics_port=9405)
 KEY = "sk-0123456789abcdef"
@@ -175,7 +175,7 @@ def test_the_committed_dockerfile_is_what_render_writes() -> None:
 
 
 def test_the_image_is_made_of_the_program_and_changes_with_it() -> None:
-    program = door.load_program()
+    program = files.load_program()
     made = render.gateway_context(TEMPLATES, program)
 
     assert [path for path, _ in made.files] == ["Dockerfile", "program/", *(f"program/{name}" for name in program)]

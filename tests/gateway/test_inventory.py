@@ -9,7 +9,7 @@ import pytest
 from sparkops.config import inventory
 from sparkops.config.inventory import Fleet
 from sparkops.errors import ConfigError
-from sparkops.gateway import files as door
+from sparkops.gateway import files
 from sparkops.gateway.files import Secrets
 
 NODES = "nodes:\n  a: {address: 10.0.0.1}\n"
@@ -36,7 +36,7 @@ def test_a_fleet_needs_no_gateway() -> None:
     fleet = load("")
 
     assert fleet.gateway is None
-    assert door.load_secrets(fleet) == Secrets()
+    assert files.load_secrets(fleet) == Secrets()
 
 
 def test_clients_use_the_address_of_the_node_unless_another_is_named() -> None:
@@ -58,7 +58,7 @@ def test_keys_and_certificate_are_read_from_files_beside_the_inventory() -> None
     secret("tls.pem", PEM)
     fleet = load("gateway: {node: a, api_keys: [one.key], tls_certificate: tls.pem}\n")
 
-    assert door.load_secrets(fleet) == Secrets((KEY,), PEM)
+    assert files.load_secrets(fleet) == Secrets((KEY,), PEM)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_key_file_that_is_wrong_is_named_and_never_shown(text: str, mode: int,
     fleet = load("gateway:\n  node: a\n  api_keys:\n    - one.key\n")
 
     with pytest.raises(ConfigError) as caught:
-        door.load_secrets(fleet)
+        files.load_secrets(fleet)
 
     assert str(caught.value).startswith("inventory.yaml:6: gateway.api_keys[0]: ")
     assert problem in str(caught.value)
@@ -87,11 +87,11 @@ def test_a_key_file_that_is_wrong_is_named_and_never_shown(text: str, mode: int,
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match=r"gateway.api_keys\[0\]: .*/none cannot be read: No such file"):
-        door.load_secrets(load("gateway: {node: a, api_keys: [none]}\n"))
+        files.load_secrets(load("gateway: {node: a, api_keys: [none]}\n"))
 
 
 def test_a_certificate_without_its_key_is_refused() -> None:
     secret("tls.pem", PEM.splitlines()[0])
 
     with pytest.raises(ConfigError, match=r"tls\.pem: expected a PEM certificate and its private key"):
-        door.load_secrets(load("gateway: {node: a, tls_certificate: tls.pem}\n"))
+        files.load_secrets(load("gateway: {node: a, tls_certificate: tls.pem}\n"))

@@ -12,12 +12,12 @@ import pytest
 
 from sparkops.config import shipped
 from sparkops.config.inventory import Gateway
-from sparkops.gateway import files as door
+from sparkops.gateway import files
 from sparkops.gateway import image as render
 from sparkops.gateway.image import Service
 
 PROGRAM = shipped.directory("templates") / "gateway/program"
-CONFIG = render.config([Service("chat", 8000)], Gateway(node="n"), door.load_templates())
+CONFIG = render.config([Service("chat", 8000)], Gateway(node="n"), files.load_templates())
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
 
 
 def test_aliases_are_looked_up_as_their_service(disk: Any) -> None:
-    given = render.config([Service("chat", 8000, ("fast", "org/chat"))], Gateway(node="n"), door.load_templates())
+    given = render.config([Service("chat", 8000, ("fast", "org/chat"))], Gateway(node="n"), files.load_templates())
     disk.put(disk.service_file("chat"), given["services/chat.cfg"])
     disk.compose({})
 
@@ -127,7 +127,7 @@ def test_one_port_belongs_to_one_service(disk: Any) -> None:
 
 
 def test_the_one_address_has_a_port_of_its_own_and_knows_the_services(disk: Any) -> None:
-    made = render.config([Service("chat", 8000)], Gateway(node="n", port=8080), door.load_templates())
+    made = render.config([Service("chat", 8000)], Gateway(node="n", port=8080), files.load_templates())
     disk.put(disk.ONE, made["one.cfg"])
     disk.compose({})
 

@@ -1,4 +1,4 @@
-"""Leases over the real door: they end with their connection or without a word, and exclude loads and intents."""
+"""Leases over the real socket: they end with their connection or without a word, and exclude loads and intents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkops.guard.follower import Follower
 from sparkops.guard.leadership import Leadership
 from sparkops.guard.leases import Leases
 from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.operator_socket import open_door
+from sparkops.guard.operator_socket import open_socket
 from sparkops.guard.state import Membership, State
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
@@ -34,13 +34,13 @@ RELEASE = Deployment("q-2", Slot.GREEN, (Replica((RankSpec("n1", "q-2-r0"),)),))
 
 @contextmanager
 def served(leases: Leases, file: Path, lease_s: float = 60.0) -> Iterator[None]:
-    """A door whose verb `lease` adds to `leases`."""
+    """A socket whose verb `lease` adds to `leases`."""
 
     def lease(asked: Any) -> object:
         leases.add(asked["holder"])
         return leases.until_end(asked["holder"])
 
-    server = open_door({"lease": lease, "held": lambda _: leases.text}, file, lease_s)
+    server = open_socket({"lease": lease, "held": lambda _: leases.text}, file, lease_s)
     try:
         yield
     finally:
@@ -51,8 +51,8 @@ def served(leases: Leases, file: Path, lease_s: float = 60.0) -> Iterator[None]:
 @contextmanager
 def client(file: Path) -> Iterator[subprocess.Popen[str]]:
     """The program that passes an operator's requests on."""
-    env = {**os.environ, "SPARKOPS_DOOR": str(file)}
-    argv = [sys.executable, "-m", "sparkops.guard.ask"]
+    env = {**os.environ, "SPARKOPS_GUARD_SOCKET": str(file)}
+    argv = [sys.executable, "-m", "sparkops.guard.relay"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             yield process
@@ -77,7 +77,7 @@ def until_free(leases: Leases, patience_s: float = 10.0) -> None:
 
 def test_a_lease_lasts_as_long_as_its_connection_and_a_renewal_is_no_second_one(tmp_path: Path) -> None:
     leases = Leases()
-    with served(leases, tmp_path / "door"), client(tmp_path / "door") as process:
+    with served(leases, tmp_path / "guard.sock"), client(tmp_path / "guard.sock") as process:
         for _ in range(3):
             assert ask(process, op="lease", holder=HOLDER) == {"ok": None}
         assert ask(process, op="held") == {"ok": HOLDER}
@@ -89,7 +89,7 @@ def test_a_lease_lasts_as_long_as_its_connection_and_a_renewal_is_no_second_one(
 
 def test_a_client_that_falls_silent_loses_its_lease(tmp_path: Path) -> None:
     leases = Leases()
-    with served(leases, tmp_path / "door", lease_s=0.5), client(tmp_path / "door") as process:
+    with served(leases, tmp_path / "guard.sock", lease_s=0.5), client(tmp_path / "guard.sock") as process:
         ask(process, op="lease", holder=HOLDER)
         until_free(leases)
         assert process.poll() is None, "its process lives on"
@@ -97,7 +97,7 @@ def test_a_client_that_falls_silent_loses_its_lease(tmp_path: Path) -> None:
 
 def test_requests_renew_a_lease(tmp_path: Path) -> None:
     leases = Leases()
-    with served(leases, tmp_path / "door", lease_s=0.6), client(tmp_path / "door") as process:
+    with served(leases, tmp_path / "guard.sock", lease_s=0.6), client(tmp_path / "guard.sock") as process:
         for _ in range(6):
             ask(process, op="lease", holder=HOLDER)
             time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""The door of a guard over its real socket, asked by the program that the operator's machine runs."""
+"""The socket of a guard, asked by the program that the operator's machine runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkops.errors import Busy
-from sparkops.guard.operator_socket import open_door
+from sparkops.guard.operator_socket import open_socket
 
 pytestmark = pytest.mark.local
 
@@ -27,52 +27,54 @@ def fail(_: Mapping[str, Any]) -> object:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Path]:
-    file = tmp_path / "door"
-    server = open_door({"echo": lambda asked: asked["word"], "refuse": refuse, "fail": fail}, file)
+def guard_socket(tmp_path: Path) -> Iterator[Path]:
+    file = tmp_path / "guard.sock"
+    server = open_socket({"echo": lambda asked: asked["word"], "refuse": refuse, "fail": fail}, file)
     yield file
     server.shutdown()
     server.server_close()
 
 
-def ask(door: Path, *questions: object) -> list[dict[str, Any]]:
+def ask(guard_socket: Path, *questions: object) -> list[dict[str, Any]]:
     text = "".join(f"{json.dumps(question)}\n" for question in questions)
     completed = subprocess.run(
-        [sys.executable, "-m", "sparkops.guard.ask"],
+        [sys.executable, "-m", "sparkops.guard.relay"],
         input=text,
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "SPARKOPS_DOOR": str(door)},
+        env={**os.environ, "SPARKOPS_GUARD_SOCKET": str(guard_socket)},
     )
     return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
-def test_every_question_gets_its_answer_in_order(door: Path) -> None:
+def test_every_question_gets_its_answer_in_order(guard_socket: Path) -> None:
     questions = [{"op": "echo", "word": str(number)} for number in range(20)]
 
-    assert ask(door, *questions) == [{"ok": str(number)} for number in range(20)]
+    assert ask(guard_socket, *questions) == [{"ok": str(number)} for number in range(20)]
 
 
-def test_what_is_refused_comes_with_its_exit_code_and_next_step(door: Path) -> None:
-    assert ask(door, {"op": "refuse", "service": "chat"}) == [
+def test_what_is_refused_comes_with_its_exit_code_and_next_step(guard_socket: Path) -> None:
+    assert ask(guard_socket, {"op": "refuse", "service": "chat"}) == [
         {"error": "chat is busy", "next_step": "wait", "exit_code": Busy.exit_code}
     ]
 
 
-def test_an_error_of_the_disk_is_an_answer(door: Path) -> None:
-    (reply,) = ask(door, {"op": "fail"})
+def test_an_error_of_the_disk_is_an_answer(guard_socket: Path) -> None:
+    (reply,) = ask(guard_socket, {"op": "fail"})
 
     assert "No space left on device" in reply["error"]
 
 
 @pytest.mark.parametrize("question", [{"op": "unknown"}, {}, [1], {"op": "echo"}])
-def test_what_it_does_not_understand_is_an_answer_and_the_next_question_too(door: Path, question: object) -> None:
-    broken, complete = ask(door, question, {"op": "echo", "word": "still here"})
+def test_what_it_does_not_understand_is_an_answer_and_the_next_question_too(
+    guard_socket: Path, question: object
+) -> None:
+    broken, complete = ask(guard_socket, question, {"op": "echo", "word": "still here"})
 
     assert "does not understand" in broken["error"]
     assert complete == {"ok": "still here"}
 
 
-def test_only_its_owner_may_use_it(door: Path) -> None:
-    assert door.stat().st_mode & 0o777 == 0o600
+def test_only_its_owner_may_use_it(guard_socket: Path) -> None:
+    assert guard_socket.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""Faults of the first design that concern one guard: files, links, door, memory. Names are those of the reproductions.
+"""Faults of the first design in one guard: files, links, socket, memory. Names are those of the reproductions.
 
 The others are scenarios of the whole fleet: tests/simulation/test_reproductions.py.
 """

@@ -28,7 +28,7 @@ def test_the_container_has_the_socket_and_no_other_right() -> None:
 
 
 def test_an_image_is_asked_with_the_rights_that_its_container_will_have() -> None:
-    command = guard.ask_image(IMAGE_ID)
+    command = guard.check_image(IMAGE_ID)
 
     assert command.argv[2:-3] == ("--rm", "--network=none", *RIGHTS.split(), IMAGE_ID)
     assert command.argv[-3:] == (
@@ -40,15 +40,15 @@ def test_an_image_is_asked_with_the_rights_that_its_container_will_have() -> Non
 
 
 def test_an_operator_asks_through_a_stream_that_changes_nothing_by_itself() -> None:
-    assert str(guard.ASK) == "docker exec --interactive sparkops-guard python3 -m sparkops.guard.ask"
-    assert guard.ASK.changes is False
+    assert str(guard.RELAY) == "docker exec --interactive sparkops-guard python3 -m sparkops.guard.relay"
+    assert guard.RELAY.changes is False
 
 
 def test_the_questions_of_a_deploy_beforehand_change_nothing() -> None:
     assert str(guard.REACHES) == "docker exec sparkops-guard docker version '--format={{.Server.Version}}'"
     assert guard.READY.argv == (
         *("docker", "exec", "sparkops-guard", "sh", "-c"),
-        "python3 -m sparkops.guard.ask </dev/null && docker version '--format={{.Server.Version}}'",
+        "python3 -m sparkops.guard.relay </dev/null && docker version '--format={{.Server.Version}}'",
     )
     assert (guard.REACHES.changes, guard.READY.changes) == (False, False)
 

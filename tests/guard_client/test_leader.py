@@ -13,7 +13,7 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.errors import Busy, ConnectionLost, NeedsOperator, NodeError, PlanRefused, SparkopsError
-from sparkops.guard_client.commands import ASK
+from sparkops.guard_client.commands import RELAY
 from sparkops.guard_client.leader import LIMIT, Decision, Leader
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Stream
@@ -38,7 +38,7 @@ class Guarded:
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def pipe(self, command: Command) -> Stream:
-        assert command == ASK
+        assert command == RELAY
         return LocalNode(self.name).pipe(Command(("env", f"PYTHONPATH={ROOT}", *self.argv)))
 
 

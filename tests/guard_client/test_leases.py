@@ -1,4 +1,4 @@
-"""Leases as work on a node takes them: over the real door, asked by the program that the operator's machine runs."""
+"""Leases as work on a node takes them: over the real socket, asked by the program that the operator's machine runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
 from sparkops.errors import Busy
 from sparkops.guard.leases import Leases
-from sparkops.guard.operator_socket import open_door
+from sparkops.guard.operator_socket import open_socket
 from sparkops.guard_client import leases
-from sparkops.guard_client.commands import ASK, CONTAINER
+from sparkops.guard_client.commands import CONTAINER, RELAY
 from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
@@ -38,17 +38,17 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass
-class DoorNode(MachineNode):
-    """A machine whose guard is a real door on this one."""
+class SocketNode(MachineNode):
+    """A machine whose guard is a real socket on this one."""
 
     piped: list[Stream] = field(default_factory=list)
     """Every way to the guard that was opened."""
 
     def pipe(self, command: Command) -> Stream:
-        if command != ASK:
+        if command != RELAY:
             return super().pipe(command)
-        env = (f"PYTHONPATH={ROOT}", f"SPARKOPS_DOOR={self.home / 'door'}")
-        stream = LocalNode(self.name).pipe(Command(("env", *env, sys.executable, "-m", "sparkops.guard.ask")))
+        env = (f"PYTHONPATH={ROOT}", f"SPARKOPS_GUARD_SOCKET={self.home / 'guard.sock'}")
+        stream = LocalNode(self.name).pipe(Command(("env", *env, sys.executable, "-m", "sparkops.guard.relay")))
         self.piped.append(stream)
         return stream
 
@@ -72,7 +72,7 @@ class Guard:
 @pytest.fixture
 def guard(tmp_path: Path) -> Iterator[Guard]:
     scripted = Guard(Leases(), [])
-    server = open_door({"lease": scripted.lease}, tmp_path / "door")
+    server = open_socket({"lease": scripted.lease}, tmp_path / "guard.sock")
     yield scripted
     server.shutdown()
     server.server_close()
@@ -80,7 +80,7 @@ def guard(tmp_path: Path) -> Iterator[Guard]:
 
 @pytest.fixture
 def member(tmp_path: Path) -> Iterator[Member]:
-    node = DoorNode(Machine("n1", "127.0.0.1"), tmp_path, threading.Event())
+    node = SocketNode(Machine("n1", "127.0.0.1"), tmp_path, threading.Event())
     engine = Engine(node)
     yield Member("n1", NodeConfig(address="127.0.0.1"), node, engine)
     engine.close()
@@ -95,7 +95,7 @@ def test_work_holds_a_lease_named_after_what_and_who_and_gives_it_up_at_the_end(
 
 def test_a_lease_whose_connection_broke_is_taken_again(guard: Guard, member: Member) -> None:
     node = member.node
-    assert isinstance(node, DoorNode)
+    assert isinstance(node, SocketNode)
     with leases.on_node(member, "build of image x", print, renew_s=0.1):
         (first,) = node.piped
         assert isinstance(first, socket.socket)
@@ -135,7 +135,7 @@ def test_a_guard_that_knows_no_lease_yet_is_asked_for_swaps(tmp_path: Path, memb
         journal = wire.plain(Journal, known_state.journal)
         return {**REPLY, "journal": journal}
 
-    server = open_door({"services": lambda _: known, "state": state}, tmp_path / "door")
+    server = open_socket({"services": lambda _: known, "state": state}, tmp_path / "guard.sock")
     try:
         with leases.on_node(member, "build of image x", print):
             pass
@@ -150,7 +150,7 @@ def test_a_guard_that_knows_no_lease_yet_is_asked_for_swaps(tmp_path: Path, memb
 def test_a_node_without_a_guard_needs_no_lease(member: Member) -> None:
     """No engine of ours can load there."""
     node = member.node
-    assert isinstance(node, DoorNode)
+    assert isinstance(node, SocketNode)
     del node.machine.containers[CONTAINER]
 
     with leases.on_node(member, "build of image x", print):

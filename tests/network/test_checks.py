@@ -167,12 +167,12 @@ def test_an_image_that_is_not_there_is_named() -> None:
     assert (finding.code, finding.node, finding.problem) == ("NO_IMAGE", "b", "image not found: x:1")
 
 
-def meetings(pair: Pair, *, ray: bool = True) -> list[Check]:
+def rendezvous(pair: Pair, *, ray: bool = True) -> list[Check]:
     return [*image_check.checks(pair[0], Ranks("x:1", 29501, (6379,), ray), {"a": "sha256:1", "b": "sha256:2"}, b"")]
 
 
 def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
-    checks = meetings(pair)
+    checks = rendezvous(pair)
 
     arguments = [json.loads(check.commands[0].argv[-1]) for check in checks]
     assert [check.node for check in checks] == ["a", "b"]
@@ -193,7 +193,7 @@ def answer(**changes: Any) -> str:
 
 
 def test_a_rank_that_met_the_others_is_well(pair: Pair) -> None:
-    assert [judge(check, answer()) for check in meetings(pair)] == [[], []]
+    assert [judge(check, answer()) for check in rendezvous(pair)] == [[], []]
 
 
 @pytest.mark.parametrize(
@@ -228,18 +228,18 @@ def test_a_rank_that_met_the_others_is_well(pair: Pair) -> None:
     ],
 )
 def test_what_a_rank_lacks_is_named(pair: Pair, rank: int, output: dict[str, Any], code: str, problem: str) -> None:
-    check = meetings(pair)[rank]
+    check = rendezvous(pair)[rank]
 
     assert judge(check, answer(**output)) == [(code, "ab"[rank], problem)]
 
 
 def test_an_old_ray_does_not_matter_where_vllm_joins_the_ranks(pair: Pair) -> None:
-    assert judge(meetings(pair, ray=False)[0], answer(ray="2.51.2")) == []
+    assert judge(rendezvous(pair, ray=False)[0], answer(ray="2.51.2")) == []
 
 
 def test_over_plain_tcp_a_rank_needs_no_rights(tmp_path: Path) -> None:
     beside = Spark(wires={"enP7s7": ("10.0.0.2/24", 1500, 10000)})
-    check = meetings(two_sparks(tmp_path, Spark(), beside, allow_tcp=True))[1]
+    check = rendezvous(two_sparks(tmp_path, Spark(), beside, allow_tcp=True))[1]
 
     assert judge(check, answer(memlock=8388608, rdma=[])) == []
     assert "--device=/dev/infiniband" not in check.commands[0].argv
@@ -247,14 +247,16 @@ def test_over_plain_tcp_a_rank_needs_no_rights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("outcome", ["", "no JSON", ConnectionLost("b", "`docker run` did not end within 10 s")])
 def test_a_container_that_says_nothing_is_named(pair: Pair, outcome: str | SparkopsError) -> None:
-    [(code, node, problem)] = judge(meetings(pair)[1], outcome)
+    [(code, node, problem)] = judge(rendezvous(pair)[1], outcome)
 
     assert (code, node) == ("NO_CONTAINER", "b")
     assert problem.startswith("no test in a container of the image: ")
 
 
 def test_versions_must_be_alike() -> None:
-    mets = {name: commands.meet_report(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))}
+    mets = {
+        name: commands.rendezvous_report(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))
+    }
 
     [finding] = image_check.same_versions(mets)
 

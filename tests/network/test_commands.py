@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkops.network import commands
-from sparkops.network.commands import RDMA_OPTIONS, Meeting, Perftest
+from sparkops.network.commands import RDMA_OPTIONS, Perftest, RankRendezvous
 
 END = Perftest("roceP2p1s0f1", port=1, gid_index=5, link=1)
 
@@ -31,12 +31,12 @@ def test_both_ends_of_a_bandwidth_test() -> None:
     )
 
 
-def test_a_meeting_has_the_engine_s_network_and_rights_and_no_more() -> None:
-    meeting = Meeting(1, 2, "192.168.100.11", "192.168.100.10", 29501, (6379,))
+def test_the_ranks_connect_with_the_engine_s_network_and_rights_and_no_more() -> None:
+    arguments = RankRendezvous(1, 2, "192.168.100.11", "192.168.100.10", 29501, (6379,))
 
-    command = commands.meet("sha256:1", RDMA_OPTIONS, meeting, b"print()")
+    command = commands.rendezvous("sha256:1", RDMA_OPTIONS, arguments, b"print()")
 
-    arguments = (
+    printed = (
         '{"rank": 1, "ranks": 2, "address": "192.168.100.11", "head": "192.168.100.10", "port": 29501, '
         '"ports": [6379], "patience_s": 7.0}'
     )
@@ -44,7 +44,7 @@ def test_a_meeting_has_the_engine_s_network_and_rights_and_no_more() -> None:
         "docker run --rm --interactive --network=host --user=10841:10841 --cap-drop=ALL "
         "--security-opt=no-new-privileges --pids-limit=8192 "
         "--device=/dev/infiniband --ulimit=memlock=-1:-1 "
-        f"--entrypoint=python sha256:1 - '{arguments}'"
+        f"--entrypoint=python sha256:1 - '{printed}'"
     )
     assert (command.stdin, command.timeout_s) == (b"print()", 10.0)
 
@@ -82,6 +82,6 @@ def test_no_result_is_no_bandwidth(printed: str) -> None:
 
 
 @pytest.mark.parametrize("printed", ["", "{}", "[]", "null", "Traceback (most recent call last):"])
-def test_another_answer_than_that_of_a_meeting_is_refused(printed: str) -> None:
+def test_another_answer_than_that_of_the_rendezvous_is_refused(printed: str) -> None:
     with pytest.raises(ValueError, match=r"^(unexpected answer|Expecting value)"):
-        commands.meet_report(printed)
+        commands.rendezvous_report(printed)

@@ -63,7 +63,7 @@ def test_the_rules_go_by_stdin() -> None:
 
 def test_ports_between_ranks_are_for_ranks_after_what_is_open_to_all() -> None:
     peers, engine = frozenset({"10.0.0.2", "10.0.0.1"}), {8001: ("192.168.1.9",)}
-    wall = Firewall(engine, peers, meeting_ports=frozenset({8003}), open_ports=frozenset({22, 8000, 8001}))
+    wall = Firewall(engine, peers, rendezvous_ports=frozenset({8003}), open_ports=frozenset({22, 8000, 8001}))
 
     assert firewall.rules(wall, RANGE).splitlines()[6:-2] == [
         "    tcp dport 8001 ip saddr { 192.168.1.9 } accept",
@@ -106,17 +106,17 @@ def test_a_port_belongs_to_the_container_that_runs_else_to_the_newest() -> None:
 
 
 def test_the_firewall_follows_every_rank_that_is_there_running_or_not() -> None:
-    pair = {"peers": ("10.0.0.1", "10.0.0.2"), "meeting_port": 8003, "ssh_port": 22, "state": "exited"}
+    pair = {"peers": ("10.0.0.1", "10.0.0.2"), "rendezvous_port": 8003, "ssh_port": 22, "state": "exited"}
 
     wall = firewall.of_containers([engine(**pair), engine(slot="green", port=9002)])
 
     assert wall.peers == {"10.0.0.1", "10.0.0.2"}
-    assert wall.meeting_ports == {8003}
+    assert wall.rendezvous_ports == {8003}
     assert wall.open_ports == {22, 8000, 8001, 9000, 9002}
     assert firewall.of_containers([engine()]).peers == frozenset()
 
 
-PAIR: dict[str, Any] = {"peers": ("10.0.0.1", "10.0.0.2"), "ssh_port": 22, "meeting_port": 8003}
+PAIR: dict[str, Any] = {"peers": ("10.0.0.1", "10.0.0.2"), "ssh_port": 22, "rendezvous_port": 8003}
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ PAIR: dict[str, Any] = {"peers": ("10.0.0.1", "10.0.0.2"), "ssh_port": 22, "meet
     [({}, {"port": 8004}), ({"state": "created"}, {"port": 8004}), ({}, {"port": 8003, "state": "exited"})],
     ids=["the gateway's port of another service", "before the start", "an engine that has ended"],
 )
-def test_the_port_where_ranks_meet_is_open_for_no_other_service(pair: dict[str, Any], other: dict[str, Any]) -> None:
+def test_the_port_where_ranks_connect_is_open_for_no_other_service(pair: dict[str, Any], other: dict[str, Any]) -> None:
     wall = firewall.of_containers([engine(**PAIR, **pair), engine(name="other", **other)])
 
-    assert 8003 in wall.meeting_ports - wall.open_ports
+    assert 8003 in wall.rendezvous_ports - wall.open_ports
 
 
 def test_a_service_keeps_its_port_where_no_rank_listens_on_it() -> None:
@@ -203,7 +203,7 @@ def test_without_that_table_no_port_is_closed() -> None:
     assert firewall.closed_ports("") == firewall.closed_ports(LISTED.split("table inet sparkops")[0]) == frozenset()
 
 
-def test_the_meeting_port_of_ranks_is_closed_and_a_port_that_is_open_to_all_is_not() -> None:
+def test_the_rendezvous_port_of_ranks_is_closed_and_a_port_that_is_open_to_all_is_not() -> None:
     assert firewall.closed_ports(OF_RANKS) == {8001, 8002, 8502, 8503}
 
 

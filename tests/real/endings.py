@@ -15,7 +15,7 @@ from sparkops.docker.facts import Container
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
 from tests.fleet.shell import FleetError, client
-from tests.real.service import ASK, GATEWAY, PATIENCE_S, Service, journal_in
+from tests.real.service import GATEWAY, PATIENCE_S, RELAY, Service, journal_in
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def at(service: Service, phase: Phase, *argv: str, **changes: str) -> Iterator[s
     """A deploy whose swap has just entered a phase, or passed it between two looks."""
     with (
         subprocess.Popen(
-            [client(), "exec", "-i", service.nodes.node(GATEWAY).container, *ASK.split()],
+            [client(), "exec", "-i", service.nodes.node(GATEWAY).container, *RELAY.split()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

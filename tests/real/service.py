@@ -27,7 +27,7 @@ from tests.load import Load
 from tests.real.program import Cli, Ran
 
 SERVICES = "/var/lib/docker/volumes/sparkops-state/_data/v2/services"
-ASK = "docker exec --interactive sparkops-guard python3 -m sparkops.guard.ask"
+RELAY = "docker exec --interactive sparkops-guard python3 -m sparkops.guard.relay"
 GATEWAY = "node-1"
 PATIENCE_S = 300.0
 """Far more than anything takes: a slow machine is no failure."""
@@ -86,7 +86,7 @@ class Service:
     def state(self, node: str = GATEWAY) -> Any:
         """What the guard of a node says of it."""
         question = json.dumps({"op": "state", "service": self.name}) + "\n"
-        said = self.nodes.node(node).exec(*ASK.split(), stdin=question.encode())
+        said = self.nodes.node(node).exec(*RELAY.split(), stdin=question.encode())
         return json.loads(said)["ok"]
 
     def journal(self, node: str = GATEWAY) -> Journal:

@@ -20,7 +20,7 @@ from sparkops.config import assets, inventory
 from sparkops.config.inventory import Fleet
 from sparkops.errors import BuildFailed, Busy, CommandFailed, ImageRejected, NotReady, PlanRefused, StartFailed
 from sparkops.gateway import commands as gateway_commands
-from sparkops.gateway import files as gateway_door
+from sparkops.gateway import files as gateway_files
 from sparkops.gateway import image as gateway_render
 from sparkops.gateway.image import Service
 from sparkops.guard_client import commands as guard_commands
@@ -51,7 +51,7 @@ State().write_journal(wire.load(Journal, sys.stdin.buffer.read()))
 """
 SERVICES = "/var/lib/sparkops/v2/services"
 LOST = Deployment("q-2", Slot.BLUE, (Replica((RankSpec("lost", "q-2-blue-r0"),)),))
-DEAF = b"\n\ndef open_door(*_, **__):\n    raise OSError('planted')\n"
+DEAF = b"\n\ndef open_socket(*_, **__):\n    raise OSError('planted')\n"
 NET_ADMIN = 12  # the number of the capability, in linux/capability.h
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
 GUARD, GATEWAY = guard_commands.CONTAINER, gateway_commands.CONTAINER
@@ -273,9 +273,9 @@ def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None
 
 def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair) -> None:
     before = pair.ids()
-    program = {**gateway_door.load_program(), "more.py": b"# another version\n"}
+    program = {**gateway_files.load_program(), "more.py": b"# another version\n"}
     made = gateway_render.gateway_context(
-        gateway_door.load_templates(), program, pair.fleet.build.parent(gateway_render.IMAGE)
+        gateway_files.load_templates(), program, pair.fleet.build.parent(gateway_render.IMAGE)
     )
     assert pair.wanted.gateway
 

@@ -26,7 +26,7 @@ from tests.conformance.projection import Naming, Recording, Snapshot, difference
 from tests.conformance.traces import MORE, TRACES, Act, Ask, KillEngine, KillGuard, Role, StopByHand, Trace
 from tests.fleet.shell import client
 from tests.real.cases import some
-from tests.real.service import ASK, GATEWAY, PATIENCE_S, QUICK, Service
+from tests.real.service import GATEWAY, PATIENCE_S, QUICK, RELAY, Service
 
 pytestmark = pytest.mark.fleet
 
@@ -54,7 +54,7 @@ class Recorder:
 
     @contextmanager
     def _stream(self) -> Iterator[Callable[[], Any]]:
-        argv = [client(), "exec", "-i", self.service.nodes.node(GATEWAY).container, *ASK.split()]
+        argv = [client(), "exec", "-i", self.service.nodes.node(GATEWAY).container, *RELAY.split()]
         question = json.dumps({"op": "state", "service": self.service.name}) + "\n"
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stream:
             assert stream.stdin
@@ -152,7 +152,7 @@ class Run:
 
     def _events(self, since: int) -> list[dict[str, Any]]:
         question = json.dumps({"op": "events", "service": self.service.name, "since": since}) + "\n"
-        printed = self.service.nodes.node(GATEWAY).exec(*ASK.split(), stdin=question.encode())
+        printed = self.service.nodes.node(GATEWAY).exec(*RELAY.split(), stdin=question.encode())
         return list(json.loads(printed)["ok"])
 
     def _act(self, act: Act) -> None:

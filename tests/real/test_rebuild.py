@@ -11,7 +11,7 @@ import requests
 from tests.fleet.fleet import Fleet
 from tests.fleet.shell import FleetError, docker
 from tests.real.program import Cli
-from tests.real.service import ASK, Service, wait_for, write_inventory
+from tests.real.service import RELAY, Service, wait_for, write_inventory
 
 pytestmark = pytest.mark.fleet
 
@@ -80,7 +80,7 @@ def _is_deposed(nodes: Fleet) -> bool:
     """Whether the guard of the old leader sees the newer term."""
     asked = json.dumps({"op": "state", "service": "stand-in"}) + "\n"
     try:
-        state = json.loads(nodes.node("node-1").exec(*ASK.split(), stdin=asked.encode()))["ok"]
+        state = json.loads(nodes.node("node-1").exec(*RELAY.split(), stdin=asked.encode()))["ok"]
     except (FleetError, KeyError, ValueError):
         return False
     own = state["journal"]["term"]

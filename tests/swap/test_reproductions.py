@@ -1,6 +1,6 @@
 """Each fault of the first design and the test that shows the right end: by name of its reproduction.
 
-Scenarios of the whole fleet are in tests/simulation, those of one guard (files, links, door, memory) in tests/guard,
+Scenarios of the whole fleet are in tests/simulation, those of one guard (files, links, socket, memory) in tests/guard,
 and what only real nodes show in tests/real.
 """
 

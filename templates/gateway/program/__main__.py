@@ -89,7 +89,7 @@ def switch(service: str, slot: str, release: str = "") -> None:
             raise Refused(f"{service} {slot} has servers {servers}: point it again")
         before = give(service, target)
         disk.put_hold(service, None)
-        room.ask()
+        room.query()
     print(f"{service}: {before} -> {target}")
 
 
@@ -112,7 +112,7 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
         slot_backend(service, SLOTS[0])
         until = time.time() + float(left_s)
         disk.put_hold(service, {"mark": mark, "until": until, "longest_s": float(longest_s), "most": int(most)})
-        room.ask()  # the room must listen for the service before HAProxy sends a request
+        room.query()  # the room must listen for the service before HAProxy sends a request
         before = give(service, disk.waiting(service))
     print(f"{service}: {before} -> {disk.waiting(service)}")
 
@@ -167,7 +167,7 @@ def show() -> None:
         "slots": {backend: disk.pointed(backend) for backend in disk.backends()},
         "map": disk.read(ACTIVE),
         "holds": disk.holds(),
-        "room": room.ask(),
+        "room": room.query(),
     }
     try:
         print(json.dumps({**shown, "haproxy": running(), "problem": ""}))
@@ -184,9 +184,9 @@ def show_each() -> None:
 
 def running() -> dict[str, object]:
     return {
-        "map": haproxy.ask(f"show map {ACTIVE}"),
-        "releases": haproxy.ask(f"show map {RELEASES}"),
-        "processes": haproxy.ask("show proc", haproxy.MASTER),
+        "map": haproxy.query(f"show map {ACTIVE}"),
+        "releases": haproxy.query(f"show map {RELEASES}"),
+        "processes": haproxy.query("show proc", haproxy.MASTER),
         "statistics": haproxy.each_worker("show stat"),
     }
 

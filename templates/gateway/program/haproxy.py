@@ -32,7 +32,7 @@ def check(config: Path = NEXT) -> None:
         raise Refused(f"HAProxy rejects the configuration:\n{checked.stderr.strip()[-2000:]}")
 
 
-def ask(command: str, at: Path = ADMIN) -> str:
+def query(command: str, at: Path = ADMIN) -> str:
     """Return HAProxy's reply to a command. The master replies only after this side is closed."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(REPLY_S)
@@ -47,7 +47,7 @@ def ask(command: str, at: Path = ADMIN) -> str:
 
 def answers() -> bool:
     with suppress(Refused):
-        return "Pid:" in ask("show info")
+        return "Pid:" in query("show info")
     return False
 
 
@@ -62,7 +62,7 @@ def wait() -> None:
 
 def workers() -> list[str]:
     """Return the current worker's process ID, then those of old workers, which only finish their requests."""
-    processes = [line.split() for line in ask("show proc", MASTER).splitlines()]
+    processes = [line.split() for line in query("show proc", MASTER).splitlines()]
     workers = [words[0] for words in processes if words[1:2] == ["worker"]]
     if not workers:
         raise Refused("HAProxy has no worker: it is starting one; retry")
@@ -72,10 +72,10 @@ def workers() -> list[str]:
 def each_worker(command: str) -> dict[str, str]:
     """Return each worker's reply to a command, without old workers that have ended."""
     current, *old = workers()
-    replies = {current: ask(f"@!{current} {command}", MASTER)}
+    replies = {current: query(f"@!{current} {command}", MASTER)}
     for pid in old:
         with suppress(Refused):
-            replies[pid] = ask(f"@!{pid} {command}", MASTER)
+            replies[pid] = query(f"@!{pid} {command}", MASTER)
     return replies
 
 
@@ -85,13 +85,13 @@ def statistics(text: str) -> list[dict[str, str]]:
 
 def ready(backend: str) -> list[str]:
     """Return the addresses of a slot's servers that take requests."""
-    servers = statistics(ask(f"show stat {backend} 4 -1"))
+    servers = statistics(query(f"show stat {backend} 4 -1"))
     return [server["addr"] for server in servers if server["status"] not in IDLE]
 
 
 def rows(file: Path) -> dict[str, str]:
     """Return a map of the running HAProxy."""
-    return parse_rows(ask(f"show map {file}"))
+    return parse_rows(query(f"show map {file}"))
 
 
 def set_row(file: Path, key: str, value: str) -> None:
@@ -102,7 +102,7 @@ def set_row(file: Path, key: str, value: str) -> None:
 
 
 def set_servers(backend: str, servers: list[str]) -> None:
-    ask(";".join(_server_commands(backend, servers)))
+    query(";".join(_server_commands(backend, servers)))
     if ready(backend) != servers:
         raise Refused(f"{backend}: HAProxy has {ready(backend)}, expected {servers}")
 
@@ -127,12 +127,12 @@ def sessions(backend: str) -> int:
 def end_sessions(backend: str) -> None:
     """End the open requests of a slot. In an old worker, whose proxies are disabled, this works only one by one."""
     for number in range(1, SERVERS + 1):
-        ask(f"shutdown sessions server {backend}/s{number}")
+        query(f"shutdown sessions server {backend}/s{number}")
     for pid in workers()[1:]:
         with suppress(Refused):
-            for line in ask(f"@!{pid} show sess", MASTER).splitlines():
+            for line in query(f"@!{pid} show sess", MASTER).splitlines():
                 if f" be={backend} " in line:
-                    ask(f"@!{pid} shutdown session {line.partition(':')[0]}", MASTER)
+                    query(f"@!{pid} shutdown session {line.partition(':')[0]}", MASTER)
 
 
 def free(port: int) -> bool:
@@ -150,13 +150,13 @@ def reload() -> None:
     """Start a worker from NEXT. The old one finishes its requests and takes no more."""
     before, old = read(CONFIG), workers()[:1]
     NEXT.replace(CONFIG)
-    ask("reload", MASTER)
+    query("reload", MASTER)
     try:
         _wait_for_worker(old)
     except Refused:
         CONFIG.write_text(before)
         with suppress(Refused):
-            ask("reload", MASTER)
+            query("reload", MASTER)
         raise
 
 
@@ -164,7 +164,7 @@ def _wait_for_worker(old: list[str]) -> None:
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         with suppress(Refused):
-            processes = ask("show proc", MASTER)
+            processes = query("show proc", MASTER)
             if processes and "[failed: 0]" not in processes:
                 break
             if workers()[:1] != old and answers():

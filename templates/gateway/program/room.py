@@ -153,7 +153,7 @@ class Room:
         return http(*answer(request[0], request[1]))
 
     async def _report(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Reply to HAProxy with metrics or models, to `ask` with the figures."""
+        """Reply to HAProxy with metrics or models, to `query` with the figures."""
         with suppress(OSError, ValueError, TimeoutError):
             request = line = await asyncio.wait_for(reader.readline(), REPLY_S)
             remaining = 0
@@ -177,13 +177,13 @@ def _connects(file: Path) -> bool:
         return trying.connect_ex(str(file)) == 0
 
 
-def ask() -> dict[str, dict[str, float]] | None:
+def query() -> dict[str, dict[str, float]] | None:
     """Return the figures of the running room, which reads its files first; None if it does not reply."""
-    with socket.socket(socket.AF_UNIX) as asking, suppress(OSError, ValueError):
-        asking.settimeout(REPLY_S)
-        asking.connect(str(CONTROL))
-        asking.sendall(b"\n")
-        figures: dict[str, dict[str, float]] = json.loads(b"".join(iter(lambda: asking.recv(PART), b"")))
+    with socket.socket(socket.AF_UNIX) as control, suppress(OSError, ValueError):
+        control.settimeout(REPLY_S)
+        control.connect(str(CONTROL))
+        control.sendall(b"\n")
+        figures: dict[str, dict[str, float]] = json.loads(b"".join(iter(lambda: control.recv(PART), b"")))
         return figures
     return None
 

@@ -1,4 +1,4 @@
-"""templates/meet.py as a program."""
+"""templates/rendezvous.py as a program."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.assets import load_meeting
+from sparkops.config.assets import load_rendezvous
 from sparkops.network import commands
-from sparkops.network.commands import Meeting, MeetReport
+from sparkops.network.commands import RankRendezvous, RendezvousReport
 
 pytestmark = pytest.mark.local  # real shells read real files
 
@@ -34,20 +34,20 @@ def busy() -> Iterator[int]:
         yield int(server.getsockname()[1])
 
 
-def meet(meeting: Meeting) -> MeetReport:
-    argv = [sys.executable, "-", json.dumps(asdict(meeting))]
-    return commands.meet_report(
-        subprocess.run(argv, input=load_meeting(), capture_output=True, check=True).stdout.decode()
+def connect(given: RankRendezvous) -> RendezvousReport:
+    argv = [sys.executable, "-", json.dumps(asdict(given))]
+    return commands.rendezvous_report(
+        subprocess.run(argv, input=load_rendezvous(), capture_output=True, check=True).stdout.decode()
     )
 
 
-def meeting(rank: int, port: int, *, ranks: int = 2, head: str = "127.0.0.1", **changes: Any) -> Meeting:
-    return replace(Meeting(rank, ranks, f"127.0.0.{rank + 1}", head, port, patience_s=0.3), **changes)
+def arguments(rank: int, port: int, *, ranks: int = 2, head: str = "127.0.0.1", **changes: Any) -> RankRendezvous:
+    return replace(RankRendezvous(rank, ranks, f"127.0.0.{rank + 1}", head, port, patience_s=0.3), **changes)
 
 
 def test_ranks_meet_whoever_comes_first(port: int) -> None:
     with ThreadPoolExecutor() as pool:
-        ranks = [pool.submit(meet, meeting(rank, port, ranks=3, patience_s=10.0)) for rank in (2, 1, 0)]
+        ranks = [pool.submit(connect, arguments(rank, port, ranks=3, patience_s=10.0)) for rank in (2, 1, 0)]
         two, one, head = (rank.result() for rank in ranks)
 
     assert (sorted(head.met), one.met, two.met) == ([1, 2], (0,), (0,))
@@ -55,29 +55,29 @@ def test_ranks_meet_whoever_comes_first(port: int) -> None:
 
 
 def test_a_rank_that_finds_nobody_says_so(port: int) -> None:
-    assert meet(meeting(1, port)).problem == "[Errno 111] Connection refused"
+    assert connect(arguments(1, port)).problem == "[Errno 111] Connection refused"
 
 
 def test_rank_0_that_nobody_calls_has_met_nobody(port: int) -> None:
-    head = meet(meeting(0, port))
+    head = connect(arguments(0, port))
 
     assert (head.met, head.problem) == ((), "")
 
 
 def test_rank_0_whose_address_is_not_there_says_so(port: int) -> None:
-    assert "Cannot assign requested address" in meet(meeting(0, port, head="203.0.113.7")).problem
+    assert "Cannot assign requested address" in connect(arguments(0, port, head="203.0.113.7")).problem
 
 
 def test_rank_0_whose_port_is_taken_says_so(busy: int) -> None:
-    assert "Address already in use" in meet(meeting(0, busy)).problem
+    assert "Address already in use" in connect(arguments(0, busy)).problem
 
 
 def test_a_program_that_is_no_rank_0_is_not_met(busy: int) -> None:
-    assert meet(meeting(1, busy)).met == ()
+    assert connect(arguments(1, busy)).met == ()
 
 
 def test_taken_ports_rights_and_versions_are_told(port: int, busy: int) -> None:
-    head = meet(meeting(0, port, ports=(busy, port)))
+    head = connect(arguments(0, port, ports=(busy, port)))
 
     assert head.taken == (busy,)
     assert head.memlock_bytes == resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]

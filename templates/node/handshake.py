@@ -17,7 +17,7 @@ from pieces import CHUNK, MAC, Broken, Lines, Wire, key_for
 APART = 69
 """Exit code if the ends cannot connect."""
 NONCE = 32
-CONNECT_S, HANDSHAKE_S, MEET_S = 5.0, 10.0, 60.0
+CONNECT_S, HANDSHAKE_S, ACCEPT_S = 5.0, 10.0, 60.0
 MOST_CALLERS = 16
 # Detect a vanished peer after a minute, with or without bytes in transit.
 ALIVE = (
@@ -28,41 +28,41 @@ ALIVE = (
 )
 
 
-def tell(**message):
+def report(**message):
     print(json.dumps(message), flush=True)
 
 
 def listen(hosts, token):
     """Listen on those of `hosts` that are this node's, and accept the first caller with the token."""
-    doors = []
+    listeners = []
     for host in hosts:
         try:
             family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-            doors.append(socket.create_server(address, family=family, backlog=4))
+            listeners.append(socket.create_server(address, family=family, backlog=4))
         except OSError:  # a name, or an address of a router in front of the node
             continue
-    if not doors:
+    if not listeners:
         raise SystemExit(APART)
-    tell(at=[door.getsockname()[:2] for door in doors])
-    end = time.monotonic() + MEET_S
+    report(at=[listener.getsockname()[:2] for listener in listeners])
+    end = time.monotonic() + ACCEPT_S
     try:
-        return admit(doors, end, token)
+        return admit(listeners, end, token)
     finally:
-        for door in doors:
-            door.close()
+        for listener in listeners:
+            listener.close()
 
 
-def admit(doors, end, token):
+def admit(listeners, end, token):
     """Accept callers until monotonic time `end`. Those without the token are refused; a silent one delays no other."""
     admitted, callers = SimpleQueue(), deque()
-    ring, bell = socket.socketpair()
-    with selectors.DefaultSelector() as selector, ring, bell:
-        for source in (*doors, bell):
+    wake, wakened = socket.socketpair()
+    with selectors.DefaultSelector() as selector, wake, wakened:
+        for source in (*listeners, wakened):
             selector.register(source, selectors.EVENT_READ)
         while admitted.empty() and (remaining_s := end - time.monotonic()) > 0:
             for ready, _ in selector.select(min(remaining_s, 1.0)):
-                if ready.fileobj is not bell:
-                    call(ready.fileobj.accept()[0], callers, (token, admitted, ring))
+                if ready.fileobj is not wakened:
+                    call(ready.fileobj.accept()[0], callers, (token, admitted, wake))
     if admitted.empty():
         raise SystemExit(APART)
     chosen, connection = admitted.get()
@@ -80,10 +80,10 @@ def call(caller, callers, arguments):
     threading.Thread(target=shake, args=(caller, *arguments), daemon=True).start()
 
 
-def shake(caller, token, admitted, ring):
+def shake(caller, token, admitted, wake):
     try:
         admitted.put((caller, greeted(caller, token, receiving=True)))
-        ring.send(b"!")
+        wake.send(b"!")
     except (Broken, OSError):
         caller.close()
 
@@ -96,14 +96,14 @@ def hang_up(caller):
         pass
 
 
-def meet(targets):
+def connect_all(targets):
     """Connect to every (token, places). Reports the numbers of unreachable ones."""
     connections = [connect(places, token) for token, places in targets]
     wires = [Wire(*connection) for connection in connections if connection]
     if not wires:
         raise SystemExit(APART)
     if len(wires) < len(connections):
-        tell(apart=[number for number, connection in enumerate(connections) if not connection])
+        report(apart=[number for number, connection in enumerate(connections) if not connection])
     return wires[0] if len(wires) == 1 else Lines(wires)
 
 

@@ -16,7 +16,7 @@ from tests.real.service import Service, write_inventory
 
 pytestmark = [pytest.mark.vllm, pytest.mark.matrix]  # it needs a third node
 
-MEETING_PORT = pairs.PORT + 3
+RENDEZVOUS_PORT = pairs.PORT + 3
 SSH, FOR_ALL = 22, frozenset({22, PEER_PORT, pairs.PORT})
 """Ports that every address may reach: SSH, the guard and the service on the gateway."""
 ATTACK_S = 90
@@ -54,7 +54,7 @@ class Pair:
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A pair whose image node-3 has as well."""
     nodes = Fleet.up(3)
-    home = tmp_path_factory.mktemp("doors")
+    home = tmp_path_factory.mktemp("handshake")
     cli = Cli(write_inventory(nodes, home, pairs.fabric), home)
     pairs.prepare(cli, nodes)
     service = pairs.service(cli, nodes, **{"serve.executor": request.param})
@@ -84,7 +84,7 @@ def test_no_port_between_ranks_answers_to_another_node(pair: Pair, name: str) ->
     """Whatever port it is: also one outside of the range that the kernel picks from. SSH shows that the way is open."""
     opened = pair.opened[name]
     assert opened
-    assert MEETING_PORT in opened or name != pairs.ONE[0], opened
+    assert RENDEZVOUS_PORT in opened or name != pairs.ONE[0], opened
 
     address = pair.service.nodes.node(name).address
     reached = attack(pair.service, "-c", CONNECT, address, *map(str, sorted({SSH, *opened})))
@@ -96,7 +96,7 @@ def test_the_ray_client_server_does_not_listen(pair: Pair) -> None:
     assert 10001 not in listening(pair.service, "node-1")
 
 
-@pytest.mark.parametrize("address", ["ray://{}:10001", "{}:" + str(MEETING_PORT)])
+@pytest.mark.parametrize("address", ["ray://{}:10001", "{}:" + str(RENDEZVOUS_PORT)])
 def test_ray_runs_nothing_for_a_client_without_the_token(pair: Pair, address: str) -> None:
     assert attack(pair.service, "-c", "import ray; print('imported')").split() == ["imported"]
     with pytest.raises(FleetError):
@@ -110,7 +110,7 @@ def test_ray_refuses_a_client_on_a_rank_s_own_node_without_the_token(pair: Pair)
         pytest.skip("vLLM's own executor has no Ray")
     [container] = [container.name for container in service.running() if container.rank == 0]
     node, environment = service.nodes.node("node-1"), ("--env=RAY_AUTH_MODE=disabled", "--env=RAY_AUTH_TOKEN_PATH=")
-    status = ("ray", "status", f"--address={node.address}:{MEETING_PORT}")
+    status = ("ray", "status", f"--address={node.address}:{RENDEZVOUS_PORT}")
 
     assert "GPU" in node.exec("docker", "exec", container, *status)
     with pytest.raises(FleetError, match="InvalidAuthToken"):
