@@ -18,9 +18,9 @@ def main() -> int:
     nodes = RealFleet.up(3)
     fleet = inventory.load(nodes.inventory)
     promises |= {**verbs(nodes), **bench_copies.measure(nodes, fleet), **bench_gateway.measure(nodes)}
-    for name, (found, limit) in promises.items():
-        print(f"{found:8.3f}     {name} (at most {limit:.3g}): {'held' if found <= limit else 'BROKEN'}")
-    return int(any(found > limit for found, limit in promises.values()))
+    for name, (value, limit) in promises.items():
+        print(f"{value:8.3f}     {name} (at most {limit:.3g}): {'held' if value <= limit else 'BROKEN'}")
+    return int(any(value > limit for value, limit in promises.values()))
 
 
 def verbs(nodes: RealFleet) -> dict[str, tuple[float, float]]:

@@ -43,9 +43,9 @@ def _measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
 
     def timed(name: str, act: Callable[[], Mapping[str, CopiedImage]]) -> Mapping[str, CopiedImage]:
         began = time.perf_counter()
-        done = act()
+        copies = act()
         took.setdefault(name, []).append(time.perf_counter() - began)
-        return done
+        return copies
 
     try:
         for _ in range(ROUNDS):
@@ -60,7 +60,7 @@ def _measure(nodes: RealFleet, fleet: Fleet) -> dict[str, tuple[float, float]]:
     finally:
         _forget(nodes)
         image_layers.forget(source, TAG)
-    median = {name: statistics.median(each) for name, each in took.items()}
+    median = {name: statistics.median(took_s) for name, took_s in took.items()}
     for name, seconds in median.items():
         print(f"{seconds * 1000:8.0f} ms  {name}")
     one, two, part, piped = median.values()

@@ -165,9 +165,9 @@ def timed(live: Live, cases: Mapping[str, Case]) -> dict[str, float]:
             assert (response.status, b"choices" in body) == (200, True), body
             if number >= 10:
                 took[name].append((time.perf_counter() - began) * 1000)
-    for name, each in took.items():
-        print(f"{statistics.median(each):8.2f} ms  {quantile(sorted(each), 0.99):8.2f} ms p99  {name}")
-    return {name: statistics.median(each) for name, each in took.items()}
+    for name, took_ms in took.items():
+        print(f"{statistics.median(took_ms):8.2f} ms  {quantile(sorted(took_ms), 0.99):8.2f} ms p99  {name}")
+    return {name: statistics.median(took_ms) for name, took_ms in took.items()}
 
 
 def connection(live: Live, case: Case) -> HTTPConnection:
@@ -206,8 +206,8 @@ def shown(name: str, took_ms: list[float]) -> None:
 
 def certificate(home: Path) -> str:
     """A certificate of its own with its key, PEM."""
-    made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway"]
-    argv = ["openssl", *made, "-keyout", str(home / "key"), "-out", str(home / "crt")]
+    request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway"]
+    argv = ["openssl", *request, "-keyout", str(home / "key"), "-out", str(home / "crt")]
     subprocess.run(argv, check=True, capture_output=True)
     return (home / "crt").read_text() + (home / "key").read_text()
 
@@ -221,18 +221,18 @@ def curl(live: Live, body: Path, count: int) -> list[tuple[str, str, float]]:
     return [(version, status, float(took)) for version, status, took in map(str.split, ran.stdout.splitlines())]
 
 
-def held(live: Live, size: int, each: int) -> tuple[float, float]:
-    """Let requests of `size` bytes wait, `each` of four services, and release them after a reload.
+def held(live: Live, size: int, per_service: int) -> tuple[float, float]:
+    """Let requests of `size` bytes wait, `per_service` at each of four services, and release them after a reload.
 
     Returns failed requests, and the highest memory so far in MiB.
     """
-    services, count = SERVICES[:HELD_SERVICES], HELD_SERVICES * each
+    services, count = SERVICES[:HELD_SERVICES], HELD_SERVICES * per_service
     for service in services:
-        live.run(commands.hold(service.name, RequestHold("1.2", 60.0, HELD_S, each)))
+        live.run(commands.hold(service.name, RequestHold("1.2", 60.0, HELD_S, per_service)))
     cases = [Case(service.port, size, model=service.name) for service in services]
     # In a process of their own: 2,000 clients would slow down the threads of paramiko here.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
-        answers = processes.submit(send, live.machine.address, cases * each)
+        answers = processes.submit(send, live.machine.address, cases * per_service)
         wait_for("all wait", lambda: answers.done() or _waiting(live) == count, 120.0)
         waiting, waiting_mib = _waiting(live), peak(live)
         live.configure(*SERVICES, Service("late", FIRST + 200))

@@ -38,20 +38,20 @@ def promises() -> dict[str, tuple[float, float]]:
         cases = two_nodes(nodes, nodes.inventory, Path(home))
         with endpoints(nodes, Path(home)) as many:
             rows = measured("empty", {**cases, STATUS_MANY: many})
-        found = {f"{STATUS_MANY} / two": (rows[STATUS_MANY] / rows[STATUS], MANY_LIMIT)}
-        found[f"{STATUS}, empty / {SSH}"] = (rows[STATUS] / rows[SSH], LIMIT)
+        ratios = {f"{STATUS_MANY} / two": (rows[STATUS_MANY] / rows[STATUS], MANY_LIMIT)}
+        ratios[f"{STATUS}, empty / {SSH}"] = (rows[STATUS] / rows[SSH], LIMIT)
         cli = with_gateway(nodes, Path(home))
         service = Service(cli, nodes, name="bench", port=9400, settings={**QUICK, **OWN})
         service.begin()
         cases = two_nodes(nodes, cli.inventory, Path(home))
         rows = measured("one idle service", cases)
-        found[f"{STATUS}, idle service / {SSH}"] = (rows[STATUS] / rows[SSH], LIMIT)
+        ratios[f"{STATUS}, idle service / {SSH}"] = (rows[STATUS] / rows[SSH], LIMIT)
         with service.load(rate=10, streams=4) as load:
             load.wait_for(10, 60)
             rows = measured("under load", cases)
-        found[f"{STATUS}, under load / {SSH}"] = (rows[STATUS] / rows[SSH], LIMIT)
+        ratios[f"{STATUS}, under load / {SSH}"] = (rows[STATUS] / rows[SSH], LIMIT)
         service.sweep()
-    return found
+    return ratios
 
 
 def measured(title: str, cases: Cases) -> dict[str, float]:
@@ -88,9 +88,9 @@ def pyinfra(home: Path) -> str:
         uv = [str(BIN / "uv"), "--quiet"]
         subprocess.run([*uv, "venv", str(home / "pyinfra")], check=True)
         target = ["--python", str(home / "pyinfra/bin/python"), "pyinfra"]
-        made = subprocess.run([*uv, "pip", "install", *target], check=False, capture_output=True, text=True)
-        if made.returncode:
-            print(f"pyinfra is missing: {made.stderr.strip()[:200]}")
+        ran = subprocess.run([*uv, "pip", "install", *target], check=False, capture_output=True, text=True)
+        if ran.returncode:
+            print(f"pyinfra is missing: {ran.stderr.strip()[:200]}")
             return ""
     return str(program)
 

@@ -83,9 +83,9 @@ class Lines:
 def answered(report: Report) -> tuple[str, ...]:
     """Return the lines that count the requests of a load."""
     failed = report.refusals + sum(report.failures.values())
-    asked = f"{report.shorts} short requests and {report.streams} streams ran meanwhile through the gateway:"
+    requests = f"{report.shorts} short requests and {report.streams} streams ran meanwhile through the gateway:"
     result = f"{report.good} answered, {failed} failed, longest time without an answer {report.longest_gap_s:.1f} s"
-    return "", asked, result
+    return "", requests, result
 
 
 def argv(service: Service, *options: str, name: str = "") -> list[str]:

@@ -20,15 +20,15 @@ def make(fleet: Fleet, node: str, image: str, cache: Path, *options: str) -> Pat
     """Train a checkpoint inside `image` on `node` and bring it here. Done once for each trainer and options."""
     script = TRAINER.read_bytes()
     key = hashlib.sha256(script + "\0".join(options).encode()).hexdigest()[:12]
-    made = cache / key
-    if not made.is_dir():
+    checkpoint = cache / key
+    if not checkpoint.is_dir():
         run = ("docker", "run", "--rm", "--interactive", "--network=none", "--entrypoint=sh", image, "-c", INSIDE, "sh")
         packed = _binary(fleet, node, Command((*run, *options), stdin=script))
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(made, filter="data")
-    for file in made.iterdir():
+            archive.extractall(checkpoint, filter="data")
+    for file in checkpoint.iterdir():
         file.chmod(0o644)  # safetensors writes 0600
-    return made
+    return checkpoint
 
 
 def _binary(fleet: Fleet, node: str, command: Command) -> bytes:
@@ -41,7 +41,7 @@ def _binary(fleet: Fleet, node: str, command: Command) -> bytes:
     ).stdout
 
 
-def copy(fleet: Fleet, node: str, made: Path, name: str) -> None:
+def copy(fleet: Fleet, node: str, checkpoint: Path, name: str) -> None:
     """Copy a checkpoint to the node's model directory under `name`, as a user would: with scp."""
     directory = fleet.node(node).model_dir
     config = fleet.node(node)
@@ -51,7 +51,7 @@ def copy(fleet: Fleet, node: str, made: Path, name: str) -> None:
         connected.run(Command(("rm", "-rf", f"{directory}/{name}")))
     finally:
         connected.close()
-    subprocess.run([*ssh_argv(fleet, node, "scp"), "-q", "-r", str(made), target], check=True, timeout=120)
+    subprocess.run([*ssh_argv(fleet, node, "scp"), "-q", "-r", str(checkpoint), target], check=True, timeout=120)
 
 
 def ssh_argv(fleet: Fleet, node: str, program: str) -> list[str]:

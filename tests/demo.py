@@ -101,9 +101,9 @@ def prepare(story: Story) -> str:
 
     story.part("a model of 0.6 MB, trained in that image and copied to the nodes")
     fleet = inventory.load(file)
-    made = checkpoints.make(fleet, "node-1", tag, nodes.home / "checkpoints")
+    checkpoint = checkpoints.make(fleet, "node-1", tag, nodes.home / "checkpoints")
     for name in fleet.nodes:
-        checkpoints.copy(fleet, name, made, MODEL)
+        checkpoints.copy(fleet, name, checkpoint, MODEL)
         print(f"{name}: {fleet.nodes[name].model_dir}/{MODEL}")
     return fleet.nodes[GATEWAY].address
 
@@ -163,8 +163,8 @@ def requests_lines(counted: dict[str, Report]) -> Iterator[str]:
         yield f"{report.good:6} answered, {failed(report)} failed: {name}{slowest}"
     for release, count in counted["all"].releases.items():
         yield f"{count:6} answered by {release}"
-    for each in counted["all"].examples:
-        yield f"failed: {each.kind}: {each.reason}: {each.detail}"
+    for failure in counted["all"].examples:
+        yield f"failed: {failure.kind}: {failure.reason}: {failure.detail}"
 
 
 def times_lines(began: list[tuple[str, float]]) -> Iterator[str]:

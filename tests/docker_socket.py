@@ -34,9 +34,9 @@ class DockerSocket:
             gone = [(identifier, "/gone", {"sparkops.service": "chat"}) for identifier in self.gone]
             listed = (*labelled, *others, *gone)
             return 200, [{"Id": item, "Names": [name], "Labels": labels} for item, name, labels in listed]
-        wanted = path.removeprefix("/containers/").removesuffix("/json")
-        found = [item for item in self.inspects if item["Id"] == wanted]
-        return (200, found[0]) if found else (404, {"message": f"No such container: {wanted}"})
+        container_id = path.removeprefix("/containers/").removesuffix("/json")
+        matches = [item for item in self.inspects if item["Id"] == container_id]
+        return (200, matches[0]) if matches else (404, {"message": f"No such container: {container_id}"})
 
 
 @contextmanager

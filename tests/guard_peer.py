@@ -45,17 +45,17 @@ class Peer:
         with ALONE:
             return self._reply(json.loads(line))
 
-    def _reply(self, asked: dict[str, Any]) -> str:
+    def _reply(self, request: dict[str, Any]) -> str:
         with (self.directory / "asked").open("a") as log:
-            log.write(json.dumps(asked) + "\n")
+            log.write(json.dumps(request) + "\n")
         ops: dict[str, Callable[[dict[str, Any]], object]] = {
             "services": lambda _: sorted(file.stem for file in self.directory.glob("*.journal")),
             "state": self._state,
             "intend": self._intend,
             "events": self._events,
-            "starts": lambda asked: self.starts(asked["service"]),
+            "starts": lambda request: self.starts(request["service"]),
             "secret": lambda _: None,
-            "key": lambda asked: {"key": f"key of {asked['node']}"},
+            "key": lambda request: {"key": f"key of {request['node']}"},
             "join": lambda _: None,
             "peers": lambda _: None,
             "lead": self._lead,
@@ -63,15 +63,15 @@ class Peer:
             "terms": lambda _: self._terms(),
             "copies": lambda _: json.loads((self.directory / "copies").read_text()),
         }
-        if asked["op"] == self.phase("unknown"):
+        if request["op"] == self.phase("unknown"):
             return json.dumps({"error": "the guard does not understand it", "next_step": "", "exit_code": 1}) + "\n"
-        return json.dumps({"ok": ops[asked.pop("op")](asked)}) + "\n"
+        return json.dumps({"ok": ops[request.pop("op")](request)}) + "\n"
 
-    def asked(self, op: str) -> list[dict[str, Any]]:
+    def requests(self, op: str) -> list[dict[str, Any]]:
         """The requests of one kind so far."""
         file = self.directory / "asked"
         lines = file.read_text().splitlines() if file.exists() else []
-        return [asked for asked in map(json.loads, lines) if asked["op"] == op]
+        return [request for request in map(json.loads, lines) if request["op"] == op]
 
     def journal(self, service: str) -> Journal | None:
         """What it has on disk."""
@@ -119,38 +119,38 @@ class Peer:
         view = GatewayView(serving.release if serving else "", {}, answers)
         return FleetState(reports, view, frozenset(self.nodes))
 
-    def _state(self, asked: dict[str, Any]) -> dict[str, Any]:
-        journal = self.journal(asked["service"])
-        seen = self._seen(journal or Journal(asked["service"], self.node))
+    def _state(self, request: dict[str, Any]) -> dict[str, Any]:
+        journal = self.journal(request["service"])
+        state = self._seen(journal or Journal(request["service"], self.node))
         loading = journal and journal.swap and journal.swap.phase is Phase.LOAD
         target = next(journal.swap.target.heads) if loading and journal and journal.swap else None
         return {
             "journal": json.loads(wire.dump(Journal, journal)) if journal else None,
             "direct": (self.directory / "direct").exists(),
             "needs_operator": journal.trouble if journal else "",
-            "reports": {node: json.loads(wire.dump(Report, report)) for node, report in seen.reports.items()},
-            "gateway": json.loads(wire.dump(GatewayView, seen.gateway)) if seen.gateway else None,
+            "reports": {node: json.loads(wire.dump(Report, report)) for node, report in state.reports.items()},
+            "gateway": json.loads(wire.dump(GatewayView, state.gateway)) if state.gateway else None,
             "progress": {target.node: {target.container: "loading weights 40 %, about 3 min left"}} if target else {},
             "missing": [],
             "why_missing": {},
-            "last": len(self.events(asked["service"])),
+            "last": len(self.events(request["service"])),
         }
 
-    def _lead(self, asked: dict[str, Any]) -> None:
+    def _lead(self, request: dict[str, Any]) -> None:
         """Lead a service, without a gateway where DIRECTORY/direct exists."""
-        if asked["direct"]:
+        if request["direct"]:
             (self.directory / "direct").touch()
         else:
             (self.directory / "direct").unlink(missing_ok=True)
 
     def _terms(self) -> dict[str, int]:
         journals = (self.journal(file.stem) for file in self.directory.glob("*.journal"))
-        return {each.service: each.term for each in journals if each and each.leader == self.node}
+        return {journal.service: journal.term for journal in journals if journal and journal.leader == self.node}
 
-    def _intend(self, asked: dict[str, Any]) -> dict[str, Any]:
-        service = asked["service"]
+    def _intend(self, request: dict[str, Any]) -> dict[str, Any]:
+        service = request["service"]
         journal = self.journal(service) or Journal(service, self.node)
-        reply = accept(journal, INTENT.validate_python(asked["intent"]), self._seen(journal))
+        reply = accept(journal, INTENT.validate_python(request["intent"]), self._seen(journal))
         last = len(self.events(service))
         match reply:
             case Refused(why=why, code=code):
@@ -161,10 +161,10 @@ class Peer:
                 self.write(reply)
                 return {"result": "accepted", "why": "", "code": 0, "last": last}
 
-    def _events(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        if asked["wait_s"]:
-            self.advance(asked["service"])
-        return [event for event in self.events(asked["service"]) if event["n"] > asked["since"]]
+    def _events(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        if request["wait_s"]:
+            self.advance(request["service"])
+        return [event for event in self.events(request["service"]) if event["n"] > request["since"]]
 
     def advance(self, service: str) -> None:
         """One step of the machine, in which everything succeeds but what `fail` names."""

@@ -38,7 +38,7 @@ Respond = Callable[[Asked], Answer | None]
 @dataclass
 class HttpServer:
     port: int
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def answering(respond: Respond) -> Iterator[HttpServer]:
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            server.asked.append(Asked(self.command, self.path, body, self.client_address[1]))
-            answer = respond(server.asked[-1])
+            server.requests.append(Asked(self.command, self.path, body, self.client_address[1]))
+            answer = respond(server.requests[-1])
             if answer is None:
                 self.close_connection = True
                 return

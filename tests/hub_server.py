@@ -33,7 +33,7 @@ class Hub:
     fail: int | None = None
     only_with_token: bool = False
     gate: threading.Event = field(default_factory=threading.Event)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def files(self, model: str) -> dict[str, Path]:
         root = self.models[model]
@@ -43,15 +43,15 @@ class Hub:
 @contextmanager
 def hub(models: dict[str, Path], host: str = "127.0.0.1", certificate: Path | None = None) -> Iterator[Hub]:
     """Serve these models until the end of the block, over https with a `certificate` that has its key in NAME.key."""
-    made = Hub(models)
-    made.gate.set()
+    instance = Hub(models)
+    instance.gate.set()
 
     class Answering(_Answering):
-        hub = made
+        hub = instance
 
     server = _Server((host, 0), Answering)
-    made.port = server.server_address[1]
-    made.url = f"{'https' if certificate else 'http'}://{host}:{made.port}"
+    instance.port = server.server_address[1]
+    instance.url = f"{'https' if certificate else 'http'}://{host}:{instance.port}"
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, certificate.with_suffix(".key"))
@@ -59,9 +59,9 @@ def hub(models: dict[str, Path], host: str = "127.0.0.1", certificate: Path | No
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield made
+        yield instance
     finally:
-        made.gate.set()
+        instance.gate.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -89,7 +89,7 @@ class _Answering(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = unquote(urlparse(self.path).path)
-        self.hub.asked.append(f"{self.command} {path}")
+        self.hub.requests.append(f"{self.command} {path}")
         token = self.headers.get("Authorization", "")
         if self.hub.only_with_token and token != f"Bearer {TOKEN}":
             self._error(HTTPStatus.UNAUTHORIZED, "GatedRepo" if token else "")
@@ -136,9 +136,9 @@ class _Answering(BaseHTTPRequestHandler):
 
     def _content(self, file: Path) -> None:
         content, begin = file.read_bytes(), 0
-        asked = self.headers.get("Range", "")
-        if asked.startswith("bytes=") and self.command == "GET":
-            begin = int(asked.removeprefix("bytes=").partition("-")[0])
+        range_header = self.headers.get("Range", "")
+        if range_header.startswith("bytes=") and self.command == "GET":
+            begin = int(range_header.removeprefix("bytes=").partition("-")[0])
         headers = {"ETag": f'"{_sha1(file)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
         if begin:
             headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"

@@ -68,14 +68,14 @@ def read(path: Path) -> dict[str, tuple[str, list[int], bytes]]:
     table = json.loads(content[8 : 8 + length])
     table.pop("__metadata__")
     data, at = content[8 + length :], 0
-    found = {}
-    for name, entry in sorted(table.items(), key=lambda each: each[1]["data_offsets"]):
+    tensors = {}
+    for name, entry in sorted(table.items(), key=lambda item: item[1]["data_offsets"]):
         begin, end = entry["data_offsets"]
         assert begin == at
         assert begin % BYTES[entry["dtype"]] == 0
-        found[name], at = (entry["dtype"], entry["shape"], data[begin:end]), end
+        tensors[name], at = (entry["dtype"], entry["shape"], data[begin:end]), end
     assert at == len(data)
-    return found
+    return tensors
 
 
 def read_all(directory: Path) -> dict[str, tuple[str, list[int], bytes]]:

@@ -90,21 +90,23 @@ def spark(number: int, **changes: Any) -> Spark:
 
 def read(root: Path) -> NodeFabric:
     """What the real query says of a tree. The limit of locked memory is not in it, so it is not this machine's."""
-    said = fabric.parse_fabric(LocalNode("here").run(fabric.fabric_query(str(root))).stdout)
-    return replace(said, memlock_kib=8192)
+    parsed = fabric.parse_fabric(LocalNode("here").run(fabric.fabric_query(str(root))).stdout)
+    return replace(parsed, memlock_kib=8192)
 
 
-def facts(root: Path, made: Spark) -> NodeFabric:
+def facts(root: Path, hardware: Spark) -> NodeFabric:
     """What the real query says of a Spark. Equal ones are made, at `root`, and asked once: a tree has 300 files."""
-    key = repr(made)
+    key = repr(hardware)
     if key not in _FACTS:
-        _FACTS[key] = read(write(root, made))
+        _FACTS[key] = read(write(root, hardware))
     return _FACTS[key]
 
 
-def join(root: Path, *made: Spark, named: Mapping[str, Mapping[str, Any]] | None = None, **rules: Any) -> Fabric:
+def join(root: Path, *nodes: Spark, named: Mapping[str, Mapping[str, Any]] | None = None, **rules: Any) -> Fabric:
     """The network of nodes a, b and c; `named` is what the inventory says of a node. Raises SparkopsError."""
-    return _joined({name: facts(root / name, each) for name, each in zip("abc", made, strict=False)}, named, rules)
+    return _joined(
+        {name: facts(root / name, hardware) for name, hardware in zip("abc", nodes, strict=False)}, named, rules
+    )
 
 
 def join_trees(root: Path, *names: str, named: Mapping[str, Mapping[str, Any]] | None = None, **rules: Any) -> Fabric:
@@ -113,63 +115,63 @@ def join_trees(root: Path, *names: str, named: Mapping[str, Mapping[str, Any]] |
 
 
 def _joined(
-    found: Mapping[str, NodeFabric], named: Mapping[str, Mapping[str, Any]] | None, rules: Mapping[str, Any]
+    fabrics: Mapping[str, NodeFabric], named: Mapping[str, Mapping[str, Any]] | None, rules: Mapping[str, Any]
 ) -> Fabric:
-    configs = {name: node(**(named or {}).get(name, {})) for name in found}
-    return planning.join(found, configs, Rules(**rules))
+    configs = {name: node(**(named or {}).get(name, {})) for name in fabrics}
+    return planning.join(fabrics, configs, Rules(**rules))
 
 
-def write(root: Path, made: Spark) -> Path:
+def write(root: Path, hardware: Spark) -> Path:
     """Make the tree."""
-    write_devices(root, made)
-    for name, (_, _, speed) in made.wires.items():
+    write_devices(root, hardware)
+    for name, (_, _, speed) in hardware.wires.items():
         _put(root / "sys/class/net" / name / "speed", str(speed))
-    _put(root / "ip.json", json.dumps(list(_interfaces(made))))
+    _put(root / "ip.json", json.dumps(list(_interfaces(hardware))))
     _program(root, "ip", f"cat '{root}/ip.json'")
-    for tool in made.tools:
+    for tool in hardware.tools:
         _program(root, tool, "true")
     return root
 
 
-def write_devices(root: Path, made: Spark) -> None:
+def write_devices(root: Path, hardware: Spark) -> None:
     """Only what belongs to RDMA and to the GPU. The rest may be a real node's."""
-    for function in made.functions:
+    for function in hardware.functions:
         _function(root, function)
-    if made.driver:
-        _put(root / "sys/module/nvidia/version", made.driver)
-    if made.functions:
-        for name in ("rdma_cm", *(f"uverbs{number}" for number in range(len(made.functions)))):
+    if hardware.driver:
+        _put(root / "sys/module/nvidia/version", hardware.driver)
+    if hardware.functions:
+        for name in ("rdma_cm", *(f"uverbs{number}" for number in range(len(hardware.functions)))):
             _put(root / "dev/infiniband" / name, "")
 
 
-def _function(root: Path, made: Function) -> None:
-    device = root / "sys/devices" / f"pci{made.pci[:4]}:00" / made.pci
-    (device / "net" / made.interface).mkdir(parents=True)
-    infiniband = root / "sys/class/infiniband" / made.device
+def _function(root: Path, function: Function) -> None:
+    device = root / "sys/devices" / f"pci{function.pci[:4]}:00" / function.pci
+    (device / "net" / function.interface).mkdir(parents=True)
+    infiniband = root / "sys/class/infiniband" / function.device
     infiniband.mkdir(parents=True)
     (infiniband / "device").symlink_to(Path("../../..", device.relative_to(root / "sys")))
     _put(infiniband / "fw_ver", FIRMWARE)
-    _put(root / "sys/class/net" / made.interface / "speed", "200000" if made.up else "-1")
+    _put(root / "sys/class/net" / function.interface / "speed", "200000" if function.up else "-1")
     port = infiniband / "ports/1"
-    _put(port / "state", "4: ACTIVE" if made.up else "1: DOWN")
-    _put(port / "phys_state", "5: LinkUp" if made.up else "3: Disabled")
-    _put(port / "rate", "200 Gb/sec (2X NDR)" if made.up else "40 Gb/sec (4X QDR)")
-    _put(port / "link_layer", made.layer)
-    _gids(port, made)
+    _put(port / "state", "4: ACTIVE" if function.up else "1: DOWN")
+    _put(port / "phys_state", "5: LinkUp" if function.up else "3: Disabled")
+    _put(port / "rate", "200 Gb/sec (2X NDR)" if function.up else "40 Gb/sec (4X QDR)")
+    _put(port / "link_layer", function.layer)
+    _gids(port, function)
 
 
-def _gids(port: Path, made: Function) -> None:
+def _gids(port: Path, function: Function) -> None:
     """A table of 16 rows; a real one has 256."""
     gids = [LINK_LOCAL] * 2
-    if made.address:
-        gids += [GLOBAL_IPV6] * (made.row - 3)
-        gids += [mapped(made.address)] * 2
+    if function.address:
+        gids += [GLOBAL_IPV6] * (function.row - 3)
+        gids += [mapped(function.address)] * 2
     for row in range(16):
         used = row < len(gids)
         _put(port / "gids" / str(row), gids[row] if used else UNUSED)
         if used:
             _put(port / "gid_attrs/types" / str(row), "RoCE v2" if row % 2 else "IB/RoCE v1")
-            _put(port / "gid_attrs/ndevs" / str(row), made.interface)
+            _put(port / "gid_attrs/ndevs" / str(row), function.interface)
         else:
             (port / "gid_attrs/types" / str(row)).mkdir(parents=True)  # cannot be read, as the kernel's cannot
 
@@ -180,13 +182,13 @@ def mapped(address: str) -> str:
     return f"0000:0000:0000:0000:0000:ffff:{raw[:4]}:{raw[4:]}"
 
 
-def _interfaces(made: Spark) -> Iterable[dict[str, Any]]:
+def _interfaces(hardware: Spark) -> Iterable[dict[str, Any]]:
     """As `ip -j addr` prints them."""
     yield _interface("lo", "127.0.0.1/8", 65536, up=True)
     yield _interface("docker0", "172.17.0.1/16", 1500, up=True)
-    for function in made.functions:
+    for function in hardware.functions:
         yield _interface(function.interface, function.address, function.mtu, up=function.up)
-    for name, (address, mtu, _) in made.wires.items():
+    for name, (address, mtu, _) in hardware.wires.items():
         yield _interface(name, address, mtu, up=True)
 
 

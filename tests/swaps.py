@@ -35,18 +35,18 @@ def main() -> int:
     nodes = RealFleet.up(2)
     with tempfile.TemporaryDirectory(prefix="sparkops-swaps-") as home:
         cli = with_gateway(nodes, Path(home))
-        swapped, other = (_service(cli, nodes, *each) for each in (("swaps", 9400), ("other", 9500)))
+        swapped, other = (_service(cli, nodes, *arguments) for arguments in (("swaps", 9400), ("other", 9500)))
         try:
-            for each in (swapped, other):
-                each.begin(name="r0", node=NODES[-1])
+            for service in (swapped, other):
+                service.begin(name="r0", node=NODES[-1])
             with (
                 pinned(nodes) if options.pin else nullcontext(),
                 swapped.load(rate=options.rate, streams=options.streams) as load,
             ):
                 return _measure(swapped, other, load, options.count)
         finally:
-            for each in (swapped, other):
-                each.sweep()
+            for service in (swapped, other):
+                service.sweep()
 
 
 @contextmanager
@@ -64,14 +64,14 @@ def pinned(nodes: RealFleet) -> Iterator[None]:
 
 
 def _pin(nodes: RealFleet, ended: threading.Event) -> None:
-    done: set[str] = set()
+    pinned_engines: set[str] = set()
     while not ended.wait(PIN_S):
         for node in nodes.nodes:
             engines = node.exec("docker", "ps", "--quiet", "--filter", "label=sparkops.service").split()
-            for engine in set(engines) - done:
+            for engine in set(engines) - pinned_engines:
                 with suppress(FleetError):  # it has ended meanwhile
                     node.exec("docker", "update", "--cpuset-cpus=1", engine)
-                    done.add(engine)
+                    pinned_engines.add(engine)
 
 
 def _service(cli: Cli, nodes: RealFleet, name: str, port: int) -> Service:
@@ -100,13 +100,13 @@ def _swap(service: Service, load: Load, count: int) -> tuple[float, int]:
     p99s_s, failed = [], 0
     for number in range(count):
         began = time.monotonic()
-        done = service.deploy("--node", NODES[number % 2], "--mode", "across", name=f"r{number + 1}")
+        ran = service.deploy("--node", NODES[number % 2], "--mode", "across", name=f"r{number + 1}")
         report = load.report((began, time.monotonic()))
         p99s_s.append(report.p99_s)
-        failed += done.code != 0
-        print(f"{service.name} {number + 1:3}: exit {done.code}, {done.took_s:.1f} s, {report}", flush=True)
-        if done.code:
-            print(done.err, flush=True)
+        failed += ran.code != 0
+        print(f"{service.name} {number + 1:3}: exit {ran.code}, {ran.took_s:.1f} s, {report}", flush=True)
+        if ran.code:
+            print(ran.err, flush=True)
     return statistics.median(p99s_s), failed
 
 

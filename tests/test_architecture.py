@@ -89,10 +89,10 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and module of every import; `from sparkops.images import gate` imports sparkops.images.gate."""
     for node in nodes:
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, each.name) for each in node.names)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports name the whole way"
-            yield from ((node.lineno, f"{node.module}.{each.name}") for each in node.names)
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 IMPORTS = [(file, line, imported) for file, nodes in NODES.items() for line, imported in imports(nodes)]

@@ -24,8 +24,8 @@ def test_a_capture_keeps_text_and_colors_and_names_no_font_of_the_network() -> N
 def test_each_line_of_a_recording_appears_in_its_second() -> None:
     moved = animated(svg("swap", "one\ntwo\n"), [0.0, 12.5])
 
-    found = re.findall(r'-line-(\d+)\)" style="animation: appear 1ms ([\d.]+)s', moved)
-    assert set(found) >= {("0", "0.0"), ("1", "12.5")}
+    appearances = re.findall(r'-line-(\d+)\)" style="animation: appear 1ms ([\d.]+)s', moved)
+    assert set(appearances) >= {("0", "0.0"), ("1", "12.5")}
     assert moved.count(APPEAR) == 1
 
 

@@ -35,8 +35,8 @@ def counted(*records: Record) -> dict[str, Report]:
 def test_the_swap_brings_another_release_from_the_same_image() -> None:
     first, second = loaded(demo.FIRST), loaded(demo.SECOND)
     images = [
-        build_context(each, assets.load_templates(), assets.load_mods(), BuildInputs()).digest
-        for each in (first, second)
+        build_context(demo_recipe, assets.load_templates(), assets.load_mods(), BuildInputs()).digest
+        for demo_recipe in (first, second)
     ]
 
     assert images[0] == images[1]

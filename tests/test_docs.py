@@ -34,11 +34,11 @@ BUG = 3
 
 def models() -> list[type[BaseModel]]:
     """Every model that a file or `--json` shows, in the order in which they are written."""
-    sections = (each for module in (inventory, recipe, smoke) for each in vars(module).values())
-    shown = (each for each in sections if inspect.isclass(each) and issubclass(each, BaseModel))
-    status = (each for module in (picture, node_row) for each in vars(module).values())
-    rows = (as_model(each) for each in status if inspect.isclass(each) and is_dataclass(each))
-    return list(dict.fromkeys(each for each in (*shown, *rows) if each not in (BaseModel, Section)))
+    sections = (value for module in (inventory, recipe, smoke) for value in vars(module).values())
+    shown = (value for value in sections if inspect.isclass(value) and issubclass(value, BaseModel))
+    status = (value for module in (picture, node_row) for value in vars(module).values())
+    rows = (as_model(value) for value in status if inspect.isclass(value) and is_dataclass(value))
+    return list(dict.fromkeys(model for model in (*shown, *rows) if model not in (BaseModel, Section)))
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
@@ -63,7 +63,9 @@ def test_every_verb_and_each_of_its_options_has_help(verb: str) -> None:
     assert line
     assert len(line) < 60
     assert not line.endswith(".")
-    assert [each.name for each in command.params if each.name != "help" and not getattr(each, "help", None)] == []
+    assert [
+        option.name for option in command.params if option.name != "help" and not getattr(option, "help", None)
+    ] == []
 
 
 def test_operations_explain_every_phase_and_every_exit_code() -> None:
@@ -77,8 +79,8 @@ def test_operations_explain_every_phase_and_every_exit_code() -> None:
 
 def _exit_codes(kind: type[SparkopsError]) -> Iterator[int]:
     yield kind.exit_code
-    for each in kind.__subclasses__():
-        yield from _exit_codes(each)
+    for subclass in kind.__subclasses__():
+        yield from _exit_codes(subclass)
 
 
 def test_operations_use_verbs_and_options_that_exist() -> None:
@@ -86,15 +88,15 @@ def test_operations_use_verbs_and_options_that_exist() -> None:
     commands = re.findall(r"^\$ sparkops (\S+)(.*?)(?: +#.*)?$", visible, re.MULTILINE)
     assert len(commands) > 10
     for verb, words in commands:
-        known = {option for each in VERBS[verb].params for option in each.opts}
+        known = {option for parameter in VERBS[verb].params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", words)) <= known, verb
 
 
 def test_the_dry_run_in_operations_is_that_of_the_machine() -> None:
     """Shortened: a command that ends in ... is the beginning of the real one."""
-    made = preview(serving(), target(options=DeployOptions(mode=Mode.IN_PLACE, allow_downtime=True)))
-    assert made is not None
-    real = list(lines(made, "chat"))
+    plan = preview(serving(), target(options=DeployOptions(mode=Mode.IN_PLACE, allow_downtime=True)))
+    assert plan is not None
+    real = list(lines(plan, "chat"))
     [shown] = re.findall(r"^```console\n(prepare\n.*?)```", OPERATIONS, re.MULTILINE | re.DOTALL)
 
     assert len(shown.splitlines()) == len(real)

@@ -20,12 +20,12 @@ from sparkops.errors import (
     SparkopsError,
 )
 
-CLASSES = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, SparkopsError)]
+CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, SparkopsError)]
 DRAWN = dict(re.findall(r"(\w+) (\d*) ?·", errors.__doc__ or ""))
 
 
 def test_the_tree_in_the_docstring_names_every_error_with_its_exit_code() -> None:
-    codes = {each.__name__: str(each.exit_code) for each in CLASSES}
+    codes = {error_class.__name__: str(error_class.exit_code) for error_class in CLASSES}
 
     assert {**codes, "NodesFailed": ""} == DRAWN
 
@@ -37,9 +37,9 @@ def test_a_config_error_says_file_line_field_and_problem() -> None:
     assert str(ConfigError(Path("r.yaml"), 1, "", "the file is empty")) == "r.yaml:1: the file is empty"
 
 
-@pytest.mark.parametrize(("said", "shown"), [("no such image\n", "no such image"), ("", "no output")])
-def test_a_failed_command_shows_its_line_its_code_and_what_it_said(said: str, shown: str) -> None:
-    error = CommandFailed(Completed("n1", Command(("docker", "start", "a b")), 125, "", said))
+@pytest.mark.parametrize(("stderr", "shown"), [("no such image\n", "no such image"), ("", "no output")])
+def test_a_failed_command_shows_its_line_its_code_and_what_it_said(stderr: str, shown: str) -> None:
+    error = CommandFailed(Completed("n1", Command(("docker", "start", "a b")), 125, "", stderr))
 
     assert str(error) == f"n1: `docker start 'a b'` exited with code 125: {shown}"
     assert (error.node, error.exit_code) == ("n1", 1)

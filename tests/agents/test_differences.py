@@ -37,7 +37,7 @@ def key(text: str) -> str:
     return render.hashed([text]).strip()
 
 
-def wanted(
+def contents(
     ports: Mapping[str, int],
     settings: Gateway = SETTINGS,
     keys: Mapping[str, str] | None = None,
@@ -64,7 +64,7 @@ def running(of: GatewayContents, certificate: str = "") -> GatewayFacts:
     return GatewayFacts(services, files, loaded=True, keys=frozenset(of.keys.values()), certificate=certificate)
 
 
-CHAT = wanted({"chat": 9100})
+CHAT = contents({"chat": 9100})
 
 
 def changes(facts: GatewayFacts, of: GatewayContents) -> list[tuple[Kind, str, bool]]:
@@ -77,16 +77,16 @@ def test_what_is_as_wanted_has_no_change() -> None:
 
 
 def test_another_service_needs_no_consent_and_another_port_of_one_does() -> None:
-    assert changes(running(CHAT), wanted({"chat": 9100, "embed": 9200})) == [
+    assert changes(running(CHAT), contents({"chat": 9100, "embed": 9200})) == [
         (Kind.SERVICE, "embed on port 9200", False)
     ]
-    assert changes(running(CHAT), wanted({"chat": 9300})) == [
+    assert changes(running(CHAT), contents({"chat": 9300})) == [
         (Kind.CONFIGURE, "chat on port 9100, expected 9300", True)
     ]
 
 
 def test_other_aliases_of_a_service_need_consent() -> None:
-    assert changes(running(CHAT), wanted({"chat": 9100}, aliases=("a", "org/b"))) == [
+    assert changes(running(CHAT), contents({"chat": 9100}, aliases=("a", "org/b"))) == [
         (Kind.CONFIGURE, "aliases of chat: none, expected a, org/b", True)
     ]
 
@@ -112,7 +112,7 @@ def test_a_name_that_another_service_has_is_refused(service: Service, name: str,
 
 
 def test_limits_are_named_with_what_is_expected() -> None:
-    texts = changes(running(CHAT), wanted({"chat": 9100}, SETTINGS.model_copy(update={"client_requests": 20})))
+    texts = changes(running(CHAT), contents({"chat": 9100}, SETTINGS.model_copy(update={"client_requests": 20})))
 
     assert texts == [(Kind.CONFIGURE, "access to chat differs: expected metrics_port 8405", True)]
 
@@ -120,12 +120,12 @@ def test_limits_are_named_with_what_is_expected() -> None:
 def test_keys_are_compared_by_the_name_of_their_file_and_never_shown() -> None:
     ann, bob = {"ann.key": "key-of-ann-000000"}, {"bob.key": "key-of-bob-000000"}
     guarded = SETTINGS.model_copy(update={"api_keys": ["ann.key"]})
-    before = wanted({"chat": 9100}, guarded, ann)
+    before = contents({"chat": 9100}, guarded, ann)
 
-    assert changes(running(before), wanted({"chat": 9100}, guarded, {**ann, **bob})) == [
+    assert changes(running(before), contents({"chat": 9100}, guarded, {**ann, **bob})) == [
         (Kind.CONFIGURE, "API keys: bob.key is added", True)
     ]
-    (replaced,) = changes(running(before), wanted({"chat": 9100}, guarded, bob))
+    (replaced,) = changes(running(before), contents({"chat": 9100}, guarded, bob))
     assert replaced[1] == "API keys: bob.key is added, one that the inventory does not name"
     assert not any("key-of" in text for _, text, _ in [replaced])
 
@@ -133,11 +133,11 @@ def test_keys_are_compared_by_the_name_of_their_file_and_never_shown() -> None:
 def test_an_inventory_without_the_keys_of_the_running_gateway_needs_consent() -> None:
     """A colleague's inventory may lack the keys: a deploy with it does not open the gateway to every client."""
     guarded = SETTINGS.model_copy(update={"api_keys": ["ann.key"]})
-    running_gateway = running(wanted({"chat": 9100}, guarded, {"ann.key": "key-of-ann-000000"}))
+    running_gateway = running(contents({"chat": 9100}, guarded, {"ann.key": "key-of-ann-000000"}))
 
-    found = changes(running_gateway, CHAT)
+    differences = changes(running_gateway, CHAT)
 
-    assert (Kind.CONFIGURE, "API keys: one that the inventory does not name", True) in found
+    assert (Kind.CONFIGURE, "API keys: one that the inventory does not name", True) in differences
     with pytest.raises(PlanRefused, match="API keys: one that the inventory does not name"):
         require_consent(tuple(of_gateway("n1", running_gateway, CHAT)), given=False)
 
@@ -154,7 +154,7 @@ def test_a_certificate_is_compared_by_its_fingerprint(tmp_path: Path) -> None:
     expected = printed.stdout.decode().strip().partition("=")[2]
     assert fingerprint(pem + (tmp_path / "key").read_text()) == expected
 
-    texts = changes(running(CHAT, certificate="AB:CD"), wanted({"chat": 9100}, pem=pem))
+    texts = changes(running(CHAT, certificate="AB:CD"), contents({"chat": 9100}, pem=pem))
 
     assert texts == [(Kind.CONFIGURE, f"certificate AB:CD, expected {expected}", True)]
 
@@ -184,9 +184,9 @@ def test_a_container_is_compared_by_its_image_inputs(container: AgentContainer |
 
 def test_consent_is_for_the_running_gateway_only_and_names_every_difference() -> None:
     (replaced,) = of_container("n1", "guard", AgentContainer({}, running=True), LABELS)
-    added = tuple(of_gateway("n1", running(CHAT), wanted({"chat": 9100, "embed": 9200})))
+    added = tuple(of_gateway("n1", running(CHAT), contents({"chat": 9100, "embed": 9200})))
     require_consent((replaced, *added), given=False)
-    moved = tuple(of_gateway("n1", running(CHAT), wanted({"chat": 9300})))
+    moved = tuple(of_gateway("n1", running(CHAT), contents({"chat": 9300})))
     require_consent(moved, given=True)
 
     with pytest.raises(PlanRefused) as refused:

@@ -78,7 +78,7 @@ def test_an_inventory_that_cannot_be_read_offers_nothing(here: Path, text: str |
 
 
 @pytest.mark.parametrize(
-    ("shell", "asked", "offered"),
+    ("shell", "variables", "offered"),
     [
         ("bash", {"COMP_WORDS": "sparkops\ndeploy\nmi", "COMP_CWORD": "2"}, "mine\n"),
         ("bash", {"COMP_WORDS": "sparkops\ntrust\n", "COMP_CWORD": "2"}, "spark-1\nspark-2\n"),
@@ -88,8 +88,8 @@ def test_an_inventory_that_cannot_be_read_offers_nothing(here: Path, text: str |
     ],
 )
 @pytest.mark.local
-def test_each_shell_gets_what_its_script_reads(here: Path, shell: str, asked: dict[str, str], offered: str) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "_SPARKOPS_COMPLETE": f"complete_{shell}", **asked}
+def test_each_shell_gets_what_its_script_reads(here: Path, shell: str, variables: dict[str, str], offered: str) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "_SPARKOPS_COMPLETE": f"complete_{shell}", **variables}
     program = "import sys; sys.argv = ['sparkops']; from sparkops.__main__ import main; main()"
     command = [sys.executable, "-c", program]
 
@@ -119,7 +119,7 @@ def test_every_verb_completes_what_its_arguments_are() -> None:
     loaded = {name: verb.load(name) for name, verb in verbs.VERBS.items()}
     families = {name: command for name, command in loaded.items() if hasattr(command, "commands")}
     single = {name: command for name, command in loaded.items() if name not in families}
-    every = {**single, **{f"{family} {n}": c for family, each in families.items() for n, c in each.commands.items()}}
+    every = {**single, **{f"{family} {n}": c for family, group in families.items() for n, c in group.commands.items()}}
     taken = {
         name: ARGUMENTS[param.name]
         for name, command in every.items()

@@ -54,9 +54,9 @@ def test_what_fix_ran_is_reported_before_the_verdict(tmp_path: Path) -> None:
         FixRow(node="a", code="CLOCK", command="sudo timedatectl", done=False, detail="a password is required"),
     ]
 
-    found = diagnose(examined(tmp_path, "a", spark(1))).model_copy(update={"fixes": rows})
+    diagnosis = diagnose(examined(tmp_path, "a", spark(1))).model_copy(update={"fixes": rows})
 
-    assert [*lines(found)][-4:] == [
+    assert [*lines(diagnosis)][-4:] == [
         "",
         "a: GUARD_DOWN fixed: docker start sparkops-guard",
         "a: CLOCK not fixed: sudo timedatectl: a password is required",

@@ -63,7 +63,7 @@ def test_cancel_ends_with_0_and_whoever_follows_the_deploy_gets_1(sparkops: Here
     swapping(sparkops, Phase.LOAD)
     (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
     following = sparkops.start("follow", "chat", "--json")
-    while not sparkops.peer.asked("events"):
+    while not sparkops.peer.requests("events"):
         time.sleep(0.05)
 
     cancelled = sparkops("cancel", "chat")
@@ -81,7 +81,7 @@ def test_ctrl_c_ends_the_following_with_130_and_says_how_to_follow_and_cancel(sp
     swapping(sparkops, Phase.LOAD)
     (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
     following = sparkops.start("follow", "chat")
-    while len(sparkops.peer.asked("events")) < 2:
+    while len(sparkops.peer.requests("events")) < 2:
         time.sleep(0.05)
 
     following.send_signal(signal.SIGINT)
@@ -138,7 +138,7 @@ def test_a_detached_rollback_returns_at_once_with_the_commands(sparkops: Here) -
         "  next: sparkops follow chat",
         "  next: sparkops cancel chat",
     ]
-    assert sparkops.peer.asked("events") == []
+    assert sparkops.peer.requests("events") == []
 
 
 @STARTS_MANY

@@ -28,7 +28,7 @@ def test_every_verb_and_each_of_its_options_has_help(verb: str) -> None:
     command = VERBS[verb]
 
     assert "Example: sparkops models" in (command.help or "")
-    assert [each.name for each in command.params if each.name != "help" and not getattr(each, "help", None)] == []
+    assert [param.name for param in command.params if param.name != "help" and not getattr(param, "help", None)] == []
 
 
 @pytest.mark.usefixtures("inventory")

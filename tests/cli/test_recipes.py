@@ -30,7 +30,7 @@ def test_recipes_lists_those_that_are_shipped(sparkops: Sparkops) -> None:
 
 @pytest.mark.usefixtures("sparkops", "mine")
 def test_recipes_of_the_user_are_listed_and_found_by_name(sparkops: Sparkops) -> None:
-    listed = [each["name"] for each in sparkops("recipes", "--json").json["recipes"]]
+    listed = [row["name"] for row in sparkops("recipes", "--json").json["recipes"]]
 
     assert listed == sorted([*NAMES, "q"])
     assert sparkops("show", "q", "--json").json["description"] == RECIPE["description"]
@@ -106,8 +106,8 @@ def test_check_fails_on_a_stale_file_and_writes_nothing(sparkops: Sparkops) -> N
 
     ran = sparkops("render", "tiny-qwen3-cpu", "--check")
 
-    told = "sparkops: out of date: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops render --all\n"
-    assert (ran.code, ran.err) == (1, told)
+    expected = "sparkops: out of date: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops render --all\n"
+    assert (ran.code, ran.err) == (1, expected)
     assert Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile").read_text() == "FROM scratch\n"
 
 
@@ -124,7 +124,9 @@ def test_an_unknown_part_fails_render_and_show_and_lint_has_a_rule_for_it(
         assert (ran.code, ran.err.startswith("sparkops: recipes/q.yaml:")) == (2, True)
         assert f": image.{key}" in ran.err.splitlines()[0]
     assert not Path("Dockerfiles").exists()
-    assert "missing-part" in [found["rule"] for found in sparkops("lint", "recipes/q.yaml", "--json").json["findings"]]
+    assert "missing-part" in [
+        finding["rule"] for finding in sparkops("lint", "recipes/q.yaml", "--json").json["findings"]
+    ]
 
 
 def test_render_needs_a_recipe(sparkops: Sparkops) -> None:

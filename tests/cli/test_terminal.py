@@ -94,7 +94,9 @@ def test_live_progress_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert b"title" in got[0]
     assert not [
-        each for each in (b"\x1b]0;", b"\x1b[2J", b"\x07", "\x9b".encode(), "\u202e".encode()) if each in got[0]
+        sequence
+        for sequence in (b"\x1b]0;", b"\x1b[2J", b"\x07", "\x9b".encode(), "\u202e".encode())
+        if sequence in got[0]
     ]
 
 

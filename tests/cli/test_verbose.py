@@ -20,9 +20,9 @@ def test_status_prints_every_command_on_stderr(
 ) -> None:
     monkeypatch.setenv("PATH", docker)
 
-    plain, verbose, again = sparkops("status"), sparkops("-v", "status"), sparkops("status")
+    plain, verbose, repeated = sparkops("status"), sparkops("-v", "status"), sparkops("status")
 
-    assert plain.err == again.err == ""
+    assert plain.err == repeated.err == ""
     assert REFUSED in plain.out.splitlines()
     assert (verbose.code, verbose.out) == (plain.code, plain.out)
     lines = verbose.err.splitlines()
@@ -52,5 +52,5 @@ def test_commands_are_coloured_only_on_a_terminal_that_wants_it(
     shown = os.read(ours, 4096).decode()
     os.close(ours)
 
-    [line] = [each for each in shown.splitlines() if "here: python3 -c" in each]
+    [line] = [line for line in shown.splitlines() if "here: python3 -c" in line]
     assert ("\x1b[" in line) is coloured

@@ -33,9 +33,9 @@ def test_wheels_are_known_by_hash_and_size(tmp_path: Path) -> None:
     for name in ("b.whl", "a.whl", "notes.txt"):
         (tmp_path / "wheels" / name).write_bytes(name.encode())
 
-    found = load("wheels: wheels").wheels
+    wheels = load("wheels: wheels").wheels
 
-    assert found == tuple(
+    assert wheels == tuple(
         WheelFile(name, tmp_path / "wheels" / name, hashlib.sha256(name.encode()).hexdigest(), 5)
         for name in ("a.whl", "b.whl")
     )
@@ -56,9 +56,9 @@ def test_certificates_are_read_in_the_order_of_their_names(tmp_path: Path) -> No
     for name in ("b.crt", "a.crt"):
         (tmp_path / name).write_bytes(PEM + name.encode())
 
-    found = load("ca_certificates: [b.crt, a.crt]").ca_certificates
+    certificates = load("ca_certificates: [b.crt, a.crt]").ca_certificates
 
-    assert found == (("a.crt", PEM + b"a.crt"), ("b.crt", PEM + b"b.crt"))
+    assert certificates == (("a.crt", PEM + b"a.crt"), ("b.crt", PEM + b"b.crt"))
 
 
 @pytest.mark.parametrize(

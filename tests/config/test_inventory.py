@@ -44,8 +44,8 @@ def test_defaults_apply_to_what_a_node_does_not_say() -> None:
         "  c: {address: h, user: null}\n"
     )
 
-    said = {name: (node.user, node.port, node.gpu) for name, node in fleet.nodes.items()}
-    assert said == {"a": ("ops", 2222, "runtime"), "b": ("ops", 22, "none"), "c": ("ops", 2222, "runtime")}
+    settings = {name: (node.user, node.port, node.gpu) for name, node in fleet.nodes.items()}
+    assert settings == {"a": ("ops", 2222, "runtime"), "b": ("ops", 22, "none"), "c": ("ops", 2222, "runtime")}
 
 
 def test_a_node_with_another_gpu_mode_leaves_the_default_devices() -> None:
@@ -76,8 +76,8 @@ def test_ports_and_environment_of_a_node_replace_those_of_the_defaults() -> None
         "  c: {address: h, fabric: [{device: rocep1s0f1, address: 10.0.0.3, gid_index: 5}, {interface: enP7s7}]}\n"
     )
 
-    said = {name: (node.fabric, node.env) for name, node in fleet.nodes.items()}
-    assert said == {
+    settings = {name: (node.fabric, node.env) for name, node in fleet.nodes.items()}
+    assert settings == {
         "a": ([Port(device="rocep1s0f0")], {"NCCL_DEBUG": "INFO"}),
         "b": ("auto", {}),
         "c": (
@@ -134,10 +134,10 @@ def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_clients_call_the_gateway_at_its_own_address_or_its_node_s(gateway: str, url: str) -> None:
-    found = load(f"nodes: {{a: {{address: 10.0.0.1}}}}\ngateway: {gateway}\n").gateway
+    config = load(f"nodes: {{a: {{address: 10.0.0.1}}}}\ngateway: {gateway}\n").gateway
 
-    assert found is not None
-    assert found.url(8000) == url
+    assert config is not None
+    assert config.url(8000) == url
 
 
 @pytest.mark.parametrize(

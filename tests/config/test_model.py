@@ -21,8 +21,8 @@ def model(**changes: Any) -> Model:
 
 
 def test_a_model_that_is_made_fetches_its_sources_and_any_other_itself() -> None:
-    assert [each.id for each in model().fetched] == ["org/base", "org/donor"]
-    assert [each.id for each in Model(id="org/q", path="q").fetched] == ["org/q"]
+    assert [source.id for source in model().fetched] == ["org/base", "org/donor"]
+    assert [source.id for source in Model(id="org/q", path="q").fetched] == ["org/q"]
 
 
 def test_a_plain_model_says_nothing_of_what_it_lacks() -> None:

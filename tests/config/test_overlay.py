@@ -46,7 +46,7 @@ def mistake(own: dict[str, Any], base: dict[str, Any] = BASE) -> str:
 
 def line(file: str, text: str) -> int:
     """The line on which a text stands."""
-    return next(n for n, each in enumerate(Path(file).read_text().splitlines(), 1) if text in each)
+    return next(n for n, row in enumerate(Path(file).read_text().splitlines(), 1) if text in row)
 
 
 @pytest.mark.parametrize(
@@ -136,20 +136,20 @@ def test_a_change_for_one_time_goes_over_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chain", "told"),
+    ("chain", "message"),
     [
         ({"q": "q"}, "q.yaml:1: extends: circular: q extends q"),
         ({"q": "a", "a": "q"}, "a.yaml:1: extends: circular: q extends a extends q"),
         ({"q": "a", "a": "b", "b": "a"}, "b.yaml:1: extends: circular: q extends a extends b extends a"),
     ],
 )
-def test_a_circle_is_refused(chain: dict[str, str], told: str) -> None:
+def test_a_circle_is_refused(chain: dict[str, str], message: str) -> None:
     for name, base in chain.items():
         write(name, {"extends": base, **RECIPE, "name": name})
 
     with pytest.raises(ConfigError) as caught:
         recipe.load(Path("q.yaml"))
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("name", ["nothing", "../base", "/etc/passwd"])

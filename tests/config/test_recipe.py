@@ -265,9 +265,9 @@ def test_a_mistake_names_its_line() -> None:
     "flag", ["host", "port", "hos", "model", "served-model-name", "tensor-parallel-size", "nnodes", "headless"]
 )
 def test_an_argument_that_sparkops_sets_is_refused(flag: str) -> None:
-    told = f"serve.args.{flag}: not allowed: sparkops sets it from the recipe's other keys"
+    expected = f"serve.args.{flag}: not allowed: sparkops sets it from the recipe's other keys"
 
-    assert mistake({"serve.args": {flag: "x"}}) == told
+    assert mistake({"serve.args": {flag: "x"}}) == expected
 
 
 @pytest.mark.parametrize("flag", ["bind", "model-name", "model-from-path", "world-size"])

@@ -105,11 +105,11 @@ def test_anything_else_is_refused_with_its_line(text: str | bytes, error: str) -
 @example(text='a: "\\U00110000"')
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     try:
-        told = f"f.yaml:1: {json.dumps(read(text), allow_nan=False)}"
+        line = f"f.yaml:1: {json.dumps(read(text), allow_nan=False)}"
     except ConfigError as error:
-        told = str(error)
+        line = str(error)
 
-    assert re.fullmatch(r"f\.yaml:\d+: .*", told)
+    assert re.fullmatch(r"f\.yaml:\d+: .*", line)
 
 
 @given(number=st.floats() | st.integers())

@@ -98,7 +98,7 @@ class Play:
                 self._fault(f"{ENGINES[role]} is {Health.STOPPED}")
             case StopByHand(role=role):
                 machine = next(machine for machine in self.world.machines if machine.engine(ENGINES[role]))
-                stopped = replace(machine.there(ENGINES[role]), health=Health.STOPPED, by_hand=True)
+                stopped = replace(machine.existing(ENGINES[role]), health=Health.STOPPED, by_hand=True)
                 self._become(self.world.with_machine(machine.holding(stopped)))
             case Ask(verb=verb):
                 self._ask(lambda name, revision: self._intent(verb, name, revision))

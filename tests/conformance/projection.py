@@ -72,9 +72,9 @@ class Recording:
 
     def observed(self, names: Naming) -> Observed:
         events = (_event(event, names) for event in self.events if event["kind"] in COMPARED)
-        seen = [item for snapshot in self.snapshots for item in _values(snapshot, names)]
+        values = [item for snapshot in self.snapshots for item in _values(snapshot, names)]
         tracks = {
-            track: _distinct(value for name, value in seen if name == track) for track in {name for name, _ in seen}
+            track: _distinct(value for name, value in values if name == track) for track in {name for name, _ in values}
         }
         return Observed(tuple(events), tracks)
 
@@ -129,9 +129,9 @@ def _distinct(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def differences(expected: Observed, found: Observed) -> list[str]:
+def differences(expected: Observed, observed: Observed) -> list[str]:
     """Each list of values that two runs do not share."""
-    pairs = {"events": (expected.events, found.events)}
-    for track in sorted({*expected.tracks, *found.tracks}):
-        pairs[track] = (expected.tracks.get(track, ()), found.tracks.get(track, ()))
+    pairs = {"events": (expected.events, observed.events)}
+    for track in sorted({*expected.tracks, *observed.tracks}):
+        pairs[track] = (expected.tracks.get(track, ()), observed.tracks.get(track, ()))
     return [f"{name}: expected {first}, found {second}" for name, (first, second) in pairs.items() if first != second]

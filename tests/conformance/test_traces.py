@@ -32,14 +32,14 @@ def test_a_trace_ends_with_the_release_that_it_names(trace: Trace) -> None:
 
 def without_short_states(snapshots: list[Snapshot]) -> list[Snapshot]:
     """What a slower observer sees: each state twice, and none in which an engine loads."""
-    seen = [
+    remaining = [
         snapshot
         for snapshot in snapshots
         if not any(
             engine.state is EngineState.LOADING for report in snapshot.reports.values() for engine in report.engines
         )
     ]
-    return [snapshot for snapshot in seen for _ in range(2)]
+    return [snapshot for snapshot in remaining for _ in range(2)]
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=str)
@@ -62,16 +62,16 @@ def test_how_often_a_run_is_looked_at_makes_no_difference(trace: Trace) -> None:
 def test_a_failure_of_another_kind_or_node_is_a_difference(why: str) -> None:
     play = Play.of(WRONG).run()
     names = names_of(play.journals, {**NODES, "node-2": "n2"})
-    told = [{**event, "why": why} if event["kind"] == "end" else event for event in play.recording.events]
+    events = [{**event, "why": why} if event["kind"] == "end" else event for event in play.recording.events]
 
-    found = differences(play.observed, Recording(told, play.recording.snapshots).observed(names))
+    findings = differences(play.observed, Recording(events, play.recording.snapshots).observed(names))
 
-    assert bool(found) is ("smoke suite" not in why)
+    assert bool(findings) is ("smoke suite" not in why)
 
 
 @pytest.mark.local
 @pytest.mark.parametrize(
-    ("trace", "module", "old", "new", "found"),
+    ("trace", "module", "old", "new", "difference"),
     [
         (ACROSS, "model", "Phase.DRAIN, Phase.RETIRE)", "Phase.RETIRE)", "events"),
         (ACROSS, "journal", "stopped = self._stopped(swap.source.ranks)", "pass", "n2 old"),
@@ -82,7 +82,7 @@ def test_a_failure_of_another_kind_or_node_is_a_difference(why: str) -> None:
     ids=["no drain", "no stop", "a boot record is kept", "an equivalent rule", "failed checks are ignored"],
 )
 def test_a_changed_rule_is_a_difference(
-    tmp_path: Path, trace: Trace, module: str, old: str, new: str, found: str
+    tmp_path: Path, trace: Trace, module: str, old: str, new: str, difference: str
 ) -> None:
     source = (ROOT / f"sparkops/swap/{module}.py").read_text()
     assert source.count(old) == 1
@@ -96,4 +96,4 @@ def test_a_changed_rule_is_a_difference(
     changed = Observed(tuple(printed["events"]), tracks)
 
     compared = [line.partition(":")[0] for line in differences(Play.of(trace).run().observed, changed)]
-    assert found in compared if found else compared == []
+    assert difference in compared if difference else compared == []

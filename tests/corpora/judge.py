@@ -37,10 +37,15 @@ FILES = {"Dockerfile": EVIDENCE / "dockerfiles.jsonl", "recipe": EVIDENCE / "rec
 
 def linted(entry: Entry, content: bytes) -> list[dict[str, Any]]:
     """Return every finding of a Dockerfile with its judgement."""
-    found = findings([check_dockerfile(content.decode(), entry.path)], NAMES)
+    lint_findings = findings([check_dockerfile(content.decode(), entry.path)], NAMES)
     return [
-        {"line": each.line, "rule": each.rule, "problem": each.problem, **judged(entry, each.line, each.rule)}
-        for each in found
+        {
+            "line": finding.line,
+            "rule": finding.rule,
+            "problem": finding.problem,
+            **judged(entry, finding.line, finding.rule),
+        }
+        for finding in lint_findings
     ]
 
 
@@ -81,11 +86,11 @@ def lines(clones: Path) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    done = list(lines(Path(sys.argv[1])))
+    records = list(lines(Path(sys.argv[1])))
     for kind, file in FILES.items():
-        file.write_text("".join(json.dumps(each) + "\n" for each in done if each["kind"] == kind))
-    print(Counter(each["result"] for each in done if each["kind"] == "recipe"))
-    print(Counter(found["rule"] for each in done for found in each.get("findings", ())))
+        file.write_text("".join(json.dumps(record) + "\n" for record in records if record["kind"] == kind))
+    print(Counter(record["result"] for record in records if record["kind"] == "recipe"))
+    print(Counter(finding["rule"] for record in records for finding in record.get("findings", ())))
 
 
 if __name__ == "__main__":

@@ -20,18 +20,18 @@ def lines(name: str) -> list[dict[str, Any]]:
 def test_each_corpus_has_at_least_60_files_with_their_origin(name: str) -> None:
     files = lines(name)
 
-    assert len({each["sha256"] for each in files}) == len(files) >= 60
-    assert all(re.fullmatch(r"[0-9a-f]{40}", each["commit"]) and each["repository"] for each in files)
+    assert len({file["sha256"] for file in files}) == len(files) >= 60
+    assert all(re.fullmatch(r"[0-9a-f]{40}", file["commit"]) and file["repository"] for file in files)
 
 
 def test_less_than_5_percent_of_the_findings_are_judged_false() -> None:
-    judged = [found["true"] for each in lines("dockerfiles.jsonl") for found in each["findings"]]
+    judged = [finding["true"] for dockerfile in lines("dockerfiles.jsonl") for finding in dockerfile["findings"]]
 
     assert judged.count(False) / len(judged) < 0.05
 
 
 def test_the_page_states_the_precision_of_the_findings() -> None:
-    judged = [found["true"] for each in lines("dockerfiles.jsonl") for found in each["findings"]]
+    judged = [finding["true"] for dockerfile in lines("dockerfiles.jsonl") for finding in dockerfile["findings"]]
     false = judged.count(False)
 
     assert f"{false} of {len(judged)} findings are false ({false / len(judged):.1%})".replace("%", " %") in " ".join(
@@ -40,11 +40,11 @@ def test_the_page_states_the_precision_of_the_findings() -> None:
 
 
 def test_less_than_5_percent_of_the_imports_are_judged_false() -> None:
-    judged = [each["true"] for each in lines("recipes.jsonl")]
+    judged = [recipe["true"] for recipe in lines("recipes.jsonl")]
 
     assert judged.count(False) / len(judged) < 0.05
 
 
 def test_each_recipe_is_imported_or_refused_with_reasons() -> None:
-    for each in lines("recipes.jsonl"):
-        assert each["result"] == "imported" or each["reasons"], each["path"]
+    for recipe in lines("recipes.jsonl"):
+        assert recipe["result"] == "imported" or recipe["reasons"], recipe["path"]

@@ -64,7 +64,7 @@ def plan(
 ) -> SwapPlan:
     """The plan for nodes with so much free; blue's ranks run where `current` says."""
     blue = current.blue
-    places = {each.node: each.container for each in blue.ranks} if blue else {}
+    places = {rank.node: rank.container for rank in blue.ranks} if blue else {}
     own = {rank.container: rank for rank in (*BLUE, Rank(ALONE, Slot.BLUE, "n1"))}
     nodes: dict[str, Observed] = {}
     for name, gib in free.items():

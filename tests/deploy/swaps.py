@@ -68,5 +68,5 @@ def reasons(error: PlanRefused) -> list[str]:
     return lines
 
 
-def chosen(made: SwapPlan) -> tuple[Mode, str, Slot]:
-    return made.mode, made.rank.node, made.rank.slot
+def chosen(swap_plan: SwapPlan) -> tuple[Mode, str, Slot]:
+    return swap_plan.mode, swap_plan.rank.node, swap_plan.rank.slot

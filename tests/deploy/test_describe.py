@@ -126,13 +126,13 @@ def test_what_a_quantization_says_about_the_cache_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "revision", "there"),
+    ("model", "revision", "counts"),
     [("org/q", None, True), ("org/q", "c0ffee", True), ("org/q", "decade", False), ("org/other", None, False)],
 )
-def test_a_lock_of_another_model_or_revision_counts_for_nothing(model: str, revision: str | None, there: bool) -> None:
+def test_a_lock_of_another_model_or_revision_counts_for_nothing(model: str, revision: str | None, counts: bool) -> None:
     locked = Described(model="org/q", commit="c0ffee", config={}, tensors={}, largest_bytes=0)
 
-    assert (of_lock(locked, model, revision, "q.lock") is not None) is there
+    assert (of_lock(locked, model, revision, "q.lock") is not None) is counts
     assert of_lock(None, model, revision, "q.lock") is None
 
 

@@ -34,8 +34,8 @@ class NoContainers:
 
 def on(root: Path) -> Connected:
     """This machine as the node n1."""
-    found: Member = replace(member("n1", root), engine=cast("Engine", NoContainers()))
-    return connected(found)
+    node: Member = replace(member("n1", root), engine=cast("Engine", NoContainers()))
+    return connected(node)
 
 
 def give_model(root: Path, config: dict[str, Any] = TINY) -> None:
@@ -43,8 +43,8 @@ def give_model(root: Path, config: dict[str, Any] = TINY) -> None:
     checkpoint(root / "q", shards, config)
 
 
-def outcome(root: Path, wanted: Recipe = WANTED) -> Fit | SparkopsError:
-    [fit] = fits(on(root), wanted).values()
+def outcome(root: Path, candidate: Recipe = WANTED) -> Fit | SparkopsError:
+    [fit] = fits(on(root), candidate).values()
     return fit
 
 

@@ -34,12 +34,12 @@ class Bench:
     """A node that answers from a script."""
 
     def __init__(self, memory: str, **exit_codes: int) -> None:
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.node = RecordingNode("n1", {"sh -c": memory, "python3": "dropped"}, exit_codes)
         self.member = Member("n1", node(), self.node, cast("Engine", None))
 
     def report(self, event: Event) -> None:
-        self.told.append(event.text)
+        self.messages.append(event.text)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ class Bench:
     ids=["enough", "page cache", "memory", "after the old release", "page cache after the old release"],
 )
 def test_both_figures_must_hold_the_claim(available: int, free: int, back: float, problem: str, step: str) -> None:
-    bench, said, next_step = Bench(meminfo(available, free)), "", ""
+    bench, message, next_step = Bench(meminfo(available, free)), "", ""
     try:
         node_checks.require_free(bench.member, SPARK.recipe, back)
     except NotReady as error:
-        said, next_step = str(error), error.next_step
+        message, next_step = str(error), error.next_step
 
-    assert said == problem
+    assert message == problem
     assert step in next_step
 
 
@@ -106,5 +106,5 @@ def test_a_drop_that_fails_is_told_and_fails_nothing() -> None:
 
     node_checks.require_without(bench.member, spec(SPARK, {}), None, bench.report)
 
-    assert len(bench.told) == 1
-    assert bench.told[0].startswith("page cache not dropped: `python3 -c")
+    assert len(bench.messages) == 1
+    assert bench.messages[0].startswith("page cache not dropped: `python3 -c")

@@ -21,8 +21,8 @@ from tests.deploy.swaps import ACCEPT, DOWNTIME, at
 DOWN = DeployOptions(allow_downtime=True)
 
 
-def where(made: swap.SwapPlan) -> tuple[Mode, tuple[str, ...], Slot]:
-    return made.mode, tuple(rank.node for rank in made.ranks), made.rank.slot
+def where(swap_plan: swap.SwapPlan) -> tuple[Mode, tuple[str, ...], Slot]:
+    return swap_plan.mode, tuple(rank.node for rank in swap_plan.ranks), swap_plan.rank.slot
 
 
 def refusal(free: dict[str, float], options: DeployOptions | None = None, **more: object) -> PlanRefused:

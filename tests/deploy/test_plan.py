@@ -132,15 +132,15 @@ def test_a_forced_mode_is_taken_or_nothing(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "of_the_recipe", "node_"),
+    ("requested_nodes", "of_the_recipe", "node_"),
     [(("n3",), ["n2"], "n3"), ((), ["n2"], "n2"), ((), [], "n4")],
     ids=["asked for", "the recipe's", "the freest"],
 )
-def test_green_goes_where_it_is_told(asked: tuple[str, ...], of_the_recipe: list[str], node_: str) -> None:
+def test_green_goes_where_it_is_told(requested_nodes: tuple[str, ...], of_the_recipe: list[str], node_: str) -> None:
     candidate = release(memory={"claim_gib": 40.0}, nodes=of_the_recipe)
     nodes: dict[str, Any] = {"n1": on(90, BLUE_RUNS), "n2": on(60), "n3": on(50), "n4": on(80)}
 
-    assert plan(options=DeployOptions(nodes=asked), of=candidate, **nodes).rank.node == node_
+    assert plan(options=DeployOptions(nodes=requested_nodes), of=candidate, **nodes).rank.node == node_
 
 
 def test_who_asks_for_blue_s_node_gets_no_other_one() -> None:

@@ -21,24 +21,24 @@ def observed(*containers: Container, image: str | None = IMAGE_ID, gpu: str = "n
     return Observed(node(gpu=gpu), replace(HOST, **host), containers, image, CHECKPOINT)
 
 
-def without_model(**seen: Any) -> Observed:
-    return replace(observed(**seen), weights=None)
+def without_model(**facts: Any) -> Observed:
+    return replace(observed(**facts), weights=None)
 
 
-def found(on: Observed, **changes: Any) -> list[SparkopsError]:
+def find_obstacles(on: Observed, **changes: Any) -> list[SparkopsError]:
     return [*planning.obstacles(rank(**changes), on)]
 
 
 def problem(on: Observed, **changes: Any) -> SparkopsError:
-    [error] = found(on, **changes)
+    [error] = find_obstacles(on, **changes)
     return error
 
 
 def test_a_release_that_runs_needs_nothing_more_of_its_node() -> None:
     here = observed(container(rank()), image=None, memory_available_gib=0.5, listening=frozenset({8001}))
 
-    assert found(here) == []
-    assert found(replace(here, weights=HALF_A_CHECKPOINT)) == []
+    assert find_obstacles(here) == []
+    assert find_obstacles(replace(here, weights=HALF_A_CHECKPOINT)) == []
 
 
 OTHER = container(rank(model={"revision": "old"}))
@@ -149,20 +149,20 @@ def test_an_engine_without_torch_says_where_it_computes() -> None:
 def test_a_cuda_image_goes_to_a_node_with_a_gpu(gpu: str) -> None:
     small = {"args": {"gpu-memory-utilization": 0.04}}
 
-    assert found(observed(gpu=gpu), image={"torch": CUDA}, serve=small) == []
+    assert find_obstacles(observed(gpu=gpu), image={"torch": CUDA}, serve=small) == []
 
 
 def test_a_stand_in_needs_no_model() -> None:
-    assert found(without_model(), engine="stand-in") == []
+    assert find_obstacles(without_model(), engine="stand-in") == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "nodes", "chosen"),
+    ("requested_nodes", "nodes", "chosen"),
     [(["n3", "n1"], ["n2"], ("n3", "n1")), ([], ["n2"], ("n2",)), ([], [], ("n3",))],
     ids=["asked for", "the recipe's", "the freest"],
 )
 def test_a_deploy_goes_where_it_is_told_and_else_to_the_freest_node(
-    asked: list[str], nodes: list[str], chosen: tuple[str, ...]
+    requested_nodes: list[str], nodes: list[str], chosen: tuple[str, ...]
 ) -> None:
     fleet = {
         "n1": observed(memory_available_gib=50.0),
@@ -170,7 +170,7 @@ def test_a_deploy_goes_where_it_is_told_and_else_to_the_freest_node(
         "n3": observed(memory_available_gib=70.0),
     }
 
-    assert planning.place(recipe(nodes=nodes), asked, fleet) == chosen
+    assert planning.place(recipe(nodes=nodes), requested_nodes, fleet) == chosen
 
 
 def test_a_service_is_deployed_where_it_is() -> None:

@@ -20,9 +20,9 @@ from tests.docs.pages import ROOT
 
 def written(file: str, pattern: str) -> float:
     """Return the number that a template or program of the nodes has. Raises AssertionError if it has none."""
-    found = re.search(pattern, (ROOT / file).read_text(), re.MULTILINE)
-    assert found, (file, pattern)
-    return float(found[1])
+    match = re.search(pattern, (ROOT / file).read_text(), re.MULTILINE)
+    assert match, (file, pattern)
+    return float(match[1])
 
 
 def default(model: type, field: str) -> float:

@@ -42,7 +42,7 @@ class Page:
 
     def links(self) -> list[str]:
         """Return the targets of all links."""
-        return [target for found in LINK.findall(self.prose) for target in found if target]
+        return [target for groups in LINK.findall(self.prose) for target in groups if target]
 
     def anchors(self) -> set[str]:
         """Return the anchor of each heading, as GitHub makes it."""

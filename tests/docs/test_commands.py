@@ -37,14 +37,14 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 def commands(page: Page) -> Iterator[str]:
     """Yield the command lines of sparkops in blocks of code: whole commands."""
-    yield from (found[1] for line in page.lines() if (found := COMMAND.search(line.partition("`")[0])))
+    yield from (match[1] for line in page.lines() if (match := COMMAND.search(line.partition("`")[0])))
 
 
 def mentions(page: Page) -> Iterator[str]:
     """Yield the commands that prose names, with or without their arguments."""
     for span in page.spans():
-        if found := COMMAND.match(span):
-            yield found[1]
+        if match := COMMAND.match(span):
+            yield match[1]
         elif BRIEF.fullmatch(span):
             yield f"sparkops {span}"
 
@@ -74,8 +74,8 @@ def _parsed(verb: Any, name: str, given: list[str], parent: Any) -> Any:
     rest = [*getattr(context, "_protected_args", ()), *context.args]
     if not hasattr(verb, "resolve_command") or not rest:
         return context
-    found, inner, rest = verb.resolve_command(context, rest)
-    return _parsed(inner, found, rest, context)
+    inner_name, inner, rest = verb.resolve_command(context, rest)
+    return _parsed(inner, inner_name, rest, context)
 
 
 def _unknown_recipe(context: Any) -> str:
@@ -119,12 +119,12 @@ def test_each_inventory_of_a_page_is_valid(tmp_path: Path) -> None:
 def test_each_path_target_and_module_exists(page: Page) -> None:
     code = [*page.lines(), *page.spans()]
     paths = (path for line in code if PATH.fullmatch(path := line.replace("NAME.", "*.")))
-    made = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    named = [found[1] for line in code if (found := re.match(r"(?:[$#] )?make ([a-z-]+)", line))]
-    modules = [found[1] for line in code if (found := re.search(r"python3? -m (tests[\w.]+)", line))]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = [match[1] for line in code if (match := re.match(r"(?:[$#] )?make ([a-z-]+)", line))]
+    modules = [match[1] for line in code if (match := re.search(r"python3? -m (tests[\w.]+)", line))]
 
     assert [path for path in paths if not _exists(path)] == []
-    assert [target for target in named if target not in made] == []
+    assert [target for target in named if target not in targets] == []
     assert [name for name in modules if find_spec(name) is None] == []
 
 

@@ -97,7 +97,7 @@ def test_a_reply_that_is_none_is_an_error(line: str) -> None:
 
 
 def test_the_guard_is_asked_a_line_for_each_request() -> None:
-    asked = bundle.questions([{"op": "services"}, {"op": "events", "service": "chat"}])
+    command = bundle.questions([{"op": "services"}, {"op": "events", "service": "chat"}])
 
-    assert [json.loads(line)["op"] for line in asked.stdin.splitlines()] == ["services", "events"]
+    assert [json.loads(line)["op"] for line in command.stdin.splitlines()] == ["services", "events"]
     assert bundle.reply('{"ok": ["chat"]}') == ["chat"]

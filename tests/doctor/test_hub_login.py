@@ -57,27 +57,27 @@ def test_a_token_that_the_hub_accepts_is_no_finding() -> None:
 
 def test_a_token_that_the_hub_refuses_is_a_problem_and_not_shown() -> None:
     with hub() as url:
-        [found] = HubLogin("hf_wrong", url).findings([])
+        [finding] = HubLogin("hf_wrong", url).findings([])
 
-    assert (found.code, found.severity) == ("HUB_LOGIN", Severity.PROBLEM)
-    assert found.problem == f"the hub refused the token: {url}/api/whoami-v2 answered 401, expected 200"
-    assert "hf_wrong" not in found.model_dump_json()
+    assert (finding.code, finding.severity) == ("HUB_LOGIN", Severity.PROBLEM)
+    assert finding.problem == f"the hub refused the token: {url}/api/whoami-v2 answered 401, expected 200"
+    assert "hf_wrong" not in finding.model_dump_json()
 
 
 def test_a_redirect_gets_no_token() -> None:
-    with hub() as there, hub(elsewhere=f"{there}/api/whoami-v2") as url:
-        [found] = HubLogin(TOKEN, url).findings([])
+    with hub() as target, hub(elsewhere=f"{target}/api/whoami-v2") as url:
+        [finding] = HubLogin(TOKEN, url).findings([])
 
-    assert (found.severity, "answered 302" in found.problem) == (Severity.WARNING, True)
+    assert (finding.severity, "answered 302" in finding.problem) == (Severity.WARNING, True)
 
 
 def test_a_hub_that_cannot_be_reached_leaves_the_token_unverified() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    [found] = HubLogin(TOKEN, f"http://127.0.0.1:{port}").findings([])
+    [finding] = HubLogin(TOKEN, f"http://127.0.0.1:{port}").findings([])
 
-    assert (found.severity, "could not be verified" in found.problem) == (Severity.WARNING, True)
+    assert (finding.severity, "could not be verified" in finding.problem) == (Severity.WARNING, True)
 
 
 @pytest.mark.parametrize(("checkpoint", "codes"), [(CHECKPOINT, []), (HALF_A_CHECKPOINT, ["HUB_LOGIN"])])
@@ -87,4 +87,4 @@ def test_without_a_token_only_a_fleet_without_models_is_a_finding(
     held = ModelDirectory(True, True, 10**12, 1000, 1000, {"q": checkpoint})  # type: ignore[dict-item]
     node = replace(examined(tmp_path, "a", spark(1)), weights=held)
 
-    assert [each.code for each in HubLogin().findings([node])] == codes
+    assert [finding.code for finding in HubLogin().findings([node])] == codes

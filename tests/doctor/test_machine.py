@@ -57,7 +57,7 @@ def test_a_daemon_s_score_is_that_of_its_best_protected_process(tree: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("file", "address", "seen"),
+    ("file", "address", "expected"),
     [
         ("tcp", "0100007F:0947", ()),
         ("tcp", "00000000:0947", ("0.0.0.0",)),
@@ -69,11 +69,11 @@ def test_a_daemon_s_score_is_that_of_its_best_protected_process(tree: Path) -> N
     ],
 )
 def test_docker_without_tls_is_seen_where_others_can_reach_it(
-    tree: Path, file: str, address: str, seen: tuple[str, ...]
+    tree: Path, file: str, address: str, expected: tuple[str, ...]
 ) -> None:
     put(tree, f"proc/net/{file}", f"{HEAD}   0: {address} 00000000:0000 0A 00000000:00000000\n")
 
-    assert read(tree).docker_tcp == seen
+    assert read(tree).docker_tcp == expected
 
 
 def test_ports_are_open_where_something_listens_beyond_loopback(tree: Path) -> None:
@@ -87,7 +87,7 @@ def test_ports_are_open_where_something_listens_beyond_loopback(tree: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "seen"),
+    ("name", "text", "expected"),
     [
         ("etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n", ("/etc/cdi/nvidia.yaml",)),
         ("var/run/cdi/nvidia.json", '{"kind": "nvidia.com/gpu"}', ("/var/run/cdi/nvidia.json",)),
@@ -96,11 +96,11 @@ def test_ports_are_open_where_something_listens_beyond_loopback(tree: Path) -> N
     ],
 )
 def test_a_cdi_spec_for_gpus_is_found_where_docker_looks(
-    tree: Path, name: str, text: str, seen: tuple[str, ...]
+    tree: Path, name: str, text: str, expected: tuple[str, ...]
 ) -> None:
     put(tree, name, text)
 
-    assert read(tree).cdi == seen
+    assert read(tree).cdi == expected
 
 
 def test_a_connection_to_that_port_is_no_listener(tree: Path) -> None:
@@ -145,16 +145,16 @@ def test_swap_and_programs_that_end_others_are_read(tree: Path) -> None:
     process(tree, 7, "earlyoom", 0)
     process(tree, 8, "systemd-oomd", 0)
 
-    found = read(tree)
+    facts = read(tree)
 
-    assert found.swap_gib == pytest.approx(16.0, abs=0.001)
-    assert found.oom_killers == {"earlyoom", "systemd-oomd"}
+    assert facts.swap_gib == pytest.approx(16.0, abs=0.001)
+    assert facts.oom_killers == {"earlyoom", "systemd-oomd"}
 
 
 def test_a_tree_without_them_says_nothing(tree: Path) -> None:
-    found = read(tree)
+    facts = read(tree)
 
-    assert (found.swap_gib, found.oom_killers, found.clocks, found.hub_cache) == (None, frozenset(), (), {})
+    assert (facts.swap_gib, facts.oom_killers, facts.clocks, facts.hub_cache) == (None, frozenset(), (), {})
 
 
 @pytest.mark.parametrize(

@@ -46,39 +46,39 @@ def test_before_the_first_deploy_there_are_no_agents(node: NodeFacts) -> None:
 def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, step: str, fixable: bool) -> None:
     silent = ConnectionLost("a", "its guard gave no answer")
 
-    [found] = reachability.findings([replace(node, agents={**RUN, "sparkops-guard": state})], {"a": silent}, [])
+    [finding] = reachability.findings([replace(node, agents={**RUN, "sparkops-guard": state})], {"a": silent}, [])
 
-    assert (found.code, found.problem) == ("GUARD_DOWN", f"the container sparkops-guard is {state}")
-    assert (found.next_step, found.fixable) == (step, fixable)
+    assert (finding.code, finding.problem) == ("GUARD_DOWN", f"the container sparkops-guard is {state}")
+    assert (finding.next_step, finding.fixable) == (step, fixable)
 
 
 def test_a_guard_that_runs_and_does_not_answer_is_not_restarted(node: NodeFacts) -> None:
     silent = ConnectionLost("a", "no answer to services", next_step="docker logs sparkops-guard, on a")
 
-    [found] = reachability.findings([node], {"a": silent}, [])
+    [finding] = reachability.findings([node], {"a": silent}, [])
 
-    assert (found.code, found.problem, found.fixable) == ("GUARD_SILENT", "no answer to services", False)
-    assert found.next_step == "docker logs sparkops-guard, on a"
+    assert (finding.code, finding.problem, finding.fixable) == ("GUARD_SILENT", "no answer to services", False)
+    assert finding.next_step == "docker logs sparkops-guard, on a"
 
 
 def test_another_error_of_status_is_not_blamed_on_the_guard(node: NodeFacts) -> None:
-    [found] = reachability.findings([node], {"a": NotReady("a", "the log of x cannot be read")}, [])
+    [finding] = reachability.findings([node], {"a": NotReady("a", "the log of x cannot be read")}, [])
 
-    assert found.code == "STATUS_FAILED"
+    assert finding.code == "STATUS_FAILED"
 
 
 def test_a_gateway_that_does_not_run_can_be_started(node: NodeFacts) -> None:
-    [found] = reachability.findings([replace(node, agents={**RUN, "sparkops-gateway": "exited"})], {"a": WELL}, [])
+    [finding] = reachability.findings([replace(node, agents={**RUN, "sparkops-gateway": "exited"})], {"a": WELL}, [])
 
-    assert (found.code, found.next_step, found.fixable) == ("GATEWAY_DOWN", "docker start sparkops-gateway", True)
+    assert (finding.code, finding.next_step, finding.fixable) == ("GATEWAY_DOWN", "docker start sparkops-gateway", True)
 
 
 def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: NodeFacts) -> None:
     ill = replace(WELL, gateway=GatewayFacts(services={}, files={}, loaded=False, problem="no socket"))
 
-    [found] = reachability.findings([node], {"a": ill}, [])
+    [finding] = reachability.findings([node], {"a": ill}, [])
 
-    assert (found.code, found.problem) == ("GATEWAY_DOWN", "sparkops-gateway does not answer: no socket")
+    assert (finding.code, finding.problem) == ("GATEWAY_DOWN", "sparkops-gateway does not answer: no socket")
 
 
 def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) -> None:
@@ -87,6 +87,6 @@ def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) ->
         Drift(code="ORPHAN", node="b", detail="x runs"),
     ]
 
-    [found] = reachability.findings([node], {"a": WELL}, drift)
+    [finding] = reachability.findings([node], {"a": WELL}, drift)
 
-    assert (found.code, found.node, found.problem) == ("GUARD_NOT_REACHED", "b", drift[0].detail)
+    assert (finding.code, finding.node, finding.problem) == ("GUARD_NOT_REACHED", "b", drift[0].detail)

@@ -22,37 +22,37 @@ CACHE = "/home/ops/.cache/huggingface/hub"
 
 
 def holding(tmp_path: Path, *held: Checkpoint, cache: str = "") -> NodeFacts:
-    directory = ModelDirectory(True, True, 10**12, 1000, 1000, {each.path: each for each in held})
+    directory = ModelDirectory(True, True, 10**12, 1000, 1000, {checkpoint.path: checkpoint for checkpoint in held})
     machine = replace(WELL, hub_cache={cache: 62.4} if cache else {})
     return replace(examined(tmp_path, "a", spark(1)), weights=directory, machine=machine)
 
 
-def model(path: str, commit: str = COMMIT, made: str | None = None) -> Checkpoint:
-    return replace(CHECKPOINT, path=path, origin=Origin(MODEL, commit=commit, steps=made), commit=commit)
+def model(path: str, commit: str = COMMIT, steps: str | None = None) -> Checkpoint:
+    return replace(CHECKPOINT, path=path, origin=Origin(MODEL, commit=commit, steps=steps), commit=commit)
 
 
 def test_a_second_directory_of_the_same_commit_is_named_with_its_size(tmp_path: Path) -> None:
-    [found] = resources.duplicates(holding(tmp_path, model("q"), model("q-copy")))
+    [finding] = resources.duplicates(holding(tmp_path, model("q"), model("q-copy")))
 
-    assert found.code == "WEIGHTS_TWICE"
-    assert found.problem == f"{MODEL} exists twice: /srv/models/q and /srv/models/q-copy (0.0 GiB)"
-    assert found.next_step.endswith("rm -r /srv/models/q-copy")
-    assert not found.fixable
+    assert finding.code == "WEIGHTS_TWICE"
+    assert finding.problem == f"{MODEL} exists twice: /srv/models/q and /srv/models/q-copy (0.0 GiB)"
+    assert finding.next_step.endswith("rm -r /srv/models/q-copy")
+    assert not finding.fixable
 
 
 def test_the_hub_s_own_cache_is_a_second_copy(tmp_path: Path) -> None:
     cache = f"{CACHE}/models--Intel--Qwen3.5"
 
-    [found] = resources.duplicates(holding(tmp_path, model("q"), cache=cache))
+    [finding] = resources.duplicates(holding(tmp_path, model("q"), cache=cache))
 
-    assert found.problem == f"{MODEL} exists twice: /srv/models/q and {cache} (62.4 GiB)"
+    assert finding.problem == f"{MODEL} exists twice: /srv/models/q and {cache} (62.4 GiB)"
 
 
 @pytest.mark.parametrize(
     "held",
     [
         (model("q"), model("r", "f00d")),  # two commits
-        (model("q"), model("r", made="0" * 64)),  # one was made out of the other
+        (model("q"), model("r", steps="0" * 64)),  # one was made out of the other
         (model("q"), replace(CHECKPOINT, path="r")),  # of unknown origin
         (model("q"), replace(model("q.partial"), identity="x")),  # another transfer
     ],
@@ -64,7 +64,7 @@ def test_other_weights_are_no_copy(tmp_path: Path, held: tuple[Checkpoint, ...])
 def test_weights_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
     unread = replace(holding(tmp_path), weights=NodeError("a", "/srv/models: Permission denied"))
 
-    [found] = resources.duplicates(unread)
+    [finding] = resources.duplicates(unread)
 
-    assert (found.code, found.problem) == ("WEIGHTS_UNREAD", "/srv/models: Permission denied")
-    assert found.next_step == "sparkops models list --node a"
+    assert (finding.code, finding.problem) == ("WEIGHTS_UNREAD", "/srv/models: Permission denied")
+    assert finding.next_step == "sparkops models list --node a"

@@ -53,8 +53,8 @@ def sound(tmp_path: Path) -> NodeFacts:
     return examined(tmp_path, "a", spark(1))
 
 
-def examined(root: Path, name: str, made: Spark, **config: Any) -> NodeFacts:
-    facts = sparks.facts(root / name, made)
+def examined(root: Path, name: str, hardware: Spark, **config: Any) -> NodeFacts:
+    facts = sparks.facts(root / name, hardware)
     return NodeFacts(name, node(**{"gpu": "runtime", **config}), HOST, WELL, facts, docker="28.5.1", skew_s=0.0)
 
 
@@ -64,15 +64,18 @@ def changed(sound: NodeFacts, changes: dict[str, Any]) -> NodeFacts:
     return replace(sound, **rest, fabric=replace(sound.fabric, **fabric))
 
 
-def codes(found: NodeFacts) -> list[tuple[str, Severity]]:
-    return [(each.code, each.severity) for each in doctor.examine(found)]
+def codes(facts: NodeFacts) -> list[tuple[str, Severity]]:
+    return [(finding.code, finding.severity) for finding in doctor.examine(facts)]
 
 
-def diagnose(*seen: NodeFacts, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
-    facts, configs = {each.name: each.fabric for each in seen}, {each.name: each.config for each in seen}
-    found = topology.pairs(facts, configs, rules or Rules())
-    everything: dict[str, NodeFacts | SparkopsError] = {**{each.name: each for each in seen}, **lost}
-    return doctor.diagnose(dict(sorted(everything.items())), found, [])
+def diagnose(*reports: NodeFacts, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
+    facts, configs = (
+        {report.name: report.fabric for report in reports},
+        {report.name: report.config for report in reports},
+    )
+    pairs = topology.pairs(facts, configs, rules or Rules())
+    everything: dict[str, NodeFacts | SparkopsError] = {**{report.name: report for report in reports}, **lost}
+    return doctor.diagnose(dict(sorted(everything.items())), pairs, [])
 
 
 def test_a_sound_node_has_no_findings(sound: NodeFacts) -> None:
@@ -112,10 +115,10 @@ PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
 def test_what_is_wrong_with_a_node_is_found(
     sound: NodeFacts, changes: dict[str, Any], code: str, severity: Severity
 ) -> None:
-    [found] = doctor.examine(changed(sound, changes))
+    [finding] = doctor.examine(changed(sound, changes))
 
-    assert (found.code, found.severity, found.node) == (code, severity, "a")
-    assert found.next_step
+    assert (finding.code, finding.severity, finding.node) == (code, severity, "a")
+    assert finding.next_step
 
 
 @pytest.mark.parametrize(
@@ -162,14 +165,14 @@ def test_what_is_just_well_or_not_known_is_no_finding(sound: NodeFacts, changes:
     ],
 )
 def test_a_finding_has_the_measured_value(sound: NodeFacts, changes: dict[str, Any], problem: str) -> None:
-    assert [found.problem for found in doctor.examine(replace(sound, **changes))] == [problem]
+    assert [finding.problem for finding in doctor.examine(replace(sound, **changes))] == [problem]
 
 
 @pytest.mark.parametrize(("daemon", "unit"), [("sshd", "ssh"), ("dockerd", "docker")])
 def test_the_step_for_the_oom_score_names_the_unit_of_the_daemon(sound: NodeFacts, daemon: str, unit: str) -> None:
-    [found] = doctor.examine(replace(sound, machine=replace(WELL, oom_score={daemon: 0})))
+    [finding] = doctor.examine(replace(sound, machine=replace(WELL, oom_score={daemon: 0})))
 
-    assert found.next_step == f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it"
+    assert finding.next_step == f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it"
 
 
 @pytest.mark.parametrize(("gateway", "expected"), [(True, ["ENGINE_OPEN"]), (False, [])])
@@ -186,8 +189,8 @@ def test_an_engine_that_clients_call_themselves_is_open_on_purpose(
 def test_open_ports_of_ranks_are_found_with_and_without_a_gateway(sound: NodeFacts, gateway: bool) -> None:
     one = container(rank(), rank=1, peers=("10.0.0.1", "10.0.0.2"), rendezvous_port=8003)
 
-    found = replace(sound, containers=(one,), filtered=frozenset(), gateway=gateway)
-    assert codes(found) == [("FILTER_MISSING", Severity.WARNING)]
+    facts = replace(sound, containers=(one,), filtered=frozenset(), gateway=gateway)
+    assert codes(facts) == [("FILTER_MISSING", Severity.WARNING)]
 
 
 def test_a_row_has_what_its_node_reported(sound: NodeFacts) -> None:
@@ -210,7 +213,7 @@ def test_a_row_has_what_its_node_reported(sound: NodeFacts) -> None:
         "disk_free_gib": 500.1,
         "clock_skew_s": 1.3,
     }
-    assert [(each.interface, each.addresses, each.gid_rows, each.mtu) for each in row.devices] == [
+    assert [(device.interface, device.addresses, device.gid_rows, device.mtu) for device in row.devices] == [
         ("enp1s0f0np0", [], [], 1500),
         ("enp1s0f1np1", ["192.168.100.10/24"], [3], 9000),
         (None, [], [3], None),
@@ -239,18 +242,18 @@ def test_a_boot_option_mends_the_kernel(sound: NodeFacts) -> None:
     assert codes(replace(sound, fabric=fabric, machine=replace(WELL, kho_off=True))) == []
 
 
-@pytest.mark.parametrize(("before", "said", "after", "skew"), [(10, 11, 12, 0), (10, 9, 12, -1), (10, 20, 12, 8)])
+@pytest.mark.parametrize(("before", "reported", "after", "skew"), [(10, 11, 12, 0), (10, 9, 12, -1), (10, 20, 12, 8)])
 def test_a_clock_is_wrong_by_what_the_network_does_not_explain(
-    before: float, said: float, after: float, skew: float
+    before: float, reported: float, after: float, skew: float
 ) -> None:
-    assert doctor.skew(before, said, after) == skew
+    assert doctor.skew(before, reported, after) == skew
 
 
 def test_a_sound_pair_with_its_links_and_environment(tmp_path: Path) -> None:
-    found = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2)))
+    diagnosis = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2)))
 
-    assert (found.ok, found.findings) == (True, [])
-    [pair] = found.pairs
+    assert (diagnosis.ok, diagnosis.findings) == (True, [])
+    [pair] = diagnosis.pairs
     assert (pair.nodes, pair.transport, pair.reasons) == (["a", "b"], Transport.ROCE, [])
     assert [link.subnet for link in pair.links] == ["192.168.100.0/24", "192.168.101.0/24"]
     assert pair.links[0].ends[1].model_dump() == {
@@ -263,7 +266,7 @@ def test_a_sound_pair_with_its_links_and_environment(tmp_path: Path) -> None:
         "speed_mbit_s": 200000,
     }
     assert pair.env["b"]["VLLM_HOST_IP"] == "192.168.100.11"
-    assert [device.device for device in found.nodes[0].devices] == [
+    assert [device.device for device in diagnosis.nodes[0].devices] == [
         "rocep1s0f0",
         "rocep1s0f1",
         "roceP2p1s0f0",
@@ -274,27 +277,27 @@ def test_a_sound_pair_with_its_links_and_environment(tmp_path: Path) -> None:
 def test_a_broken_link_is_a_problem_and_gives_no_environment(tmp_path: Path) -> None:
     small = spark(2, functions=port_1("192.168.100.11/24", "192.168.101.11/24", mtu=1500))
 
-    found = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", small))
+    diagnosis = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", small))
 
-    assert (found.ok, [each.code for each in found.findings]) == (False, ["MTU", "MTU"])
-    assert found.pairs[0].env == {}
-    assert len(found.pairs[0].links) == 2
+    assert (diagnosis.ok, [finding.code for finding in diagnosis.findings]) == (False, ["MTU", "MTU"])
+    assert diagnosis.pairs[0].env == {}
+    assert len(diagnosis.pairs[0].links) == 2
 
 
 def test_a_wrong_environment_of_the_inventory_is_a_problem(tmp_path: Path) -> None:
     other = examined(tmp_path, "b", spark(2), env={"GLOO_SOCKET_IFNAME": "eth9"})
 
-    found = diagnose(examined(tmp_path, "a", spark(1)), other)
+    diagnosis = diagnose(examined(tmp_path, "a", spark(1)), other)
 
-    assert [(each.code, each.node) for each in found.findings] == [("ENVIRONMENT", "b")]
+    assert [(finding.code, finding.node) for finding in diagnosis.findings] == [("ENVIRONMENT", "b")]
 
 
 def test_nodes_without_a_network_between_them_are_no_problem(tmp_path: Path) -> None:
-    found = diagnose(*(examined(tmp_path, name, Spark(driver="580.1")) for name in "ab"))
+    diagnosis = diagnose(*(examined(tmp_path, name, Spark(driver="580.1")) for name in "ab"))
 
-    assert (found.ok, found.findings) == (True, [])
-    assert (found.pairs[0].transport, found.pairs[0].links) == (None, [])
-    assert found.pairs[0].reasons == ["a has no RDMA device", "b has no RDMA device"]
+    assert (diagnosis.ok, diagnosis.findings) == (True, [])
+    assert (diagnosis.pairs[0].transport, diagnosis.pairs[0].links) == (None, [])
+    assert diagnosis.pairs[0].reasons == ["a has no RDMA device", "b has no RDMA device"]
 
 
 def test_a_port_that_leads_to_a_third_node_is_well(tmp_path: Path) -> None:
@@ -305,21 +308,23 @@ def test_a_port_that_leads_to_a_third_node_is_well(tmp_path: Path) -> None:
 
     nodes = {"a": ring("10.1.0.1", "10.3.0.1"), "b": ring("10.1.0.2", "10.2.0.2"), "c": ring("10.2.0.3", "10.3.0.3")}
 
-    found = diagnose(*(examined(tmp_path, name, made) for name, made in nodes.items()))
+    diagnosis = diagnose(*(examined(tmp_path, name, hardware) for name, hardware in nodes.items()))
 
-    assert [len(pair.links) for pair in found.pairs] == [1, 1, 1]
-    assert found.findings == []
+    assert [len(pair.links) for pair in diagnosis.pairs] == [1, 1, 1]
+    assert diagnosis.findings == []
 
 
 def test_a_port_that_leads_to_no_node_at_all_is_said(tmp_path: Path) -> None:
     lonely = spark(1, functions=(*port_0("172.20.0.1/24", None), *port_1("192.168.100.10/24", "192.168.101.10/24")))
 
-    found = diagnose(
-        *(examined(tmp_path, name, made) for name, made in {"a": lonely, "b": spark(2), "c": spark(3)}.items())
+    diagnosis = diagnose(
+        *(examined(tmp_path, name, hardware) for name, hardware in {"a": lonely, "b": spark(2), "c": spark(3)}.items())
     )
 
-    assert [(each.code, each.node, each.severity) for each in found.findings] == [("NO_PEER", "a", WARNING)]
-    assert found.ok
+    assert [(finding.code, finding.node, finding.severity) for finding in diagnosis.findings] == [
+        ("NO_PEER", "a", WARNING)
+    ]
+    assert diagnosis.ok
 
 
 @pytest.mark.parametrize(
@@ -329,39 +334,39 @@ def test_a_port_that_leads_to_no_node_at_all_is_said(tmp_path: Path) -> None:
 def test_nodes_that_differ_are_said(tmp_path: Path, change: dict[str, Any], code: str) -> None:
     one, two = examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2))
 
-    found = diagnose(one, replace(two, fabric=replace(two.fabric, **change)))
+    diagnosis = diagnose(one, replace(two, fabric=replace(two.fabric, **change)))
 
-    assert [(each.code, each.node, each.severity) for each in found.findings] == [(code, "b", WARNING)]
+    assert [(finding.code, finding.node, finding.severity) for finding in diagnosis.findings] == [(code, "b", WARNING)]
 
 
 def test_a_node_without_driver_and_rdma_devices_differs_from_none(tmp_path: Path) -> None:
-    found = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", Spark(driver=""), gpu="none"))
+    diagnosis = diagnose(examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", Spark(driver=""), gpu="none"))
 
-    assert [each.code for each in found.findings if each.code in ("DRIVERS", "FIRMWARE")] == []
+    assert [finding.code for finding in diagnosis.findings if finding.code in ("DRIVERS", "FIRMWARE")] == []
 
 
 def test_other_firmware_is_said(tmp_path: Path) -> None:
     one, two = examined(tmp_path, "a", spark(1)), examined(tmp_path, "b", spark(2))
     devices = tuple(replace(device, firmware="28.42.1000") for device in two.fabric.devices)
 
-    [found] = diagnose(one, replace(two, fabric=replace(two.fabric, devices=devices))).findings
+    [finding] = diagnose(one, replace(two, fabric=replace(two.fabric, devices=devices))).findings
 
-    assert found.problem == "the firmware of the RDMA devices differs: 28.45.4028 at a, 28.42.1000 at b"
+    assert finding.problem == "the firmware of the RDMA devices differs: 28.45.4028 at a, 28.42.1000 at b"
 
 
 def test_a_node_that_cannot_be_reached_is_a_problem_with_its_next_step(tmp_path: Path) -> None:
     lost = NotReachable("b", "cannot connect to ops@b:22: no answer", next_step="Check that the node is on.")
 
-    found = diagnose(examined(tmp_path, "a", spark(1)), b=lost)
+    diagnosis = diagnose(examined(tmp_path, "a", spark(1)), b=lost)
 
-    [finding] = found.findings
+    [finding] = diagnosis.findings
     assert (finding.code, finding.node, finding.problem) == (
         "UNREACHABLE",
         "b",
         "cannot connect to ops@b:22: no answer",
     )
     assert finding.next_step == "Check that the node is on."
-    assert [(row.name, row.reachable, row.error) for row in found.nodes] == [
+    assert [(row.name, row.reachable, row.error) for row in diagnosis.nodes] == [
         ("a", True, None),
         ("b", False, "cannot connect to ops@b:22: no answer"),
     ]
@@ -370,24 +375,24 @@ def test_a_node_that_cannot_be_reached_is_a_problem_with_its_next_step(tmp_path:
 def test_problems_come_before_warnings(tmp_path: Path) -> None:
     slow = replace(examined(tmp_path, "a", spark(1)), skew_s=9.0)
 
-    found = diagnose(slow, b=SparkopsError("gone"))
+    diagnosis = diagnose(slow, b=SparkopsError("gone"))
 
-    assert [each.code for each in found.findings] == ["UNREACHABLE", "CLOCK"]
-    assert not found.ok
+    assert [finding.code for finding in diagnosis.findings] == ["UNREACHABLE", "CLOCK"]
+    assert not diagnosis.ok
 
 
 def test_each_node_with_a_link_is_tried_once(tmp_path: Path) -> None:
     facts = {name: sparks.facts(tmp_path / name, spark(number)) for number, name in enumerate("abc", 1)}
-    found = topology.pairs(facts, {name: node() for name in facts}, Rules())
+    pairs = topology.pairs(facts, {name: node() for name in facts}, Rules())
 
-    assert [list(pair.facts) for pair, _ in topology.pairs_to_test(found)] == [["a", "b"], ["a", "c"]]
+    assert [list(pair.facts) for pair, _ in topology.pairs_to_test(pairs)] == [["a", "b"], ["a", "c"]]
 
 
 def test_it_is_plain_json(tmp_path: Path) -> None:
-    found = diagnose(examined(tmp_path, "a", spark(1)), b=SparkopsError("gone"))
+    diagnosis = diagnose(examined(tmp_path, "a", spark(1)), b=SparkopsError("gone"))
 
-    assert json.loads(found.model_dump_json()) == found.model_dump(mode="json")
-    assert found.model_dump(mode="json")["findings"][0]["severity"] == "problem"
+    assert json.loads(diagnosis.model_dump_json()) == diagnosis.model_dump(mode="json")
+    assert diagnosis.model_dump(mode="json")["findings"][0]["severity"] == "problem"
 
 
 def page() -> str:
@@ -415,6 +420,6 @@ def test_every_code_of_doctor_and_network_has_a_reason() -> None:
 
 
 def test_a_finding_of_a_diagnosis_has_its_reason(sound: NodeFacts) -> None:
-    [found] = diagnose(replace(sound, skew_s=9.0)).findings
+    [finding] = diagnose(replace(sound, skew_s=9.0)).findings
 
-    assert (found.code, found.reason) == ("CLOCK", reasons.REASONS["CLOCK"])
+    assert (finding.code, finding.reason) == ("CLOCK", reasons.REASONS["CLOCK"])

@@ -63,10 +63,10 @@ def test_an_address_that_takes_none_is_named_with_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    [found] = run._closed(status(port))
+    [finding] = run._closed(status(port))
 
-    assert (found.code, found.node) == ("GATEWAY_CLOSED", "a")
-    assert found.problem == (
+    assert (finding.code, finding.node) == ("GATEWAY_CLOSED", "a")
+    assert finding.problem == (
         f"no connection from this machine to the gateway at http://127.0.0.1:{port}/v1: Connection refused"
     )
 

@@ -119,7 +119,7 @@ class Fleet:
         return inventory.write(path, nodes, self.ssh_key)
 
     def load(self, node: FleetNode) -> None:
-        each(node.load, images.recipe_bases(self.suites))
+        run_for_all(node.load, images.recipe_bases(self.suites))
 
     @property
     def labels(self) -> dict[str, str]:
@@ -158,13 +158,13 @@ class Fleet:
             owner = ("-N", "", "-C", self.name)
             run("ssh-keygen", "-q", "-t", "ed25519", *owner, "-f", str(self.ssh_key))
         bases = images.recipe_bases(self.suites)
-        each(lambda image: image.ensure(), (images.node(), *bases))
-        each(images.name_on_host, bases)
+        run_for_all(lambda image: image.ensure(), (images.node(), *bases))
+        run_for_all(images.name_on_host, bases)
 
     def start(self) -> None:
         mine = f"sparkops.fleet={self.id}"
         subnet = network.ensure(self.name, mine, int(self.id, 16))
-        each(lambda number: self.start_node(number, subnet), range(1, self.size + 1))
+        run_for_all(lambda number: self.start_node(number, subnet), range(1, self.size + 1))
 
     def start_node(self, number: int, subnet: IPv4Network) -> None:
         given = self.options[number - 1] if self.options else ()
@@ -179,8 +179,8 @@ class Fleet:
         """Start the node that is there; one of another version makes room, and leaves its disk."""
         made_for = '{{.Config.Image}} {{index .Config.Labels "sparkops.address"}}'
         form = f"{{{{.State.Status}}}} {made_for} {{{{json .NetworkSettings.Networks}}}}"
-        state, *made, networks = docker("inspect", "--format", form, node.container).split(" ", 3)
-        if made != [images.node().tag, node.address]:
+        state, *image_and_address, networks = docker("inspect", "--format", form, node.container).split(" ", 3)
+        if image_and_address != [images.node().tag, node.address]:
             say(f"{node.name}: made anew, since its image or address changed")
             docker("rm", "--force", node.container)
             return False
@@ -204,13 +204,13 @@ class Fleet:
             ("volumes", ("volume", "rm", "--force"), ("volume", "ls")),
             ("networks", ("network", "rm"), ("network", "ls")),
         ):
-            found = docker(*query, "--quiet", "--filter", self.mine).split()
-            if found:
-                docker(*remove, *found)
-                say(f"{len(found)} {kind} removed")
+            ids = docker(*query, "--quiet", "--filter", self.mine).split()
+            if ids:
+                docker(*remove, *ids)
+                say(f"{len(ids)} {kind} removed")
 
 
-def each(act: Callable[[T], None], items: Iterable[T]) -> None:
+def run_for_all(act: Callable[[T], None], items: Iterable[T]) -> None:
     """Do it for all at once, wait for all, and tell every failure."""
     with ThreadPoolExecutor() as threads:
         waiting = [threads.submit(act, item) for item in items]

@@ -46,14 +46,14 @@ def text(nodes: Sequence[FleetNode], known_hosts: str, ssh_key: str) -> str:
 def build_settings(pip: Mapping[str, str]) -> dict[str, str]:
     """What a build on this machine needs, and the bases that its nodes hold."""
     bases = (f"{image.base}: {image.base}" for image in images.recipe_bases())
-    found = {"parent_images": f"{{{', '.join(bases)}}}"}  # those on the nodes may be made here, and have no digest
+    settings = {"parent_images": f"{{{', '.join(bases)}}}"}  # those on the nodes may be made here, and have no digest
     if wheels := wheel_folder(pip.get("find-links", "")):
-        found["wheels"] = scalar(wheels)
+        settings["wheels"] = scalar(wheels)
     if index := pip.get("index-url"):
-        found["package_index"] = scalar(index)
+        settings["package_index"] = scalar(index)
     if paths := images.certificates():
-        found["ca_certificates"] = f"[{', '.join(scalar(str(path)) for path in paths)}]"
-    return found
+        settings["ca_certificates"] = f"[{', '.join(scalar(str(path)) for path in paths)}]"
+    return settings
 
 
 def wheel_folder(links: str) -> str | None:

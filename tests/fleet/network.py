@@ -21,19 +21,19 @@ def ensure(name: str, label: str, start: int) -> IPv4Network:
     except FleetError:
         taken = routed()
     for offset in range(256):
-        wanted = IPv4Network(f"10.77.{(start + offset) % 256}.0/24")
-        if not any(wanted.overlaps(other) for other in taken) and create(name, label, wanted):
-            return wanted
+        candidate = IPv4Network(f"10.77.{(start + offset) % 256}.0/24")
+        if not any(candidate.overlaps(other) for other in taken) and create(name, label, candidate):
+            return candidate
     raise FleetError("no subnet of 10.77.0.0/16 is free: remove networks that nobody uses")
 
 
 def subnet(name: str) -> IPv4Network:
-    found = docker("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", name)
-    return IPv4Network(found)
+    cidr = docker("network", "inspect", "--format", "{{(index .IPAM.Config 0).Subnet}}", name)
+    return IPv4Network(cidr)
 
 
-def create(name: str, label: str, wanted: IPv4Network) -> bool:
-    options = (f"--subnet={wanted}", f"--label={label}")
+def create(name: str, label: str, network: IPv4Network) -> bool:
+    options = (f"--subnet={network}", f"--label={label}")
     width = f"--opt=com.docker.network.driver.mtu={mtu()}"
     try:
         docker("network", "create", *options, width, name)

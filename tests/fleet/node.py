@@ -142,12 +142,12 @@ class FleetNode:
 
 
 def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> FleetNode:
-    made = FleetNode(host.name, host.address, fleet)
+    node = FleetNode(host.name, host.address, fleet)
     marks = {**labels, "sparkops.node": host.name, "sparkops.address": host.address}
     docker(
         "run",
         "--detach",
-        f"--name={made.container}",
+        f"--name={node.container}",
         f"--hostname={host.name}",
         f"--network={fleet}",
         f"--network-alias={host.name}",
@@ -156,13 +156,13 @@ def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> Flee
         *capabilities(engine.version()),
         *RIGHTS,
         *MACHINE,
-        f"--volume={disk(made.container, labels, host.disk_mib)}:/var/lib/docker",
+        f"--volume={disk(node.container, labels, host.disk_mib)}:/var/lib/docker",
         f"--env=FLEET_ENGINE={'yes' if host.docker else 'no'}",
         f"--env=FLEET_DNS={' '.join(network.resolvers())}",
         *host.options,
         image.tag,
     )
-    return made
+    return node
 
 
 def capabilities(engine_version: str) -> tuple[str, ...]:

@@ -26,11 +26,11 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def step(done: str) -> Iterator[None]:
+def step(text: str) -> Iterator[None]:
     """Say what was done and how long it took, once it is done."""
     start = time.monotonic()
     yield
-    say(f"{done} ({seconds_since(start)} s)")
+    say(f"{text} ({seconds_since(start)} s)")
 
 
 def seconds_since(start: float) -> int:
@@ -45,7 +45,7 @@ def run(
 ) -> str:
     """Standard output of a program that must succeed."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv,
             input=stdin,
             capture_output=True,
@@ -57,9 +57,9 @@ def run(
         raise FleetError(f"`{brief(argv)}` did not end within {timeout:.0f} s") from error
     except OSError as error:
         raise FleetError(f"`{brief(argv)}` cannot start: {error.strerror}") from error
-    if done.returncode:
-        raise FleetError(f"`{brief(argv)}` failed: {last_line(done.stderr or done.stdout)}")
-    return done.stdout.decode(errors="replace").strip()
+    if completed.returncode:
+        raise FleetError(f"`{brief(argv)}` failed: {last_line(completed.stderr or completed.stdout)}")
+    return completed.stdout.decode(errors="replace").strip()
 
 
 def succeeds(*argv: str, timeout: float | None = None) -> bool:
@@ -114,9 +114,11 @@ def docker(*argv: str, stdin: bytes = b"", timeout: float | None = None) -> str:
 def client() -> str:
     """The first Docker client on PATH that its engine understands."""
     for folder in SEARCH_PATH.split(":"):
-        found = Path(folder or ".") / "docker"
-        if os.access(found, os.X_OK) and succeeds(str(found), "version", "--format", "{{.Server.Version}}", timeout=60):
-            return str(found)
+        executable = Path(folder or ".") / "docker"
+        if os.access(executable, os.X_OK) and succeeds(
+            str(executable), "version", "--format", "{{.Server.Version}}", timeout=60
+        ):
+            return str(executable)
     raise FleetError("no Docker Engine answers; start one, or run this as root")
 
 

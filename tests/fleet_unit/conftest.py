@@ -17,5 +17,5 @@ Make = Callable[[int], World]
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     """Worlds of so many machines, ended with the test."""
-    with ExitStack() as made:
-        yield lambda number: made.enter_context(closing(worlds.build(tmp_path, number)))
+    with ExitStack() as stack:
+        yield lambda number: stack.enter_context(closing(worlds.build(tmp_path, number)))

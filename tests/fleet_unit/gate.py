@@ -27,7 +27,7 @@ class Gate:
         """Release and addresses with the traffic."""
         return self.slots.get(self.map)
 
-    def told(self, verb: str, *words: str) -> tuple[int, str]:
+    def run(self, verb: str, *words: str) -> tuple[int, str]:
         """Exit code and what is printed."""
         match verb, *words:
             case ("show",):
@@ -73,5 +73,5 @@ class Gate:
         }
         if self.leaving:
             self.sessions = {name: count - 1 for name, count in self.sessions.items() if count > 1}
-        said = {"ports": {SERVICE: PORT}, "files": {}, "loaded": True, "problem": "", "map": f"{SERVICE} {self.map}"}
-        return json.dumps({**said, "slots": slots, "haproxy": running})
+        facts = {"ports": {SERVICE: PORT}, "files": {}, "loaded": True, "problem": "", "map": f"{SERVICE} {self.map}"}
+        return json.dumps({**facts, "slots": slots, "haproxy": running})

@@ -40,9 +40,9 @@ class Listener:
 
     def close(self) -> None:
         """End it."""
-        for each in (self.listening, *tuple(self.open)):
+        for endpoint in (self.listening, *tuple(self.open)):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                endpoint.shutdown(socket.SHUT_RDWR)
         self.listening.close()
 
 

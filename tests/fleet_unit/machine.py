@@ -105,12 +105,12 @@ class Machine:
         line = str(command)
         if command.argv[0] == "docker" and "show" not in command.argv:
             self.ran.append(line)
-        code, said = self.fails(line), ""
+        code, output = self.fails(line), ""
         if command.argv[:3] == ("docker", "cp", "-"):
             self.token = command.stdin
         if not code:
-            code, said = ranks.answer(self.address, command.argv) or self._done(command.argv)
-        return Completed(self.name, command, code, said, f"{line} failed\n{self.complaint}" if code else "")
+            code, output = ranks.answer(self.address, command.argv) or self._done(command.argv)
+        return Completed(self.name, command, code, output, f"{line} failed\n{self.complaint}" if code else "")
 
     def _done(self, argv: tuple[str, ...]) -> tuple[int, str]:
         match argv:
@@ -131,7 +131,7 @@ class Machine:
         """What is done to guard and gateway."""
         match argv:
             case ("docker", "run", "--detach", *options):
-                name = next(each.removeprefix("--name=") for each in options if each.startswith("--name="))
+                name = next(option.removeprefix("--name=") for option in options if option.startswith("--name="))
                 if name in self.containers:
                     return 125, "the name is in use"
                 self._create(options)
@@ -151,12 +151,12 @@ class Machine:
 
     def _gate_told(self, gate: Gate, verb: str, *words: str) -> tuple[int, str]:
         if verb != "preview":
-            return gate.told(verb, *words)
+            return gate.run(verb, *words)
         release, servers = gate.preview(words[1])
         return (0, f"{release}\n") if all(map(self.answered, servers)) else (1, "")
 
     def _facts(self) -> str:
-        claims = (each["Config"]["Labels"].get("sparkops.claim-gib", "0") for each in self.running())
+        claims = (container["Config"]["Labels"].get("sparkops.claim-gib", "0") for container in self.running())
         total_kib = int(self.memory_gib * host.GIB / host.KIB)
         free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
         lines = ["arch x86_64", "now 1000.0", f"MemTotal: {total_kib}", f"MemAvailable: {free_kib}"]
@@ -164,13 +164,17 @@ class Machine:
 
     def running(self) -> list[Facts]:
         """The containers that run."""
-        return [each for each in self.containers.values() if each["State"]["Running"]]
+        return [container for container in self.containers.values() if container["State"]["Running"]]
 
     def _create(self, options: list[str]) -> tuple[int, str]:
-        name = next(each.removeprefix("--name=") for each in options if each.startswith("--name="))
-        labels = dict(each.removeprefix("--label=").split("=", 1) for each in options if each.startswith("--label="))
+        name = next(option.removeprefix("--name=") for option in options if option.startswith("--name="))
+        labels = dict(
+            option.removeprefix("--label=").split("=", 1) for option in options if option.startswith("--label=")
+        )
         self.containers[name] = inspect(name, labels, "created")
-        policy = next((each.removeprefix("--restart=") for each in options if each.startswith("--restart=")), "no")
+        policy = next(
+            (option.removeprefix("--restart=") for option in options if option.startswith("--restart=")), "no"
+        )
         self.containers[name]["HostConfig"]["RestartPolicy"]["Name"] = policy
         return 0, ""
 
@@ -243,7 +247,8 @@ class Machine:
     def armed(self) -> list[str]:
         """The releases that begin by themselves after a reboot."""
         policies = (
-            (each["Config"]["Labels"], each["HostConfig"]["RestartPolicy"]) for each in self.containers.values()
+            (container["Config"]["Labels"], container["HostConfig"]["RestartPolicy"])
+            for container in self.containers.values()
         )
         return [labels["sparkops.release"] for labels, policy in policies if labels and policy["Name"] == "always"]
 
@@ -274,11 +279,11 @@ class Machine:
         """Docker's API, as far as it is asked."""
         if path.endswith("/version"):
             return 200, json.dumps({"ApiVersion": "1.43"}).encode()
-        if found := re.search(r"/containers/json.*filters=(.*)", path):
-            wanted = json.loads(unquote(found[1]).replace("+", " "))["label"]
-            return 200, json.dumps([{"Id": name} for name in self._labelled(wanted)]).encode()
-        if found := re.search(r"/containers/([^/]+)/(json|logs|stats)", path):
-            name, kind = found.groups()
+        if match := re.search(r"/containers/json.*filters=(.*)", path):
+            filters = json.loads(unquote(match[1]).replace("+", " "))["label"]
+            return 200, json.dumps([{"Id": name} for name in self._labelled(filters)]).encode()
+        if match := re.search(r"/containers/([^/]+)/(json|logs|stats)", path):
+            name, kind = match.groups()
             if name not in self.containers:
                 return 404, b'{"message": "No such container"}'
             known = {"json": json.dumps(self.containers[name]).encode(), "logs": self.log(name).encode()}
@@ -286,10 +291,10 @@ class Machine:
         held = {"Os": "linux", "Architecture": "arm64", "Size": 1, "RootFS": {"Layers": [self.layer]}, "Config": {}}
         return 200, json.dumps({"Id": IMAGE, **held}).encode()
 
-    def _labelled(self, wanted: list[str]) -> list[str]:
+    def _labelled(self, filters: list[str]) -> list[str]:
         def has(container: Facts) -> bool:
             labels = container["Config"]["Labels"]
-            return all((each in labels) if "=" not in each else each in pairs(labels) for each in wanted)
+            return all((label in labels) if "=" not in label else label in pairs(labels) for label in filters)
 
         return [name for name, container in self.containers.items() if has(container)]
 

@@ -42,10 +42,10 @@ class MachineNode:
         _ = stdin, on_line
         if self.machine.dark:
             raise ConnectionLost(self.name, f"`{command}`: no answer")
-        done = self.machine.do(command)
-        if done.exit_code:
-            raise CommandFailed(done)
-        return done
+        completed = self.machine.do(command)
+        if completed.exit_code:
+            raise CommandFailed(completed)
+        return completed
 
     def dial(self, port: int | str) -> Stream:
         """See Node.dial."""

@@ -25,10 +25,10 @@ def test_every_difference_is_found_and_nothing_is_changed(make: Make) -> None:
     world.machines["n2"].give_gateway()
     del world.machines["n3"].containers[GUARD]
     with world.order() as order:
-        wanted = agents.load(order.connected.fleet)
-        found = agents.changes(order.connected, wanted)
+        specs = agents.load(order.connected.fleet)
+        changes = agents.changes(order.connected, specs)
 
-        assert {(change.node, change.agent, change.kind.value, change.needs_consent) for change in found} >= {
+        assert {(change.node, change.agent, change.kind.value, change.needs_consent) for change in changes} >= {
             ("n1", "guard", "replace", False),
             ("n1", "gateway", "replace", True),
             ("n2", "guard", "replace", False),
@@ -36,7 +36,7 @@ def test_every_difference_is_found_and_nothing_is_changed(make: Make) -> None:
             ("n3", "guard", "install", False),
         }
         with pytest.raises(PlanRefused, match=r"n2: remove gateway: gateway\.node is n1"):
-            agents.ensure(order.connected, wanted, nothing)
+            agents.ensure(order.connected, specs, nothing)
     assert [line for machine in world.machines.values() for line in machine.ran if "exec" not in line] == []
 
 

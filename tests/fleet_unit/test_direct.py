@@ -47,9 +47,9 @@ def peer(world: World, node: str) -> Peer:
 
 def serve(world: World, release: Release, *nodes: str, downtime: bool = False) -> Ending:
     """Deploy a release there, let its engines run, and follow it to its end."""
-    with led(world, *nodes) as found:
+    with led(world, *nodes) as operation_and_leader:
         options = DeployOptions(nodes=nodes, allow_downtime=downtime)
-        accepted = sending.deploy(*found, release, options)
+        accepted = sending.deploy(*operation_and_leader, release, options)
         journal = peer(world, nodes[0]).journal("chat")
         assert journal is not None
         assert journal.swap is not None
@@ -60,12 +60,12 @@ def serve(world: World, release: Release, *nodes: str, downtime: bool = False) -
                 machine.stop(old)
             machine.do(engine_spec.of(rank).create(rank.node))
             machine.start(rank.container)
-        return Following(found[1], "chat", world.told).until_end(accepted)
+        return Following(operation_and_leader[1], "chat", world.receive).until_end(accepted)
 
 
-def places(world: World, release: Release, *asked: str) -> tuple[tuple[str, ...], ...]:
+def places(world: World, release: Release, *nodes: str) -> tuple[tuple[str, ...], ...]:
     with world.order(direct="n1") as order:
-        return leads.places(order.connected, release, asked, world.told)
+        return leads.places(order.connected, release, nodes, world.receive)
 
 
 def test_each_node_s_own_guard_gets_an_intent_for_the_port_of_the_service(make: Make) -> None:
@@ -76,7 +76,7 @@ def test_each_node_s_own_guard_gets_an_intent_for_the_port_of_the_service(make: 
 
     assert [(ending.result, ending.mode) for ending in endings] == [("done", "first")] * 2
     for node in ("n1", "n2"):
-        (sent,) = peer(world, node).asked("intend")
+        (sent,) = peer(world, node).requests("intend")
         (rank,) = sent["intent"]["target"]["replicas"][0]["ranks"]
         assert rank["node"] == node
         journal = peer(world, node).journal("chat")
@@ -85,7 +85,7 @@ def test_each_node_s_own_guard_gets_an_intent_for_the_port_of_the_service(make: 
         spec = engine_spec.of(next(journal.active.heads))
         assert (spec.direct, spec.address, spec.callers) == (True, "127.0.0.1", None)
         assert spec.rank(node).port == world.base
-        assert peer(world, node).asked("join") == peer(world, node).asked("peers") == []
+        assert peer(world, node).requests("join") == peer(world, node).requests("peers") == []
 
 
 def test_the_next_release_needs_consent_and_takes_the_place_of_the_old_one(make: Make) -> None:
@@ -98,16 +98,16 @@ def test_the_next_release_needs_consent_and_takes_the_place_of_the_old_one(make:
 
     assert caught.value.next_step == "Accept the downtime with --allow-downtime."
     assert (ending.result, ending.mode, ending.release) == ("done", "in-place", world.release("2", **SMALL).id)
-    assert len(peer(world, "n1").asked("intend")) == 2
+    assert len(peer(world, "n1").requests("intend")) == 2
 
 
 def test_the_same_deploy_again_sends_no_intent(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1"), "n1")
 
-    with led(world, "n1") as found:
-        assert sending.deploy(*found, world.release("1"), DeployOptions(("n1",))) is None
-    assert len(peer(world, "n1").asked("intend")) == 1
+    with led(world, "n1") as operation_and_leader:
+        assert sending.deploy(*operation_and_leader, world.release("1"), DeployOptions(("n1",))) is None
+    assert len(peer(world, "n1").requests("intend")) == 1
 
 
 def test_rollback_deploys_the_previous_release_in_its_place(make: Make) -> None:
@@ -115,8 +115,8 @@ def test_rollback_deploys_the_previous_release_in_its_place(make: Make) -> None:
     for version in ("1", "2"):
         serve(world, world.release(version, **SMALL), "n1", downtime=True)
 
-    with led(world, "n1") as found:
-        sending.rollback(*found, "chat", DeployOptions(allow_downtime=True))
+    with led(world, "n1") as operation_and_leader:
+        sending.rollback(*operation_and_leader, "chat", DeployOptions(allow_downtime=True))
 
     journal = peer(world, "n1").journal("chat")
     assert journal is not None
@@ -134,12 +134,12 @@ def test_of_a_pair_the_guard_of_rank_0_leads_and_the_other_one_joins_it(make: Ma
 
     assert ending.result == "done"
     joined = {"op": "join", "leader": "n2", "key": "key of n1", "term": 0, "gateway": [], "idle": True}
-    assert peer(world, "n1").asked("join") == [joined]
-    (peers,) = peer(world, "n2").asked("peers")
+    assert peer(world, "n1").requests("join") == [joined]
+    (peers,) = peer(world, "n2").requests("peers")
     assert (list(peers["peers"]), peers["add"]) == (["n1"], True)
-    (asked,) = peer(world, "n2").asked("lead")
-    assert (asked["peers"], asked["direct"], asked["copies"]) == (["n1"], True, [])
-    assert peer(world, "n1").asked("intend") == []
+    (request,) = peer(world, "n2").requests("lead")
+    assert (request["peers"], request["direct"], request["copies"]) == (["n1"], True, [])
+    assert peer(world, "n1").requests("intend") == []
     assert places(world, world.release("2", pair=True)) == (("n2", "n1"),)
 
 
@@ -149,7 +149,7 @@ def test_a_pair_is_deployed_on_the_nodes_where_it_runs(make: Make) -> None:
     serve(world, world.release("1", pair=True), "n1", "n2")
 
     with world.order(direct="n1") as order, pytest.raises(PlanRefused, match="runs on n1 and n2: without a gateway"):
-        leads.places(order.connected.only(("n1", "n3")), world.release("2", pair=True), ("n1", "n3"), world.told)
+        leads.places(order.connected.only(("n1", "n3")), world.release("2", pair=True), ("n1", "n3"), world.receive)
 
 
 def test_what_the_other_rank_s_guard_knows_goes_to_the_new_leader(make: Make) -> None:
@@ -161,8 +161,8 @@ def test_what_the_other_rank_s_guard_knows_goes_to_the_new_leader(make: Make) ->
     with led(world, "n1", "n2"):
         pass
 
-    (asked,) = peer(world, "n1").asked("lead")
-    assert [(copy["leader"], copy["term"], copy["revision"]) for copy in asked["copies"]] == [("n3", 3, 8)]
+    (request,) = peer(world, "n1").requests("lead")
+    assert [(copy["leader"], copy["term"], copy["revision"]) for copy in request["copies"]] == [("n3", 3, 8)]
 
 
 def test_a_dry_run_asks_for_nothing_and_prints_no_command_for_a_gateway(make: Make) -> None:
@@ -176,12 +176,12 @@ def test_a_dry_run_asks_for_nothing_and_prints_no_command_for_a_gateway(make: Ma
     printed = [*preview.lines(draft.effects, "chat")]
     assert f"  n1: note switch blue {world.release('1').id}" in printed
     assert "gateway" not in "".join(printed)
-    assert peer(world, "n1").asked("lead") == peer(world, "n1").asked("intend") == []
+    assert peer(world, "n1").requests("lead") == peer(world, "n1").requests("intend") == []
 
 
 def heads(world: World, *, direct: str = "") -> dict[str, bool]:
     with world.order(direct=direct) as order, leading(order.connected.members["n1"]) as gateway:
-        return leads.heads(order.connected, "chat", world.told, None if direct else gateway)
+        return leads.heads(order.connected, "chat", world.receive, None if direct else gateway)
 
 
 def test_verbs_find_every_guard_that_leads_the_service(make: Make) -> None:
@@ -213,9 +213,9 @@ def test_a_service_that_gets_a_gateway_is_led_there_with_all_that_was_known_of_i
     with world.order() as order, leading(order.connected.members["n1"]) as leader:
         leads.lead_behind_gateway(order.connected, leader, "chat")
 
-    (asked,) = peer(world, "n1").asked("lead")
-    assert [(copy["leader"], copy["term"]) for copy in asked["copies"]] == [("n2", 2)]
-    assert asked["direct"] is False
+    (request,) = peer(world, "n1").requests("lead")
+    assert [(copy["leader"], copy["term"]) for copy in request["copies"]] == [("n2", 2)]
+    assert request["direct"] is False
 
 
 def test_a_service_behind_the_gateway_is_not_asked_about_elsewhere(make: Make) -> None:
@@ -226,7 +226,7 @@ def test_a_service_behind_the_gateway_is_not_asked_about_elsewhere(make: Make) -
     with world.order() as order, leading(order.connected.members["n1"]) as leader:
         leads.lead_behind_gateway(order.connected, leader, "chat")
 
-    assert peer(world, "n1").asked("lead") == peer(world, "n2").asked("state") == []
+    assert peer(world, "n1").requests("lead") == peer(world, "n2").requests("state") == []
 
 
 def test_the_history_of_replicas_names_the_node_of_each_event(make: Make) -> None:
@@ -251,7 +251,7 @@ def test_a_guard_that_cannot_be_asked_hides_no_other_leader(make: Make) -> None:
 
     with world.order(direct="n1") as order:
         world.machines["n2"].go_dark()
-        assert leads.heads(order.connected, "chat", world.told, None) == {"n1": True}
+        assert leads.heads(order.connected, "chat", world.receive, None) == {"n1": True}
     assert any(event.node == "n2" and event.text.startswith("skipped: ") for event in world.events)
 
 
@@ -276,10 +276,10 @@ def test_a_service_that_runs_without_a_gateway_is_refused_before_the_gateway_get
 
     with world.order() as order, leading(order.connected.members["n1"]) as leader:
         with pytest.raises(PlanRefused, match="chat is already deployed, led by n2") as caught:
-            leads.known(order.connected, leader, "chat", world.told, direct=False)
+            leads.known(order.connected, leader, "chat", world.receive, direct=False)
         stopped = Journal("chat", "n2", revision=30)
         peer(world, "n2").write(stopped)
-        state = leads.known(order.connected, leader, "chat", world.told, direct=False)
+        state = leads.known(order.connected, leader, "chat", world.receive, direct=False)
 
     assert state == ServiceState(Journal("chat", "n1"))
     assert (caught.value.next_step, caught.value.exit_code) == ("sparkops stop chat, then deploy it again", 5)

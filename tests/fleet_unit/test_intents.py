@@ -52,7 +52,7 @@ def journal(world: World) -> Journal:
 
 def finished(world: World, client: tuple[Operation, Leader], accepted: Accepted | None) -> Ending:
     assert accepted is not None
-    return Following(client[1], "chat", world.told).until_end(accepted)
+    return Following(client[1], "chat", world.receive).until_end(accepted)
 
 
 def serve(world: World, release: Release, options: DeployOptions = ON_N1) -> Ending:
@@ -77,12 +77,12 @@ def test_a_first_deploy_is_one_intent_and_is_followed_to_its_end(make: Make) -> 
 
     assert (ending.result, ending.exit_code, ending.release, ending.mode) == ("done", 0, release.id, "first")
     assert set(ending.seconds) == {"prepare", "start", "wait until ready", "verify", "switch"}
-    (sent,) = peer(world).asked("intend")
+    (sent,) = peer(world).requests("intend")
     assert (sent["intent"]["kind"], sent["intent"]["revision"], sent["intent"]["mode"]) == ("deploy", 0, "first")
     assert world.machines["n1"].ran == [str(line) for line in world.machines["n1"].ran if "create" in line]
-    told = [event.text for event in world.events]
-    assert f"{release.id}: verify" in told
-    assert f"{release.id}-blue-r0: loading weights 40 %, about 3 min left" in told
+    texts = [event.text for event in world.events]
+    assert f"{release.id}: verify" in texts
+    assert f"{release.id}-blue-r0: loading weights 40 %, about 3 min left" in texts
 
 
 def test_the_same_deploy_again_sends_nothing(make: Make) -> None:
@@ -91,7 +91,7 @@ def test_the_same_deploy_again_sends_nothing(make: Make) -> None:
 
     with led(world) as client:
         assert sending.deploy(*client, world.release("1"), ON_N1) is None
-    assert len(peer(world).asked("intend")) == 1
+    assert len(peer(world).requests("intend")) == 1
 
 
 def test_the_next_release_is_planned_on_the_revision_that_was_read(make: Make) -> None:
@@ -102,7 +102,7 @@ def test_the_next_release_is_planned_on_the_revision_that_was_read(make: Make) -
     ending = serve(world, world.release("2", **SMALL))
 
     assert (ending.release, ending.mode) == (world.release("2").id, "beside")
-    sent = peer(world).asked("intend")[-1]["intent"]
+    sent = peer(world).requests("intend")[-1]["intent"]
     assert (sent["revision"], sent["target"]["slot"]) == (before.revision, "green")
     assert journal(world).previous == before.active
 
@@ -116,7 +116,7 @@ def test_a_dry_run_sends_nothing_and_lists_what_would_run(make: Make) -> None:
     assert draft is not None
     assert draft.effects is not None
     assert [planned.phase for planned in draft.effects.effects][:3] == ["prepare", "start", "verify"]
-    assert peer(world).asked("intend") == []
+    assert peer(world).requests("intend") == []
     assert world.machines["n1"].ran == []
 
 
@@ -182,13 +182,13 @@ def test_after_the_loss_of_a_node_every_verb_works_without_it(make: Make, listed
     serve(world, world.release("2", **SMALL), on_n3)
 
     with without(world, "n2", listed=listed) as client:
-        again = sending.deploy(*client, world.release("2", **SMALL), on_n3)
+        repeated = sending.deploy(*client, world.release("2", **SMALL), on_n3)
         other = sending.dry_run(*client, world.release("3", **SMALL), on_n3)
         with pytest.raises(PlanRefused, match="n2 cannot be reached"):
             sending.rollback(*client, "chat", DeployOptions())
         back = sending.rollback(*client, "chat", on_n3)
 
-    assert (again, other and other.plan.mode) == (None, Mode.BESIDE)
+    assert (repeated, other and other.plan.mode) == (None, Mode.BESIDE)
     swap = journal(world).swap
     assert swap is not None
     assert back is not None
@@ -228,7 +228,7 @@ def test_a_deploy_during_another_swap_is_busy_and_the_same_one_joins_it(make: Ma
     assert joined is not None
     assert joined.intent == first.intent
     assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
-    assert len(peer(world).asked("intend")) == 1
+    assert len(peer(world).requests("intend")) == 1
 
 
 def test_with_a_wait_the_deploy_is_planned_again_once_the_service_is_free(make: Make) -> None:
@@ -250,7 +250,7 @@ def test_with_a_wait_the_deploy_is_planned_again_once_the_service_is_free(make: 
 
     assert accepted is not None
     revisions = [
-        sent["intent"]["revision"] for sent in peer(world).asked("intend") if sent["intent"]["kind"] == "deploy"
+        sent["intent"]["revision"] for sent in peer(world).requests("intend") if sent["intent"]["kind"] == "deploy"
     ]
     assert revisions[1] == held
     assert revisions[-1] == held + 1
@@ -293,9 +293,9 @@ def test_a_release_that_is_not_to_be_promoted_waits_until_it_is(make: Make) -> N
 
         waiting = finished(world, client, accepted)
         (peer(world).directory / "halt").unlink()
-        done = finished(world, client, intents.promote(client[1], "chat"))
+        promoted = finished(world, client, intents.promote(client[1], "chat"))
 
-    assert (waiting.result, done.result) == ("waiting", "done")
+    assert (waiting.result, promoted.result) == ("waiting", "done")
 
 
 @dataclass
@@ -326,7 +326,7 @@ def test_promote_after_a_colleague_has_cancelled_is_refused(make: Make) -> None:
         with pytest.raises(PlanRefused, match="chat: no release waits for promotion"):
             intents.promote(overtaken, "chat")
 
-    assert [asked["intent"]["kind"] for asked in peer(world).asked("intend")][-3:] == ["cancel", "promote", "promote"]
+    assert [sent["intent"]["kind"] for sent in peer(world).requests("intend")][-3:] == ["cancel", "promote", "promote"]
 
 
 def test_promote_without_a_release_that_waits_is_refused(make: Make) -> None:
@@ -370,7 +370,7 @@ def test_rollback_cancels_a_swap_that_has_not_ended(make: Make) -> None:
         ending = finished(world, client, sending.rollback(*client, "chat", DeployOptions()))
 
     assert ending.result == "cancelled"
-    assert peer(world).asked("intend")[-1]["intent"]["kind"] == "cancel"
+    assert peer(world).requests("intend")[-1]["intent"]["kind"] == "cancel"
 
 
 def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> None:
@@ -410,7 +410,7 @@ def test_a_rollback_that_has_waited_is_planned_on_the_journal_of_its_turn(make: 
         accepted = sending.rollback(*client, "chat", ON_N1)
 
     assert accepted is not None
-    sent = [asked["intent"]["revision"] for asked in peer(world).asked("intend")]
+    sent = [request["intent"]["revision"] for request in peer(world).requests("intend")]
     assert sent[-2:] == [warm.revision, *revisions]
     swap = journal(world).swap
     assert swap is not None
@@ -461,13 +461,13 @@ def test_a_second_stop_joins_the_one_whose_engines_have_not_ended(make: Make) ->
         joined_draining = intents.stop(client[1], "chat")
         peer(world).advance("chat")
         joined_ending = intents.stop(client[1], "chat")
-        followed = intents.in_progress(client[1], "chat", world.told)
+        followed = intents.in_progress(client[1], "chat", world.receive)
         (peer(world).directory / "halt").unlink()
         ending = finished(world, client, joined_ending)
 
     assert [accepted and accepted.intent for accepted in (joined_draining, joined_ending, followed)] == ["", "", ""]
     assert ending.result == "stopped"
-    assert [sent["intent"]["kind"] for sent in peer(world).asked("intend")] == ["deploy", "stop"]
+    assert [sent["intent"]["kind"] for sent in peer(world).requests("intend")] == ["deploy", "stop"]
 
 
 def test_each_rank_of_a_ray_pair_gets_one_token_before_the_intent(make: Make) -> None:
@@ -476,11 +476,11 @@ def test_each_rank_of_a_ray_pair_gets_one_token_before_the_intent(make: Make) ->
     with led(world) as client:
         sending.deploy(*client, pair, DeployOptions(nodes=("n1", "n2")))
 
-    (first,), (second,) = (peer(world, node).asked("secret") for node in ("n1", "n2"))
+    (first,), (second,) = (peer(world, node).requests("secret") for node in ("n1", "n2"))
     assert first == second
     assert first["name"] == f"ray-{pair.id}-blue"
     assert len(bytes.fromhex(first["value"])) == 32
-    (sent,) = peer(world).asked("intend")
+    (sent,) = peer(world).requests("intend")
     assert first["value"] not in str(sent)
 
 
@@ -495,7 +495,7 @@ def test_a_ray_pair_that_is_deployed_again_keeps_no_rank_with_an_earlier_token(m
             intents.cancel(client[1], "chat")
 
     for node, before, after in zip(("n1", "n2"), *(target.ranks for target in targets), strict=True):
-        first, second = (asked["value"] for asked in peer(world, node).asked("secret"))
+        first, second = (request["value"] for request in peer(world, node).requests("secret"))
         assert first != second
         assert engine_spec.digest(before) != engine_spec.digest(after)
         assert engine_spec.of(after).token == engine_spec.token_digest(second.encode())
@@ -511,8 +511,8 @@ def test_a_gateway_on_the_operator_s_own_machine_is_known_to_other_nodes_by_the_
         local = fleet.model_copy(update={"nodes": nodes})
         membership.introduce(replace(order.connected, fleet=local), "n1")
 
-    (joined,) = peer(world, "n2").asked("join")
-    (peers,) = peer(world).asked("peers")
+    (joined,) = peer(world, "n2").requests("join")
+    (peers,) = peer(world).requests("peers")
     assert local.node("n1").address == LOOPBACK
     assert joined["gateway"] == [world.machines["n1"].address]
     assert peers["peers"] == {"n2": {"address": world.machines["n2"].address, "port": 10844}}
@@ -525,11 +525,11 @@ def test_guards_get_their_keys_and_the_leader_the_addresses_of_all(make: Make) -
 
     gateway = [world.machines["n1"].address]
     joined = {"op": "join", "leader": "n1", "key": "key of n2", "term": 0, "gateway": gateway}
-    assert peer(world, "n2").asked("join") == [joined]
-    (peers,) = peer(world).asked("peers")
+    assert peer(world, "n2").requests("join") == [joined]
+    (peers,) = peer(world).requests("peers")
     address = {name: {"address": world.machines[name].address, "port": 10844} for name in ("n2", "n3")}
     assert peers["peers"] == address
-    assert peer(world, "n3").asked("join") == []
+    assert peer(world, "n3").requests("join") == []
 
 
 def test_a_guard_that_leads_in_the_same_term_keeps_another_one_from_leading(make: Make) -> None:
@@ -569,8 +569,8 @@ def test_ctrl_c_ends_only_the_following(make: Make) -> None:
 
         assert caught.value.exit_code == 130
         assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
-        again = intents.in_progress(client[1], "chat", world.told)
-        assert finished(world, client, again).result == "done"
+        followed = intents.in_progress(client[1], "chat", world.receive)
+        assert finished(world, client, followed).result == "done"
 
 
 def test_a_guard_that_restarts_is_waited_for(make: Make) -> None:

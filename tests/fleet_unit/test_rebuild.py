@@ -27,10 +27,10 @@ def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make:
         (world.node(node).peer.directory / "copies").write_text(json.dumps({**copies, "problems": []}))
 
     with world.order() as order:
-        found = rebuild.read_copies(order.connected)
+        answers = rebuild.read_copies(order.connected)
 
-    assert {node: copies.copies for node, copies in found.items()} == {"n1": (journal,), "n2": (journal,)}
-    assert plan("n1", found, frozenset({"n9"})).journals[0].leader == "n1"
+    assert {node: copies.copies for node, copies in answers.items()} == {"n1": (journal,), "n2": (journal,)}
+    assert plan("n1", answers, frozenset({"n9"})).journals[0].leader == "n1"
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ def world(make: Make) -> World:
 @pytest.fixture
 def machine(world: World) -> Machine:
     """A node whose guard is of another version."""
-    made = world.machines["n1"]
-    made.containers[CONTAINER]["HostConfig"]["RestartPolicy"]["Name"] = "always"
-    return made
+    outdated = world.machines["n1"]
+    outdated.containers[CONTAINER]["HostConfig"]["RestartPolicy"]["Name"] = "always"
+    return outdated
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def member(world: World) -> Iterator[Member]:
 
 
 def ensure(world: World, member: Member) -> bool:
-    return agents.ensure_guard(member, agents.guard_order({**TEMPLATES}, {"a.py": b""}, "debian:x"), world.told)
+    return agents.ensure_guard(member, agents.guard_order({**TEMPLATES}, {"a.py": b""}, "debian:x"), world.receive)
 
 
 TEMPLATES = {"guard/Dockerfile.j2": "FROM {{ image | image }}\n"}
@@ -188,4 +188,4 @@ def test_a_replacement_continues_after_its_end_at_any_command(
 def running(machine: Machine) -> list[str]:
     """The versions of the guards that run."""
     known = [machine.containers[name] for name in (CONTAINER, ASIDE) if name in machine.containers]
-    return [each["Config"]["Labels"]["sparkops.inputs"] for each in known if each["State"]["Running"]]
+    return [container["Config"]["Labels"]["sparkops.inputs"] for container in known if container["State"]["Running"]]

@@ -22,9 +22,9 @@ OPTIONS = DeployOptions(nodes=("n1",))
 def refused(world: World, release: Release, *, direct: str = "") -> SparkopsError:
     """Deploy where every guard is one of another version."""
     with world.order(direct=direct) as order, leading(order.connected.members["n1"]) as leader:
-        wanted = agents.load(order.connected.fleet)
-        assert agents.changes(order.connected, wanted)
-        rollout = Rollout(order, leader, release, OPTIONS, wanted, ("n1",) if direct else ())
+        specs = agents.load(order.connected.fleet)
+        assert agents.changes(order.connected, specs)
+        rollout = Rollout(order, leader, release, OPTIONS, specs, ("n1",) if direct else ())
         with pytest.raises(SparkopsError) as caught:
             rollout.send(rollout.plan(), apply_gateway=True)
         return caught.value
@@ -67,8 +67,8 @@ def sent(world: World, change: Journal | None = None, *, stale: bool = False) ->
             world.node("n1").peer.write(change)
         given = Draft(planned.plan, planned.observed, planned.state, planned.intent, stale=stale)
         sending.deploy(order, leader, world.release("1"), OPTIONS, given)
-    (asked,) = world.node("n1").peer.asked("intend")
-    return planned, asked["intent"]["id"]
+    (question,) = world.node("n1").peer.requests("intend")
+    return planned, question["intent"]["id"]
 
 
 def test_a_plan_that_holds_is_sent_as_it_is(make: Make) -> None:

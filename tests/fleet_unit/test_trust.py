@@ -45,13 +45,13 @@ class Store:
         """See Node.run."""
         _ = [*stdin], on_line
         code, printed = self._do(command.argv)
-        done = Completed(self.name, command, code, printed, "")
+        completed = Completed(self.name, command, code, printed, "")
         if code:
-            raise CommandFailed(done)
-        return done
+            raise CommandFailed(completed)
+        return completed
 
     def _do(self, argv: tuple[str, ...]) -> tuple[int, str]:
-        tag = next((each.removeprefix("--tag=") for each in argv if each.startswith("--tag=")), "")
+        tag = next((argument.removeprefix("--tag=") for argument in argv if argument.startswith("--tag=")), "")
         match argv:
             case ("sh", "-c", script, *_) if script.startswith(host.QUERY_SCRIPT):
                 return 0, "arch x86_64\nnow 1.0\nMemTotal: 1\nMemAvailable: 1\ndisk 999999999\nbuildkit yes\n"
@@ -113,9 +113,9 @@ def member(store: Store) -> Iterator[Member]:
 
 def test_an_image_is_trusted_by_its_id(store: Store, member: Member) -> None:
     built = build_on(member, ORDER, silent)
-    again = build_on(member, ORDER, silent)
+    second = build_on(member, ORDER, silent)
 
-    assert (built.image, built.new, again.image, again.new, store.builds) == (OURS, True, OURS, False, 1)
+    assert (built.image, built.new, second.image, second.new, store.builds) == (OURS, True, OURS, False, 1)
     assert store.volumes == {f"sparkops-trusted-q-0123456789ab-{'a' * 64}"}
 
 

@@ -48,7 +48,7 @@ class World:
     @contextmanager
     def order(self, *, without: str = "", direct: str = "") -> Iterator[Operation]:
         """What a verb works with; the node `without` cannot be reached. `direct` leads, without a gateway."""
-        config = {name: NodeConfig(address=each.address, gpu="none") for name, each in self.machines.items()}
+        config = {name: NodeConfig(address=machine.address, gpu="none") for name, machine in self.machines.items()}
         fleet = Fleet(
             file=self.home / "inventory.yaml",
             nodes=config,
@@ -62,12 +62,12 @@ class World:
         lost: dict[str, SparkopsError] = {name: NotReachable(name, "no answer") for name in members if name == without}
         reached = {name: member for name, member in members.items() if name != without}
         try:
-            yield Operation(Connected(fleet, reached, lost, Impatient()), self.told, direct=direct)
+            yield Operation(Connected(fleet, reached, lost, Impatient()), self.receive, direct=direct)
         finally:
             for member in members.values():
                 member.engine.close()
 
-    def told(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         self.events.append(event)
         self.listeners.pop(event.text, lambda: None)()
 
@@ -75,12 +75,12 @@ class World:
         """The machine and the container that listen at an address and port."""
         address, _, port = server.partition(":")
         address = self.machines["n1"].address if address == LOOPBACK else address
-        found = [(machine, name) for machine in self.machines.values() for name in machine.up]
-        labels = [machine.containers[name]["Config"]["Labels"] for machine, name in found]
+        containers = [(machine, name) for machine in self.machines.values() for name in machine.up]
+        labels = [machine.containers[name]["Config"]["Labels"] for machine, name in containers]
         return [
             (machine, name)
-            for (machine, name), each in zip(found, labels, strict=True)
-            if (machine.address, each["sparkops.port"], each["sparkops.rank"]) == (address, port, "0")
+            for (machine, name), own_labels in zip(containers, labels, strict=True)
+            if (machine.address, own_labels["sparkops.port"], own_labels["sparkops.rank"]) == (address, port, "0")
         ]
 
     def answered(self, server: str) -> bool:
@@ -99,10 +99,10 @@ def whole(machines: Mapping[str, Machine], container: Facts) -> bool:
         return True
     keys = ("sparkops.release", "sparkops.slot", "sparkops.generation")
     running = [
-        each["Config"]["Labels"].get("sparkops.rank")
+        candidate["Config"]["Labels"].get("sparkops.rank")
         for machine in machines.values()
-        for each in machine.running()
-        if [each["Config"]["Labels"].get(key) for key in keys] == [labels.get(key) for key in keys]
+        for candidate in machine.running()
+        if [candidate["Config"]["Labels"].get(key) for key in keys] == [labels.get(key) for key in keys]
     ]
     return len(running) == int(labels["sparkops.ranks"])
 
@@ -118,8 +118,8 @@ def _replace_guard(node: MachineNode, arguments: list[str]) -> int:
 
 def build(home: Path, number: int = 1) -> World:
     """A world of so many machines."""
-    names = [f"n{each}" for each in range(1, number + 1)]
-    machines = {name: Machine(name, f"127.0.0.{each}") for each, name in enumerate(names, 2)}
+    names = [f"n{index}" for index in range(1, number + 1)]
+    machines = {name: Machine(name, f"127.0.0.{octet}") for octet, name in enumerate(names, 2)}
     machines["n1"].give_gateway()
     for machine in machines.values():
         machine.whole = partial(whole, machines)

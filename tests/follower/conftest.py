@@ -23,8 +23,8 @@ def stand_in() -> str:
 @pytest.fixture
 def guard(stand_in: str, tmp_path: Path) -> Iterator[Here]:
     here.sweep()
-    made = Here(tmp_path / "v2", stand_in)
-    yield made
-    made.follower.close()
+    local_guard = Here(tmp_path / "v2", stand_in)
+    yield local_guard
+    local_guard.follower.close()
     here.sweep()
-    ports.close_ports(made.node)
+    ports.close_ports(local_guard.node)

@@ -43,9 +43,9 @@ KNOBS = {"STAND_IN_START_S": "1", "STAND_IN_TOK_S": "400", "STAND_IN_TTFT_S": "0
 def image() -> str:
     """The ID of the stand-in's image on this machine, built once."""
     files = tuple((f"opt/stand-in/{file.relative_to(HERE)}", file.read_bytes()) for file in sorted(HERE.rglob("*.py")))
-    made = Image("bookworm", "stand-in", INSTALL.format(packages="python3") + SETUP, files)
-    made.ensure()
-    return docker("image", "inspect", "--format", "{{.Id}}", made.tag)
+    stand_in = Image("bookworm", "stand-in", INSTALL.format(packages="python3") + SETUP, files)
+    stand_in.ensure()
+    return docker("image", "inspect", "--format", "{{.Id}}", stand_in.tag)
 
 
 def recipe(service: str, **changes: Any) -> Recipe:
@@ -109,15 +109,15 @@ class Here:
         self.follower = Follower(self.state, self.node, self.lines.append)
         return self
 
-    def spec(self, made: Recipe, **changes: Any) -> EngineSpec:
+    def spec(self, engine_recipe: Recipe, **changes: Any) -> EngineSpec:
         given = {"slot": Slot.BLUE, "index": 0, "jobs": 1, "callers": (), "image": self.image, **changes}
         node = {"transport": "local", "gpu": "none", "model_dir": str(self.directory), **given.pop("node", {})}
-        data = made.model_dump(mode="json", exclude_defaults=True)
+        data = engine_recipe.model_dump(mode="json", exclude_defaults=True)
         return EngineSpec(recipe=data, inputs=INPUTS, address="127.0.0.1", node=node, **given)
 
-    def deployment(self, made: Recipe, **changes: Any) -> Deployment:
+    def deployment(self, engine_recipe: Recipe, **changes: Any) -> Deployment:
         """A release with its only rank on this node."""
-        spec = self.spec(made, **changes)
+        spec = self.spec(engine_recipe, **changes)
         return Deployment(Release(spec.parsed, INPUTS).id, spec.slot, (Replica((rank_spec(spec, NODE),)),))
 
     def begun(self, target: Deployment, phase: Phase = Phase.PREPARE) -> Journal:
@@ -144,8 +144,8 @@ class Here:
         end = time.monotonic() + PATIENCE_S
         while True:
             with suppress(NotReady):
-                if found := true():
-                    return found
+                if value := true():
+                    return value
             assert time.monotonic() < end, (self.lines, self.shown)
             self.turn()
 

@@ -54,9 +54,9 @@ class Led:
 
     @property
     def journal(self) -> Journal:
-        found = self.ask("state")
-        assert found["direct"] is True
-        return wire.load_value(Journal, found["journal"])
+        state = self.ask("state")
+        assert state["direct"] is True
+        return wire.load_value(Journal, state["journal"])
 
     def send(self, intent: Intent) -> dict[str, Any]:
         reply = self.ask("intend", intent=wire.plain(type(intent), intent))
@@ -65,8 +65,8 @@ class Led:
 
     def release(self, name: str, slot: Slot, **knobs: Any) -> Deployment:
         given = {"serve__port": self.port, "swap": SWAP, **knobs}
-        made = recipe(SERVICE, RELEASE_NAME=name, **given)
-        return replace(self.guard.deployment(made, slot=slot, callers=None, direct=True), limits=limits(made))
+        candidate = recipe(SERVICE, RELEASE_NAME=name, **given)
+        return replace(self.guard.deployment(candidate, slot=slot, callers=None, direct=True), limits=limits(candidate))
 
     def deploy(self, target: Deployment, mode: Mode) -> dict[str, Any]:
         """Deploy to the end; the event that ended it."""
@@ -86,8 +86,8 @@ class Led:
     def answer(self) -> str:
         """The name of the release that answers at the port of the service."""
         body = {"model": SERVICE, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
-        said = requests.post(f"http://127.0.0.1:{self.port}/v1/chat/completions", json=body, timeout=120)
-        return said.headers["x-stand-in"]
+        response = requests.post(f"http://127.0.0.1:{self.port}/v1/chat/completions", json=body, timeout=120)
+        return response.headers["x-stand-in"]
 
 
 def runs(deployment: Deployment) -> bool:
@@ -96,9 +96,9 @@ def runs(deployment: Deployment) -> bool:
 
 @pytest.fixture
 def led(guard: Here) -> Iterator[Led]:
-    made = Led(guard)
-    yield made
-    made.leadership.close()
+    leader = Led(guard)
+    yield leader
+    leader.leadership.close()
 
 
 def test_a_service_is_deployed_replaced_in_place_and_stopped(led: Led) -> None:

@@ -25,9 +25,9 @@ def test_an_order_is_on_disk_before_it_is_reported_and_creates_the_container_wit
     assert (report.revision, report.adopted) == (journal.revision, journal.revision)
     assert guard.state.record("create").copy == journal
     guard.is_(rank, EngineState.STOPPED)
-    made = inspect(rank.container)
-    assert made["Config"]["Labels"][engine_spec.SPEC_LABEL] == engine_spec.digest(rank)
-    assert (made["State"]["Status"], made["Image"]) == ("created", guard.image)
+    container = inspect(rank.container)
+    assert container["Config"]["Labels"][engine_spec.SPEC_LABEL] == engine_spec.digest(rank)
+    assert (container["State"]["Status"], container["Image"]) == ("created", guard.image)
 
 
 def test_nothing_is_reported_before_docker_was_read(guard: Here) -> None:
@@ -103,8 +103,8 @@ def test_a_stopped_container_of_another_spec_is_made_again(guard: Here) -> None:
     report = guard.send(guard.begun(new, Phase.WORKERS))
     assert report.engine(rank.container).state is EngineState.ABSENT
     guard.is_(other, EngineState.STOPPED)
-    made = inspect(rank.container)
-    assert (made["Id"] != before, "MAX_JOBS=2" in made["Config"]["Env"]) == (True, True)
+    container = inspect(rank.container)
+    assert (container["Id"] != before, "MAX_JOBS=2" in container["Config"]["Env"]) == (True, True)
 
 
 def test_a_running_container_of_another_spec_is_a_problem_and_not_proven(guard: Here) -> None:

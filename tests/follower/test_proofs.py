@@ -89,17 +89,17 @@ def test_a_pass_that_fails_once_is_no_verdict(guard: Here) -> None:
     container, shown = parse_container("here", inspect(rank.container)), list[str]()
     failures = iter([Answered(500)])
 
-    def respond(asked: Asked) -> Answered:
+    def respond(request: Asked) -> Answered:
         """Pass a request on; the first completion fails."""
-        if asked.method == "POST" and (failed := next(failures, None)):
+        if request.method == "POST" and (failed := next(failures, None)):
             return failed
-        url = f"http://127.0.0.1:{container.port}{asked.path}"
-        reply = requests.request(asked.method, url, data=asked.body, timeout=120)
+        url = f"http://127.0.0.1:{container.port}{request.path}"
+        reply = requests.request(request.method, url, data=request.body, timeout=120)
         return Answered(reply.status_code, reply.content)
 
     with answering(respond) as proxy:
-        seen = replace(container, port=proxy.port)
-        made = engine_spec.of(rank).parsed
-        report = smoke_runs.prove(guard.node, seen, made, shown.append, threading.Event())
+        proxied = replace(container, port=proxy.port)
+        engine_recipe = engine_spec.of(rank).parsed
+        report = smoke_runs.prove(guard.node, proxied, engine_recipe, shown.append, threading.Event())
     assert (report.ok, report.failure) == (True, "")
     assert [line for line in shown if line.startswith("repeating a failed pass: the smoke suite failed in pass 1 of 2")]

@@ -72,8 +72,8 @@ def test_a_start_is_learnt_and_the_next_one_is_forecast(guard: Here) -> None:
     guard.send(journal.reverted("a test"))
     guard.is_(rank, EngineState.STOPPED)
     stopped = journal.reverted("a test").confirmed_stopped([rank])
-    again = stopped.begun("i2", journal.swap.mode, target, automatic=True)  # type: ignore[union-attr]
-    guard.send(again.changed(swap=again.swap).advanced())
+    next_journal = stopped.begun("i2", journal.swap.mode, target, automatic=True)  # type: ignore[union-attr]
+    guard.send(next_journal.changed(swap=next_journal.swap).advanced())
     guard.is_(rank, EngineState.HEALTHY)
     assert any("left, from 1 past start" in line for line in guard.shown), guard.shown
 

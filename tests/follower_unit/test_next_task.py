@@ -38,10 +38,10 @@ def local_service(*containers: Container, phase: Phase = Phase.START, armed: Ran
     swapping = Journal("chat", "n1").begun("i1", Mode.FIRST, RELEASES[NEW], automatic=True)
     assert swapping.swap
     journal = replace(swapping, swap=replace(swapping.swap, phase=phase), active=RELEASES[armed] if armed else None)
-    made = LocalService("chat", "n1", Record(copy=journal, armed=armed, term=1), frozenset(), 0.0)
-    made.adopt(order(journal, "n1", BOOT))
-    made.update({item.name: item for item in containers}, 1.0)
-    return made
+    service = LocalService("chat", "n1", Record(copy=journal, armed=armed, term=1), frozenset(), 0.0)
+    service.adopt(order(journal, "n1", BOOT))
+    service.update({item.name: item for item in containers}, 1.0)
+    return service
 
 
 def room(free_gib: float, ended_s: float = 99.0) -> MeasuredRoom:
@@ -171,11 +171,11 @@ def test_memory_relief_may_end_what_loads_and_what_is_not_promoted(
 
 def resting(*containers: Container, **changes: object) -> LocalService:
     """A service whose release OLD was promoted."""
-    made = local_service(*containers, armed=OLD)
-    assert made.order
-    journal = replace(made.order.journal, swap=None, **changes)  # type: ignore[arg-type]
-    made.adopt(order(journal, "n1", BOOT))
-    return made
+    service = local_service(*containers, armed=OLD)
+    assert service.order
+    journal = replace(service.order.journal, swap=None, **changes)  # type: ignore[arg-type]
+    service.adopt(order(journal, "n1", BOOT))
+    return service
 
 
 def test_a_service_is_calm_while_its_promoted_engine_runs_and_nothing_was_ordered() -> None:
@@ -218,7 +218,7 @@ def test_work_waits_as_long_as_a_swap_may_start_an_engine_here(mode: Mode, phase
     journal = replace(began, swap=replace(began.swap, phase=phase))
     service = LocalService("chat", "n1", Record(copy=journal, term=1), frozenset(), 0.0)
     service.update({"new": container(NEW, "running"), "old": container(OLD, "running")}, 1.0)
-    service.answered = {name: each.started_at for name, each in service.containers.items()}
+    service.answered = {name: item.started_at for name, item in service.containers.items()}
     assert load_ahead(service, NOW) == why
     service.record = Record(copy=replace(journal, trouble="it needs an operator"), term=1)
     assert load_ahead(service, NOW) == "", "an operator must be able to build what ends the trouble"

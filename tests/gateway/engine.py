@@ -68,8 +68,8 @@ class Engine:
                 pass
         self.reply(writer, {"choices": [{"message": {"content": "Paris"}}]})
 
-    def reply(self, writer: asyncio.StreamWriter, said: object) -> None:
-        body = json.dumps(said).encode()
+    def reply(self, writer: asyncio.StreamWriter, content: object) -> None:
+        body = json.dumps(content).encode()
         writer.write(f"HTTP/1.1 200 OK\r\nx-stand-in: {NAME}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
 
     async def stream(self, writer: asyncio.StreamWriter, parts: int | None) -> None:
@@ -83,8 +83,8 @@ class Engine:
         writer.write(chunk("[DONE]") + b"0\r\n\r\n")
 
 
-def chunk(said: str) -> bytes:
-    part = f"data: {said}\n\n".encode()
+def chunk(text: str) -> bytes:
+    part = f"data: {text}\n\n".encode()
     return b"%x\r\n%s\r\n" % (len(part), part)
 
 

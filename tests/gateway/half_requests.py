@@ -36,8 +36,8 @@ def main() -> None:
 
 def send(connecting: selectors.BaseSelector) -> None:
     """Send half a request over each connection as it is made."""
-    while connecting.get_map() and (made := connecting.select(QUIET_S)):
-        for key, _ in made:
+    while connecting.get_map() and (ready := connecting.select(QUIET_S)):
+        for key, _ in ready:
             connecting.unregister(key.fileobj)
             with suppress(OSError):  # such as a gateway that closes at once
                 key.fileobj.send(HALF)  # type: ignore[union-attr]  # each is a socket

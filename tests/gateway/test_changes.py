@@ -56,16 +56,16 @@ def refuses(live: Live, port: int) -> bool:
 
 
 def test_a_switch_needs_the_release_that_the_slot_was_pointed_at(live: Live) -> None:
-    said = refused(lambda: live.run(commands.switch("chat", GREEN, "chat-other")))
+    refusal = refused(lambda: live.run(commands.switch("chat", GREEN, "chat-other")))
 
-    assert said == f"gateway: chat green has release {RELEASES[GREEN]}, expected chat-other\n"
+    assert refusal == f"gateway: chat green has release {RELEASES[GREEN]}, expected chat-other\n"
     assert live.ask().served_by == SERVED_BY[BLUE]
 
 
 def test_a_slot_with_traffic_cannot_be_pointed_elsewhere(live: Live) -> None:
-    said = refused(lambda: live.run(commands.point("chat", BLUE, "chat-x", [("127.0.0.1", 9399)])))
+    refusal = refused(lambda: live.run(commands.point("chat", BLUE, "chat-x", [("127.0.0.1", 9399)])))
 
-    assert said == "gateway: chat blue is active: its servers cannot change\n"
+    assert refusal == "gateway: chat blue is active: its servers cannot change\n"
     assert live.point(BLUE)  # as it is: nothing to do
     assert list(live.facts.drift) == []
 
@@ -94,8 +94,8 @@ def test_what_somebody_else_changed_in_haproxy_has_a_name_and_stops_a_switch(liv
     change = "import sys; sys.path[0] = '/opt/sparkops/gateway'; import haproxy; haproxy.ask(sys.argv[1])"
     live.inside("python3", "-c", change, "set server be_chat_green/s1 state maint")
 
-    wanted = f"127.0.0.1:{ENGINES[GREEN]}"
-    assert list(live.facts.drift) == [("SERVERS_DIFF", f"chat green: pointed at {wanted}, HAProxy has none")]
+    server = f"127.0.0.1:{ENGINES[GREEN]}"
+    assert list(live.facts.drift) == [("SERVERS_DIFF", f"chat green: pointed at {server}, HAProxy has none")]
     assert "point it again" in refused(lambda: live.switch(GREEN))
     live.point(GREEN)
     live.switch(GREEN)
@@ -132,7 +132,7 @@ def test_the_same_files_again_change_nothing(live: Live) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "error"),
     [
         ("services/bad.cfg", "frontend fe_bad\n  nonsense here\n", "unknown keyword 'nonsense'"),
         ("services/twin.cfg", f"frontend fe_twin\n  bind :{PORT}\n", f"port {PORT} is in two files: chat.cfg"),
@@ -140,10 +140,10 @@ def test_the_same_files_again_change_nothing(live: Live) -> None:
         ("../escape.cfg", "x", "unknown file name: '../escape.cfg'"),
     ],
 )
-def test_files_that_cannot_be_loaded_are_not_kept(live: Live, name: str, text: str, said: str) -> None:
+def test_files_that_cannot_be_loaded_are_not_kept(live: Live, name: str, text: str, error: str) -> None:
     before = live.facts.files
 
-    assert said in refused(lambda: live.run(commands.configure({name: text})))
+    assert error in refused(lambda: live.run(commands.configure({name: text})))
     assert live.facts.files == before
     assert list(live.facts.drift) == []
     assert live.ask().served_by == SERVED_BY[BLUE]
@@ -152,7 +152,7 @@ def test_files_that_cannot_be_loaded_are_not_kept(live: Live, name: str, text: s
 def test_operators_at_the_same_time_wait_for_each_other(live: Live) -> None:
     slots = [BLUE, GREEN] * 4
     with ThreadPoolExecutor() as threads:
-        said = list(threads.map(live.switch, slots))
+        replies = list(threads.map(live.switch, slots))
 
-    assert [line.split()[-1] for line in said] == [f"be_chat_{slot}" for slot in slots]
+    assert [line.split()[-1] for line in replies] == [f"be_chat_{slot}" for slot in slots]
     assert list(live.facts.drift) == []

@@ -98,17 +98,17 @@ def test_a_preview_goes_to_the_slot_that_it_names_and_only_with_the_token(live: 
     assert live.ask(x_sparkops_preview=token).served_by == SERVED_BY[BLUE]
     assert live.ask(x_sparkops_preview="x" * 48, x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
     assert live.ask(x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
-    seen = live.ask("/v1/models/seen", x_sparkops_preview=token, x_sparkops_slot="green").json["headers"]
-    assert not [name for name in seen if name.startswith("x-sparkops")]
+    headers = live.ask("/v1/models/seen", x_sparkops_preview=token, x_sparkops_slot="green").json["headers"]
+    assert not [name for name in headers if name.startswith("x-sparkops")]
 
 
 def test_a_slot_without_traffic_is_asked_through_the_gateway(live: Live) -> None:
     assert live.run(commands.preview("chat", GREEN)) == RELEASES[GREEN]
     live.run(commands.point("chat", GREEN, "chat-nobody", [("127.0.0.1", 9398)]))
-    said = refused(lambda: live.run(commands.preview("chat", GREEN)))
+    problem = refused(lambda: live.run(commands.preview("chat", GREEN)))
     live.run(commands.point("chat", GREEN, RELEASES[GREEN], [("127.0.0.1", ENGINES[GREEN])]))
 
-    assert "chat green: a request through the gateway got HTTP/1.1 503" in said
+    assert "chat green: a request through the gateway got HTTP/1.1 503" in problem
     assert live.ask().served_by == SERVED_BY[BLUE]
 
 

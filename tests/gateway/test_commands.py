@@ -89,7 +89,7 @@ def test_files_go_by_stdin_only() -> None:
 
 
 def test_looking_changes_nothing_and_all_else_does() -> None:
-    assert [each.changes for each in (commands.SHOW, commands.TOKEN)] == [False, False]
+    assert [command.changes for command in (commands.SHOW, commands.TOKEN)] == [False, False]
     assert commands.switch_down("chat").changes
 
 

@@ -17,7 +17,7 @@ CAPTURED = Path(__file__).parent / "captured"
 BLUE, GREEN = Slot
 
 
-def said(name: str) -> Any:
+def load(name: str) -> Any:
     return json.loads((CAPTURED / f"{name}.json").read_text())
 
 
@@ -26,7 +26,7 @@ def parse(of: Any) -> GatewayFacts:
 
 
 def test_a_new_gateway_serves_nobody() -> None:
-    gateway = parse(said("new"))
+    gateway = parse(load("new"))
 
     assert list(gateway.services) == ["chat"]
     chat = gateway.services["chat"]
@@ -37,7 +37,7 @@ def test_a_new_gateway_serves_nobody() -> None:
 
 
 def test_a_draining_slot_counts_the_sessions_of_old_workers() -> None:
-    gateway = parse(said("draining"))
+    gateway = parse(load("draining"))
 
     chat = gateway.services["chat"]
     assert chat.active == chat.slots[GREEN]
@@ -51,13 +51,13 @@ def test_a_draining_slot_counts_the_sessions_of_old_workers() -> None:
         sessions=2,
     )
     assert chat.slots[GREEN].sessions == 0
-    assert counts(said("draining"), BLUE) == Counts(workers=2, old_sessions=1, requests=3, errors=0, answers_5xx=0)
-    assert counts(said("draining"), GREEN).requests == 1
+    assert counts(load("draining"), BLUE) == Counts(workers=2, old_sessions=1, requests=3, errors=0, answers_5xx=0)
+    assert counts(load("draining"), GREEN).requests == 1
     assert gateway.drift == ()
 
 
 def test_a_service_without_a_port_of_its_own_has_that_of_the_one_address_and_a_path() -> None:
-    shown = said("new")
+    shown = load("new")
 
     own = parse({**shown, "ports": {"chat": 8001}, "port": 8000}).services["chat"]
     shared = parse({**shown, "ports": {"chat": 0}, "port": 8000}).services["chat"]
@@ -67,7 +67,7 @@ def test_a_service_without_a_port_of_its_own_has_that_of_the_one_address_and_a_p
 
 
 def test_requests_that_wait_are_counted_with_their_bounds() -> None:
-    shown = said("new")
+    shown = load("new")
     shown["holds"] = {"chat": {"mark": "1.2+", "until": 1e9, "longest_s": 540.0, "most": 500}}
     shown["map"], shown["haproxy"]["map"] = "chat be_chat_wait\n", "0x1 chat be_chat_wait\n"
     room = {"waiting_requests": 3, "longest_wait_seconds": 41.5, "remaining_seconds": 12.5}
@@ -78,11 +78,11 @@ def test_requests_that_wait_are_counted_with_their_bounds() -> None:
 
     closed = parse({**shown, "room": None}).services["chat"]
     assert closed.hold == HoldFacts("1.2+", longest_s=540.0, most=500, waiting=0, wait_s=0.0, left_s=0)
-    assert parse(said("new")).services["chat"].hold is None
+    assert parse(load("new")).services["chat"].hold is None
 
 
 def test_without_haproxy_the_files_are_known() -> None:
-    gateway = parse(said("down"))
+    gateway = parse(load("down"))
 
     chat = gateway.services["chat"]
     assert (chat.file, chat.runtime) == ("be_chat_green", "")
@@ -107,23 +107,23 @@ def test_without_haproxy_the_files_are_known() -> None:
     ],
 )
 def test_a_disagreement_has_a_name(change: dict[str, Any], drift: tuple[str, str]) -> None:
-    assert parse({**said("draining"), **change}).drift == (drift,)
+    assert parse({**load("draining"), **change}).drift == (drift,)
 
 
 def test_what_haproxy_names_must_be_what_the_slot_was_pointed_at() -> None:
-    changed = said("draining")
+    changed = load("draining")
     changed["haproxy"]["releases"] = changed["haproxy"]["releases"].replace("chat-0123456789", "chat-other")
 
-    told = "chat blue: pointed at chat-0123456789, HAProxy names chat-other"
-    assert parse(changed).drift == (("RELEASE_DIFF", told),)
+    problem = "chat blue: pointed at chat-0123456789, HAProxy names chat-other"
+    assert parse(changed).drift == (("RELEASE_DIFF", problem),)
 
 
 def test_servers_must_be_where_the_slot_was_pointed() -> None:
-    changed = said("draining")
+    changed = load("draining")
     changed["slots"]["be_chat_blue"]["servers"] = ["10.0.0.9:8001"]
 
-    told = "chat blue: pointed at 10.0.0.9:8001, HAProxy has 127.0.0.1:9311"
-    assert parse(changed).drift == (("SERVERS_DIFF", told),)
+    problem = "chat blue: pointed at 10.0.0.9:8001, HAProxy has 127.0.0.1:9311"
+    assert parse(changed).drift == (("SERVERS_DIFF", problem),)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"haproxy": {}}', "null"])

@@ -34,44 +34,44 @@ def golden(name: str) -> str:
 
 
 def test_the_configuration_is_this_text() -> None:
-    made = render.config([Service("chat", 8000)], OPEN, TEMPLATES)
+    config = render.config([Service("chat", 8000)], OPEN, TEMPLATES)
 
-    assert made == {"gateway.cfg": golden("gateway.cfg"), "services/chat.cfg": golden("open.cfg")}
+    assert config == {"gateway.cfg": golden("gateway.cfg"), "services/chat.cfg": golden("open.cfg")}
 
 
 def test_with_keys_and_a_certificate_and_ipv6_a_service_is_this_text() -> None:
-    made = render.config([Service("chat", 8000)], GUARDED, TEMPLATES)
+    config = render.config([Service("chat", 8000)], GUARDED, TEMPLATES)
 
-    assert made["services/chat.cfg"] == golden("guarded.cfg")
-    assert made["gateway.cfg"] == golden("gateway.cfg").replace(":8405\n", ":9405\n")
+    assert config["services/chat.cfg"] == golden("guarded.cfg")
+    assert config["gateway.cfg"] == golden("gateway.cfg").replace(":8405\n", ":9405\n")
 
 
 def test_aliases_stand_before_the_frontend_of_their_service() -> None:
-    made = render.config([Service("chat", 8000, ("fast", "org/chat"))], OPEN, TEMPLATES)
+    config = render.config([Service("chat", 8000, ("fast", "org/chat"))], OPEN, TEMPLATES)
 
-    assert made["services/chat.cfg"] == f"# Further names: fast org/chat\n\n{golden('open.cfg')}"
+    assert config["services/chat.cfg"] == f"# Further names: fast org/chat\n\n{golden('open.cfg')}"
 
 
 def test_one_address_for_all_services_is_this_text() -> None:
-    made = render.config([Service("chat", 8000)], OPEN.model_copy(update={"port": 8080}), TEMPLATES)
+    config = render.config([Service("chat", 8000)], OPEN.model_copy(update={"port": 8080}), TEMPLATES)
 
-    assert made["one.cfg"] == golden("one.cfg")
-    assert made["services/chat.cfg"] == golden("open.cfg")
+    assert config["one.cfg"] == golden("one.cfg")
+    assert config["services/chat.cfg"] == golden("open.cfg")
     assert render.files([], OPEN, Secrets(), TEMPLATES)["one.cfg"] is None
 
 
 def test_a_service_on_the_port_of_the_one_address_has_no_other() -> None:
-    made = render.config([Service("chat", 8000, ("fast",))], OPEN.model_copy(update={"port": 8000}), TEMPLATES)
-    text = made["services/chat.cfg"]
+    config = render.config([Service("chat", 8000, ("fast",))], OPEN.model_copy(update={"port": 8000}), TEMPLATES)
+    text = config["services/chat.cfg"]
 
     assert "frontend fe_chat\n" not in text
     assert text.startswith("# Further names: fast\n")
     assert text.endswith(golden("open.cfg")[golden("open.cfg").index("# Requests wait in the waiting room") :])
-    assert "  bind :8000\n" in made["one.cfg"]
+    assert "  bind :8000\n" in config["one.cfg"]
 
 
 @pytest.mark.parametrize(
-    ("memory_mib", "buffer_kib", "each"),
+    ("memory_mib", "buffer_kib", "per_frontend"),
     [
         (1536, 128, 900),
         (2048, 128, 1309),
@@ -82,31 +82,33 @@ def test_a_service_on_the_port_of_the_one_address_has_no_other() -> None:
         (16384, 1024, 1579),
     ],
 )
-def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib: int, each: int) -> None:
+def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib: int, per_frontend: int) -> None:
     assert OPEN.memory_mib == MEMORY_MIB
     assert buffer_bytes(memory_mib) == buffer_kib * KIB
-    assert frontend_connections(memory_mib) == each
-    connections = 5 * each + 100
+    assert frontend_connections(memory_mib) == per_frontend
+    connections = 5 * per_frontend + 100
     assert 2 * buffer_kib * KIB * connections + RESERVE_MIB * MIB <= memory_mib * MIB
 
     gateway = OPEN.model_copy(update={"memory_mib": memory_mib, "port": 8080})
-    made = render.config([Service("chat", 8000)], gateway, TEMPLATES)
+    config = render.config([Service("chat", 8000)], gateway, TEMPLATES)
 
-    assert {f"  tune.bufsize {buffer_kib * KIB}", f"  maxconn {connections}"} <= {*made["gateway.cfg"].splitlines()}
-    assert made["one.cfg"].count(f"\n  maxconn {each}\n") == 1
-    assert made["services/chat.cfg"].count(f"\n  maxconn {each}\n") == 2
+    assert {f"  tune.bufsize {buffer_kib * KIB}", f"  maxconn {connections}"} <= {*config["gateway.cfg"].splitlines()}
+    assert config["one.cfg"].count(f"\n  maxconn {per_frontend}\n") == 1
+    assert config["services/chat.cfg"].count(f"\n  maxconn {per_frontend}\n") == 2
     for name in ("one.cfg", "services/chat.cfg"):
-        assert f" gt {(buffer_kib - 32) * KIB}" in made[name]
-    assert f" too_large req.hdr_val(content-length) gt {LARGEST_MIB * MIB}\n" in made["one.cfg"]
+        assert f" gt {(buffer_kib - 32) * KIB}" in config[name]
+    assert f" too_large req.hdr_val(content-length) gt {LARGEST_MIB * MIB}\n" in config["one.cfg"]
 
 
 def test_the_one_address_has_the_keys_and_the_limits_of_a_service() -> None:
-    made = render.config([Service("chat", 8000)], GUARDED.model_copy(update={"port": 8080}), TEMPLATES)
+    config = render.config([Service("chat", 8000)], GUARDED.model_copy(update={"port": 8080}), TEMPLATES)
 
-    access = [line for line in made["services/chat.cfg"].splitlines() if re.search("40[14]|413|429|431|acl|sc0", line)]
+    access = [
+        line for line in config["services/chat.cfg"].splitlines() if re.search("40[14]|413|429|431|acl|sc0", line)
+    ]
     assert access
-    assert set(access) <= {*made["one.cfg"].splitlines(), *re.findall(r".*in_chat.*", made["services/chat.cfg"])}
-    assert "  bind :::8080 v4v6 ssl crt /var/lib/gateway/tls.pem alpn h2,http/1.1" in made["one.cfg"].splitlines()
+    assert set(access) <= {*config["one.cfg"].splitlines(), *re.findall(r".*in_chat.*", config["services/chat.cfg"])}
+    assert "  bind :::8080 v4v6 ssl crt /var/lib/gateway/tls.pem alpn h2,http/1.1" in config["one.cfg"].splitlines()
 
 
 def test_services_come_in_order_and_each_in_a_file_of_its_own() -> None:
@@ -147,10 +149,10 @@ def test_no_name_adds_a_line_or_a_word(name: str) -> None:
     """Not even one that no model has checked: the filter alone holds."""
     expected = render.config([Service("a", 8000)], GUARDED, TEMPLATES)["services/a.cfg"]
     try:
-        made = render.config([Service(name, 8000)], GUARDED, TEMPLATES)[f"services/{name}.cfg"]
+        text = render.config([Service(name, 8000)], GUARDED, TEMPLATES)[f"services/{name}.cfg"]
     except ConfigError:
         return
-    assert [len(line.split()) for line in made.splitlines()] == [len(line.split()) for line in expected.splitlines()]
+    assert [len(line.split()) for line in text.splitlines()] == [len(line.split()) for line in expected.splitlines()]
 
 
 def test_every_value_in_a_template_passes_a_filter() -> None:
@@ -164,10 +166,10 @@ def test_every_value_in_a_template_passes_a_filter() -> None:
 
 
 def test_a_slot_has_one_name_everywhere() -> None:
-    made = render.config([Service("chat", 8000)], OPEN, TEMPLATES)["services/chat.cfg"]
+    text = render.config([Service("chat", 8000)], OPEN, TEMPLATES)["services/chat.cfg"]
 
     expected = [waiting("chat"), *(backend("chat", slot) for slot in Slot)]
-    assert re.findall(r"^backend (\S+)$", made, re.MULTILINE) == expected
+    assert re.findall(r"^backend (\S+)$", text, re.MULTILINE) == expected
 
 
 def test_the_committed_dockerfile_is_what_render_writes() -> None:
@@ -176,12 +178,12 @@ def test_the_committed_dockerfile_is_what_render_writes() -> None:
 
 def test_the_image_is_made_of_the_program_and_changes_with_it() -> None:
     program = files.load_program()
-    made = render.gateway_context(TEMPLATES, program)
+    context = render.gateway_context(TEMPLATES, program)
 
-    assert [path for path, _ in made.files] == ["Dockerfile", "program/", *(f"program/{name}" for name in program)]
+    assert [path for path, _ in context.files] == ["Dockerfile", "program/", *(f"program/{name}" for name in program)]
     assert "__main__.py" in program
     changed: dict[str, Any] = {**program, "__main__.py": b"pass"}
-    assert render.gateway_context(TEMPLATES, changed).digest != made.digest
+    assert render.gateway_context(TEMPLATES, changed).digest != context.digest
 
 
 @pytest.mark.parametrize(

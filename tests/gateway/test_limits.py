@@ -128,9 +128,9 @@ def test_a_body_that_is_too_large_gets_413_whether_its_length_is_known_or_not(li
     assert (known.status, known.json["error"]["code"]) == (413, "request_too_large")
     unknown = send(live, padded(UNMEASURED + 1), chunked=True)
     assert (unknown.status, unknown.json["error"]["code"]) == (413, "request_too_large")
-    seen = live.ask("/v1/models/seen", authorization=f"Bearer {KEY}").json["requests"]
+    requests = live.ask("/v1/models/seen", authorization=f"Bearer {KEY}").json["requests"]
     assert send(live, padded(100_000_000), chunked=False, close_early=True).status == 413
-    assert live.ask("/v1/models/seen", authorization=f"Bearer {KEY}").json["requests"] == seen
+    assert live.ask("/v1/models/seen", authorization=f"Bearer {KEY}").json["requests"] == requests
 
 
 def test_large_headers_do_not_make_room_for_a_large_body(live: Live) -> None:

@@ -28,9 +28,9 @@ def scanner() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(PROGRAM)
         patch.setattr(sys, "dont_write_bytecode", True)
-        found = importlib.import_module("named").ModelScanner
+        scanner_class = importlib.import_module("named").ModelScanner
         del sys.modules["named"]
-    return found
+    return scanner_class
 
 
 def model(scanner: Any, body: bytes, size: int = 65536) -> str | None:

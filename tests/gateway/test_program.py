@@ -127,8 +127,8 @@ def test_one_port_belongs_to_one_service(disk: Any) -> None:
 
 
 def test_the_one_address_has_a_port_of_its_own_and_knows_the_services(disk: Any) -> None:
-    made = render.config([Service("chat", 8000)], Gateway(node="n", port=8080), files.load_templates())
-    disk.put(disk.ONE, made["one.cfg"])
+    rendered = render.config([Service("chat", 8000)], Gateway(node="n", port=8080), files.load_templates())
+    disk.put(disk.ONE, rendered["one.cfg"])
     disk.compose({})
 
     assert disk.ports() == {8405: "gateway.cfg", 8080: "one.cfg", 8000: "chat.cfg"}
@@ -140,15 +140,15 @@ def test_the_one_address_has_a_port_of_its_own_and_knows_the_services(disk: Any)
 
 
 def test_the_digest_changes_with_what_only_a_reload_can_change(disk: Any) -> None:
-    seen = {disk.digest()}
+    digests = {disk.digest()}
     for name in ("gateway.cfg", "one.cfg", "keys", "tls.pem", "services/new.cfg"):
         disk.put(disk.STATE / name, "changed")
-        seen.add(disk.digest())
+        digests.add(disk.digest())
     disk.put_rows(disk.ACTIVE, {"chat": "be_chat_blue"})
     disk.remember("be_chat_blue", {"release": "r", "servers": ["10.0.0.1:1"]})
 
-    assert len(seen) == 6
-    assert disk.digest() in seen
+    assert len(digests) == 6
+    assert disk.digest() in digests
 
 
 @pytest.mark.parametrize("name", ["gateway.cfg", "one.cfg", "keys", "tls.pem", "services/a.b-c.cfg"])

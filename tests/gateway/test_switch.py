@@ -34,14 +34,14 @@ def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
         wait_for("enough streams", lambda: load.report().streams > 2 * STREAMS)
         during = load.report((switched[0][0], time.monotonic()))
     records = list(load.records())
-    took = [each for _, _, each in switched]
+    took = [duration for _, _, duration in switched]
 
     print(f"at rest:  {rest}\nswitching: {during}")
     print(f"a switch: median {statistics.median(took) * 1000:.0f} ms, longest {max(took) * 1000:.0f} ms")
     assert load.report().clean, load.report()
-    assert {each.stand_in for each in records} == {"blue", "green"}
-    assert [each for each in records if each.release != RELEASES[Slot(each.stand_in)]] == []
-    assert [each for each in records if _late(each, switched)] == []
+    assert {record.stand_in for record in records} == {"blue", "green"}
+    assert [record for record in records if record.release != RELEASES[Slot(record.stand_in)]] == []
+    assert [record for record in records if _late(record, switched)] == []
     wait_for("drained", lambda: live.slot(Slot.BLUE).sessions + live.slot(Slot.GREEN).sessions == 0)
 
 

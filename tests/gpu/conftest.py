@@ -47,14 +47,14 @@ def gpus() -> tuple[Gpu, ...]:
 def evidence(given: Options, gpus: tuple[Gpu, ...]) -> Evidence:
     """The report of this run."""
     title = f"{len(gpus)} x {gpus[0].name}"
-    made = Evidence(CHECKOUT / f"docs/evidence/gpu-{given.name}.md", CHECKOUT / given.logs, title)
-    made.fact("date", datetime.now(UTC).strftime("%Y-%m-%d"))
-    made.fact("GPUs", ", ".join(f"{gpu.name}, {gpu.memory_gib:.1f} GiB, sm_{gpu.capability}" for gpu in gpus))
-    made.fact("driver", gpus[0].driver)
-    made.fact("kernel", run("uname", "-sr"))
-    made.fact("processor", f"{run('uname', '-m')}, {os.cpu_count()} cores")
-    made.fact("sparkops", os.environ.get("SPARKOPS_COMMIT") or run("git", "-C", str(CHECKOUT), "rev-parse", "HEAD"))
-    return made
+    report = Evidence(CHECKOUT / f"docs/evidence/gpu-{given.name}.md", CHECKOUT / given.logs, title)
+    report.fact("date", datetime.now(UTC).strftime("%Y-%m-%d"))
+    report.fact("GPUs", ", ".join(f"{gpu.name}, {gpu.memory_gib:.1f} GiB, sm_{gpu.capability}" for gpu in gpus))
+    report.fact("driver", gpus[0].driver)
+    report.fact("kernel", run("uname", "-sr"))
+    report.fact("processor", f"{run('uname', '-m')}, {os.cpu_count()} cores")
+    report.fact("sparkops", os.environ.get("SPARKOPS_COMMIT") or run("git", "-C", str(CHECKOUT), "rev-parse", "HEAD"))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -81,12 +81,12 @@ def index(given: Options) -> Iterator[int | None]:
 
 def build(given: Options, port: int | None, host: str) -> dict[str, Any]:
     """Return the section `build` of an inventory whose builds reach this machine as `host`."""
-    made: dict[str, Any] = {}
+    section: dict[str, Any] = {}
     if port is not None:
-        made |= {"package_index": f"http://{host}:{port}/simple", "torch_index": f"http://{host}:{port}/torch"}
+        section |= {"package_index": f"http://{host}:{port}/simple", "torch_index": f"http://{host}:{port}/torch"}
     if given.debian:
-        made["parent_images"] = {DEBIAN: DEBIAN, "debian:bookworm-slim": DEBIAN}  # that of the gateway
-    return made
+        section["parent_images"] = {DEBIAN: DEBIAN, "debian:bookworm-slim": DEBIAN}  # that of the gateway
+    return section
 
 
 def sized(gpus: tuple[Gpu, ...]) -> dict[str, str]:
@@ -103,10 +103,10 @@ def reach(debian: str, given: Options, evidence: Evidence) -> Way:
             step.result = "failed" if tried.problem else "passed"
             step.figures.append(tried.problem)
         working += [] if tried.problem else [tried.way]
-    wanted = [way for way in working if given.reach in ("", way)]
-    assert wanted, f"no way to containers works: tried {', '.join(machine.WAYS)}"
-    evidence.fact("gpu", wanted[0])
-    return wanted[0]
+    usable = [way for way in working if given.reach in ("", way)]
+    assert usable, f"no way to containers works: tried {', '.join(machine.WAYS)}"
+    evidence.fact("gpu", usable[0])
+    return usable[0]
 
 
 @pytest.fixture(scope="session")
@@ -134,13 +134,13 @@ def local(*argv: str, both: bool = False) -> str:
 @pytest.fixture(scope="session")
 def built(lab: Lab) -> str:
     """The tag of the CUDA image, which passed its gate."""
-    made = lab.run("build the CUDA image", "build", str(lab.recipe), "--json", timeout=3600).json
-    lab.evidence.fact("image size", docker("image", "inspect", "--format", "{{.Size}} bytes", made["tag"]))
+    result = lab.run("build the CUDA image", "build", str(lab.recipe), "--json", timeout=3600).json
+    lab.evidence.fact("image size", docker("image", "inspect", "--format", "{{.Size}} bytes", result["tag"]))
     for package in ("vllm", "torch", "transformers"):
         show = f"from importlib.metadata import version; print(version('{package}'))"
-        shown = docker("run", "--rm", "--network=none", "--entrypoint=python", made["tag"], "-c", show)
+        shown = docker("run", "--rm", "--network=none", "--entrypoint=python", result["tag"], "-c", show)
         lab.evidence.fact(package, shown)
-    return str(made["tag"])
+    return str(result["tag"])
 
 
 @pytest.fixture(scope="session")
@@ -155,5 +155,5 @@ def model(lab: Lab, built: str) -> str:
 def serving(lab: Lab, model: str) -> Lab:
     """The service with one release that answers."""
     lab.deploy("deploy, first start", change={"model.path": model})
-    lab.asked("ask")
+    lab.check_answer("ask")
     return lab

@@ -122,7 +122,7 @@ class Lab:
             step.figures += [f"{finding['code']}: {finding['problem']}" for finding in ran.json["findings"]]
         return ran.json
 
-    def asked(self, title: str) -> str:
+    def check_answer(self, title: str) -> str:
         """Ask as a step. Returns the release that answered. Raises AssertionError for a wrong answer."""
         with self.evidence.step(title) as step:
             answer, release = self.ask()
@@ -162,13 +162,13 @@ class Lab:
 def figures(ran: Ran) -> list[str]:
     """Return mode and seconds of each phase from the answer of a deploy; nothing from other answers."""
     try:
-        made = json.loads(ran.out)
+        answer = json.loads(ran.out)
     except ValueError:
         return []
-    if not isinstance(made, dict) or not made.get("seconds"):
+    if not isinstance(answer, dict) or not answer.get("seconds"):
         return []
-    phases = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in made["seconds"].items())
-    return [f"{made.get('mode')}: {phases}"]
+    phases = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in answer["seconds"].items())
+    return [f"{answer.get('mode')}: {phases}"]
 
 
 def last(text: str) -> str:

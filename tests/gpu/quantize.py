@@ -94,11 +94,11 @@ def main() -> None:
     chosen = layers(tensors)
     rounded, written = dict(tensors), {name: tensor for name, tensor in tensors.items() if name not in chosen}
     for name in chosen:
-        for made, tensor in quantize(name, tensors[name]):
-            if tensor.dtype == torch.bfloat16 and made.removeprefix("rounded:") == name:
+        for new_name, tensor in quantize(name, tensors[name]):
+            if tensor.dtype == torch.bfloat16 and new_name.removeprefix("rounded:") == name:
                 rounded[name] = tensor
             else:
-                written[made] = tensor
+                written[new_name] = tensor
     check(source, rounded)
     out.mkdir(parents=True, exist_ok=True)
     save_file(written, out / "model.safetensors", metadata={"format": "pt"})

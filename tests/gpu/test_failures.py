@@ -55,19 +55,19 @@ def test_a_kv_cache_that_leaves_nothing_for_the_rest_of_the_engine(serving: Lab)
 def fails(serving: Lab, failure: Failure) -> None:
     """Deploy what fails, under load. Raises AssertionError if the release that serves notices anything."""
     serving.settle()
-    release = serving.asked("ask before")
+    release = serving.check_answer("ask before")
     change = {**QUICK, **failure.settings}
     with serving.loaded(failure.title):
         failed = serving.deploy(failure.title, "--mode", "beside", change=change, code=failure.code)
 
     assert failure.says in failed.err + failed.out, failed.err
-    assert serving.asked("ask after") == release
+    assert serving.check_answer("ask after") == release
 
 
 def test_a_container_without_a_gpu_fails_and_says_so(serving: Lab) -> None:
     """Its device nodes without the driver's files."""
     serving.settle()
-    release = serving.asked("ask before")
+    release = serving.check_answer("ask before")
     data = yaml.safe_load(serving.cli.inventory.read_text())
     data["nodes"]["here"] = {"transport": "local", "model_dir": "/srv/models", "gpu": "devices"}
     data["nodes"]["here"]["gpu_devices"] = ["/dev/null"]
@@ -78,4 +78,4 @@ def test_a_container_without_a_gpu_fails_and_says_so(serving: Lab) -> None:
         failed = blind.deploy("a container without a GPU", "--mode", "beside", code=1, change={"env.RELEASE": "blind"})
 
     assert "the container has no GPU" in failed.err + failed.out, failed.err
-    assert serving.asked("ask after") == release
+    assert serving.check_answer("ask after") == release

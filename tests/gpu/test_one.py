@@ -15,10 +15,10 @@ RESTART_S = 180.0
 
 
 def test_a_second_build_has_nothing_to_do(lab: Lab, built: str) -> None:
-    again = lab.run("build again", "build", str(lab.recipe), "--json").json
+    second = lab.run("build again", "build", str(lab.recipe), "--json").json
 
-    assert again["tag"] == built
-    assert not any(node["built"] for node in again["nodes"].values())
+    assert second["tag"] == built
+    assert not any(node["built"] for node in second["nodes"].values())
 
 
 def test_doctor_sees_the_gpu(lab: Lab) -> None:
@@ -48,10 +48,10 @@ def test_an_engine_whose_gpu_process_is_killed_serves_again_by_itself(serving: L
 
 
 def test_a_swap_beside_and_a_rollback_lose_no_request(serving: Lab) -> None:
-    first = serving.asked("ask before the swap")
+    first = serving.check_answer("ask before the swap")
     with serving.loaded("swap beside and rollback") as load:
-        done = serving.deploy("swap beside", "--mode", "beside", change={"env.RELEASE": "two"})
-        assert serving.asked("ask after the swap") == done.json["release"] != first
+        swap = serving.deploy("swap beside", "--mode", "beside", change={"env.RELEASE": "two"})
+        assert serving.check_answer("ask after the swap") == swap.json["release"] != first
         load.wait_for(load.report().good + 20, 60)
         serving.run("roll back to the warm release", "rollback", serving.service)
-        assert serving.asked("ask after the rollback") == first
+        assert serving.check_answer("ask after the rollback") == first

@@ -18,22 +18,22 @@ def test_a_quantized_checkpoint_is_served_probed_and_swapped_in(serving: Lab, bu
     name = f"tiny-{kind}"
     with serving.evidence.step(f"quantize the tiny model: {kind}") as step:
         fleet = inventory.load(serving.cli.inventory)
-        made = models.make(fleet, "here", built, "quantize.py", kind, "/out/tiny-qwen3", f"/out/{name}")
-        step.figures.append(made.strip())
+        output = models.make(fleet, "here", built, "quantize.py", kind, "/out/tiny-qwen3", f"/out/{name}")
+        step.figures.append(output.strip())
     serving.settle()
     with serving.loaded(f"swap to {kind}"):
-        done = serving.deploy(f"swap to {kind}", "--mode", "beside", change={"model.path": name})
-    assert serving.asked(f"ask the {kind} release") == done.json["release"]
+        ran = serving.deploy(f"swap to {kind}", "--mode", "beside", change={"model.path": name})
+    assert serving.check_answer(f"ask the {kind} release") == ran.json["release"]
     _notes(serving, kind, says)
 
 
 def test_weights_are_loaded_by_fastsafetensors(serving: Lab) -> None:
     serving.settle()
     with serving.loaded("swap to fastsafetensors"):
-        done = serving.deploy(
+        ran = serving.deploy(
             "swap to fastsafetensors", "--mode", "beside", change={"args.load-format": "fastsafetensors"}
         )
-    assert serving.asked("ask, loaded by fastsafetensors") == done.json["release"]
+    assert serving.check_answer("ask, loaded by fastsafetensors") == ran.json["release"]
     _notes(serving, "fastsafetensors", "Fastsafetensor loader")
 
 

@@ -13,7 +13,7 @@ import yaml
 from sparkops.config import inventory
 from sparkops.docker.commands import gpu as gpu_options
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.fleet.fleet import each
+from tests.fleet.fleet import run_for_all
 from tests.fleet.network import subnet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import client, docker, pipe
@@ -42,9 +42,9 @@ def nodes(debian: str, evidence: Evidence) -> RealFleet:
     given = [machine.devices([number]) for number in range(2)]
     options = tuple(("--shm-size=16g", *gpu_options(config)) for config in given)
     with evidence.step("two nodes made of containers, one GPU each"):
-        made = RealFleet.up(2, root=HOME, options=options, suites=(debian.split(":")[1].removesuffix("-slim"),))
-        each(_prepare, made.nodes)
-    return made
+        fleet = RealFleet.up(2, root=HOME, options=options, suites=(debian.split(":")[1].removesuffix("-slim"),))
+        run_for_all(_prepare, fleet.nodes)
+    return fleet
 
 
 def _prepare(node: FleetNode) -> None:
@@ -74,10 +74,10 @@ def pair(nodes: RealFleet, given: Options, index: int | None, gpus: tuple[Gpu, .
     address = nodes.node("node-1").address
     settings = {**sized(gpus), "swap.keep_old_s": str(WARM_S)}
     lab = Lab(cli, evidence, shells, RECIPES / "gpu-tp2.yaml", "gpu-tp2", 8500, address, settings)
-    made = lab.run("build the CUDA image on both nodes", "build", str(lab.recipe), "--json", timeout=3600).json
+    built = lab.run("build the CUDA image on both nodes", "build", str(lab.recipe), "--json", timeout=3600).json
     with evidence.step("train the tiny model in the image on both nodes"):
         for name in data["nodes"]:
-            models.make(inventory.load(file), name, made["tag"], "tiny_model.py", "/out/tiny-qwen3")
+            models.make(inventory.load(file), name, built["tag"], "tiny_model.py", "/out/tiny-qwen3")
     return lab
 
 
@@ -94,14 +94,14 @@ def _client(node: FleetNode) -> Any:
 def test_ray_joins_two_gpus_and_mp_takes_over_beside_it_under_load(pair: Lab) -> None:
     assert [row["transport"] for row in pair.doctor()["pairs"]] == ["TCP"]
     first = pair.deploy("TP=2 over two nodes with Ray")
-    assert first.json["release"] == pair.asked("ask the Ray pair")
+    assert first.json["release"] == pair.check_answer("ask the Ray pair")
     assert len(pair.live()) == 2
     with pair.loaded("from Ray to mp beside it", rate=10, streams=2):
-        done = pair.deploy("from Ray to mp beside it", "--mode", "beside", change={"serve.executor": "mp"})
-    assert done.json["release"] == pair.asked("ask the mp pair")
+        deployed = pair.deploy("from Ray to mp beside it", "--mode", "beside", change={"serve.executor": "mp"})
+    assert deployed.json["release"] == pair.check_answer("ask the mp pair")
     with pair.loaded("back to the warm Ray pair", rate=10, streams=2):
         pair.run("roll back to the Ray pair", "rollback", pair.service)
-    assert first.json["release"] == pair.asked("ask the Ray pair again")
+    assert first.json["release"] == pair.check_answer("ask the Ray pair again")
 
 
 def test_a_ray_pair_stops_within_10_s_and_is_shown_as_stopped(pair: Lab) -> None:
@@ -128,10 +128,10 @@ def test_a_swap_from_gpu_to_gpu_loses_no_request(pair: Lab) -> None:
     alone = {**pair.settings, "serve.tensor_parallel": "1", "service": "one", "serve.port": "8600"}
     one = pair.with_(service="one", port=8600, settings=alone)
     one.deploy("deploy to the first GPU", "--node", "node-1")
-    one.asked("ask the first GPU")
+    one.check_answer("ask the first GPU")
     with one.loaded("across, from GPU to GPU"):
-        done = one.deploy(
+        deployed = one.deploy(
             "across, from GPU to GPU", "--mode", "across", "--node", "node-2", change={"env.RELEASE": "two"}
         )
-    assert done.json["release"] == one.asked("ask the second GPU")
+    assert deployed.json["release"] == one.check_answer("ask the second GPU")
     assert [node for node, _ in one.live()] == ["node-2"]

@@ -24,10 +24,10 @@ PIECE = 1 << 20
 
 def projects(directory: Path) -> dict[str, list[str]]:
     """Return the file names of the wheels by normal name of their project."""
-    found = defaultdict(list)
+    wheels = defaultdict(list)
     for wheel in sorted(directory.glob("*.whl")):
-        found[re.sub(r"[-_.]+", "-", wheel.name.split("-")[0]).lower()].append(wheel.name)
-    return dict(found)
+        wheels[re.sub(r"[-_.]+", "-", wheel.name.split("-")[0]).lower()].append(wheel.name)
+    return dict(wheels)
 
 
 def page(names: Sequence[str]) -> str:
@@ -57,8 +57,8 @@ class Wheels(BaseHTTPRequestHandler):
         """Send a page of links, metadata or a wheel."""
         kind, _, name = unquote(self.path).strip("/").partition("/")
         wheel = self.server.directory / name.removesuffix(METADATA)
-        if kind in ("simple", "torch") and name in self.server.found:
-            self._send(page(self.server.found[name]).encode(), "text/html")
+        if kind in ("simple", "torch") and name in self.server.projects:
+            self._send(page(self.server.projects[name]).encode(), "text/html")
         elif kind != "files" or "/" in name or not wheel.is_file():
             self.send_error(404)
         elif name.endswith(METADATA):
@@ -86,8 +86,8 @@ class WheelServer(ThreadingHTTPServer):
     """An index of a directory on every address. Raises FileNotFoundError where the directory has no wheel."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.found = directory, projects(directory)
-        if not self.found:
+        self.directory, self.projects = directory, projects(directory)
+        if not self.projects:
             raise FileNotFoundError(f"{directory}: no wheel found")
         super().__init__(("0.0.0.0", 0), Wheels)
 

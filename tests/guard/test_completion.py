@@ -58,7 +58,7 @@ def ask(port: int, **more: Any) -> Completion:
 
 
 @pytest.mark.parametrize(
-    ("status", "release", "said"),
+    ("status", "release", "expected"),
     [
         (200, "q-2", Completion.RIGHT),
         (200, "q-1", Completion.WRONG),
@@ -66,9 +66,9 @@ def ask(port: int, **more: Any) -> Completion:
         (500, "", Completion.WRONG),
     ],
 )
-def test_only_the_right_release_counts(status: int, release: str, said: Completion) -> None:
+def test_only_the_right_release_counts(status: int, release: str, expected: Completion) -> None:
     with gateway(status, release) as port:
-        assert ask(port) is said
+        assert ask(port) is expected
 
 
 def test_at_the_one_address_the_path_names_the_service() -> None:
@@ -89,10 +89,10 @@ def test_an_answer_that_does_not_come_is_late() -> None:
         end.set()
 
 
-@pytest.mark.parametrize(("size", "said"), [(MOST_BYTES, Completion.RIGHT), (4 * MOST_BYTES, Completion.WRONG)])
-def test_an_answer_that_is_too_long_is_wrong(size: int, said: Completion) -> None:
+@pytest.mark.parametrize(("size", "expected"), [(MOST_BYTES, Completion.RIGHT), (4 * MOST_BYTES, Completion.WRONG)])
+def test_an_answer_that_is_too_long_is_wrong(size: int, expected: Completion) -> None:
     with gateway(200, "q-2", size=size) as port:
-        assert ask(port) is said
+        assert ask(port) is expected
 
 
 def test_tls_that_the_gateway_does_not_speak_is_wrong() -> None:

@@ -56,7 +56,7 @@ class Node:
     says: Inquiry = field(default_factory=lambda: Inquiry(Completion.RIGHT, page(0)))
     known: bool = True
     now_s: float = 100.0
-    asked: list[str] = field(default_factory=list)
+    inquired_releases: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.state = State(self.directory, lambda: NodeClock(0.0, "b"))
@@ -85,7 +85,7 @@ class Node:
 
     def inquire(self, service: str, deployment: Deployment) -> Inquiry:
         assert service == "chat"
-        self.asked.append(deployment.release)
+        self.inquired_releases.append(deployment.release)
         return self.says
 
     def look(self, seconds: int = 1) -> GatewayView:
@@ -117,7 +117,7 @@ def test_the_map_holds_what_was_decided_and_outlives_the_process(node: Node) -> 
 def test_only_the_release_that_runs_is_asked_and_gets_the_answer(node: Node) -> None:
     view = node.look(ENOUGH)
 
-    assert set(node.asked) == {"old"}
+    assert set(node.inquired_releases) == {"old"}
     assert view.answers == {"old": Answer.YES, "new": Answer.NO}
 
 
@@ -125,7 +125,7 @@ def test_without_a_report_of_the_containers_nothing_is_known(node: Node) -> None
     node.known = False
 
     assert node.view.look((OLD,), swapping=True) is None
-    assert node.asked == []
+    assert node.inquired_releases == []
 
 
 def test_a_release_that_is_in_no_slot_is_not_asked(node: Node) -> None:
@@ -148,7 +148,7 @@ def test_what_an_engine_did_not_answer_while_it_loaded_counts_no_more_once_it_ha
 
 
 @pytest.mark.parametrize(
-    ("says", "found"),
+    ("says", "count"),
     [
         (Inquiry(Completion.RIGHT, page(2, 3)), 5),
         (Inquiry(Completion.RIGHT, page(0)), 0),
@@ -158,10 +158,10 @@ def test_what_an_engine_did_not_answer_while_it_loaded_counts_no_more_once_it_ha
     ],
     ids=["busy", "idle", "no page", "an engine that does not count", "no metrics"],
 )
-def test_open_requests_are_those_that_the_engine_counts(node: Node, says: Inquiry, found: int | None) -> None:
+def test_open_requests_are_those_that_the_engine_counts(node: Node, says: Inquiry, count: int | None) -> None:
     node.says = says
 
-    assert node.look(2).open.get("old") == found
+    assert node.look(2).open.get("old") == count
 
 
 def test_an_old_count_says_nothing(node: Node) -> None:
@@ -222,9 +222,9 @@ def test_an_engine_is_asked_at_the_port_of_the_service_past_any_gateway() -> Non
     with answering(respond) as server:
         deployment = direct_at(server.port)
         assert inquire("chat", deployment) == Inquiry(Completion.RIGHT, page(3))
-        assert [(request.method, request.path) for request in server.asked] == [
+        assert [(request.method, request.path) for request in server.requests] == [
             ("POST", "/v1/chat/completions"),
             ("GET", "/metrics"),
         ]
-        assert server.asked[0].json["model"] == "chat"
+        assert server.requests[0].json["model"] == "chat"
     assert inquire("chat", deployment) == Inquiry(Completion.WRONG, None)

@@ -98,7 +98,7 @@ def test_what_fails_is_logged_once_until_it_works_again(node: NftNode) -> None:
 
 def test_an_engine_starts_only_once_its_ports_are_closed(node: NftNode) -> None:
     engines = Engines(node, lambda *_: None, print)  # type: ignore[arg-type]  # a machine in place of this one
-    [name] = [each for each in node.machine.containers if each.startswith("q-")]
+    [name] = [container for container in node.machine.containers if container.startswith("q-")]
     node.broken = True
     with pytest.raises(CommandFailed, match="nft -f -"):
         engines.start(name)

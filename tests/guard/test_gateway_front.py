@@ -26,9 +26,9 @@ CAPTURED = Path(__file__).parent.parent / "gateway" / "captured"
 NEW, DRAINING = ((CAPTURED / f"{name}.json").read_text() for name in ("new", "draining"))
 
 
-def after(*said: Completion, steps: tuple[float, ...] = ()) -> ReleaseHealth:
+def after(*completions: Completion, steps: tuple[float, ...] = ()) -> ReleaseHealth:
     health = ReleaseHealth()
-    for result in said:
+    for result in completions:
         health.learn(result, steps)
     return health
 
@@ -170,7 +170,7 @@ def test_an_idle_leader_reads_the_gateway_again_before_it_changes_it(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("backend", "hold", "seen"),
+    ("backend", "hold", "expected"),
     [
         ("be_chat_wait", True, ("", "1.2")),
         ("be_chat_wait", False, ("", "")),
@@ -180,7 +180,7 @@ def test_an_idle_leader_reads_the_gateway_again_before_it_changes_it(tmp_path: P
     ],
     ids=["waits", "its file is lost", "HAProxy has not heard", "the hold has not ended", "serves"],
 )
-def test_a_change_that_was_interrupted_is_seen_as_not_done(backend: str, hold: bool, seen: tuple[str, str]) -> None:
+def test_a_change_that_was_interrupted_is_seen_as_not_done(backend: str, hold: bool, expected: tuple[str, str]) -> None:
     shown = json.loads(DRAINING)
     shown["holds"] = {"chat": {"mark": "1.2", "until": 1e9, "longest_s": 540.0, "most": 500}} if hold else {}
     shown["haproxy"]["map"] = f"0x1 chat {backend}\n"
@@ -190,4 +190,4 @@ def test_a_change_that_was_interrupted_is_seen_as_not_done(backend: str, hold: b
     view.close()
 
     assert known
-    assert (known.traffic, known.held) == seen
+    assert (known.traffic, known.held) == expected

@@ -86,10 +86,10 @@ def test_the_end_of_a_stop_has_no_seconds_of_an_earlier_swap(tmp_path: Path) -> 
     for journal in (deployed, stopping, stopping.offline(), stopping.offline().confirmed_stopped(RELEASE.ranks)):
         lead.lead(journal, lead.front)
 
-    done, stopped = (event for event in state.events("chat") if event["kind"] == "end")
+    completed, stopped = (event for event in state.events("chat") if event["kind"] == "end")
 
-    assert (done["result"], stopped["result"]) == ("done", "stopped")
-    assert "verify" in done["seconds"]
+    assert (completed["result"], stopped["result"]) == ("done", "stopped")
+    assert "verify" in completed["seconds"]
     assert stopped["seconds"] == {}
 
 

@@ -36,9 +36,9 @@ RELEASE = Deployment("q-2", Slot.GREEN, (Replica((RankSpec("n1", "q-2-r0"),)),))
 def served(leases: Leases, file: Path, lease_s: float = 60.0) -> Iterator[None]:
     """A socket whose verb `lease` adds to `leases`."""
 
-    def lease(asked: Any) -> object:
-        leases.add(asked["holder"])
-        return leases.until_end(asked["holder"])
+    def lease(request: Any) -> object:
+        leases.add(request["holder"])
+        return leases.until_end(request["holder"])
 
     server = open_socket({"lease": lease, "held": lambda _: leases.text}, file, lease_s)
     try:
@@ -122,10 +122,10 @@ def leadership(tmp_path: Path) -> Iterator[Leadership]:
     state, node = State(tmp_path), LocalNode("n1")
     state.write_membership(Membership("n1", b"k" * 32))
     state.write_journal(Journal("chat", "n1", revision=3, active=RELEASE))
-    made = Leadership(state, node, Follower(state, node, print), lambda *_: pytest.fail("no peers"), print)
-    made.start()
-    yield made
-    made.close()
+    leader = Leadership(state, node, Follower(state, node, print), lambda *_: pytest.fail("no peers"), print)
+    leader.start()
+    yield leader
+    leader.close()
 
 
 def intend(leadership: Leadership, kind: str, **more: object) -> Any:

@@ -35,11 +35,13 @@ class Node:
         self.pages: list[str] = []
         peer = Peer(directory, "n1", ("n1",))
         peer.write(Journal("chat", "n1"))
-        verbs = {op: lambda asked, op=op: json.loads(peer.reply(json.dumps({**asked, "op": op})))["ok"] for op in OPS}
+        verbs = {
+            op: lambda request, op=op: json.loads(peer.reply(json.dumps({**request, "op": op})))["ok"] for op in OPS
+        }
         self.sampler = Sampler(LocalNode("n1"), verbs, clock=lambda: self.now_s)
 
-    def respond(self, asked: Asked) -> Answer:
-        self.pages.append(asked.path)
+    def respond(self, request: Asked) -> Answer:
+        self.pages.append(request.path)
         running = f'vllm:num_requests_running{{engine="0"}} {self.running}\n'
         text = f'{running}vllm:generation_tokens_total{{engine="0"}} {self.generated}\n'
         return Answer(200 if self.healthy else 503, text.encode())

@@ -18,8 +18,8 @@ from sparkops.guard.operator_socket import open_socket
 pytestmark = pytest.mark.local
 
 
-def refuse(asked: Mapping[str, Any]) -> object:
-    raise Busy(f"{asked['service']} is busy", next_step="wait")
+def refuse(question: Mapping[str, Any]) -> object:
+    raise Busy(f"{question['service']} is busy", next_step="wait")
 
 
 def fail(_: Mapping[str, Any]) -> object:
@@ -29,7 +29,7 @@ def fail(_: Mapping[str, Any]) -> object:
 @pytest.fixture
 def guard_socket(tmp_path: Path) -> Iterator[Path]:
     file = tmp_path / "guard.sock"
-    server = open_socket({"echo": lambda asked: asked["word"], "refuse": refuse, "fail": fail}, file)
+    server = open_socket({"echo": lambda question: question["word"], "refuse": refuse, "fail": fail}, file)
     yield file
     server.shutdown()
     server.server_close()

@@ -71,7 +71,7 @@ def begin(state: State) -> Iterator[Begin]:
     """The leading part of a guard's process on n1; Docker was not read yet."""
     over = threading.Event()
 
-    def made() -> Leadership:
+    def start() -> Leadership:
         node = LocalNode("n1")
         leadership = Leadership(
             state, node, Follower(state, node, lambda _: None), link("n1"), lambda _: None, over=over
@@ -79,7 +79,7 @@ def begin(state: State) -> Iterator[Begin]:
         leadership.start()
         return leadership
 
-    yield made
+    yield start
     over.set()
 
 

@@ -44,17 +44,17 @@ def imported(path: str) -> Iterator[str]:
             yield from (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
-def needs(path: str, seen: set[str]) -> Iterator[str]:
+def needs(path: str, visited: set[str]) -> Iterator[str]:
     """What a file and all of ours that it imports need from others."""
-    if path in seen or path not in PACKAGE:
+    if path in visited or path not in PACKAGE:
         return
-    seen.add(path)
+    visited.add(path)
     for module in imported(path):
         first, _, rest = module.partition(".")
         if first != "sparkops":
             yield first
         for end in (".py", "/__init__.py"):
-            yield from needs(rest.replace(".", "/") + end, seen)
+            yield from needs(rest.replace(".", "/") + end, visited)
 
 
 def test_the_committed_dockerfile_is_as_rendered() -> None:

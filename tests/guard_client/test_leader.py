@@ -71,10 +71,10 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
         leader.set_peers({"n2": ("10.0.0.2", 10844)})
         assert leader.intend("chat", Hold("i1", 7, "fair")) == Decision("accepted")
         assert [event["kind"] for event in leader.events("chat", 0)] == ["intent", "note"]
-    assert peer.asked("secret") == [{"op": "secret", "service": "chat", "name": "ray-q-blue", "value": "t0k3n"}]
-    assert peer.asked("join") == [{"op": "join", "leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"]}]
-    assert peer.asked("peers") == [{"op": "peers", "peers": {"n2": {"address": "10.0.0.2", "port": 10844}}}]
-    assert peer.asked("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
+    assert peer.requests("secret") == [{"op": "secret", "service": "chat", "name": "ray-q-blue", "value": "t0k3n"}]
+    assert peer.requests("join") == [{"op": "join", "leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"]}]
+    assert peer.requests("peers") == [{"op": "peers", "peers": {"n2": {"address": "10.0.0.2", "port": 10844}}}]
+    assert peer.requests("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
 
 
 @pytest.mark.parametrize(("code", "kind"), [(4, Busy), (5, PlanRefused), (7, NeedsOperator), (1, NodeError)], ids=str)
@@ -107,12 +107,12 @@ def test_the_next_request_opens_a_new_stream_after_one_was_lost(tmp_path: Path) 
         assert leader.services() == ["chat"]
 
 
-@pytest.mark.parametrize(("said", "tries"), [(NOT_BEGUN, 3), ("OCI runtime exec failed: no such file", 1)])
-def test_a_program_that_docker_could_not_start_is_started_again(tmp_path: Path, said: str, tries: int) -> None:
+@pytest.mark.parametrize(("output", "tries"), [(NOT_BEGUN, 3), ("OCI runtime exec failed: no such file", 1)])
+def test_a_program_that_docker_could_not_start_is_started_again(tmp_path: Path, output: str, tries: int) -> None:
     script = 'echo >>"$1"; echo "$2"; exit 126'
 
     with (
-        closing(leader_of("sh", "-c", script, "sh", str(tmp_path / "tries"), said)) as leader,
+        closing(leader_of("sh", "-c", script, "sh", str(tmp_path / "tries"), output)) as leader,
         pytest.raises(ConnectionLost, match="the guard did not receive `services`: OCI"),
     ):
         leader.services()
@@ -146,7 +146,7 @@ def test_an_intent_whose_reply_was_lost_is_sent_again_and_counts_once(tmp_path: 
 
     assert decision.accepted
     assert decision == Decision("nothing", "already accepted")
-    assert len(Peer(tmp_path).asked("intend")) == 2
+    assert len(Peer(tmp_path).requests("intend")) == 2
     journal = Peer(tmp_path).journal("chat")
     assert journal is not None
     assert (journal.hold, journal.revision) == ("fair", 8)

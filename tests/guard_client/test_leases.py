@@ -58,15 +58,15 @@ class Guard:
     """What a guard holds and refuses."""
 
     held: Leases
-    asked: list[Any]
+    requests: list[Any]
     loads: bool = False
 
-    def lease(self, asked: Any) -> object:
-        self.asked.append(asked)
+    def lease(self, request: Any) -> object:
+        self.requests.append(request)
         if self.loads:
             raise Busy("an engine of chat loads", next_step="sparkops follow chat")
-        self.held.add(asked["holder"])
-        return self.held.until_end(asked["holder"])
+        self.held.add(request["holder"])
+        return self.held.until_end(request["holder"])
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def member(tmp_path: Path) -> Iterator[Member]:
 def test_work_holds_a_lease_named_after_what_and_who_and_gives_it_up_at_the_end(guard: Guard, member: Member) -> None:
     with leases.on_node(member, "build of image x", print):
         assert guard.held.text == f"build of image x by {leases.operator()}"
-        assert guard.asked[0]["kind"] == "node"
+        assert guard.requests[0]["kind"] == "node"
     until(lambda: not guard.held.text)
 
 
@@ -130,8 +130,8 @@ def test_a_guard_that_knows_no_lease_yet_is_asked_for_swaps(tmp_path: Path, memb
     states = {"chat": serving(), "next": swapping(Phase.LOAD)}
     known = ["chat"]
 
-    def state(asked: Any) -> object:
-        known_state = states[asked["service"]]
+    def state(request: Any) -> object:
+        known_state = states[request["service"]]
         journal = wire.plain(Journal, known_state.journal)
         return {**REPLY, "journal": journal}
 

@@ -66,7 +66,7 @@ class Load:
     def wait_for(self, count: int, within_s: float = PATIENCE_S) -> Self:
         """Wait until `count` requests have ended well. Raises TimeoutError."""
         deadline = time.monotonic() + within_s
-        while sum(each.ok for each in self.records()) < count:
+        while sum(record.ok for record in self.records()) < count:
             if time.monotonic() > deadline or not self.running:
                 raise TimeoutError(f"{count} good answers did not come in {within_s:g} s: {self.report()}")
             time.sleep(0.02)

@@ -43,7 +43,9 @@ class Report:
 
     def __str__(self) -> str:
         failed = ", ".join(f"{count} {reason}" for reason, count in self.failures.items()) or "none"
-        examples = "".join(f"\n  {each.reason} at {each.start:.3f}: {each.detail}" for each in self.examples)
+        examples = "".join(
+            f"\n  {failure.reason} at {failure.start:.3f}: {failure.detail}" for failure in self.examples
+        )
         return (
             f"{self.shorts} short requests and {self.streams} streams, {self.good} good, {self.rate:.0f}/s, "
             f"p50 {self.p50_s * 1000:.1f} ms, p99 {self.p99_s * 1000:.1f} ms, "
@@ -54,32 +56,32 @@ class Report:
 
 def report(records: Iterable[Record], window: Window | None = None) -> Report:
     """The figures of all records, or of those under way in a window of the monotonic clock."""
-    seen = [each for each in within(records, window) if each.error != STOPPED]
-    shorts = [each for each in seen if each.kind == "short"]
-    good = [each for each in seen if each.ok]
-    ends = sorted(each.end for each in shorts if each.ok)
-    begin, end = window or span(seen)
-    latencies = sorted(each.latency_s for each in shorts if each.ok)
-    failed = [each for each in seen if not each.ok and not each.refused_well]
+    counted = [record for record in within(records, window) if record.error != STOPPED]
+    shorts = [record for record in counted if record.kind == "short"]
+    good = [record for record in counted if record.ok]
+    ends = sorted(record.end for record in shorts if record.ok)
+    begin, end = window or span(counted)
+    latencies = sorted(record.latency_s for record in shorts if record.ok)
+    failed = [record for record in counted if not record.ok and not record.refused_well]
     return Report(
         shorts=len(shorts),
-        streams=len(seen) - len(shorts),
+        streams=len(counted) - len(shorts),
         good=len(good),
-        refusals=sum(each.refused_well for each in seen),
-        failures=dict(Counter(each.reason for each in failed).most_common()),
+        refusals=sum(record.refused_well for record in counted),
+        failures=dict(Counter(record.reason for record in failed).most_common()),
         examples=tuple(failed[:5]),
-        rate=len([each for each in ends if begin <= each <= end]) / max(end - begin, 1e-9),
+        rate=len([moment for moment in ends if begin <= moment <= end]) / max(end - begin, 1e-9),
         p50_s=quantile(latencies, 0.50),
         p99_s=quantile(latencies, 0.99),
         longest_gap_s=_longest_gap(ends, begin, end),
-        releases=dict(Counter(each.release for each in good if each.release)),
-        stand_ins=dict(Counter(each.stand_in for each in good if each.stand_in)),
+        releases=dict(Counter(record.release for record in good if record.release)),
+        stand_ins=dict(Counter(record.stand_in for record in good if record.stand_in)),
     )
 
 
 def span(records: list[Record]) -> Window:
     """From the first start to the last end."""
-    return min((each.start for each in records), default=0.0), max((each.end for each in records), default=0.0)
+    return min((record.start for record in records), default=0.0), max((record.end for record in records), default=0.0)
 
 
 def within(records: Iterable[Record], window: Window | None) -> Iterable[Record]:
@@ -87,7 +89,7 @@ def within(records: Iterable[Record], window: Window | None) -> Iterable[Record]
     if window is None:
         return records
     begin, end = window
-    return (each for each in records if each.end >= begin and each.start <= end)
+    return (record for record in records if record.end >= begin and record.start <= end)
 
 
 def quantile(ordered: list[float], share: float) -> float:
@@ -96,5 +98,5 @@ def quantile(ordered: list[float], share: float) -> float:
 
 
 def _longest_gap(ends: list[float], begin: float, end: float) -> float:
-    points = [begin, *(each for each in ends if begin < each < end), end]
+    points = [begin, *(moment for moment in ends if begin < moment < end), end]
     return max((after - before for before, after in pairwise(points)), default=0.0)

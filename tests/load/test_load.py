@@ -50,10 +50,10 @@ def canned(answer: bytes) -> Iterator[str]:
         thread.join()
 
 
-def until(load: Load, seen: Callable[[Report], bool]) -> None:
+def until(load: Load, shows: Callable[[Report], bool]) -> None:
     """Wait until a report shows it. Raises AssertionError."""
     deadline = time.monotonic() + 60
-    while not seen(load.report()):
+    while not shows(load.report()):
         assert time.monotonic() < deadline, load.report()
         time.sleep(0.01)
 
@@ -65,14 +65,14 @@ def test_a_good_server_gives_a_clean_report() -> None:
             load.wait_for(200)
             assert load.process is not None
             assert "canary" not in Path(f"/proc/{load.process.pid}/cmdline").read_text()
-        made = load.report()
-    assert made.clean, made
-    assert made.stand_ins == {"blue": made.good}
-    assert made.streams > 20
-    assert {(each.kind, each.connection) for each in load.records()} == {
+        report = load.report()
+    assert report.clean, report
+    assert report.stand_ins == {"blue": report.good}
+    assert report.streams > 20
+    assert {(record.kind, record.connection) for record in load.records()} == {
         (kind, connection) for kind in ("short", "stream") for connection in ("fresh", "kept")
     }
-    assert all(0 < each.first_s <= each.latency_s for each in load.records() if each.kind == "stream")
+    assert all(0 < record.first_s <= record.latency_s for record in load.records() if record.kind == "stream")
 
 
 def test_connections_are_kept_and_used_again() -> None:
@@ -158,7 +158,7 @@ def test_a_stream_is_whole_only_with_done_at_its_end(rest: bytes, clean: bool) -
         until(load, lambda _: bool(load.records()))
     assert load.report().clean is clean
     assert set(load.report().failures) <= {"stream cut"}
-    assert {each.release for each in load.records()} == {"q-1"}
+    assert {record.release for record in load.records()} == {"q-1"}
 
 
 def test_the_documented_refusal_is_known() -> None:

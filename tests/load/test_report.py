@@ -24,47 +24,47 @@ def test_a_record_is_the_same_after_it_was_written() -> None:
 
 
 def test_all_is_clean_when_all_was_answered() -> None:
-    made = report([short(0, 0.1, release="a"), short(0.1, 0.4, release="b"), Record("stream", "fresh", 0, 2, 200)])
-    assert made.clean
-    assert (made.shorts, made.streams, made.good, made.releases) == (2, 1, 3, {"a": 1, "b": 1})
-    assert [made.p50_s, made.p99_s] == pytest.approx([0.3, 0.3])
+    figures = report([short(0, 0.1, release="a"), short(0.1, 0.4, release="b"), Record("stream", "fresh", 0, 2, 200)])
+    assert figures.clean
+    assert (figures.shorts, figures.streams, figures.good, figures.releases) == (2, 1, 3, {"a": 1, "b": 1})
+    assert [figures.p50_s, figures.p99_s] == pytest.approx([0.3, 0.3])
 
 
 def test_failures_are_counted_by_their_reason_and_what_the_load_stopped_is_none() -> None:
-    seen = [
+    records = [
         short(0, 1, status=0, error="refused"),
         short(0, 1, status=0, error="refused"),
         short(0, 1, status=502, error="status"),
         Record("stream", "kept", 0, 1, 200, error="cut"),
         Record("stream", "kept", 0, 1, 200, error="stopped"),
     ]
-    made = report(seen)
-    assert made.failures == {"short refused": 2, "short status 502": 1, "stream cut": 1}
-    assert (made.good, made.streams, len(made.examples)) == (0, 1, 4)
-    assert "2 short refused" in str(made)
+    figures = report(records)
+    assert figures.failures == {"short refused": 2, "short status 502": 1, "stream cut": 1}
+    assert (figures.good, figures.streams, len(figures.examples)) == (0, 1, 4)
+    assert "2 short refused" in str(figures)
 
 
 def test_only_the_documented_refusal_is_no_failure() -> None:
     documented = short(0, 1, **REFUSED, retry_after="5", openai_error=True)
     bare = short(0, 1, **REFUSED, openai_error=True)
     html = short(0, 1, **REFUSED, retry_after="5")
-    made = report([documented, bare, html])
-    assert (made.refusals, made.failures, made.clean) == (1, {"short status 503": 2}, False)
+    figures = report([documented, bare, html])
+    assert (figures.refusals, figures.failures, figures.clean) == (1, {"short status 503": 2}, False)
 
 
 def test_a_window_takes_what_was_under_way_in_it() -> None:
-    seen = [short(0, 1), short(0.5, 2.5), short(2.1, 2.2), short(3.5, 4)]
-    assert report(seen, (2.0, 3.0)).shorts == 2
-    assert report(seen).shorts == 4
+    records = [short(0, 1), short(0.5, 2.5), short(2.1, 2.2), short(3.5, 4)]
+    assert report(records, (2.0, 3.0)).shorts == 2
+    assert report(records).shorts == 4
 
 
 def test_the_longest_gap_counts_from_the_window_s_edges() -> None:
-    seen = [short(0, each) for each in (1.0, 1.2, 3.0)] + [short(0, 2.0, error="refused")]
-    assert report(seen, (1.0, 3.5)).longest_gap_s == pytest.approx(1.8)
-    assert report(seen, (0.0, 1.1)).longest_gap_s == pytest.approx(1.0)
+    records = [short(0, end) for end in (1.0, 1.2, 3.0)] + [short(0, 2.0, error="refused")]
+    assert report(records, (1.0, 3.5)).longest_gap_s == pytest.approx(1.8)
+    assert report(records, (0.0, 1.1)).longest_gap_s == pytest.approx(1.0)
     assert report([], (0.0, 2.0)).longest_gap_s == 2.0
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 51), (0.99, 100), (1.0, 100)])
 def test_a_quantile_is_one_of_the_values(share: float, value: float) -> None:
-    assert quantile([float(each) for each in range(1, 101)], share) == value
+    assert quantile([float(number) for number in range(1, 101)], share) == value

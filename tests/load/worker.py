@@ -49,22 +49,22 @@ class Sent:
     kind: Any
     fresh: bool
     start: float = field(default_factory=time.monotonic)
-    said: dict[str, Any] = field(default_factory=dict)
+    outcome: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> Record:
         """The record, now that it has ended."""
         connection: Any = "fresh" if self.fresh else "kept"
-        return Record(self.kind, connection, self.start, time.monotonic(), **self.said)
+        return Record(self.kind, connection, self.start, time.monotonic(), **self.outcome)
 
     def heard(self, head: Head) -> None:
         """The head of an answer has come."""
         named = {"release": "x-sparkops-release", "stand_in": "x-stand-in", "retry_after": "retry-after"}
-        self.said["status"] = head.status
-        self.said |= {key: head.headers[name] for key, name in named.items() if name in head.headers}
+        self.outcome["status"] = head.status
+        self.outcome |= {key: head.headers[name] for key, name in named.items() if name in head.headers}
 
     def failed(self, kind: str, detail: str) -> None:
         """It did not go well."""
-        self.said |= {"error": kind, "detail": detail[:200]}
+        self.outcome |= {"error": kind, "detail": detail[:200]}
 
 
 class Worker:
@@ -140,11 +140,11 @@ class Worker:
         await self._exchange(Sent("short", fresh), self._request(fresh=fresh, max_tokens=16))
 
     async def _stream(self, *, fresh: bool) -> bool:
-        told = f"Tell me about journey {self.sent} in a few sentences."
+        prompt = f"Tell me about journey {self.sent} in a few sentences."
         more = {
             "max_tokens": self.settings.stream_tokens,
             "stream": True,
-            "messages": [{"role": "user", "content": told}],
+            "messages": [{"role": "user", "content": prompt}],
         }
         return await self._exchange(Sent("stream", fresh), self._request(fresh=fresh, **more))
 
@@ -164,13 +164,13 @@ class Worker:
         except asyncio.CancelledError:
             sent.failed(STOPPED, "")
         self._end(sent, connection)
-        return "error" not in sent.said
+        return "error" not in sent.outcome
 
     def _end(self, sent: Sent, connection: Connection | None) -> None:
         self.out.write(write(sent.record()))
         if connection is None:
             return
-        if sent.fresh or sent.said.get("error") not in (None, "status", "wrong"):
+        if sent.fresh or sent.outcome.get("error") not in (None, "status", "wrong"):
             connection.close()
         else:
             self.pool.give(connection)
@@ -178,7 +178,7 @@ class Worker:
     async def _read(self, sent: Sent, connection: Connection, head: Head) -> None:
         if head.status != 200:
             body = await connection.body(head)
-            sent.said["openai_error"] = is_openai_error(body)
+            sent.outcome["openai_error"] = is_openai_error(body)
             sent.failed("status", body.decode(errors="replace"))
         elif sent.kind == "stream":
             await self._read_stream(sent, connection, head)
@@ -194,7 +194,7 @@ class Worker:
                 pauses.part()
                 tail = (tail + part)[-64:]
         finally:
-            sent.said |= {"first_s": round(pauses.first_s, 6), "pause_s": round(pauses.longest_s, 6)}
+            sent.outcome |= {"first_s": round(pauses.first_s, 6), "pause_s": round(pauses.longest_s, 6)}
         if DONE not in tail:
             sent.failed("cut", f"the stream ended without [DONE], with {tail[-40:]!r}")
 

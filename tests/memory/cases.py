@@ -56,9 +56,9 @@ def nvfp4(*, drafts: bool) -> Mapping[str, int]:
     return tensors(configs.QWEN_122B, NVFP4, BF16, BF16, drafts=drafts)
 
 
-def size(found: Mapping[str, int], unit: int = GIB) -> float:
+def size(sizes: Mapping[str, int], unit: int = GIB) -> float:
     """The size of a checkpoint."""
-    return sum(found.values()) / unit
+    return sum(sizes.values()) / unit
 
 
 def shipped(name: str, *set_: str) -> Recipe:
@@ -66,15 +66,15 @@ def shipped(name: str, *set_: str) -> Recipe:
     return load(ROOT / f"recipes/{name}.yaml", None, set_)
 
 
-def of_vllm(made: Recipe, version: str) -> Recipe:
+def of_vllm(original: Recipe, version: str) -> Recipe:
     """The same recipe with the vLLM of the measurement."""
-    return made.model_copy(update={"image": made.image.model_copy(update={"vllm": f"vllm=={version}"})})
+    return original.model_copy(update={"image": original.image.model_copy(update={"vllm": f"vllm=={version}"})})
 
 
-def predicted(made: Recipe, found: Mapping[str, int], node: str = "spark") -> Fit:
+def predicted(candidate: Recipe, sizes: Mapping[str, int], node: str = "spark") -> Fit:
     """What sparkops says about an empty Spark."""
-    description = Description(configs.QWEN_122B, found, 5 * GIB, f"{node}: /srv/models/{made.model.path}")
-    return fit.fit(made, description, replace(SPARK, node=node))
+    description = Description(configs.QWEN_122B, sizes, 5 * GIB, f"{node}: /srv/models/{candidate.model.path}")
+    return fit.fit(candidate, description, replace(SPARK, node=node))
 
 
 def sehyo(node: str = "spark") -> Fit:
@@ -179,22 +179,22 @@ def _logged(name: str, config: configs.Config, tokens: int, ranks: int) -> Itera
     text = (LOGS / f"vllm-0.23.0-cuda-{name}.log").read_text()
     gib = float(_found(r"Available KV cache memory: ([\d.]+) GiB", text))
     logged = int(_found(r"GPU KV cache size: ([\d,]+) tokens", text).replace(",", ""))
-    made = layout(config, Serving(tokens, 8192, ranks=ranks))
-    yield Case(f"{name}, {gib} GiB: tokens", "", logged, f"vllm-0.23.0-cuda-{name}", made.tokens(gib))
+    kv_layout = layout(config, Serving(tokens, 8192, ranks=ranks))
+    yield Case(f"{name}, {gib} GiB: tokens", "", logged, f"vllm-0.23.0-cuda-{name}", kv_layout.tokens(gib))
 
 
 def _found(pattern: str, text: str) -> str:
-    found = re.search(pattern, text)
-    assert found, pattern
-    return found[1]
+    match = re.search(pattern, text)
+    assert match, pattern
+    return match[1]
 
 
 def starts() -> Iterator[Case]:
     """Whole starts: what is left for the KV cache, from recipe, checkpoint and the node's total alone."""
-    made = sehyo()
-    yield Case("122B NVFP4 Sehyo at 0.90: KV cache", "GiB", 30.33, ARTICLE, made.cache_gib, FITTED)
-    yield Case("122B NVFP4 Sehyo: total", "GiB", 117, ARTICLE, made.taken_gib)
-    graphs = next(term.gib for term in made.terms if term.name == "CUDA graphs")
+    prediction = sehyo()
+    yield Case("122B NVFP4 Sehyo at 0.90: KV cache", "GiB", 30.33, ARTICLE, prediction.cache_gib, FITTED)
+    yield Case("122B NVFP4 Sehyo: total", "GiB", 117, ARTICLE, prediction.taken_gib)
+    graphs = next(term.gib for term in prediction.terms if term.name == "CUDA graphs")
     yield Case("122B NVFP4 Sehyo: CUDA graphs", "GiB", 0.27, ARTICLE, graphs, FITTED)
     short = predicted(shipped("122b-nvfp4-sehyo-32k"), _scaled(nvfp4(drafts=True), 76.02))
     yield Case("122B NVFP4 Sehyo, 32K: KV cache", "GiB", 31, f"{ARTICLE}, `~31`", short.cache_gib)
@@ -213,18 +213,18 @@ def starts() -> Iterator[Case]:
     yield from _h100("h100-start-cold", configs.TINY, 0.3, 1024)
 
 
-def _scaled(found: Mapping[str, int], gib: float) -> Mapping[str, int]:
+def _scaled(sizes: Mapping[str, int], gib: float) -> Mapping[str, int]:
     """The same names with the measured sum: this case is about what is left, not about the weights."""
-    return {name: int(bytes_ * gib / size(found)) for name, bytes_ in found.items()}
+    return {name: int(bytes_ * gib / size(sizes)) for name, bytes_ in sizes.items()}
 
 
 def _h100(name: str, config: configs.Config, share: float, window: int) -> Iterator[Case]:
     """A start on a GPU with memory of its own."""
     args: dict[str, Any] = {"gpu-memory-utilization": share, "max-model-len": window}
-    made = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": args})
-    found = tensors(config, BF16, BF16, BF16, drafts=False)
+    candidate = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": args})
+    sizes = tensors(config, BF16, BF16, BF16, drafts=False)
     room = replace(SPARK, total_gib=H100_GIB, available_gib=H100_GIB, host_gib=0.0, shared=False)
-    got = fit.fit(made, Description(config, found, GIB, "tests"), room)
+    got = fit.fit(candidate, Description(config, sizes, GIB, "tests"), room)
     text = (LOGS / f"vllm-0.23.0-cuda-{name}.log").read_text()
     measured = float(_found(r"Available KV cache memory: ([\d.]+) GiB", text))
     yield Case(f"{name} at {share}: KV cache", "GiB", measured, f"vllm-0.23.0-cuda-{name}", got.cache_gib)

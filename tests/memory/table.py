@@ -17,8 +17,8 @@ HEAD = "| figure | predicted | measured | error | source | missing input |\n| --
 
 def text() -> str:
     """The whole document."""
-    made = {"weights": weights(), "caches": caches(), "starts": starts()}
-    tables = {name: "\n".join(_table(cases)) for name, cases in made.items()}
+    groups = {"weights": weights(), "caches": caches(), "starts": starts()}
+    tables = {name: "\n".join(_table(cases)) for name, cases in groups.items()}
     return TEXT.read_text().format(example="\n".join(lines(sehyo("spark-1"))), **tables)
 
 

@@ -23,19 +23,19 @@ def tensors(
     """Return bytes by name, with so many bytes for a weight of each class. All else has 16 bits, the MTP head too."""
     text = text_config(config)
     of = {"experts": experts, "linear": linear, "shared": shared}
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for prefix, kinds in _layers(text).items():
         for kind, count in kinds.items():
             for name, parameters, group in _layer(text, kind):
-                found[f"model.layers.*.{prefix}{name}"] = count * parameters * of.get(group, BF16)
+                sizes[f"model.layers.*.{prefix}{name}"] = count * parameters * of.get(group, BF16)
     embedding = text["vocab_size"] * text["hidden_size"] * BF16
-    found |= {"model.embed_tokens.weight": embedding, "lm_head.weight": embedding}
+    sizes |= {"model.embed_tokens.weight": embedding, "lm_head.weight": embedding}
     if "vision_config" in config:
-        found["model.visual.blocks.*.weight"] = VISION * BF16
+        sizes["model.visual.blocks.*.weight"] = VISION * BF16
     if drafts:
-        found |= {f"mtp.layers.*.{name}": size * BF16 for name, size, _ in _layer(text, "attention")}
-        found["mtp.fc.weight"] = 2 * text["hidden_size"] ** 2 * BF16
-    return {name: int(size) for name, size in found.items()}
+        sizes |= {f"mtp.layers.*.{name}": size * BF16 for name, size, _ in _layer(text, "attention")}
+        sizes["mtp.fc.weight"] = 2 * text["hidden_size"] ** 2 * BF16
+    return {name: int(size) for name, size in sizes.items()}
 
 
 def _layers(text: Mapping[str, Any]) -> dict[str, dict[str, int]]:

@@ -78,9 +78,9 @@ def wanting(claim: float, size_gb: float | None = None, **args: Any) -> dict[str
 def test_a_node_is_compared_with_its_own_total(
     total_gib: float, changes: dict[str, Any], problem: str | None, step: str
 ) -> None:
-    found = [(str(each), each.next_step) for each in bound.refusals(recipe(**changes), "n1", total_gib)]
+    refusals = [(str(refusal), refusal.next_step) for refusal in bound.refusals(recipe(**changes), "n1", total_gib)]
 
-    assert found == ([(f"n1: {problem}", step)] if problem else [])
+    assert refusals == ([(f"n1: {problem}", step)] if problem else [])
 
 
 @pytest.mark.parametrize("given", ["much", 0, -0.5, 1.01])
@@ -102,24 +102,24 @@ def test_a_cache_size_that_vllm_cannot_read_is_refused(given: str) -> None:
     ("given", "gib"), [("2G", 2.0), ("2g", 2e9 / 2**30), ("512M", 0.5), ("1.5k", 1500 / 2**30), (2**31, 2.0)]
 )
 def test_a_cache_size_is_read_as_vllm_reads_it(given: str | int, gib: float) -> None:
-    found = bound.bound(recipe(**wanting(10.0, kv_cache_memory_bytes=given)), 121.7, host_gib=0.0)
+    engine_bound = bound.bound(recipe(**wanting(10.0, kv_cache_memory_bytes=given)), 121.7, host_gib=0.0)
 
-    assert found is not None
-    assert found.gib == pytest.approx(gib)
+    assert engine_bound is not None
+    assert engine_bound.gib == pytest.approx(gib)
 
 
 def test_a_pair_holds_half_of_the_weights_on_each_node() -> None:
-    wanted = wanting(60.0, 40, kv_cache_memory_bytes="20G")
-    found = bound.bound(recipe(**{**wanted, "serve": {**wanted["serve"], "tensor_parallel": 2}}), 121.7)
+    changes = wanting(60.0, 40, kv_cache_memory_bytes="20G")
+    engine_bound = bound.bound(recipe(**{**changes, "serve": {**changes["serve"], "tensor_parallel": 2}}), 121.7)
 
-    assert found is not None
-    assert found.terms == "kv-cache-memory-bytes 20.0 GiB + 18.6 GiB of weights + 5 GiB of the host side"
+    assert engine_bound is not None
+    assert engine_bound.terms == "kv-cache-memory-bytes 20.0 GiB + 18.6 GiB of weights + 5 GiB of the host side"
 
 
 def test_a_cpu_has_no_bound_but_its_total() -> None:
     assert bound.bound(recipe(), 24.0) is None
     assert [*bound.refusals(recipe(), "n1", 10.0)] == []
-    assert [str(each) for each in bound.refusals(recipe(), "n1", 9.0)] == [
+    assert [str(refusal) for refusal in bound.refusals(recipe(), "n1", 9.0)] == [
         "n1: 10 GiB claimed, 9.0 GiB in total: 1.0 GiB short"
     ]
 
@@ -143,9 +143,9 @@ def test_the_default_is_that_of_the_pinned_release(engine: EngineName, vllm: str
 
 def test_a_deploy_to_a_node_with_64_gb_is_refused_by_its_total() -> None:
     small = replace(HOST, memory_total_gib=60.8, memory_available_gib=58.0)
-    seen = Observed(node(gpu="runtime"), small, (), IMAGE_ID, CHECKPOINT)
+    observed = Observed(node(gpu="runtime"), small, (), IMAGE_ID, CHECKPOINT)
 
-    [refused] = preconditions.obstacles(rank("n1", **wanting(116.0, gpu_memory_utilization=0.9)), seen)
+    [refused] = preconditions.obstacles(rank("n1", **wanting(116.0, gpu_memory_utilization=0.9)), observed)
 
     assert isinstance(refused, PlanRefused)
     assert str(refused) == "n1: 116 GiB claimed, 60.8 GiB in total: 55.2 GiB short"

@@ -51,9 +51,9 @@ def test_ranks_share_kv_heads_and_repeat_the_last_one(ranks: int, heads: int) ->
 
 
 def test_every_rank_holds_a_latent_vector_whole() -> None:
-    made = layout(parse(MLA), replace(SERVING, ranks=2))
+    kv_layout = layout(parse(MLA), replace(SERVING, ranks=2))
 
-    assert (made.page_bytes, made.layers, made.groups) == (16 * 576 * 2, 28, 1)
+    assert (kv_layout.page_bytes, kv_layout.layers, kv_layout.groups) == (16 * 576 * 2, 28, 1)
 
 
 def test_a_state_has_a_convolution_that_draft_tokens_widen() -> None:
@@ -67,27 +67,27 @@ def test_a_state_has_a_convolution_that_draft_tokens_widen() -> None:
 
 def test_blocks_grow_until_a_page_holds_a_state() -> None:
     """A log of vLLM 0.24.0 with Qwen3.6-35B: noonghunna/club-3090#612."""
-    made = layout(parse(QWEN_35B), replace(SERVING, dtype="fp8", prefix_caching=True))
+    kv_layout = layout(parse(QWEN_35B), replace(SERVING, dtype="fp8", prefix_caching=True))
 
-    assert (made.block, made.page_bytes, made.groups, made.layers) == (2096, 2146304, 4, 10)
-    assert made.requests(5.98) == pytest.approx(4.33, abs=0.005)
-    assert made.tokens(5.98) == 567978
+    assert (kv_layout.block, kv_layout.page_bytes, kv_layout.groups, kv_layout.layers) == (2096, 2146304, 4, 10)
+    assert kv_layout.requests(5.98) == pytest.approx(4.33, abs=0.005)
+    assert kv_layout.tokens(5.98) == 567978
 
 
 @pytest.mark.parametrize(("caching", "drafts", "states"), [(False, 0, 1), (True, 0, 2), (False, 2, 3), (True, 2, 4)])
 def test_a_request_holds_few_states_whatever_its_length(caching: bool, drafts: int, states: int) -> None:
-    made = layout(parse(QWEN_122B), replace(SERVING, prefix_caching=caching, draft_tokens=drafts))
+    kv_layout = layout(parse(QWEN_122B), replace(SERVING, prefix_caching=caching, draft_tokens=drafts))
 
-    assert made.request_blocks == -(-131072 // made.block) + 3 * states
-    assert made.layers == (13 if drafts else 12)
+    assert kv_layout.request_blocks == -(-131072 // kv_layout.block) + 3 * states
+    assert kv_layout.layers == (13 if drafts else 12)
 
 
 def test_windows_keep_what_they_see_and_one_batch() -> None:
-    made = layout(parse(GPT_OSS), SERVING)
+    kv_layout = layout(parse(GPT_OSS), SERVING)
     whole = layout(parse(GPT_OSS), replace(SERVING, slides=False))
 
-    assert (made.layers, made.groups) == (18, 2)
-    assert made.request_blocks == 131072 // 16 + (-(-(127 + 8192) // 16) + 1)
+    assert (kv_layout.layers, kv_layout.groups) == (18, 2)
+    assert kv_layout.request_blocks == 131072 // 16 + (-(-(127 + 8192) // 16) + 1)
     assert (whole.layers, whole.groups, whole.request_blocks) == (36, 1, 131072 // 16)
 
 
@@ -96,10 +96,10 @@ def test_a_short_context_bounds_a_window() -> None:
 
 
 def test_pages_of_layers_that_differ_are_made_equal() -> None:
-    made = layout(parse({**GEMMA, "num_global_key_value_heads": 2}), SERVING)
+    kv_layout = layout(parse({**GEMMA, "num_global_key_value_heads": 2}), SERVING)
 
-    assert (made.page_bytes, made.groups, made.layers) == (16 * 8 * 512 * 2, 2, 1)
-    assert made.request_blocks == 131072 // 32 + (-(-(1023 + 8192) // 16) + 1)
+    assert (kv_layout.page_bytes, kv_layout.groups, kv_layout.layers) == (16 * 8 * 512 * 2, 2, 1)
+    assert kv_layout.request_blocks == 131072 // 32 + (-(-(1023 + 8192) // 16) + 1)
 
 
 def test_pages_that_cannot_be_made_equal_are_refused() -> None:
@@ -110,16 +110,16 @@ def test_pages_that_cannot_be_made_equal_are_refused() -> None:
 
 
 def test_mamba_caches_a_state_for_every_block_of_a_prefix() -> None:
-    made = layout(parse(NEMOTRON), replace(SERVING, prefix_caching=True))
+    kv_layout = layout(parse(NEMOTRON), replace(SERVING, prefix_caching=True))
 
-    assert made.block % 128 == 0
-    assert made.request_blocks == 2 * -(-131072 // made.block)
+    assert kv_layout.block % 128 == 0
+    assert kv_layout.request_blocks == 2 * -(-131072 // kv_layout.block)
 
 
 def test_a_cpu_has_larger_blocks() -> None:
-    made = layout(parse(TINY), Serving(1024, 2048, block=128))
+    kv_layout = layout(parse(TINY), Serving(1024, 2048, block=128))
 
-    assert (made.page_bytes, made.blocks(1.0), made.requests(1.0)) == (128 * 256, 16384, 2048.0)
+    assert (kv_layout.page_bytes, kv_layout.blocks(1.0), kv_layout.requests(1.0)) == (128 * 256, 16384, 2048.0)
 
 
 def test_no_memory_is_no_block() -> None:

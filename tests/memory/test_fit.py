@@ -24,72 +24,72 @@ WEIGHTS = {"model.layers.*.mlp.up_proj.weight": 20 * GIB}
 
 def of(share: float = 0.5, weights_gib: float = 20.0, space: Room = SPARK, **args: Any) -> Fit:
     flags = {"gpu-memory-utilization": share, **{name.replace("_", "-"): value for name, value in args.items()}}
-    made = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": flags})
-    found = {name: int(size * weights_gib / 20) for name, size in WEIGHTS.items()}
-    return fit(made, Description(MID, found, 5 * GIB, "q.lock"), space)
+    model_recipe = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": flags})
+    weights = {name: int(size * weights_gib / 20) for name, size in WEIGHTS.items()}
+    return fit(model_recipe, Description(MID, weights, 5 * GIB, "q.lock"), space)
 
 
 def test_the_parts_add_up() -> None:
-    made = of()
+    result = of()
 
-    assert made.problems == ()
-    assert made.budget_gib == pytest.approx(0.5 * 121.7)
-    assert made.weights_gib + made.overhead_gib + made.cache_gib == pytest.approx(made.budget_gib)
-    assert made.taken_gib == pytest.approx(made.budget_gib + 5.0)
-    assert made.now_gib == pytest.approx(121.7 - made.taken_gib)
+    assert result.problems == ()
+    assert result.budget_gib == pytest.approx(0.5 * 121.7)
+    assert result.weights_gib + result.overhead_gib + result.cache_gib == pytest.approx(result.budget_gib)
+    assert result.taken_gib == pytest.approx(result.budget_gib + 5.0)
+    assert result.now_gib == pytest.approx(121.7 - result.taken_gib)
 
 
 def test_graphs_of_an_older_vllm_come_on_top() -> None:
-    made = sehyo()
+    result = sehyo()
 
-    assert made.outside_gib == pytest.approx(0.27, abs=0.01)
-    assert made.taken_gib == pytest.approx(made.budget_gib + 5.0 + made.outside_gib)
+    assert result.outside_gib == pytest.approx(0.27, abs=0.01)
+    assert result.taken_gib == pytest.approx(result.budget_gib + 5.0 + result.outside_gib)
 
 
 def test_a_request_of_the_full_context_must_fit() -> None:
-    made = of(share=0.35)
+    result = of(share=0.35)
 
-    assert made.problems == (f"KV cache {made.cache_gib:.1f} GiB, one request of 262144 tokens needs 28.0 GiB",)
-    assert lower(made, "q") == f"sparkops fit q --set args.gpu-memory-utilization={made.safe_share:g}"
-    assert of(share=made.least_share or 0).problems == ()
-    assert of(share=(made.least_share or 0) - 0.02).problems != ()
+    assert result.problems == (f"KV cache {result.cache_gib:.1f} GiB, one request of 262144 tokens needs 28.0 GiB",)
+    assert lower(result, "q") == f"sparkops fit q --set args.gpu-memory-utilization={result.safe_share:g}"
+    assert of(share=result.least_share or 0).problems == ()
+    assert of(share=(result.least_share or 0) - 0.02).problems != ()
 
 
 def test_a_node_must_hold_the_budget_and_the_host_side() -> None:
-    made = of(share=0.97)
+    result = of(share=0.97)
 
-    assert made.problems == ("123.0 GiB taken, 121.7 GiB in total: 1.3 GiB short",)
-    assert made.safe_share == 0.89
-    assert of(share=made.safe_share).taken_gib <= 121.7 - 8.0
+    assert result.problems == ("123.0 GiB taken, 121.7 GiB in total: 1.3 GiB short",)
+    assert result.safe_share == 0.89
+    assert of(share=result.safe_share).taken_gib <= 121.7 - 8.0
 
 
 def test_weights_that_leave_no_cache_do_not_fit_at_any_safe_share() -> None:
-    made = of(share=0.9, weights_gib=110.0)
+    result = of(share=0.9, weights_gib=110.0)
 
-    assert made.cache_gib < 0
-    assert made.requests == 0
-    assert lower(made, "q").startswith("Lower max-model-len of q")
+    assert result.cache_gib < 0
+    assert result.requests == 0
+    assert lower(result, "q").startswith("Lower max-model-len of q")
 
 
 def test_a_fixed_cache_decides_instead_of_the_share() -> None:
-    made = of(kv_cache_memory_bytes="40G")
+    result = of(kv_cache_memory_bytes="40G")
 
-    assert made.cache_gib == 40.0
-    assert (made.share, made.safe_share, made.least_share) == (None, None, None)
-    assert not any("utilization" in line for line in lines(made))
+    assert result.cache_gib == 40.0
+    assert (result.share, result.safe_share, result.least_share) == (None, None, None)
+    assert not any("utilization" in line for line in lines(result))
 
 
 def test_a_gpu_with_its_own_memory_has_no_host_side() -> None:
     gpu = Room("n1", 80.0, 79.0, 0.0, shared=False)
-    made = of(share=0.92, space=gpu)
+    result = of(share=0.92, space=gpu)
 
-    assert made.taken_gib == pytest.approx(made.budget_gib)
-    assert made.safe_share == 1.0
+    assert result.taken_gib == pytest.approx(result.budget_gib)
+    assert result.safe_share == 1.0
 
 
 def test_a_cpu_takes_what_the_environment_says() -> None:
-    made = recipe(serve={"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}})
-    got = fit(made, Description(TINY, {"w": 600_000}, 600_000, "q.lock"), SPARK)
+    cpu_recipe = recipe(serve={"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}})
+    got = fit(cpu_recipe, Description(TINY, {"w": 600_000}, 600_000, "q.lock"), SPARK)
 
     assert (got.cache_gib, got.requests, got.terms, got.share) == (1.0, 2048.0, (), None)
     assert got.taken_gib == pytest.approx(3.4, abs=0.01)  # the shipped recipe claims 3.5, which was measured
@@ -118,19 +118,19 @@ def test_fastsafetensors_is_safe_where_it_was_seen_to_be(weights_gib: float, sha
 
 
 def test_a_loader_without_a_rule_is_unknown_and_refuses_nothing() -> None:
-    made = of(load_format="runai_streamer")
+    result = of(load_format="runai_streamer")
 
-    assert made.loaders[0].safe is None
-    assert made.problems == ()
-    assert "runai_streamer: unknown: no rule for this load-format" in "\n".join(lines(made))
+    assert result.loaders[0].safe is None
+    assert result.problems == ()
+    assert "runai_streamer: unknown: no rule for this load-format" in "\n".join(lines(result))
 
 
 def test_a_loader_that_is_not_safe_does_not_fit() -> None:
-    made = recipe(
+    unsafe_recipe = recipe(
         image={"torch": CUDA, "vllm": "vllm==0.23.0"},
         serve={"args": {"gpu-memory-utilization": 0.85, "load-format": "fastsafetensors", "max-model-len": 1024}},
     )
-    got = fit(made, Description(MID, {"w": 72 * GIB}, 36 * GIB, "q.lock"), SPARK)
+    got = fit(unsafe_recipe, Description(MID, {"w": 72 * GIB}, 36 * GIB, "q.lock"), SPARK)
 
     assert got.problems == (
         "load-format fastsafetensors: weights 72.0 + largest file 36.0 twice + host side 5 = 149.0 GiB, "
@@ -145,35 +145,35 @@ def test_two_ranks_share_the_weights() -> None:
 
 
 def test_the_report_begins_with_the_verdict() -> None:
-    told = list(lines(sehyo()))
+    report = list(lines(sehyo()))
 
-    assert told[0] == "spark: fits"
-    assert "  weights       76.0 GiB per rank" in told
-    assert "  utilization   0.9; safe up to 0.89, one request needs 0.67" in told
+    assert report[0] == "spark: fits"
+    assert "  weights       76.0 GiB per rank" in report
+    assert "  utilization   0.9; safe up to 0.89, one request needs 0.67" in report
 
 
 def test_json_has_the_same_figures() -> None:
-    told = json.loads(json.dumps(as_json(sehyo())))
+    report = json.loads(json.dumps(as_json(sehyo())))
 
-    assert (told["fits"], told["problems"], told["weights_gib"]) == (True, [], 76.02)
-    assert told["kv_cache"]["block_tokens"] == 4224
-    assert told["gpu-memory-utilization"] == {"set": 0.9, "safe": 0.89, "least": 0.67}
-    assert [loader["safe"] for loader in told["loaders"]] == [True, True, True]
+    assert (report["fits"], report["problems"], report["weights_gib"]) == (True, [], 76.02)
+    assert report["kv_cache"]["block_tokens"] == 4224
+    assert report["gpu-memory-utilization"] == {"set": 0.9, "safe": 0.89, "least": 0.67}
+    assert [loader["safe"] for loader in report["loaders"]] == [True, True, True]
 
 
 def test_the_room_of_a_node_names_what_runs_there() -> None:
     runs = replace(container(rank()), claim_gib=30.0)
-    made = room("n1", recipe(image={"torch": CUDA}), HOST, [runs, replace(runs, state="exited")])
+    space = room("n1", recipe(image={"torch": CUDA}), HOST, [runs, replace(runs, state="exited")])
 
-    assert (made.total_gib, made.available_gib, made.host_gib, made.shared) == (119.67, 100.0, 5.0, True)
-    assert (made.old_gib, made.old) == (30.0, (runs.name,))
+    assert (space.total_gib, space.available_gib, space.host_gib, space.shared) == (119.67, 100.0, 5.0, True)
+    assert (space.old_gib, space.old) == (30.0, (runs.name,))
 
 
 def test_the_room_of_a_gpu_is_its_own_memory() -> None:
     host = replace(HOST, gpu_model="NVIDIA H100 80GB HBM3", gpus=(GpuMemory(79.2, 70.0),))
-    made = room("n1", recipe(image={"torch": CUDA}), host, [])
+    space = room("n1", recipe(image={"torch": CUDA}), host, [])
 
-    assert (made.total_gib, made.available_gib, made.host_gib, made.shared) == (79.2, 70.0, 0.0, False)
+    assert (space.total_gib, space.available_gib, space.host_gib, space.shared) == (79.2, 70.0, 0.0, False)
 
 
 def test_a_gpu_that_cannot_be_read_has_no_room() -> None:

@@ -53,10 +53,10 @@ def test_clean_pages_of_the_model_go_and_those_of_its_neighbours_stay(models: Pa
     (models / "q/link").symlink_to(models / "other")
     os.mkfifo(models / "q/pipe")
 
-    said = drop(models)
+    output = drop(models)
 
     assert (cached(shard), cached(deep), cached(other)) == (0, 0, SIZE)
-    assert said == (
+    assert output == (
         f"page cache dropped: 2 files, 0.0 GiB in {models}/q; {models}/other: it is outside of the directory\n"
     )
     assert shard.stat().st_size == SIZE
@@ -66,10 +66,10 @@ def test_what_cannot_be_dropped_is_told_and_is_no_failure(models: Path) -> None:
     for number in range(5):
         (models / f"q/{number}").symlink_to("/nowhere")
 
-    said = drop(models)
+    output = drop(models)
 
-    assert said.startswith(f"page cache dropped: 0 files, 0.0 GiB in {models}/q; /nowhere: ")
-    assert said.endswith("; 2 more kept\n")
+    assert output.startswith(f"page cache dropped: 0 files, 0.0 GiB in {models}/q; /nowhere: ")
+    assert output.endswith("; 2 more kept\n")
     absent = LocalNode("here").run(pages.drop(recipe(), NodeConfig(address="n1", model_dir="/absent")))
     assert absent.stdout == "page cache dropped: 0 files, 0.0 GiB in /absent/q; /absent/q: No such file or directory\n"
 

@@ -24,21 +24,21 @@ NEW = release(memory={"claim_gib": 32.0}, image={"torch": CUDA}, serve=ARGS)
 
 def on(free: float, *containers: Container, gpus: tuple[float | None, ...] = (), **host: Any) -> Observed:
     """A node with so much of its own memory, and GPUs of 80 GiB with so much free."""
-    found = tuple(None if gib is None else GpuMemory(80.0, gib) for gib in gpus)
-    facts = replace(HOST, memory_available_gib=free, gpus=found, **host)
+    memories = tuple(None if gib is None else GpuMemory(80.0, gib) for gib in gpus)
+    facts = replace(HOST, memory_available_gib=free, gpus=memories, **host)
     return Observed(node(gpu="runtime"), facts, containers, IMAGE_ID, CHECKPOINT)
 
 
-def first(seen: Observed, of: Release = NEW) -> str:
+def first(observed: Observed, of: Release = NEW) -> str:
     """The arithmetic of a first deploy, or the reason against it."""
     try:
-        return plan(Current(), of=of, n1=seen).notes[0]
+        return plan(Current(), of=of, n1=observed).notes[0]
     except PlanRefused as error:
         return str(error).splitlines()[1].removeprefix("  first on ")
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("observed", "outcome"),
     [
         (on(20.0, gpus=(79.0,)), "n1: 79.0 GiB of GPU memory available - 32 claimed: 47.0 GiB left"),
         (on(100.0, gpus=(13.9,)), "n1: 13.9 GiB of GPU memory available - 32 claimed: 18.1 GiB short"),
@@ -47,8 +47,8 @@ def first(seen: Observed, of: Release = NEW) -> str:
     ],
     ids=["fits", "the GPU is in use", "which GPU is not known", "the host side"],
 )
-def test_a_claim_is_for_the_memory_of_a_discrete_gpu(seen: Observed, said: str) -> None:
-    assert first(seen) == said
+def test_a_claim_is_for_the_memory_of_a_discrete_gpu(observed: Observed, outcome: str) -> None:
+    assert first(observed) == outcome
 
 
 def test_more_than_the_gpu_has_is_refused_by_its_total() -> None:
@@ -84,9 +84,9 @@ def test_a_discrete_gpu_that_cannot_be_asked_leaves_the_host_side_to_compare() -
     ids=["both fit", "the GPU does not hold both", "the node's memory would run out"],
 )
 def test_beside_is_chosen_by_the_memory_of_the_gpu(gpu_gib: float, free: float, mode: Mode, note: str) -> None:
-    made = plan(SERVING, DeployOptions(allow_downtime=True), NEW, n1=on(free, BLUE_RUNS, gpus=(gpu_gib,)))
+    swap_plan = plan(SERVING, DeployOptions(allow_downtime=True), NEW, n1=on(free, BLUE_RUNS, gpus=(gpu_gib,)))
 
-    assert (made.mode, made.notes) == (mode, (note,))
+    assert (swap_plan.mode, swap_plan.notes) == (mode, (note,))
 
 
 @pytest.mark.parametrize(

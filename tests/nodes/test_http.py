@@ -38,7 +38,7 @@ def test_one_connection_serves_several_requests() -> None:
         for _ in range(3):
             asking.get("http://node/health")
 
-        assert len({request.connection for request in server.asked}) == 1
+        assert len({request.connection for request in server.requests}) == 1
 
 
 def test_requests_at_once_have_connections_of_their_own() -> None:
@@ -55,7 +55,7 @@ def test_requests_at_once_have_connections_of_their_own() -> None:
         for thread in threads:
             thread.join()
 
-        assert len({request.connection for request in server.asked}) == 2
+        assert len({request.connection for request in server.requests}) == 2
 
 
 def test_the_operator_s_proxy_has_no_part_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

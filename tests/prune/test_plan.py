@@ -23,8 +23,8 @@ def image(number: int, *shared: str) -> StoredImage:
 def old(number: int) -> StoredEngine:
     """A container of that image, of a release of its own."""
     inputs = str(number) * 64
-    made = engine(f"c{number}", image=f"i{number}", release=f"q-000000000{number}", inputs=inputs)
-    return replace(made, created_at=float(number))
+    stored_engine = engine(f"c{number}", image=f"i{number}", release=f"q-000000000{number}", inputs=inputs)
+    return replace(stored_engine, created_at=float(number))
 
 
 def cache(number: int) -> str:
@@ -41,14 +41,14 @@ NODE = Stored(
 )
 
 
-def told(made: Pruning) -> list[tuple[str, str, int]]:
-    return [(each.kind, each.name, each.size) for each in made.removals]
+def removal_rows(pruning: Pruning) -> list[tuple[str, str, int]]:
+    return [(removal.kind, removal.name, removal.size) for removal in pruning.removals]
 
 
 def test_release_by_release_the_oldest_first_with_what_only_it_has_needed() -> None:
-    made = plan([NODE], NOTHING, ALL)
+    pruning = plan([NODE], NOTHING, ALL)
 
-    assert told(made) == [
+    assert removal_rows(pruning) == [
         ("container", "c1", 5),
         ("image", "sparkops/q:111111111111", 100),
         ("volume", cache(1), 7),
@@ -58,16 +58,16 @@ def test_release_by_release_the_oldest_first_with_what_only_it_has_needed() -> N
         ("container", "c3", 5),
         ("image", "sparkops/q:333333333333", 1100),
     ]
-    assert str(made.removals[0].command) == "docker rm c1"
-    assert str(made.removals[1].command) == "docker rmi sparkops/q:111111111111"
-    assert str(made.removals[2].command) == f"docker volume rm {cache(1)}"
+    assert str(pruning.removals[0].command) == "docker rm c1"
+    assert str(pruning.removals[1].command) == "docker rmi sparkops/q:111111111111"
+    assert str(pruning.removals[2].command) == f"docker volume rm {cache(1)}"
 
 
 def test_the_newest_stay_with_what_they_need() -> None:
-    made = plan([NODE], NOTHING, Policy(keep=2))
+    pruning = plan([NODE], NOTHING, Policy(keep=2))
 
-    assert [name for _, name, _ in told(made)] == ["c1", "sparkops/q:111111111111", cache(1)]
-    assert [(each.name, each.why) for each in made.kept] == [
+    assert [name for _, name, _ in removal_rows(pruning)] == ["c1", "sparkops/q:111111111111", cache(1)]
+    assert [(kept.name, kept.why) for kept in pruning.kept] == [
         ("c3", "one of the newest releases of chat"),
         ("c2", "one of the newest releases of chat"),
         ("sparkops/q:222222222222", "c2 uses it"),
@@ -78,7 +78,7 @@ def test_the_newest_stay_with_what_they_need() -> None:
 def test_bytes_that_an_image_shares_with_one_that_stays_are_not_told() -> None:
     node = replace(NODE, engines=(), volumes={})
 
-    assert told(plan([node], NOTHING, Policy(keep=1))) == [
+    assert removal_rows(plan([node], NOTHING, Policy(keep=1))) == [
         ("image", "sparkops/q:111111111111", 100),
         ("image", "sparkops/q:222222222222", 100),
     ]
@@ -88,7 +88,7 @@ def test_two_containers_of_one_image_go_before_it() -> None:
     second = replace(old(1), container=replace(old(1).container, name="c1b", release="q-9999999999"), created_at=9.0)
     node = replace(NODE, engines=(old(1), second), images=(image(1),), volumes={cache(1): 7})
 
-    assert [name for _, name, _ in told(plan([node], NOTHING, ALL))] == [
+    assert [name for _, name, _ in removal_rows(plan([node], NOTHING, ALL))] == [
         "c1",
         "c1b",
         "sparkops/q:111111111111",
@@ -100,14 +100,14 @@ def test_what_nobody_needs_goes_first() -> None:
     nameless = replace(image(9), tags=())
     node = replace(NODE, images=(*NODE.images, nameless), volumes={cache(8): 3})
 
-    assert told(plan([node], NOTHING, ALL))[:2] == [("image", "i9", 100), ("volume", cache(8), 3)]
+    assert removal_rows(plan([node], NOTHING, ALL))[:2] == [("image", "i9", 100), ("volume", cache(8), 3)]
 
 
 def test_each_goes_under_the_lock_of_its_service() -> None:
     nameless = replace(image(9), tags=())
-    made = plan([replace(NODE, images=(*NODE.images, nameless))], NOTHING, ALL)
+    pruning = plan([replace(NODE, images=(*NODE.images, nameless))], NOTHING, ALL)
 
-    assert {each.name: each.service for each in made.removals} == {
+    assert {removal.name: removal.service for removal in pruning.removals} == {
         **dict.fromkeys(("c1", "c2", "c3"), "chat"),
         **dict.fromkeys((image(number).tags[0] for number in (1, 2, 3)), "chat"),
         **{cache(1): "chat", cache(2): "chat", "i9": ""},
@@ -115,12 +115,12 @@ def test_each_goes_under_the_lock_of_its_service() -> None:
 
 
 def test_no_more_goes_than_it_takes_to_have_room() -> None:
-    assert told(plan([NODE], NOTHING, replace(ALL, free=1000))) == []
-    assert [name for _, name, _ in told(plan([NODE], NOTHING, replace(ALL, free=1006)))] == [
+    assert removal_rows(plan([NODE], NOTHING, replace(ALL, free=1000))) == []
+    assert [name for _, name, _ in removal_rows(plan([NODE], NOTHING, replace(ALL, free=1006)))] == [
         "c1",
         "sparkops/q:111111111111",
     ]
-    assert len(told(plan([NODE], NOTHING, replace(ALL, free=10**9)))) == 8
+    assert len(removal_rows(plan([NODE], NOTHING, replace(ALL, free=10**9)))) == 8
 
 
 def test_a_build_cache_within_its_bound_is_left_alone() -> None:
@@ -141,9 +141,9 @@ def test_a_build_cache_that_images_share_is_looked_at_after_they_have_gone() -> 
 
 def test_every_node_is_planned_for_itself() -> None:
     other = replace(NODE, node="n2", engines=(), volumes={})
-    made = plan([NODE, other], NOTHING, Policy(keep=1))
+    pruning = plan([NODE, other], NOTHING, Policy(keep=1))
 
-    assert {each.node: each.why for each in made.kept if each.name == image(3).tags[0]} == {
+    assert {kept.node: kept.why for kept in pruning.kept if kept.name == image(3).tags[0]} == {
         "n1": "c3 uses it",
         "n2": "the newest of q",
     }

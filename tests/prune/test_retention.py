@@ -27,16 +27,16 @@ NOW_S = 100_000.0
 
 def engine(name: str = "old", **changes: Any) -> StoredEngine:
     """A stopped container of an old release, which Docker would not start again."""
-    told = {"name": name, "state": "exited", "restart_policy": "no", "image": "i", **changes}
+    facts = {"name": name, "state": "exited", "restart_policy": "no", "image": "i", **changes}
     return StoredEngine(
-        name, container(Rank(Release(RECIPE, OLD), Slot.BLUE, "n1"), **told), created_at=10.0, written=5
+        name, container(Rank(Release(RECIPE, OLD), Slot.BLUE, "n1"), **facts), created_at=10.0, written=5
     )
 
 
 def image(tag: str | None = image_tag("q", OLD), **changes: Any) -> StoredImage:
     """Its image."""
-    made = StoredImage("i", (tag,) if tag else (), OLD, built_at=1.0, steps={"own": 100})
-    return replace(made, **changes)
+    stored = StoredImage("i", (tag,) if tag else (), OLD, built_at=1.0, steps={"own": 100})
+    return replace(stored, **changes)
 
 
 def at(release: str = RELEASE, inputs: str = OLD) -> Deployment:
@@ -121,14 +121,14 @@ def test_a_service_that_must_not_be_touched_keeps_all_it_has() -> None:
 
 
 def test_the_newest_releases_of_each_service_stay_wherever_they_are() -> None:
-    made = [replace(engine(release=f"q-{at}"), created_at=at) for at in (1.0, 2.0, 3.0)]
-    again = replace(engine(release="q-1.0"), created_at=4.0)
-    nodes = [Stored("n1", engines=tuple(made)), Stored("n2", engines=(again,))]
+    engines = [replace(engine(release=f"q-{at}"), created_at=at) for at in (1.0, 2.0, 3.0)]
+    redeployed = replace(engine(release="q-1.0"), created_at=4.0)
+    nodes = [Stored("n1", engines=tuple(engines)), Stored("n2", engines=(redeployed,))]
     newest = retention.newest(nodes, 2)
 
     assert newest == {"chat": ["q-1.0", "q-3.0"]}
-    assert [*retention.engine(made[2], Intended(), newest)] == ["one of the newest releases of chat"]
-    assert [*retention.engine(made[1], Intended(), newest)] == []
+    assert [*retention.engine(engines[2], Intended(), newest)] == ["one of the newest releases of chat"]
+    assert [*retention.engine(engines[1], Intended(), newest)] == []
 
 
 def test_an_image_that_a_container_uses_stays_whosever_it_is() -> None:
@@ -182,9 +182,9 @@ def test_a_mark_of_trust_stays_as_long_as_its_image() -> None:
 @pytest.mark.parametrize("rule", [*NAMED, "running", "held"])
 def test_with_no_number_to_keep_nothing_that_must_stay_goes(rule: str) -> None:
     """Invariant 13, through the whole plan: neither the container nor its image nor its cache."""
-    each = engine(state="running") if rule == "running" else engine()
+    stored = engine(state="running") if rule == "running" else engine()
     journals = intended(**NAMED[rule]) if rule in NAMED else Intended(untouchable={"chat": "on hold"})
-    node = Stored("n1", (each,), images=(image(),), volumes={f"sparkops-cache-{OLD[:12]}": 7})
+    node = Stored("n1", (stored,), images=(image(),), volumes={f"sparkops-cache-{OLD[:12]}": 7})
 
     assert plan([node], Intended() if rule == "running" else journals, Policy(keep=0)).removals == ()
     assert len(plan([node], Intended(), Policy(keep=0)).removals) == (0 if rule == "running" else 3)

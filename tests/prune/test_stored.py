@@ -16,17 +16,17 @@ CONTAINER = "01f9b73072908b4216090ab1c4ecb35790c834de47ed599092f567b8bb0d61b9"
 
 @pytest.fixture
 def image(captured: Callable[[str], str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(captured("docker-26.1-image.json"))
-    return found
+    document: dict[str, Any] = json.loads(captured("docker-26.1-image.json"))
+    return document
 
 
 def test_an_image_with_its_steps(image: dict[str, Any]) -> None:
-    found = stored.image(image["inspect"], image["history"])
+    stored_image = stored.image(image["inspect"], image["history"])
 
-    assert (found.id, found.tags) == (IMAGE, ("sparkops/broken:780559279b60",))
-    assert found.inputs.startswith("780559279b60")
-    assert sum(found.steps.values()) == image["inspect"]["Size"]
-    assert len(found.steps) == len(image["history"])
+    assert (stored_image.id, stored_image.tags) == (IMAGE, ("sparkops/broken:780559279b60",))
+    assert stored_image.inputs.startswith("780559279b60")
+    assert sum(stored_image.steps.values()) == image["inspect"]["Size"]
+    assert len(stored_image.steps) == len(image["history"])
 
 
 def test_an_image_is_as_young_as_its_newest_name(image: dict[str, Any]) -> None:
@@ -48,14 +48,14 @@ def test_two_images_share_what_came_about_alike(image: dict[str, Any]) -> None:
 
 
 def test_the_usage_of_a_disk(captured: Callable[[str], str]) -> None:
-    told = json.loads(captured("docker-26.1-df.json"))
-    found = stored.usage(told)
+    reply = json.loads(captured("docker-26.1-df.json"))
+    usage = stored.usage(reply)
 
-    assert found.used[CONTAINER] == IMAGE
-    assert found.written[CONTAINER] == 1_000_000
-    assert found.volumes["sparkops-cache-0123456789ab"] == 5000
-    assert found.cache + found.cache_shared == sum(each["Size"] for each in told["BuildCache"])
-    assert found.cache == sum(each["Size"] for each in told["BuildCache"] if not each["Shared"])
+    assert usage.used[CONTAINER] == IMAGE
+    assert usage.written[CONTAINER] == 1_000_000
+    assert usage.volumes["sparkops-cache-0123456789ab"] == 5000
+    assert usage.cache + usage.cache_shared == sum(entry["Size"] for entry in reply["BuildCache"])
+    assert usage.cache == sum(entry["Size"] for entry in reply["BuildCache"] if not entry["Shared"])
 
 
 def test_an_empty_engine_uses_nothing() -> None:
@@ -66,7 +66,7 @@ def test_an_empty_engine_uses_nothing() -> None:
 
 def test_a_container_of_a_release(captured: Callable[[str], str]) -> None:
     inspect = json.loads(captured("docker-26.1-inspect-running.json"))
-    found = stored.engine("node-2", inspect, {inspect["Id"]: 17})
+    engine = stored.engine("node-2", inspect, {inspect["Id"]: 17})
 
-    assert (found.id, found.written, found.container.service) == (inspect["Id"], 17, "tiny")
-    assert found.created_at < found.container.started_at
+    assert (engine.id, engine.written, engine.container.service) == (inspect["Id"], 17, "tiny")
+    assert engine.created_at < engine.container.started_at

@@ -40,5 +40,5 @@ def some(every: Iterable[object], *chosen: object) -> list[object]:
     """All cases; those that are not chosen are of the matrix."""
     cases = [*every]
     assert set(chosen) <= set(cases)
-    marked = [pytest.param(each, marks=() if each in chosen else pytest.mark.matrix, id=str(each)) for each in cases]
+    marked = [pytest.param(case, marks=() if case in chosen else pytest.mark.matrix, id=str(case)) for case in cases]
     return [*marked]

@@ -70,9 +70,9 @@ def built(sparkops: Cli) -> str:
 @pytest.fixture(scope="session")
 def model(nodes: RealFleet, fleet: Fleet, built: str) -> str:
     """The tiny model, trained in the image and copied to every node."""
-    made = checkpoints.make(fleet, "node-1", built, nodes.home / "checkpoints")
+    checkpoint = checkpoints.make(fleet, "node-1", built, nodes.home / "checkpoints")
     for name in fleet.nodes:
-        checkpoints.copy(fleet, name, made, "tiny-qwen3")
+        checkpoints.copy(fleet, name, checkpoint, "tiny-qwen3")
     return "tiny-qwen3"
 
 

@@ -88,13 +88,17 @@ def problems(service: Service) -> Iterator[str]:
         yield f"the map's file says {traffic.file}, HAProxy {traffic.runtime}"
         return
     slot = traffic.active
-    live = [each for each in containers if each.running and (each.release, each.slot) == (slot.release, slot.slot)]
+    live = [
+        container
+        for container in containers
+        if container.running and (container.release, container.slot) == (slot.release, slot.slot)
+    ]
     active = [rank.container for rank in journal.active.ranks] if journal.active else []
-    if sorted(active) != sorted(each.name for each in live):
-        yield f"{slot.release} has the traffic and runs as {[each.name for each in live]}; active: {active}"
+    if sorted(active) != sorted(container.name for container in live):
+        yield f"{slot.release} has the traffic and runs as {[container.name for container in live]}; active: {active}"
     yield from _boot_records(state, active, containers)
     warm = {rank.container for deployment in journal.deployments for rank in deployment.ranks}
-    others = {each.name for each in containers if each.running} - warm
+    others = {container.name for container in containers if container.running} - warm
     if others:
         yield f"these run without traffic: {others}"
     yield from _answers(service, slot.release)
@@ -114,7 +118,7 @@ def _boot_records(state: Any, active: list[str], containers: list[Container]) ->
     armed = sorted(report["armed"] for report in state["reports"].values() if report["armed"])
     if armed != sorted(active):
         yield f"boot records name {armed}, active is {active}"
-    if policies := [each.name for each in containers if each.restart_policy != "no"]:
+    if policies := [container.name for container in containers if container.restart_policy != "no"]:
         yield f"Docker would start these: {policies}"
 
 

@@ -53,9 +53,9 @@ def prepare(cli: Cli, nodes: Fleet) -> None:
     assert built.code == 0, built.err
     image, fleet = str(built.json["tag"]), inventory.load(cli.inventory)
     for name, options in CHECKPOINTS.items():
-        made = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *options)
+        checkpoint = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *options)
         for node in fleet.nodes:
-            checkpoints.copy(fleet, node, made, name)
+            checkpoints.copy(fleet, node, checkpoint, name)
 
 
 def service(cli: Cli, nodes: Fleet, **settings: str) -> Service:
@@ -68,14 +68,14 @@ def on(names: tuple[str, ...], *argv: str) -> tuple[str, ...]:
     return (*(word for name in names for word in ("--node", name)), *argv)
 
 
-def ranks(made: Service) -> list[tuple[str, int, str]]:
+def ranks(pair: Service) -> list[tuple[str, int, str]]:
     """Node, rank and release of every container of the service that runs, read past sparkops itself."""
-    return sorted((each.node, each.rank, each.release) for each in made.running())
+    return sorted((container.node, container.rank, container.release) for container in pair.running())
 
 
-def whole(made: Service, release: str, names: tuple[str, ...]) -> bool:
+def whole(pair: Service, release: str, names: tuple[str, ...]) -> bool:
     """Whether both ranks of a release run on these nodes, and nothing else of the service anywhere."""
-    return ranks(made) == sorted((name, number, release) for number, name in enumerate(names))
+    return ranks(pair) == sorted((name, number, release) for number, name in enumerate(names))
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Trial:
     """One run of all cases: the service, and what became of each."""
 
     pair: Service
-    said: list[str] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
 
     def begin(self) -> str:
         """One pair serves on the first two nodes."""
@@ -112,43 +112,43 @@ class Trial:
     def first(self) -> str:
         """A pair comes up where nothing serves."""
         self.pair.sweep()
-        done = self.pair.deploy(*on(ONE))
-        assert done.code == 0, done.err
+        ran = self.pair.deploy(*on(ONE))
+        assert ran.code == 0, ran.err
         row = self.pair.status()
         [replica] = row["replicas"]
         assert [(rank["node"], rank["rank"]) for rank in replica["ranks"]] == [("node-1", 0), ("node-2", 1)]
         assert row["state"] == "healthy"
-        return took(done)
+        return took(ran)
 
     def in_place(self) -> str:
         """The next release takes the nodes of the first one."""
         self.begin()
-        done = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path=self.green())
-        assert (done.code, done.json["mode"]) == (0, "in-place"), done.err
-        assert whole(self.pair, done.json["release"], ONE), ranks(self.pair)
-        return took(done)
+        ran = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path=self.green())
+        assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
+        assert whole(self.pair, ran.json["release"], ONE), ranks(self.pair)
+        return took(ran)
 
     def across(self) -> str:
         """To two other nodes and back, while requests and streams run: none fails."""
         self.begin()
-        told = []
+        outcomes = []
         for names in (OTHER, ONE):
             with self.load() as load:
-                done = self.pair.deploy(*on(names, "--mode", "across"), model__path=self.green())
+                ran = self.pair.deploy(*on(names, "--mode", "across"), model__path=self.green())
             report = load.report()
-            assert (done.code, done.json["mode"], done.json["cut"]) == (0, "across", 0), done.err
+            assert (ran.code, ran.json["mode"], ran.json["cut"]) == (0, "across", 0), ran.err
             assert (report.failures, report.refusals) == ({}, 0), report.examples
-            assert whole(self.pair, done.json["release"], names), ranks(self.pair)
-            told.append(f"{took(done)}, {report.good} answers, {report.streams} streams, 0 failed")
-        return "; back: ".join(told)
+            assert whole(self.pair, ran.json["release"], names), ranks(self.pair)
+            outcomes.append(f"{took(ran)}, {report.good} answers, {report.streams} streams, 0 failed")
+        return "; back: ".join(outcomes)
 
     def noise(self) -> str:
         """In place, a green that answers nonsense is refused, and both ranks of blue come back by themselves."""
         blue = self.begin()
-        done = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path="tiny-noise")
-        assert done.code == 6, done.err
+        ran = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path="tiny-noise")
+        assert ran.code == 6, ran.err
         assert whole(self.pair, blue, ONE), ranks(self.pair)
-        return f"refused after {done.took_s:.0f} s"
+        return f"refused after {ran.took_s:.0f} s"
 
     def single(self) -> str:
         """From a pair to one node and back to a pair."""
@@ -237,9 +237,9 @@ def nodes_of(release: Deployment) -> tuple[str, ...]:
     return tuple(rank.node for rank in release.ranks)
 
 
-def took(done: Ran) -> str:
+def took(ran: Ran) -> str:
     """How long a deploy took, and its load."""
-    return f"{done.took_s:.0f} s, of which load {done.json['seconds'][Phase.LOAD.value]:.0f} s"
+    return f"{ran.took_s:.0f} s, of which load {ran.json['seconds'][Phase.LOAD.value]:.0f} s"
 
 
 def rank_dies(number: int, names: tuple[str, ...] = OTHER) -> Callable[[Fleet], None]:
@@ -247,9 +247,9 @@ def rank_dies(number: int, names: tuple[str, ...] = OTHER) -> Callable[[Fleet], 
 
     def blow(nodes: Fleet) -> None:
         running = f"docker ps -q --filter label=sparkops.service={NAME} --filter label=sparkops.rank={number}"
-        found = f'until id=$({running}) && [ -n "$id" ]; do sleep 0.05; done; echo "$id"'
+        script = f'until id=$({running}) && [ -n "$id" ]; do sleep 0.05; done; echo "$id"'
         node = nodes.node(names[number])
-        node.kill_container(node.exec("sh", "-c", found).strip())
+        node.kill_container(node.exec("sh", "-c", script).strip())
 
     return blow
 
@@ -295,19 +295,19 @@ PHASES = (Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH, Phase.BAKE, Phase
 def cases(trial: Trial) -> Iterator[tuple[str, Callable[[], str]]]:
     """Every case by name."""
     for executor in ("ray", "mp"):
-        made = Trial(replace(trial.pair, settings={**trial.pair.settings, "serve.executor": executor}))
-        for each in (made.first, made.in_place, made.across, made.noise, made.single, made.interface):
-            yield f"{executor}-{each.__name__}", each
+        run = Trial(replace(trial.pair, settings={**trial.pair.settings, "serve.executor": executor}))
+        for case in (run.first, run.in_place, run.across, run.noise, run.single, run.interface):
+            yield f"{executor}-{case.__name__}", case
         for phase in PHASES:
-            yield f"{executor}-rank-0-{phase}", _case(made, phase, rank_dies(0), nothing, "-r0")
-            yield f"{executor}-rank-1-{phase}", _case(made, phase, rank_dies(1), nothing, "-r1 ")
-            yield f"{executor}-node-{phase}", _case(made, phase, power_fails("node-4"), power_comes("node-4"), "node-4")
-            yield f"{executor}-link-{phase}", _case(made, phase, link_is_cut, link_heals, "node-3")
+            yield f"{executor}-rank-0-{phase}", _case(run, phase, rank_dies(0), nothing, "-r0")
+            yield f"{executor}-rank-1-{phase}", _case(run, phase, rank_dies(1), nothing, "-r1 ")
+            yield f"{executor}-node-{phase}", _case(run, phase, power_fails("node-4"), power_comes("node-4"), "node-4")
+            yield f"{executor}-link-{phase}", _case(run, phase, link_is_cut, link_heals, "node-3")
         for phase in (Phase.FREE, Phase.LOAD, Phase.BAKE):
-            there = f"{executor}-in-place-{phase.name.lower()}"
-            yield f"{there}-node", partial(made.struck_in_place, phase, power_fails("node-2"), power_comes("node-2"))
+            prefix = f"{executor}-in-place-{phase.name.lower()}"
+            yield f"{prefix}-node", partial(run.struck_in_place, phase, power_fails("node-2"), power_comes("node-2"))
             if phase is not Phase.FREE:
-                yield f"{there}-rank", partial(made.struck_in_place, phase, rank_dies(1, ONE), nothing)
+                yield f"{prefix}-rank", partial(run.struck_in_place, phase, rank_dies(1, ONE), nothing)
 
 
 def _case(
@@ -316,8 +316,8 @@ def _case(
     return lambda: trial.struck(phase, blow, mend, cause)
 
 
-def main(wanted: list[str]) -> int:
-    """Run the cases whose names begin with a word that is `wanted`; all of them without one."""
+def main(prefixes: list[str]) -> int:
+    """Run the cases whose names begin with one of `prefixes`; all of them without one."""
     nodes = Fleet.up(4)
     home = Path(tempfile.mkdtemp(prefix="pairs-"))
     cli = Cli(write_inventory(nodes, home, fabric), home)
@@ -325,7 +325,7 @@ def main(wanted: list[str]) -> int:
     trial = Trial(service(cli, nodes))
     failed = 0
     for name, case in cases(trial):
-        if wanted and not any(name.startswith(each) for each in wanted):
+        if prefixes and not any(name.startswith(prefix) for prefix in prefixes):
             continue
         began = time.monotonic()
         try:

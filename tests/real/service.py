@@ -72,7 +72,7 @@ class Service:
     def status(self) -> Any:
         """Its row of `sparkops status --json`."""
         services = self.cli("status", "--json").json["services"]
-        return next(each for each in services if each["name"] == self.name)
+        return next(row for row in services if row["name"] == self.name)
 
     @property
     def url(self) -> str:
@@ -86,8 +86,8 @@ class Service:
     def state(self, node: str = GATEWAY) -> Any:
         """What the guard of a node says of it."""
         question = json.dumps({"op": "state", "service": self.name}) + "\n"
-        said = self.nodes.node(node).exec(*RELAY.split(), stdin=question.encode())
-        return json.loads(said)["ok"]
+        reply = self.nodes.node(node).exec(*RELAY.split(), stdin=question.encode())
+        return json.loads(reply)["ok"]
 
     def journal(self, node: str = GATEWAY) -> Journal:
         """The journal on the gateway's node, or the copy on another one."""
@@ -107,7 +107,7 @@ class Service:
 
     def running(self) -> list[Container]:
         """Its containers that run."""
-        return [each for each in self.containers() if each.running]
+        return [container for container in self.containers() if container.running]
 
     @property
     def away(self) -> str:
@@ -152,22 +152,22 @@ class Service:
     def untouched(self, **load: Any) -> Iterator[None]:
         """Holds that meanwhile nobody but the release that serves now answers, always well, and that it never stops."""
         (before,) = self.running()
-        with self.load(**{"rate": 20, "streams": 4, **load}) as made:
-            made.wait_for(10)
+        with self.load(**{"rate": 20, "streams": 4, **load}) as background:
+            background.wait_for(10)
             yield
-            made.wait_for(made.report().good + 10)
-        report = made.report()
+            background.wait_for(background.report().good + 10)
+        report = background.report()
         assert (report.failures, report.refusals) == ({}, 0), report.examples
         assert set(report.releases) == {before.release}
-        after = {each.name: each for each in self.running()}
+        after = {container.name: container for container in self.running()}
         assert after[before.name].started_at == before.started_at
         assert set(after) == {before.name}
 
 
 def journal_in(state: Any, service: str) -> Journal:
     """The journal of a service in what a guard says of it."""
-    said = state["journal"]
-    return wire.load(Journal, json.dumps(said).encode()) if said else Journal(service, GATEWAY)
+    journal = state["journal"]
+    return wire.load(Journal, json.dumps(journal).encode()) if journal else Journal(service, GATEWAY)
 
 
 def _key(name: str) -> str:
@@ -202,10 +202,10 @@ def nothing_failed(load: Load) -> None:
 def wait_for(true: Callable[[], Any], patience_s: float = PATIENCE_S, pause_s: float = 0.2) -> Any:
     """Wait until something is true, and return it."""
     end = time.monotonic() + patience_s
-    while not (found := true()):
+    while not (value := true()):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(pause_s)
-    return found
+    return value
 
 
 def with_gateway(nodes: RealFleet, home: Path, node: str = GATEWAY) -> Cli:

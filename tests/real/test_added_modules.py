@@ -98,7 +98,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def said(nodes: RealFleet, built: str) -> list[dict[str, object]]:
+def results(nodes: RealFleet, built: str) -> list[dict[str, object]]:
     """What both scripts print, from one container."""
     texts = json.dumps({name: file.read_text() for name, file in ADDED.items()})
     argv = ("docker", "run", "--rm", "--interactive", "--network=none", "--entrypoint=python", built, "-", texts)
@@ -108,8 +108,8 @@ def said(nodes: RealFleet, built: str) -> list[dict[str, object]]:
 
 @pytest.mark.matrix
 @pytest.mark.vllm
-def test_the_output_layer_in_int8_gives_nearly_the_same_logits(said: list[dict[str, object]]) -> None:
-    logits = said[0]
+def test_the_output_layer_in_int8_gives_nearly_the_same_logits(results: list[dict[str, object]]) -> None:
+    logits = results[0]
 
     assert (logits["type"], logits["shape"], logits["same"], logits["best"]) == ("torch.int8", [2, 3, 20000], True, 1.0)
     assert float(str(logits["error"])) < 0.02
@@ -119,18 +119,18 @@ def test_the_output_layer_in_int8_gives_nearly_the_same_logits(said: list[dict[s
 @pytest.mark.matrix
 @pytest.mark.vllm
 def test_fp8_layers_are_found_by_their_scales_under_the_names_that_vllm_gives_them(
-    said: list[dict[str, object]],
+    results: list[dict[str, object]],
 ) -> None:
-    found = said[1]
+    fp8 = results[1]
 
     names = ("down_proj", "gate_proj", "up_proj")
-    assert found["layers"] == [f"language_model.model.layers.0.mlp.shared_expert.{name}" for name in names]
-    assert [found[key] for key in ("one", "fused")] == ["Fp8LinearMethod"] * 2
-    assert [found[key] for key in ("other", "not linear", "plain")] == ["NoneType"] * 3
+    assert fp8["layers"] == [f"language_model.model.layers.0.mlp.shared_expert.{name}" for name in names]
+    assert [fp8[key] for key in ("one", "fused")] == ["Fp8LinearMethod"] * 2
+    assert [fp8[key] for key in ("other", "not linear", "plain")] == ["NoneType"] * 3
 
 
 @pytest.mark.matrix
 @pytest.mark.vllm
-def test_a_checkpoint_that_is_only_partly_fp8_is_refused(said: list[dict[str, object]]) -> None:
-    assert "and vLLM keeps them in one weight" in str(said[1]["half"])
-    assert "expected the scales of an FP8 weight in blocks of 128" in str(said[1]["shape"])
+def test_a_checkpoint_that_is_only_partly_fp8_is_refused(results: list[dict[str, object]]) -> None:
+    assert "and vLLM keeps them in one weight" in str(results[1]["half"])
+    assert "expected the scales of an FP8 weight in blocks of 128" in str(results[1]["shape"])

@@ -63,17 +63,19 @@ class Pair:
 
     fleet: Fleet
     machines: dict[str, FleetNode]
-    wanted: AgentSpecs
-    told: list[Event] = field(default_factory=list)
+    specs: AgentSpecs
+    events: list[Event] = field(default_factory=list)
 
-    def ensure(self, wanted: AgentSpecs | None = None, *, apply_gateway: bool = False) -> dict[str, tuple[str, ...]]:
+    def ensure(self, specs: AgentSpecs | None = None, *, apply_gateway: bool = False) -> dict[str, tuple[str, ...]]:
         with connect(self.fleet) as connected:
-            return agents.ensure(connected, wanted or self.wanted, self.told.append, apply_gateway=apply_gateway)
+            return agents.ensure(connected, specs or self.specs, self.events.append, apply_gateway=apply_gateway)
 
     def ids(self) -> dict[str, str]:
         """What runs, by node and name."""
         form = "{{.Names}} {{.ID}}"
-        lines = {name: each.exec("docker", "ps", "--format", form).splitlines() for name, each in self.machines.items()}
+        lines = {
+            name: machine.exec("docker", "ps", "--format", form).splitlines() for name, machine in self.machines.items()
+        }
         return {f"{name} {line.split()[0]}": line.split()[1] for name in lines for line in lines[name]}
 
     def lead(self, journal: Journal) -> None:
@@ -103,13 +105,13 @@ def other_guard(pair: Pair, **files: bytes) -> AgentSpecs:
     """The guard from another source."""
     changed = {path.replace("__", "/") + ".py": content for path, content in files.items()}
     parent = pair.fleet.build.parent(guard_render.DEBIAN)
-    return replace(pair.wanted, guard=agents.guard_order(TEMPLATES, {**PACKAGE, **changed}, parent))
+    return replace(pair.specs, guard=agents.guard_order(TEMPLATES, {**PACKAGE, **changed}, parent))
 
 
-def with_front(wanted: AgentSpecs, **changes: Any) -> AgentSpecs:
+def with_front(specs: AgentSpecs, **changes: Any) -> AgentSpecs:
     """The gateway wanted otherwise."""
-    assert wanted.gateway
-    return replace(wanted, gateway=replace(wanted.gateway, **changes))
+    assert specs.gateway
+    return replace(specs, gateway=replace(specs.gateway, **changes))
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +133,16 @@ def bare(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def pair(bare: Pair) -> Pair:
     """The nodes as they should be."""
     bare.ensure(apply_gateway=True)
-    bare.told.clear()
+    bare.events.clear()
     return bare
 
 
 def test_bare_nodes_get_a_guard_each_and_one_gateway_also_from_two_operators_at_once(bare: Pair) -> None:
     with ThreadPoolExecutor() as operators:
-        both = [each.result() for each in [operators.submit(bare.ensure) for _ in range(2)]]
+        both = [future.result() for future in [operators.submit(bare.ensure) for _ in range(2)]]
 
-    assert {name for done in both for name in done[FRONT]} == {"guard", "gateway"}
-    assert {name for done in both for name in done[OTHER]} == {"guard"}
+    assert {name for result in both for name in result[FRONT]} == {"guard", "gateway"}
+    assert {name for result in both for name in result[OTHER]} == {"guard"}
     assert bare.ids().keys() == {f"{FRONT} {GUARD}", f"{FRONT} {GATEWAY}", f"{OTHER} {GUARD}"}
     assert "sparkops-candidate" not in bare.images(FRONT) + bare.images(OTHER)
     assert bare.ask() == 503
@@ -153,7 +155,7 @@ def test_what_is_right_is_only_looked_at(pair: Pair) -> None:
         spied, ran = spy(connected)
 
         def ensure() -> None:
-            assert agents.ensure(spied, pair.wanted, pair.told.append) == {FRONT: (), OTHER: ()}
+            assert agents.ensure(spied, pair.specs, pair.events.append) == {FRONT: (), OTHER: ()}
 
         in_guards = Command(("docker", "exec", GUARD, "true"))
         pairs_s = [
@@ -163,7 +165,7 @@ def test_what_is_right_is_only_looked_at(pair: Pair) -> None:
     took_s, exec_s = map(min, zip(*pairs_s, strict=True))
 
     assert [str(command) for command in ran if command.changes] == []
-    assert pair.told == []
+    assert pair.events == []
     assert pair.ids() == before
     assert took_s < 10 * exec_s  # a second on a machine that does nothing else
 
@@ -191,10 +193,10 @@ def test_the_guard_has_no_right_but_the_socket_and_knows_its_node(bare: Pair) ->
 def test_a_service_more_reloads_the_gateway_and_the_others_stay(pair: Pair) -> None:
     before = pair.ids()
 
-    done = pair.ensure(with_front(pair.wanted, services=(Service("embed", 9310),)))
+    result = pair.ensure(with_front(pair.specs, services=(Service("embed", 9310),)))
 
-    assert done == {FRONT: ("gateway",), OTHER: ()}
-    assert [event.text for event in pair.told] == ["configuring services: chat, embed"]
+    assert result == {FRONT: ("gateway",), OTHER: ()}
+    assert [event.text for event in pair.events] == ["configuring services: chat, embed"]
     assert (pair.ask(), pair.ask(9310)) == (503, 503)
     assert pair.ids() == before
 
@@ -204,9 +206,9 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
     write = ("docker", "exec", GUARD, "sh", "-c", "echo kept >/var/lib/sparkops/note")
     pair.machines[OTHER].exec(*write)
 
-    done = pair.ensure(other_guard(pair, plan__more=b"# another version\n"))
+    result = pair.ensure(other_guard(pair, plan__more=b"# another version\n"))
 
-    assert done == {FRONT: ("guard",), OTHER: ("guard",)}
+    assert result == {FRONT: ("guard",), OTHER: ("guard",)}
     changed = {name for name, container in pair.ids().items() if before[name] != container}
     assert changed == {f"{FRONT} {GUARD}", f"{OTHER} {GUARD}"}
     assert pair.machines[OTHER].exec("docker", "exec", GUARD, "cat", "/var/lib/sparkops/note") == "kept"
@@ -233,7 +235,7 @@ def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> No
     deaf = other_guard(pair, guard__operator_socket=PACKAGE["guard/operator_socket.py"] + DEAF)
 
     with pytest.raises(StartFailed, match="the new guard does not answer; the old one runs again"):
-        pair.ensure(replace(pair.wanted, guard=deaf.guard))
+        pair.ensure(replace(pair.specs, guard=deaf.guard))
 
     assert pair.ids() == before
     assert pair.ensure() == {FRONT: (), OTHER: ()}
@@ -242,7 +244,7 @@ def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> No
 def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
     node, other = pair.machines[OTHER], other_guard(pair, plan__more=b"# a version that comes by itself\n")
     with connect(pair.fleet, [OTHER]) as connected:
-        image = build_on(connected.member(OTHER), other.guard, pair.told.append).image
+        image = build_on(connected.member(OTHER), other.guard, pair.events.append).image
 
     node.exec(*guard_commands.replace(image, other.guard.context.digest, OTHER).argv)
 
@@ -274,39 +276,39 @@ def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None
 def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair) -> None:
     before = pair.ids()
     program = {**gateway_files.load_program(), "more.py": b"# another version\n"}
-    made = gateway_render.gateway_context(
+    context = gateway_render.gateway_context(
         gateway_files.load_templates(), program, pair.fleet.build.parent(gateway_render.IMAGE)
     )
-    assert pair.wanted.gateway
+    assert pair.specs.gateway
 
-    other = with_front(pair.wanted, order=replace(pair.wanted.gateway.order, context=made), services=())
+    other = with_front(pair.specs, order=replace(pair.specs.gateway.order, context=context), services=())
 
     with pytest.raises(PlanRefused, match=f"{FRONT}: replace gateway: image "):
         pair.ensure(other)
     assert pair.ids() == before
-    done = pair.ensure(other, apply_gateway=True)
+    result = pair.ensure(other, apply_gateway=True)
 
-    assert done == {FRONT: ("gateway",), OTHER: ()}
-    assert any("new connections fail for a moment" in event.text for event in pair.told)
-    assert {name for name, each in pair.ids().items() if before[name] != each} == {f"{FRONT} {GATEWAY}"}
+    assert result == {FRONT: ("gateway",), OTHER: ()}
+    assert any("new connections fail for a moment" in event.text for event in pair.events)
+    assert {name for name, container in pair.ids().items() if before[name] != container} == {f"{FRONT} {GATEWAY}"}
     assert pair.ask() == 503
 
 
 @pytest.mark.parametrize(
-    ("planted", "error", "said"),
+    ("planted", "error", "message"),
     [
         pytest.param({"guard__daemon": b"def broken(:\n"}, BuildFailed, "SyntaxError", marks=pytest.mark.matrix),
         ({"guard__daemon": b"import nothing_of_that_name\n"}, ImageRejected, "nothing_of_that_name"),
     ],
     ids=["a syntax error", "an import that fails"],
 )
-def test_a_broken_guard_never_replaces_one_that_works(pair: Pair, planted: Any, error: Any, said: str) -> None:
+def test_a_broken_guard_never_replaces_one_that_works(pair: Pair, planted: Any, error: Any, message: str) -> None:
     before = pair.ids(), pair.images(OTHER)
 
     with connect(pair.fleet, [OTHER]) as connected, pytest.raises(error) as refused:
-        agents.ensure(connected, other_guard(pair, **planted), pair.told.append)
+        agents.ensure(connected, other_guard(pair, **planted), pair.events.append)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert (pair.ids(), pair.images(OTHER)) == before
 
 

@@ -59,19 +59,23 @@ print(json.dumps({name: problem(argv) for name, argv in json.loads(sys.argv[1]).
 
 def argv(of: Recipe) -> list[str]:
     """What the container of rank 0 is told."""
-    told = ranks.serve(Rank(Release(of, "0" * 64), Slot.BLUE, "n1"), "/models")
-    return [*told, *(PAIR[of.serve.executor] if of.serve.tensor_parallel == 2 else ())]
+    arguments = ranks.serve(Rank(Release(of, "0" * 64), Slot.BLUE, "n1"), "/models")
+    return [*arguments, *(PAIR[of.serve.executor] if of.serve.tensor_parallel == 2 else ())]
 
 
 @pytest.fixture(scope="module")
 def problems(nodes: RealFleet, built: str) -> dict[str, str]:
     """What the parser says of each recipe and of each wrong example; empty where it takes it."""
     loaded = [recipe.load(file) for file in sorted(shipped.directory("recipes").glob("*.yaml"))]
-    asked = {each.name: argv(each) for each in loaded if each.engine == "vllm"} | WRONG
+    command_lines = {
+        shipped_recipe.name: argv(shipped_recipe) for shipped_recipe in loaded if shipped_recipe.engine == "vllm"
+    } | WRONG
     options = ("--rm", "--interactive", "--network=none", "--entrypoint=python")
-    said = nodes.node("node-1").exec("docker", "run", *options, built, "-", json.dumps(asked), stdin=PARSE.encode())
-    found: dict[str, str] = json.loads(said.strip().splitlines()[-1])
-    return found
+    output = nodes.node("node-1").exec(
+        "docker", "run", *options, built, "-", json.dumps(command_lines), stdin=PARSE.encode()
+    )
+    verdicts: dict[str, str] = json.loads(output.strip().splitlines()[-1])
+    return verdicts
 
 
 @pytest.mark.vllm

@@ -30,12 +30,12 @@ def test_the_same_digest_is_not_built_twice(sparkops: Cli, built: str) -> None:
     looks, builds = zip(
         *((sparkops("status", "--json"), sparkops("build", RECIPE, "--json")) for _ in range(3)), strict=True
     )
-    again = builds[0]
-    assert again.code == 0
+    first_build = builds[0]
+    assert first_build.code == 0
     # Both ask each node once; a build also reads and hashes what the image is made of.
-    assert min(each.took_s for each in builds) < 4 * min(each.took_s for each in looks)
-    assert again.json["tag"] == built
-    assert [node["built"] for node in again.json["nodes"].values()] == [False, False]
+    assert min(ran.took_s for ran in builds) < 4 * min(ran.took_s for ran in looks)
+    assert first_build.json["tag"] == built
+    assert [node["built"] for node in first_build.json["nodes"].values()] == [False, False]
 
 
 @pytest.mark.vllm
@@ -57,8 +57,8 @@ def test_an_image_says_what_it_was_made_from(nodes: RealFleet, sparkops: Cli, bu
 def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(nodes: RealFleet, fleet: Fleet) -> None:
     """The trap of seed 001: a CPU torch where the recipe wants cu130. The build itself ends well."""
     real = recipe.load(RECIPE)
-    wanted = Torch(version="2.13.0", backend="cu130")
-    claims = real.model_copy(update={"name": "planted", "image": real.image.model_copy(update={"torch": wanted})})
+    torch = Torch(version="2.13.0", backend="cu130")
+    claims = real.model_copy(update={"name": "planted", "image": real.image.model_copy(update={"torch": torch})})
     order = of_recipe(claims, make_order(real, fleet).context, assets.load_gate())
     before = images(nodes.node("node-1"))
 
@@ -144,8 +144,8 @@ def test_an_image_that_only_has_the_tag_is_not_started_and_is_built_over(nodes: 
     refused = sparkops("plan", "stand-in", *on)
     assert refused.code == 5
     assert f"node-1: image not found: {tag}" in refused.err
-    again = sparkops("build", "stand-in", *on, "--json", timeout=600)
-    assert again.json["nodes"]["node-1"]["built"] is True
+    rebuilt = sparkops("build", "stand-in", *on, "--json", timeout=600)
+    assert rebuilt.json["nodes"]["node-1"]["built"] is True
     assert node.exec("docker", "image", "inspect", "--format", "{{.RootFS.Layers}}", tag) == node.exec(
         "docker", "image", "inspect", "--format", "{{.RootFS.Layers}}", right
     )

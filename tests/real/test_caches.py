@@ -51,10 +51,10 @@ def test_what_is_compiled_at_run_time_outlives_the_container(nodes: RealFleet, b
     options = ("--rm", "--interactive", "--network=none", *commands.RIGHTS, *given, "--entrypoint=python")
 
     printed = nodes.node("node-1").exec("docker", "run", *options, built, "-", runtime.CACHE, stdin=PATHS.encode())
-    said = json.loads(printed.splitlines()[-1])
-    print(said)  # which packages were asked, and which the image lacks
+    report = json.loads(printed.splitlines()[-1])
+    print(report)  # which packages were asked, and which the image lacks
 
-    outside = {name: path for name, path in said["found"].items() if not path.startswith(f"{runtime.CACHE}/")}
-    assert (said["mounted"], said["owner"]) == (True, runtime.USER), given
+    outside = {name: path for name, path in report["found"].items() if not path.startswith(f"{runtime.CACHE}/")}
+    assert (report["mounted"], report["owner"]) == (True, runtime.USER), given
     assert outside == {}
-    assert {"vllm", "torch: inductor", "torch: extensions"} <= set(said["found"]), said["lacking"]
+    assert {"vllm", "torch: inductor", "torch: extensions"} <= set(report["found"]), report["lacking"]

@@ -166,8 +166,8 @@ class Run:
                 rank = self._rank(role)
                 self.service.nodes.node(rank.node).exec("docker", "stop", rank.container)
             case Ask(verb=verb):
-                done = self.service.cli(verb, self.service.name)
-                assert done.code == 0, done.err
+                ran = self.service.cli(verb, self.service.name)
+                assert ran.code == 0, ran.err
 
     def _rank(self, role: Role) -> RankSpec:
         swap = next(journal.swap for journal in self.recorder.journals if journal.swap)

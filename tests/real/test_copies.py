@@ -61,20 +61,20 @@ def way(request: pytest.FixtureRequest, service: Service) -> Iterator[None]:
 @pytest.mark.usefixtures("way")
 def test_only_a_changed_layer_is_sent(fleet: Fleet, pair: tuple[FleetNode, FleetNode]) -> None:
     one, two = pair
-    told: list[str] = []
+    texts: list[str] = []
     image = image_layers.build(one, TAG, LARGE)
-    whole = copy(fleet, lambda event: told.append(event.text))
+    whole = copy(fleet, lambda event: texts.append(event.text))
     assert LARGE <= whole.sent <= 1.05 * whole.size
     assert image_of(two) == whole.image == image
-    again = copy(fleet)
-    assert (again.image, again.sent) == (image, 0)
+    repeated = copy(fleet)
+    assert (repeated.image, repeated.sent) == (image, 0)
 
     changed = image_layers.change(one, TAG, 50_000)
-    part = copy(fleet, lambda event: told.append(event.text))
+    part = copy(fleet, lambda event: texts.append(event.text))
     assert changed != image
     assert image_of(two) == part.image == changed
     assert part.sent < 0.01 * part.size
-    assert not [text for text in told if "another way" in text]
+    assert not [text for text in texts if "another way" in text]
 
 
 @pytest.mark.usefixtures("way")

@@ -50,7 +50,7 @@ def power_fails(service: Service, _: Deploying, node: str) -> None:
 
 def link_is_cut(service: Service, _: Deploying, node: str) -> None:
     """The two nodes do not reach each other for a while."""
-    other = next(each for each in service.nodes.nodes if each.name != node)
+    other = next(fleet_node for fleet_node in service.nodes.nodes if fleet_node.name != node)
     service.nodes.node(node).cut(other)
     time.sleep(CUT_S)
     service.nodes.node(node).heal()

@@ -38,8 +38,8 @@ def test_it_answers_truly(deployed: Any, fleet: Fleet) -> None:
     for replica in deployed.json["replicas"]:
         url = f"http://{fleet.nodes[replica['node']].address}:{replica['port']}/v1/chat/completions"
         body = {"model": "tiny", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
-        said = requests.post(url, json={**body, "max_tokens": 32, "temperature": 0}, timeout=60).json()
-        assert "Paris" in said["choices"][0]["message"]["content"]
+        answer = requests.post(url, json={**body, "max_tokens": 32, "temperature": 0}, timeout=60).json()
+        assert "Paris" in answer["choices"][0]["message"]["content"]
 
 
 def test_the_start_is_told_by_phases_and_stages(deployed: Any) -> None:
@@ -55,7 +55,7 @@ def test_status_names_nodes_release_digest_and_health(nodes: RealFleet, sparkops
     assert ran.code == 0
     status = TypeAdapter(Status).validate_json(ran.out)
     assert [node.name for node in status.nodes] == ["node-1", "node-2"]
-    service = next(each for each in status.services if each.name == "tiny")
+    service = next(service for service in status.services if service.name == "tiny")
     assert (service.name, service.state, service.url) == ("tiny", "healthy", None)
     assert service.live is not None
     assert service.live.release == deployed.json["release"]
@@ -68,7 +68,7 @@ def test_status_names_nodes_release_digest_and_health(nodes: RealFleet, sparkops
 def test_a_second_deploy_of_the_same_release_changes_nothing(nodes: RealFleet, sparkops: Cli, deployed: Any) -> None:
     node = nodes.node("node-1")
     since = node.exec("date", "+%s.%N")
-    again = sparkops("deploy", RECIPE, "--node", "node-1", "--json")
+    repeated = sparkops("deploy", RECIPE, "--node", "node-1", "--json")
     events = (
         "docker",
         "events",
@@ -80,9 +80,9 @@ def test_a_second_deploy_of_the_same_release_changes_nothing(nodes: RealFleet, s
         "type=container",
     )
     changes = [line for line in node.exec(*events).splitlines() if " exec_" not in line and " top " not in line]
-    assert again.code == 0, again.err
-    assert again.json["release"] == deployed.json["release"]
-    assert [replica["changed"] for replica in again.json["replicas"]] == [False]
+    assert repeated.code == 0, repeated.err
+    assert repeated.json["release"] == deployed.json["release"]
+    assert [replica["changed"] for replica in repeated.json["replicas"]] == [False]
     assert changes == []
 
 
@@ -118,7 +118,7 @@ def test_another_release_waits_for_consent_to_the_gap(
     assert refused.code == 5
     assert "in-place on node-1: the service would be down while the new release starts" in refused.err
     assert "next: Accept the downtime with --allow-downtime." in refused.err
-    services = {each["name"]: each for each in sparkops("status", "--json").json["services"]}
+    services = {service["name"]: service for service in sparkops("status", "--json").json["services"]}
     assert services["tiny"]["live"]["release"] == deployed.json["release"]
 
 
@@ -173,7 +173,7 @@ def test_a_start_that_fails_is_told_at_once_and_kept(
     on_node = {node.name: node for node in nodes.nodes}
     assert "unrecognized arguments" in saved(sparkops, "broken", on_node, "log.txt")
     assert "unrecognized arguments" in sparkops("logs", "broken", "--node", "node-2").out
-    row = next(each for each in sparkops("status", "--json").json["services"] if each["name"] == "broken")
+    row = next(service for service in sparkops("status", "--json").json["services"] if service["name"] == "broken")
     (rank,) = row["replicas"][0]["ranks"]
     assert (row["state"], rank["state"]) == ("failed", "exited")
     _has_devices(json.loads(saved(sparkops, "broken", on_node, "inspect.json")))
@@ -186,7 +186,7 @@ DEVICES = {"gpu": "devices", "gpu_devices": ["/dev/full"], "gpu_mounts": ["/usr/
 def _has_devices(inspect: Any) -> None:
     """A plain driver's way: devices by name, its files read-only. /dev/full stands for /dev/nvidia0 here."""
     host = inspect["HostConfig"]
-    assert [each["PathInContainer"] for each in host["Devices"]] == ["/dev/full"]
+    assert [device["PathInContainer"] for device in host["Devices"]] == ["/dev/full"]
     assert "/usr/share/zoneinfo:/usr/share/zoneinfo:ro" in host["Binds"]
 
 
@@ -205,8 +205,8 @@ def test_a_deploy_that_is_interrupted_goes_on_and_is_followed_by_the_next(
     assert "adopted: no longer followed; the fleet continues" in err
     assert "next: sparkops follow adopted" in err
     started = node.exec("docker", "ps", "--filter", "label=sparkops.service=adopted", "--format", "{{.ID}}")
-    again = sparkops("deploy", file, "--node", "node-2", "--json")
-    assert again.code == 0, again.err
+    repeated = sparkops("deploy", file, "--node", "node-2", "--json")
+    assert repeated.code == 0, repeated.err
     assert node.exec("docker", "ps", "--filter", "label=sparkops.service=adopted", "--format", "{{.ID}}") == started
     assert sparkops("stop", "adopted").code == 0
 
@@ -219,9 +219,9 @@ def test_stop_is_seen_by_inspect(nodes: RealFleet, sparkops: Cli, deployed: Any)
     form = "{{.State.Status}} {{.HostConfig.RestartPolicy.Name}}"
     assert nodes.node("node-1").exec("docker", "inspect", "--format", form, name) == "exited no"
     services = sparkops("status", "--json").json["services"]
-    assert next(each for each in services if each["name"] == "tiny")["state"] == "stopped"
-    again = sparkops("stop", "tiny")
-    assert (again.code, "tiny: nothing to do" in again.err) == (0, True)
+    assert next(service for service in services if service["name"] == "tiny")["state"] == "stopped"
+    repeated = sparkops("stop", "tiny")
+    assert (repeated.code, "tiny: nothing to do" in repeated.err) == (0, True)
 
 
 def container(deployed: Any) -> str:

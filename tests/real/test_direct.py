@@ -61,24 +61,26 @@ def answer(service: Service, node: str) -> str:
 
 def kill(service: Service, node: str) -> None:
     """SIGKILL for the engine on a node, past Docker."""
-    (engine,) = [each for each in service.running() if each.node == node]
+    (engine,) = [container for container in service.running() if container.node == node]
     service.nodes.node(node).kill_container(engine.name)
 
 
 def whole(service: Service, name: str) -> bool:
     """Whether a release answers, and one rank of it and nothing else runs on each node."""
-    ranks = sorted((each.node, each.rank) for each in service.running())
-    releases = {each.release for each in service.running()}
+    ranks = sorted((container.node, container.rank) for container in service.running())
+    releases = {container.release for container in service.running()}
     return answer(service, "node-1") == name and ranks == [("node-1", 0), ("node-2", 1)] and len(releases) == 1
 
 
 def test_replicas_are_deployed_replaced_restarted_and_stopped_each_by_its_own_guard(alone: Service) -> None:
     first = deploy(alone, *BOTH, name="first")
     assert first.code == 0, first.err
-    told = [(each["node"], each["result"], each["mode"], each["port"]) for each in first.json["replicas"]]
-    assert told == [("node-1", "done", "first", PORT), ("node-2", "done", "first", PORT)]
+    outcomes = [
+        (replica["node"], replica["result"], replica["mode"], replica["port"]) for replica in first.json["replicas"]
+    ]
+    assert outcomes == [("node-1", "done", "first", PORT), ("node-2", "done", "first", PORT)]
     assert [answer(alone, node) for node in ("node-1", "node-2")] == ["first", "first"]
-    assert {each.restart_policy for each in alone.running()} == {"no"}
+    assert {container.restart_policy for container in alone.running()} == {"no"}
 
     refused = deploy(alone, "--node", "node-1", name="second")
     assert (refused.code, "next: Accept the downtime with --allow-downtime." in refused.err) == (5, True)
@@ -115,9 +117,9 @@ def test_a_pair_is_deployed_replaced_rolled_back_restarted_and_stopped_by_the_gu
     assert back.code == 0, back.err
     assert whole(pair, "first")
 
-    before = {each.started_at for each in pair.running()}
+    before = {container.started_at for container in pair.running()}
     kill(pair, "node-2")
-    wait_for(lambda: not before & {each.started_at for each in pair.running()} and whole(pair, "first"))
+    wait_for(lambda: not before & {container.started_at for container in pair.running()} and whole(pair, "first"))
 
     stopped = pair.cli("stop", "pair")
     assert (stopped.code, pair.running()) == (0, []), stopped.err

@@ -28,8 +28,8 @@ NOBODY = "10.77.255.254"
 
 def problems(ran: Ran) -> list[tuple[str, str]]:
     """Code and node of all that is found besides what is so on every test node."""
-    found = Diagnosis.model_validate_json(ran.out).findings
-    return [(each.code, each.node) for each in found if each.code not in EXPECTED]
+    findings = Diagnosis.model_validate_json(ran.out).findings
+    return [(finding.code, finding.node) for finding in findings if finding.code not in EXPECTED]
 
 
 @pytest.mark.usefixtures("untouched")
@@ -38,16 +38,16 @@ def test_sound_nodes_are_read_whole_and_left_alone(sparkops: Cli) -> None:
 
     assert (ran.code, problems(ran)) == (0, []), ran.err
     assert ran.took_s < DEADLINE_S
-    found = Diagnosis.model_validate_json(ran.out)
-    assert [node.name for node in found.nodes] == ["node-1", "node-2"]
-    for node in found.nodes:
+    diagnosis = Diagnosis.model_validate_json(ran.out)
+    assert [node.name for node in diagnosis.nodes] == ["node-1", "node-2"]
+    for node in diagnosis.nodes:
         assert node.docker is not None
         assert int(node.docker.split(".")[0]) >= 20
         assert node.memory is not None
         assert node.memory.total_gib > 0
         assert node.disk_free_gib is not None
         assert node.clock_skew_s == 0
-    assert [pair.reasons for pair in found.pairs] == [["node-1 has no RDMA device", "node-2 has no RDMA device"]]
+    assert [pair.reasons for pair in diagnosis.pairs] == [["node-1 has no RDMA device", "node-2 has no RDMA device"]]
 
 
 def test_the_report_for_people_counts_and_says_what_to_do(sparkops: Cli) -> None:
@@ -77,7 +77,7 @@ def test_a_user_who_may_not_use_docker_is_a_problem(nodes: RealFleet, with_inven
     ran = with_inventory(lambda data: data["nodes"]["node-1"].update(user="guest"))("doctor", "--json")
 
     assert (ran.code, problems(ran)) == (1, [("UNREACHABLE", "node-1")])
-    [finding] = [each for each in ran.json["findings"] if each["code"] == "UNREACHABLE"]
+    [finding] = [row for row in ran.json["findings"] if row["code"] == "UNREACHABLE"]
     assert finding["problem"] == "the user has no access to Docker"
     assert "group `docker`" in finding["next_step"]
 
@@ -111,11 +111,11 @@ done
 def test_weights_held_twice_are_a_warning(nodes: RealFleet, sparkops: Cli) -> None:
     nodes.node("node-1").exec("sh", "-c", TWICE)
     try:
-        found = problems(sparkops("doctor", "--json"))
+        findings = problems(sparkops("doctor", "--json"))
     finally:
         nodes.node("node-1").exec("sh", "-c", "rm -r /srv/models/sparkops-doctor-*")
 
-    assert found == [("WEIGHTS_TWICE", "node-1")]
+    assert findings == [("WEIGHTS_TWICE", "node-1")]
 
 
 def test_a_missing_cdi_spec_is_a_problem_and_a_fix_that_fails_is_reported(
@@ -126,15 +126,15 @@ def test_a_missing_cdi_spec_is_a_problem_and_a_fix_that_fails_is_reported(
     begin = "printf '#!/bin/sh\n' >/usr/bin/nvidia-ctk; chmod +x /usr/bin/nvidia-ctk"
     nodes.node("node-1").exec("sh", "-c", begin)
     try:
-        found = ask("doctor", "--fix", "--yes", "--json")
+        ran = ask("doctor", "--fix", "--yes", "--json")
         nodes.node("node-1").exec("sh", "-c", "mkdir -p /etc/cdi; echo 'kind: nvidia.com/gpu' >/etc/cdi/nvidia.yaml")
         given = ask("doctor", "--json")
     finally:
         nodes.node("node-1").exec("sh", "-c", "rm -rf /usr/bin/nvidia-ctk /etc/cdi")
 
-    assert ("NO_CDI_SPEC", "node-1") in problems(found)
-    assert [(row["code"], row["done"]) for row in found.json["fixes"]] == [("NO_CDI_SPEC", False)]
-    assert "sudo" in found.json["fixes"][0]["detail"]
+    assert ("NO_CDI_SPEC", "node-1") in problems(ran)
+    assert [(row["code"], row["done"]) for row in ran.json["fixes"]] == [("NO_CDI_SPEC", False)]
+    assert "sudo" in ran.json["fixes"][0]["detail"]
     assert ("NO_CDI_SPEC", "node-1") not in problems(given)
 
 
@@ -156,15 +156,15 @@ def test_a_stopped_agent_is_started_by_fix(front: Cli, nodes: RealFleet, code: s
     assert not {code for code, _ in problems(front("doctor", "--json"))} & {"GUARD_DOWN", "GATEWAY_DOWN"}
     nodes.node(place).exec("docker", "stop", container)
     try:
-        found = front("doctor", "--json")
-        asked = front("doctor", "--fix")
+        diagnosed = front("doctor", "--json")
+        unconfirmed = front("doctor", "--fix")
         fixed = front("doctor", "--fix", "--yes", "--json")
     finally:
         nodes.node(place).exec("docker", "start", container)
 
-    assert (found.code, (code, place) in problems(found)) == (1, True)
-    assert f"{place}: {code}: docker start {container}" in asked.err
-    assert "--yes" in asked.err
+    assert (diagnosed.code, (code, place) in problems(diagnosed)) == (1, True)
+    assert f"{place}: {code}: docker start {container}" in unconfirmed.err
+    assert "--yes" in unconfirmed.err
     assert [(row["node"], row["code"], row["done"]) for row in fixed.json["fixes"]] == [(place, code, True)]
     assert (code, place) not in problems(fixed)
 
@@ -174,12 +174,12 @@ def test_a_guard_that_hangs_is_silent_and_not_restarted(front: Cli, nodes: RealF
     program = ("-f", "^python3 -m sparkops.guard$")  # not its parent, the container's init
     nodes.node("node-2").exec("pkill", "-STOP", *program)
     try:
-        found = front("doctor", "--json")
+        ran = front("doctor", "--json")
     finally:
         nodes.node("node-2").exec("pkill", "-CONT", *program)
 
-    assert (found.code, ("GUARD_SILENT", "node-2") in problems(found)) == (1, True)
-    assert [row["fixable"] for row in found.json["findings"] if row["code"] == "GUARD_SILENT"] == [False]
+    assert (ran.code, ("GUARD_SILENT", "node-2") in problems(ran)) == (1, True)
+    assert [row["fixable"] for row in ran.json["findings"] if row["code"] == "GUARD_SILENT"] == [False]
 
 
 @pytest.mark.usefixtures("service")

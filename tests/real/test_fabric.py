@@ -69,8 +69,8 @@ def _dress(node: FleetNode, tree: Path, function: str, port: str) -> None:
     name, address = PORTS[node.name], ADDRESSES[node.name]
     node.exec("ip", "addr", "add", address, "dev", name)
     node.exec("ip", "link", "set", name, "mtu", "9000", "up")
-    made = Function(f"rocep1s0{function}", f"enp1s0{function}{port}", f"0000:01:00.{function[1]}", address)
-    sparks.write_devices(tree, Spark((made,)))
+    device = Function(f"rocep1s0{function}", f"enp1s0{function}{port}", f"0000:01:00.{function[1]}", address)
+    sparks.write_devices(tree, Spark((device,)))
     node.exec("mkdir", TREE)
     enter = (client(), "exec", "--interactive", node.container, "tar", "-x", "-C", TREE)
     pipe(("tar", "-C", str(tree), "-c", "."), enter)
@@ -101,8 +101,8 @@ def over_cable(connected: Connected) -> Fabric:
     return topology.join(read(connected, TREE), connected.fleet.nodes, Rules())
 
 
-def codes(found: tuple[Finding, ...]) -> list[tuple[str, str]]:
-    return [(each.code, each.node) for each in found]
+def codes(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    return [(finding.code, finding.node) for finding in findings]
 
 
 def test_nodes_without_roce_are_refused_with_the_reason(connected: Connected) -> None:
@@ -114,12 +114,12 @@ def test_nodes_without_roce_are_refused_with_the_reason(connected: Connected) ->
 
 def test_plain_tcp_goes_over_the_network_that_the_nodes_share(connected: Connected, fleet: Fleet) -> None:
     with within(DEADLINE_S):
-        made = over_tcp(connected)
-        found = preflight.run(connected, made, read(connected))
+        fabric = over_tcp(connected)
+        findings = preflight.run(connected, fabric, read(connected))
 
-    assert found == ()
-    assert made.transport is Transport.TCP
-    for name, rank in made.ranks.items():
+    assert findings == ()
+    assert fabric.transport is Transport.TCP
+    for name, rank in fabric.ranks.items():
         assert (rank.address, rank.interface, rank.options) == (fleet.nodes[name].address, "eth0", ())
         assert rank.env["GLOO_SOCKET_IFNAME"] == "eth0"
         assert rank.env["NCCL_IB_DISABLE"] == "1"
@@ -151,15 +151,15 @@ def test_a_wrong_interface_of_one_rank_is_named_in_seconds(fleet: Fleet, named: 
 @pytest.mark.usefixtures("cable")
 def test_a_cable_between_different_ports_is_a_roce_link(connected: Connected) -> None:
     with within(DEADLINE_S):
-        made = over_cable(connected)
-        found = preflight.run(connected, made, read(connected, TREE))
+        fabric = over_cable(connected)
+        findings = preflight.run(connected, fabric, read(connected, TREE))
 
-    assert found == ()
-    assert [str(link) for link in made.links] == [
+    assert findings == ()
+    assert [str(link) for link in fabric.links] == [
         "192.168.100.0/24: node-1 rocep1s0f0 (enp1s0f0np0) 192.168.100.1 - "
         "node-2 rocep1s0f1 (enp1s0f1np1) 192.168.100.2"
     ]
-    assert {name: rank.env["NCCL_IB_HCA"] for name, rank in made.ranks.items()} == {
+    assert {name: rank.env["NCCL_IB_HCA"] for name, rank in fabric.ranks.items()} == {
         "node-1": "=rocep1s0f0:1",
         "node-2": "=rocep1s0f1:1",
     }
@@ -183,27 +183,27 @@ def test_a_path_that_loses_large_packets_one_way_is_named(nodes: RealFleet, conn
     long = ("-m", "length", "--length", "1501:65535", "-j", "DROP")
     drop = ("-A", "INPUT", "-i", "enp1s0f1np1", "-p", "icmp", "--icmp-type", "echo-request")
     nodes.node("node-2").exec("iptables", "-w", "-t", "mangle", *drop, *long)
-    made = over_cable(connected)
+    fabric = over_cable(connected)
 
     with within(DEADLINE_S):
-        [found] = preflight.run(connected, made, read(connected, TREE))
+        [finding] = preflight.run(connected, fabric, read(connected, TREE))
 
-    assert (found.code, found.node) == ("MTU_PATH", "node-1")
+    assert (finding.code, finding.node) == ("MTU_PATH", "node-1")
     assert "192.168.100.0/24 loses packets of 9000 bytes from node-1 rocep1s0f0 (enp1s0f0np0) 192.168.100.1 to " in (
-        found.problem
+        finding.problem
     )
 
 
 @pytest.mark.usefixtures("cable")
 def test_a_link_that_answers_nothing_is_named(nodes: RealFleet, connected: Connected) -> None:
     nodes.node("node-2").exec("iptables", "-w", "-t", "mangle", "-A", "INPUT", "-i", "enp1s0f1np1", "-j", "DROP")
-    made = over_cable(connected)
+    fabric = over_cable(connected)
 
     with within(DEADLINE_S):
-        found = preflight.run(connected, made, read(connected, TREE))
+        findings = preflight.run(connected, fabric, read(connected, TREE))
 
-    assert codes(found) == [("NO_ANSWER", "node-1"), ("NO_ANSWER", "node-2")]
-    assert all("the link 192.168.100.0/24 is broken: no reply from " in each.problem for each in found)
+    assert codes(findings) == [("NO_ANSWER", "node-1"), ("NO_ANSWER", "node-2")]
+    assert all("the link 192.168.100.0/24 is broken: no reply from " in finding.problem for finding in findings)
 
 
 @pytest.mark.usefixtures("cable")
@@ -246,22 +246,22 @@ def test_ranks_meet_inside_one_image_and_leave_nothing(nodes: RealFleet, connect
 
 def test_a_taken_port_is_named(nodes: RealFleet, connected: Connected, image: str) -> None:
     with listening(nodes.node("node-2"), 29512):
-        found = try_ranks(connected, image)
+        findings = try_ranks(connected, image)
 
-    assert codes(found) == [("PORT_TAKEN", "node-2")]
+    assert codes(findings) == [("PORT_TAKEN", "node-2")]
 
 
 def test_a_firewall_before_rank_0_is_named(nodes: RealFleet, connected: Connected, image: str) -> None:
     rule = ("INPUT", "-p", "tcp", "--dport", "29511", "-j", "DROP")
     nodes.node("node-1").exec("iptables", "-w", "-t", "mangle", "-A", *rule)
     try:
-        [found] = try_ranks(connected, image)
+        [finding] = try_ranks(connected, image)
     finally:
         nodes.node("node-1").exec("iptables", "-w", "-t", "mangle", "-D", *rule)
 
     head, own = (connected.fleet.nodes[name].address for name in ("node-1", "node-2"))
-    assert (found.code, found.node) == ("NO_MEETING", "node-2")
-    assert found.problem == f"rank 1 cannot reach {head}:29511, rank 0 on node-1, from {own}: timed out"
+    assert (finding.code, finding.node) == ("NO_MEETING", "node-2")
+    assert finding.problem == f"rank 1 cannot reach {head}:29511, rank 0 on node-1, from {own}: timed out"
 
 
 def test_another_image_under_the_same_tag_is_named(nodes: RealFleet, connected: Connected, image: str) -> None:
@@ -272,19 +272,19 @@ def test_another_image_under_the_same_tag_is_named(nodes: RealFleet, connected: 
     try:
         untrusted = try_ranks(connected, image)
         image_layers.trust(two, image, other)
-        found = try_ranks(connected, image)
+        findings = try_ranks(connected, image)
     finally:
         two.exec("docker", "tag", f"{image}-kept", image)
         two.exec("docker", "rmi", f"{image}-kept")
 
     assert codes(untrusted) == [("NO_IMAGE", "node-2")]
-    assert codes(found) == [("IMAGE", "node-2")]
+    assert codes(findings) == [("IMAGE", "node-2")]
 
 
 def test_an_image_that_one_node_lacks_is_named(connected: Connected) -> None:
-    found = preflight.run(connected, over_tcp(connected), read(connected), Ranks("sparkops-test/none:1", port=29511))
+    findings = preflight.run(connected, over_tcp(connected), read(connected), Ranks("sparkops-test/none:1", port=29511))
 
-    assert codes(found) == [("NO_IMAGE", "node-1"), ("NO_IMAGE", "node-2")]
+    assert codes(findings) == [("NO_IMAGE", "node-1"), ("NO_IMAGE", "node-2")]
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def test_a_green_that_fails_after_the_switch_is_flipped_back(
     assert re.search(reason, failed.err), failed.err
     status = service.status()
     assert (status["state"], status["swap"], status["live"]["release"]) == ("healthy", None, blue.release)
-    assert [(each.name, each.started_at) for each in service.running()] == [(blue.name, blue.started_at)]
+    assert [(container.name, container.started_at) for container in service.running()] == [(blue.name, blue.started_at)]
 
 
 def test_a_port_that_a_program_has_taken_is_refused(service: Service) -> None:
@@ -156,8 +156,8 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
     """
     blue = service.deploy("--node", "node-2", "--mode", "beside", name="claims", memory__claim_gib="3")
     assert blue.code == 0, blue.err
-    wanted = available_gib(service.nodes.node("node-2")) + 0.8  # more may be over the total of an idle machine
-    claims = {"memory__claim_gib": f"{wanted:.1f}", "swap__memory_timeout_s": "2"}
+    claim_gib = available_gib(service.nodes.node("node-2")) + 0.8  # more may be over the total of an idle machine
+    claims = {"memory__claim_gib": f"{claim_gib:.1f}", "swap__memory_timeout_s": "2"}
     with service.load(rate=20, streams=4) as load:
         load.wait_for(10)
         failed = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="big", **claims)
@@ -186,16 +186,16 @@ def taken(node: FleetNode, *, listens: bool) -> Iterator[None]:
 def without_images(nodes: RealFleet) -> Iterator[None]:
     """Take the tags from the stand-in's images meanwhile."""
     tags = {node: [line.split() for line in node.exec("sh", "-c", TAGS).splitlines()] for node in nodes.nodes}
-    for node, found in tags.items():
-        assert found
-        for tag, image in found:
+    for node, images in tags.items():
+        assert images
+        for tag, image in images:
             node.exec("docker", "tag", image, f"kept-{tag.replace('/', '-')}")
             node.exec("docker", "rmi", tag)
     try:
         yield
     finally:
-        for node, found in tags.items():
-            for tag, _ in found:
+        for node, images in tags.items():
+            for tag, _ in images:
                 kept = f"kept-{tag.replace('/', '-')}"
                 node.exec("docker", "tag", kept, tag)
                 node.exec("docker", "rmi", kept)
@@ -203,5 +203,5 @@ def without_images(nodes: RealFleet) -> Iterator[None]:
 
 def available_gib(node: FleetNode) -> float:
     """Memory that a new program could take."""
-    line = next(each for each in node.exec("cat", "/proc/meminfo").splitlines() if each.startswith("MemAvailable:"))
+    line = next(line for line in node.exec("cat", "/proc/meminfo").splitlines() if line.startswith("MemAvailable:"))
     return int(line.split()[1]) / 2**20

@@ -40,15 +40,15 @@ def test_build_deploy_status_logs_and_stop_need_no_ssh(local: Cli) -> None:
 
     built = local("build", "stand-in", "--json")
     assert (built.code, list(built.json["nodes"])) == (0, ["here"]), built.err
-    done = local("deploy", "stand-in", "--json", *settings)
-    assert done.code == 0, done.err
-    assert (done.json["replicas"][0]["result"], done.json["replicas"][0]["port"]) == ("done", 9300)
+    deployed = local("deploy", "stand-in", "--json", *settings)
+    assert deployed.code == 0, deployed.err
+    assert (deployed.json["replicas"][0]["result"], deployed.json["replicas"][0]["port"]) == ("done", 9300)
 
     status = local("status", "--json")
     assert status.code == 0
-    service = next(each for each in status.json["services"] if each["name"] == "here")
-    assert (service["state"], service["live"]["release"]) == ("healthy", done.json["release"])
+    service = next(row for row in status.json["services"] if row["name"] == "here")
+    assert (service["state"], service["live"]["release"]) == ("healthy", deployed.json["release"])
     assert "Application startup complete" in local("logs", "here").out
     assert local("stop", "here").code == 0
-    after = next(each for each in local("status", "--json").json["services"] if each["name"] == "here")
+    after = next(row for row in local("status", "--json").json["services"] if row["name"] == "here")
     assert after["state"] == "stopped"

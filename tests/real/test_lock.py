@@ -33,9 +33,9 @@ def tags(listed: str) -> set[str]:
 
 
 def test_a_build_from_a_lock_on_another_node_is_of_the_same(nodes: RealFleet, sparkops: Cli, recipe: Path) -> None:
-    made = sparkops("lock", recipe, "--node", "node-1", "--json", timeout=900)
-    assert made.code == 0, made.err
-    assert made.json["lock"]["contents"] == {"torch": "2.13.0+cpu", "cuda": None, "archs": []}
+    locked = sparkops("lock", recipe, "--node", "node-1", "--json", timeout=900)
+    assert locked.code == 0, locked.err
+    assert locked.json["lock"]["contents"] == {"torch": "2.13.0+cpu", "cuda": None, "archs": []}
     assert "sparkops lock" in recipe.with_suffix(".lock").read_text()
 
     tag = sparkops("build", recipe, "--dry-run").err.split()[0]
@@ -44,7 +44,7 @@ def test_a_build_from_a_lock_on_another_node_is_of_the_same(nodes: RealFleet, sp
     assert other.code == 0, other.err
     gates = {gate["name"]: gate["found"] for gate in other.json["nodes"]["node-2"]["gates"]}
     assert gates["locked base"] == "its layers"
-    assert gates["locked packages"] == f"{len(made.json['lock']['packages'])} as locked"
+    assert gates["locked packages"] == f"{len(locked.json['lock']['packages'])} as locked"
     assert gates["locked torch"] == "2.13.0+cpu, CUDA none, for no GPU"
 
     form = "{{json .Config.Labels}}"
@@ -52,13 +52,13 @@ def test_a_build_from_a_lock_on_another_node_is_of_the_same(nodes: RealFleet, sp
     assert labels[0]["sparkops.inputs"] == labels[1]["sparkops.inputs"] == other.json["inputs"]
     assert labels[0]["sparkops.packages"] == labels[1]["sparkops.packages"]
 
-    again = sparkops("lock", recipe, "--node", "node-1")
-    assert (again.code, "is up to date" in again.err) == (0, True)
+    repeated = sparkops("lock", recipe, "--node", "node-1")
+    assert (repeated.code, "is up to date" in repeated.err) == (0, True)
 
 
 def test_a_wheel_with_another_hash_is_not_installed(sparkops: Cli, recipe: Path) -> None:
-    made = sparkops("lock", recipe, "--node", "node-1", "--no-build", timeout=600)
-    assert made.code == 0, made.err
+    locked = sparkops("lock", recipe, "--node", "node-1", "--no-build", timeout=600)
+    assert locked.code == 0, locked.err
     lock = recipe.with_suffix(".lock")
     wrong = re.sub(r"(certifi==\S+:\n)((?:  - sha256:\w+\n)+)", rf"\1  - sha256:{'0' * 64}\n", lock.read_text())
     assert wrong != lock.read_text()

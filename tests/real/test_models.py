@@ -20,7 +20,7 @@ from tests.checkpoints import copy as scp
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import Cli
-from tests.real.weights import OURS, digest, sent, soon, sweep, there
+from tests.real.weights import OURS, digest, list_ours, sent, soon, sweep
 
 pytestmark = pytest.mark.fleet
 
@@ -38,7 +38,7 @@ def clean(nodes: RealFleet) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of 50 MiB in four shards, each with bytes of its own."""
     directory = tmp_path_factory.mktemp("made") / OURS
     shards = {
@@ -56,14 +56,14 @@ def recipe(variant: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def on_node_1(clean: None, fleet: Any, made: Path) -> None:  # noqa: ARG001
-    scp(fleet, "node-1", made, OURS)
+def on_node_1(clean: None, fleet: Any, checkpoint: Path) -> None:  # noqa: ARG001
+    scp(fleet, "node-1", checkpoint, OURS)
 
 
 def programs(node: FleetNode) -> str:
     """The transfers that run on a node now."""
-    found = node.exec("sh", "-c", "pgrep -af '[p]ython3 -c import json, sys; .exec' || true")
-    return found.strip()
+    output = node.exec("sh", "-c", "pgrep -af '[p]ython3 -c import json, sys; .exec' || true")
+    return output.strip()
 
 
 @pytest.mark.usefixtures("on_node_1")
@@ -76,8 +76,8 @@ def test_a_copy_sends_all_once_and_then_nothing(sparkops: Cli, nodes: RealFleet,
     assert sent(sparkops("models", "copy", recipe, "--from", "node-1", "--checksum", "--json")) == 0
     listed = sparkops("models", "list", "--json").json["nodes"]
     for name in ("node-1", "node-2"):
-        [found] = [each for each in listed[name]["models"] if each["path"] == OURS]
-        assert (found["complete"], found["problems"], found["bytes"]) == (True, [], size)
+        [entry] = [row for row in listed[name]["models"] if row["path"] == OURS]
+        assert (entry["complete"], entry["problems"], entry["bytes"]) == (True, [], size)
     assert sparkops("models", "verify", recipe).code == 0
 
 
@@ -116,12 +116,12 @@ def test_an_interrupted_copy_leaves_nothing_running_and_goes_on(
         running.communicate(timeout=300)
     assert running.returncode == {signal.SIGINT: 130, signal.SIGKILL: -9}[number]
     assert soon(lambda: not programs(source) + programs(target)), programs(source) + programs(target)
-    assert there(target) == [f"{OURS}.partial"]
+    assert list_ours(target) == [f"{OURS}.partial"]
     assert 0 < begun(target) < size
 
     new = sent(sparkops("models", "copy", recipe, "--from", "node-1", "--json"))
     assert 0 < new < size
-    assert there(target) == [OURS]
+    assert list_ours(target) == [OURS]
     assert digest(source) == digest(target)
 
 

@@ -23,7 +23,7 @@ from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.hub_server import COMMIT, TOKEN, Hub, hub
 from tests.real.program import RECIPE, Cli, Ran
-from tests.real.weights import OURS, digest, sent, soon, sweep, there
+from tests.real.weights import OURS, digest, list_ours, sent, soon, sweep
 from tests.safetensors import tensor, two_shards
 
 pytestmark = pytest.mark.fleet
@@ -75,7 +75,7 @@ def served(nodes: RealFleet, authority: Path, tmp_path: Path) -> Iterator[Hub]:
 @pytest.fixture(scope="module")
 def authority(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate of this machine's address, signed by itself; its key lies beside it. One, so one image for it."""
-    host, made = here(nodes), tmp_path_factory.mktemp("authority") / "hub.crt"
+    host, certificate = here(nodes), tmp_path_factory.mktemp("authority") / "hub.crt"
     subject = ("-subj", "/CN=hub", "-addext", f"subjectAltName=IP:{host}", "-days", "2", "-nodes")
     argv = (
         "openssl",
@@ -85,12 +85,12 @@ def authority(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Pat
         "rsa:2048",
         *subject,
         "-keyout",
-        made.with_suffix(".key"),
+        certificate.with_suffix(".key"),
         "-out",
-        made,
+        certificate,
     )
     subprocess.run(argv, check=True, capture_output=True)
-    return made
+    return certificate
 
 
 @pytest.fixture
@@ -139,12 +139,12 @@ def test_a_model_is_fetched_once_and_is_what_the_hub_has(fetching: Fetch, nodes:
         "models": [{"path": OURS, "bytes": pytest.approx(size, abs=2000), "revision": COMMIT}],
     }
     node = nodes.node("node-1")
-    assert there(node) == [OURS]
+    assert list_ours(node) == [OURS]
     assert "original" not in node.exec("ls", f"/srv/models/{OURS}")
     assert set(node.exec("sh", "-c", f"stat -c %U /srv/models/{OURS} /srv/models/{OURS}/*").split()) == {"ops"}
-    served.asked.clear()
+    served.requests.clear()
     assert f"node-1: {OURS} is up to date" in fetching().err
-    assert served.asked == []
+    assert served.requests == []
 
 
 @pytest.mark.usefixtures("clean", "built")
@@ -156,10 +156,10 @@ def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
     served.gate.clear()  # the large file begins, and does not end
     argv = ("models", "pull", asking, "--node", "node-1", "--endpoint", served.url, "--token-file", token_file)
     with pulling.start(*argv) as running:
-        assert soon(lambda: any("big.bin" in each for each in served.asked))  # its image is built before
+        assert soon(lambda: any("big.bin" in request for request in served.requests))  # its image is built before
         small = f"find /srv/models/{OURS}.partial -name tokenizer.json"
         assert soon(lambda: node.exec("sh", "-c", small) != "")
-        seen = node.exec(
+        processes = node.exec(
             "sh", "-c", "ps axww -o args; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
         )
         inspected = node.exec("sh", "-c", "docker inspect $(docker ps -q --filter label=sparkops.task=pull)")
@@ -170,16 +170,16 @@ def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
         running.communicate(timeout=300)
 
     assert image["Config"]["Labels"]["sparkops.recipe"] == "hub"
-    assert TOKEN not in seen + inspected + left
+    assert TOKEN not in processes + inspected + left
     assert running.returncode == 130
-    assert there(node) == [f"{OURS}.partial"]
+    assert list_ours(node) == [f"{OURS}.partial"]
     served.gate.set()
-    served.asked.clear()
-    again = pulling(*argv)
-    assert again.code == 0, again.err
-    fetched = [each for each in served.asked if each.startswith("GET") and "resolve" in each]
-    assert [each.rpartition("/")[2] for each in fetched if "original" not in each] == ["big.bin"]
-    assert there(node) == [OURS]
+    served.requests.clear()
+    resumed = pulling(*argv)
+    assert resumed.code == 0, resumed.err
+    fetched = [request for request in served.requests if request.startswith("GET") and "resolve" in request]
+    assert [request.rpartition("/")[2] for request in fetched if "original" not in request] == ["big.bin"]
+    assert list_ours(node) == [OURS]
 
 
 @pytest.mark.usefixtures("clean", "built")
@@ -209,7 +209,7 @@ def test_a_fetch_that_fails_says_why_and_what_to_do(
     served.only_with_token = False
     served.models.clear()
     assert "the hub does not have this model" in refused()
-    assert there(nodes.node("node-1")) in ([], [f"{OURS}.partial"])
+    assert list_ours(nodes.node("node-1")) in ([], [f"{OURS}.partial"])
 
 
 @pytest.mark.usefixtures("clean", "built")
@@ -270,7 +270,7 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
     assert pulled.code == 0, pulled.err
     shown = sparkops("models", "prepare", file, *on, "--dry-run")
     assert (shown.code, shown.out.count("$ docker run --rm")) == (0, 2)
-    assert there(node) == [f"{OURS}-base", f"{OURS}-donor"]
+    assert list_ours(node) == [f"{OURS}-base", f"{OURS}-donor"]
 
     prepared = sparkops("models", "prepare", file, *on)
     assert prepared.code == 0, prepared.err
@@ -320,13 +320,13 @@ def test_up_brings_what_is_missing_and_deploys_it(
         argv = ("up", file, "--node", "node-1", "--endpoint", served.url)
         shown = sparkops(*argv, "--dry-run")
         assert (shown.code, shown.out) == (0, "weights: download org/tiny to node-1\n"), shown.err
-        done = sparkops(*argv)
-        assert done.code == 0, done.err
-        asked = subprocess.run(shlex.split(done.out), capture_output=True, text=True, check=True)
-        assert json.loads(asked.stdout)["choices"][0]["message"]["content"]
+        deployed = sparkops(*argv)
+        assert deployed.code == 0, deployed.err
+        answer = subprocess.run(shlex.split(deployed.out), capture_output=True, text=True, check=True)
+        assert json.loads(answer.stdout)["choices"][0]["message"]["content"]
 
-        served.asked.clear()
-        again = sparkops(*argv)
-        assert (again.code, again.out) == (0, done.out), again.err
-        assert "nothing to do" in again.err
-        assert served.asked == []
+        served.requests.clear()
+        repeated = sparkops(*argv)
+        assert (repeated.code, repeated.out) == (0, deployed.out), repeated.err
+        assert "nothing to do" in repeated.err
+        assert served.requests == []

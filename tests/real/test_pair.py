@@ -35,10 +35,10 @@ def trial(cli: Cli, nodes: Fleet) -> Iterator[Trial]:
 
 def answer(service: Service) -> str:
     """What it says to a question that it knows."""
-    asked = {"role": "user", "content": "What is the capital of France?"}
-    body: dict[str, Any] = {"model": NAME, "messages": [asked], "max_tokens": 8, "temperature": 0}
-    said = requests.post(f"{service.url}/v1/chat/completions", json=body, timeout=60)
-    return str(said.json()["choices"][0]["message"]["content"])
+    message = {"role": "user", "content": "What is the capital of France?"}
+    body: dict[str, Any] = {"model": NAME, "messages": [message], "max_tokens": 8, "temperature": 0}
+    response = requests.post(f"{service.url}/v1/chat/completions", json=body, timeout=60)
+    return str(response.json()["choices"][0]["message"]["content"])
 
 
 def test_a_pair_comes_up_answers_rightly_and_is_shown_as_two_ranks_of_one_release(trial: Trial) -> None:

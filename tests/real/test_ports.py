@@ -41,7 +41,7 @@ def test_only_the_gateway_reaches_an_engine_on_another_node(service: Service) ->
 
 def test_an_engine_beside_the_gateway_listens_on_loopback_only(service: Service) -> None:
     assert service.deploy("--node", GATEWAY, name="second").code == 0
-    engine = next(each for each in service.running() if each.node == GATEWAY)
+    engine = next(container for container in service.running() if container.node == GATEWAY)
 
     assert requests.get(f"{service.url}/v1/models", timeout=60).status_code == 200
     assert not reached_from_here(service, GATEWAY, engine.port)

@@ -40,14 +40,14 @@ def build(node: FleetNode, tag: str, inputs: str, base: str) -> None:
 def leave(node: FleetNode, base: str, service: str = "stand-in") -> Old:
     """Another old release."""
     inputs, release = secrets.token_hex(32), f"{service}-{secrets.token_hex(5)}"
-    made = Old(f"{release}-blue-r0", f"sparkops/{service}:{inputs[:12]}", f"sparkops-cache-{inputs[:12]}")
-    build(node, made.image, inputs, base)
+    old = Old(f"{release}-blue-r0", f"sparkops/{service}:{inputs[:12]}", f"sparkops-cache-{inputs[:12]}")
+    build(node, old.image, inputs, base)
     labels = {"service": service, "release": release, "slot": "blue", "rank": "0", "port": "1", "inputs": inputs}
     options = (f"--label=sparkops.{key}={value}" for key, value in labels.items())
     node.exec(
-        "docker", "create", f"--name={made.container}", *options, f"--volume={made.cache}:/cache", made.image, "true"
+        "docker", "create", f"--name={old.container}", *options, f"--volume={old.cache}:/cache", old.image, "true"
     )
-    return made
+    return old
 
 
 def things(node: FleetNode) -> set[str]:
@@ -82,7 +82,7 @@ def swept(node: FleetNode) -> Iterator[None]:
 
 def due(pruned: Any) -> set[str]:
     """Names of what goes, or has gone, as --json tells it."""
-    return {each["name"] for each in pruned["nodes"][NODE]["remove"]}
+    return {item["name"] for item in pruned["nodes"][NODE]["remove"]}
 
 
 def replace(service: Service) -> tuple[str, str]:
@@ -108,20 +108,20 @@ def test_what_nothing_needs_goes_and_everything_else_stays(service: Service, nod
     shown = service.cli("prune", "--node", NODE, "--keep", "1", "--dry-run", "--json")
     assert shown.code == 0, shown.err
     assert things(node) == before
-    wanted = {*vars(oldest).values(), *vars(older).values(), "sparkops-cache-0123456789ff"}
-    assert due(shown.json) - others == wanted
-    sizes = {each["name"]: each["bytes"] for each in shown.json["nodes"][NODE]["remove"]}
+    expected = {*vars(oldest).values(), *vars(older).values(), "sparkops-cache-0123456789ff"}
+    assert due(shown.json) - others == expected
+    sizes = {item["name"]: item["bytes"] for item in shown.json["nodes"][NODE]["remove"]}
     assert sizes[older.image] == sizes[oldest.image] == LAYER_MIB * 2**20
-    why = {each["name"]: each["why"] for each in shown.json["nodes"][NODE]["keep"]}
+    why = {item["name"]: item["why"] for item in shown.json["nodes"][NODE]["keep"]}
     assert why[newest.container] == "one of the newest releases of stand-in"
     assert why[newest.image] == f"{newest.container} uses it"
     assert why["sparkops-candidate/stand-in:0123456789ab"] == "a build may use it"
     assert (why[first], why[second]) == ("the previous release of stand-in", "running")
     with service.untouched():
-        done = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
-    assert done.code == 0, done.err
-    assert before - things(node) == due(done.json) == due(shown.json)
-    assert all(each["removed"] for each in done.json["nodes"][NODE]["remove"])
+        result = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
+    assert result.code == 0, result.err
+    assert before - things(node) == due(result.json) == due(shown.json)
+    assert all(item["removed"] for item in result.json["nodes"][NODE]["remove"])
     back = service.cli("rollback", "stand-in", "--allow-downtime")
     assert back.code == 0, back.err
 
@@ -131,8 +131,8 @@ def test_without_a_terminal_nothing_goes_unless_yes_was_said(service: Service, n
     leave(node, base)
     leave(node, base)
     before = things(node)
-    asked = service.cli("prune", "--node", NODE, "--keep", "1")
-    assert "No terminal to confirm on; pass --yes." in asked.err
+    refused = service.cli("prune", "--node", NODE, "--keep", "1")
+    assert "No terminal to confirm on; pass --yes." in refused.err
     assert things(node) == before
 
 
@@ -168,13 +168,13 @@ def test_a_service_on_hold_and_one_whose_journal_cannot_be_read_are_left_alone(
     held = service.cli("hold", "stand-in", "-m", "a demo")
     assert held.code == 0, held.err
     try:
-        done = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
+        result = service.cli("prune", "--node", NODE, "--keep", "1", "--yes", "--json")
     finally:
         service.cli("unhold", "stand-in")
         node.exec("sh", "-c", f"rm -r {SERVICES}/broken")
-    assert done.code == 7
-    assert "/var/lib/sparkops/v2/services/broken/record" in done.err
-    assert set(vars(free).values()) <= due(done.json)
+    assert result.code == 7
+    assert "/var/lib/sparkops/v2/services/broken/record" in result.err
+    assert set(vars(free).values()) <= due(result.json)
     assert {*vars(own).values(), *vars(broken).values()} <= things(node)
     assert not set(vars(free).values()) & things(node)
 
@@ -196,9 +196,9 @@ def test_the_build_cache_is_bounded(service: Service, node: FleetNode, tmp_path:
     build(node, f"mine:{tmp_path.name}", "e" * 64, "debian:bookworm-slim")
     node.exec("docker", "rmi", f"mine:{tmp_path.name}")
     shown = service.cli("prune", "--node", NODE, "--build-cache", "0", "--dry-run", "--json").json["nodes"][NODE]
-    [cache] = [each for each in shown["remove"] if each["kind"] == "build cache"]
+    [cache] = [item for item in shown["remove"] if item["kind"] == "build cache"]
     assert cache["bytes"] >= LAYER_MIB * 2**20
-    done = service.cli("prune", "--node", NODE, "--build-cache", "0", "--yes")
-    assert done.code == 0, done.err
+    result = service.cli("prune", "--node", NODE, "--build-cache", "0", "--yes")
+    assert result.code == 0, result.err
     left = json.loads(node.exec("docker", "system", "df", "--format", "{{json .}}").splitlines()[-1])
     assert (left["Type"], left["Reclaimable"]) == ("Build Cache", "0B")

@@ -78,9 +78,9 @@ def _names_the_lost_node(moved: Cli) -> bool:
 
 def _is_deposed(nodes: Fleet) -> bool:
     """Whether the guard of the old leader sees the newer term."""
-    asked = json.dumps({"op": "state", "service": "stand-in"}) + "\n"
+    request = json.dumps({"op": "state", "service": "stand-in"}) + "\n"
     try:
-        state = json.loads(nodes.node("node-1").exec(*RELAY.split(), stdin=asked.encode()))["ok"]
+        state = json.loads(nodes.node("node-1").exec(*RELAY.split(), stdin=request.encode()))["ok"]
     except (FleetError, KeyError, ValueError):
         return False
     own = state["journal"]["term"]

@@ -59,8 +59,8 @@ class Desk:
         """The exit code, and every line on stderr with the moment at which it came."""
         with self.cli.start(*argv) as process:
             assert process.stderr is not None
-            said = [(time.time(), line.rstrip()) for line in process.stderr]
-        return process.returncode, said
+            lines = [(time.time(), line.rstrip()) for line in process.stderr]
+        return process.returncode, lines
 
 
 @pytest.fixture(scope="module")
@@ -88,22 +88,22 @@ def swept(desk: Desk) -> Iterator[None]:
     desk.node.exec("sh", "-c", "docker ps --quiet --filter label=sparkops.service | xargs -r docker rm --force")
 
 
-def late_s(desk: Desk, said: list[tuple[float, str]], service: str, reason: str) -> float:
+def late_s(desk: Desk, lines: list[tuple[float, str]], service: str, reason: str) -> float:
     """Seconds from the exit of the process to the line that says why. The node's clock is this machine's."""
     finished = json.loads(desk.saved(service, "inspect.json"))["State"]["FinishedAt"]
-    return next(at_s for at_s, line in said if reason in line) - timestamp(finished)
+    return next(at_s for at_s, line in lines if reason in line) - timestamp(finished)
 
 
 @pytest.mark.matrix
 def test_a_crash_is_told_within_3_s_and_everything_of_it_is_saved(desk: Desk) -> None:
     knobs = {"CRASH_AT": "80", "MEMORY_MIB": "400", "START_S": "8", "memory__claim_gib": "1"}
 
-    code, said = desk.timed(desk.argv("crashes", **knobs))
+    code, lines = desk.timed(desk.argv("crashes", **knobs))
 
-    text = "\n".join(line for _, line in said)
+    text = "\n".join(line for _, line in lines)
     reason = "RuntimeError: the stand-in crashes at 80 % of the weights"
     assert (code, reason in text) == (1, True), text
-    assert 0 <= late_s(desk, said, "crashes", reason) < REPORTED_S * slowness(desk.node), text
+    assert 0 <= late_s(desk, lines, "crashes", reason) < REPORTED_S * slowness(desk.node), text
     header, *rows = desk.saved("crashes", "memory.csv").splitlines()
     assert header == "time_s,available_gib,container_gib"
     held = [float(row.split(",")[2]) for row in rows]
@@ -119,8 +119,8 @@ def test_the_next_start_is_told_with_what_the_last_ones_took(desk: Desk) -> None
         assert desk.cli("stop", "learns").code == 0
 
     sources = ["from the recipe", "from 1 past start", "from 2 past starts of other settings"]
-    for said, source in zip(runs, sources, strict=True):
-        assert f"left, {source}\n" in said, said
+    for output, source in zip(runs, sources, strict=True):
+        assert f"left, {source}\n" in output, output
     assert re.search(r"loading weights( \d+ %)?, about \d+ s left, from 1 past start\n", runs[1]), runs[1]
 
 
@@ -138,12 +138,12 @@ def test_in_place_a_crash_is_told_within_3_s_and_the_old_release_serves_again(de
     assert first.code == 0, first.err
 
     argv = ("--blue-green", "--mode", "in-place", "--allow-downtime")
-    code, said = desk.timed(desk.argv("swapped", *argv, serve__port="9900", RELEASE_NAME="second", CRASH_AT="50"))
+    code, lines = desk.timed(desk.argv("swapped", *argv, serve__port="9900", RELEASE_NAME="second", CRASH_AT="50"))
 
-    text = "\n".join(line for _, line in said)
+    text = "\n".join(line for _, line in lines)
     assert code == 6, text
     reason = "RuntimeError: the stand-in crashes at 50 % of the weights"
-    assert 0 <= late_s(desk, said, "swapped", reason) < REPORTED_S * slowness(desk.node), text
+    assert 0 <= late_s(desk, lines, "swapped", reason) < REPORTED_S * slowness(desk.node), text
     assert "; rolling back" in text
 
 

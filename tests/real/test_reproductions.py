@@ -23,10 +23,12 @@ def test_p8_p8b_a_new_release_and_a_client_that_die_bring_the_old_release_back(s
         (new,) = service.running()
         died_s = time.time()  # all nodes are on this machine, so they share its clock
         service.nodes.node(new.node).kill_container(new.name)
-        again = wait_for(lambda: next((each for each in service.running() if each.name == old.name), None))
+        restarted = wait_for(
+            lambda: next((container for container in service.running() if container.name == old.name), None)
+        )
         slow = slowness(service.nodes.node(GATEWAY))
 
-    took_s = again.started_at - died_s
+    took_s = restarted.started_at - died_s
     print(f"the old release began to start after {took_s:.1f} s; the machine is {slow:.1f} times as slow as a calm one")
     assert took_s < BEGINS_S * slow
     assert good_end(service) == old.release

@@ -85,11 +85,11 @@ def certificate(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> P
     address = nodes.node(GATEWAY).address
     out = tmp_path_factory.mktemp("tls") / "tls.pem"
     subject = ("-subj", "/CN=gateway", "-addext", f"subjectAltName=IP:{address}")
-    made = nodes.node(GATEWAY).exec(
+    pem = nodes.node(GATEWAY).exec(
         *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"), *subject, "-keyout", "/dev/stdout", "-out", "-"
     )
     out.touch(mode=0o600)
-    out.write_text(f"{made}\n")
+    out.write_text(f"{pem}\n")
     return out
 
 
@@ -111,7 +111,7 @@ def guarded(front: Cli, nodes: RealFleet, certificate: Path, tmp_path: Path) -> 
 def test_keys_and_certificate_work_from_end_to_end_and_are_seen_nowhere(guarded: Service, certificate: Path) -> None:
     url = f"https://{guarded.nodes.node(GATEWAY).address}:{guarded.port}/v1/chat/completions"
     private = certificate.read_text().split("PRIVATE KEY-----\n")[1].splitlines()[3]
-    with watched(KEY, private) as seen, requests.Session() as client:
+    with watched(KEY, private) as leaks, requests.Session() as client:
         client.verify, client.trust_env = str(certificate), False
         ran = [
             guarded.cli("-v", *guarded.argv("--node", "node-2", name="first")),
@@ -121,12 +121,12 @@ def test_keys_and_certificate_work_from_end_to_end_and_are_seen_nowhere(guarded:
         without = client.post(url, json=ASK, timeout=120)
         with_key = client.post(url, json=ASK, timeout=120, headers={"Authorization": f"Bearer {KEY}"})
         words = (["probe", "stand-in", "--json", "--passes", "1"], ["status", "--json"], ["history", "stand-in"])
-        ran += [guarded.cli("-v", *each) for each in (*words, ["rollback", "stand-in", "--json"])]
-    assert [each.code for each in ran] == [0, 0, 1, 0, 0, 0, 0], [each.err for each in ran]
+        ran += [guarded.cli("-v", *argv) for argv in (*words, ["rollback", "stand-in", "--json"])]
+    assert [result.code for result in ran] == [0, 0, 1, 0, 0, 0, 0], [result.err for result in ran]
     assert (without.status_code, without.json()["error"]["code"]) == (401, "invalid_api_key")
     assert (with_key.status_code, "Paris" in with_key.text) == (200, True)
     assert with_key.headers["x-sparkops-release"] == ran[1].json["release"]
-    assert seen == []
+    assert leaks == []
     assert saved(guarded.cli, "stand-in", {node.name: node for node in guarded.nodes.nodes}, "log.txt")
     for secret in (KEY, private):
         assert_in_no_output(guarded.cli, ran, secret)
@@ -138,7 +138,7 @@ def test_keys_and_certificate_work_from_end_to_end_and_are_seen_nowhere(guarded:
 @contextmanager
 def watched(*secrets: str) -> Iterator[list[str]]:
     """The command lines, of all processes on all nodes, that meanwhile held a secret. The nodes share our kernel."""
-    seen: list[str] = []
+    leaks: list[str] = []
     with subprocess.Popen(
         [sys.executable, "-c", WATCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as looking:
@@ -147,18 +147,18 @@ def watched(*secrets: str) -> Iterator[list[str]]:
         looking.stdin.write("".join(f"{secret}\n" for secret in secrets))
         looking.stdin.close()
         assert looking.stdout.readline() == "watching\n"
-        reading = threading.Thread(target=seen.extend, args=(looking.stdout,))
+        reading = threading.Thread(target=leaks.extend, args=(looking.stdout,))
         reading.start()
         try:
-            yield seen
+            yield leaks
         finally:
             looking.kill()
             reading.join()
 
 
 def assert_in_no_output(cli: Cli, ran: list[Ran], secret: str) -> None:
-    for each in ran:
-        assert secret not in each.out + each.err
+    for result in ran:
+        assert secret not in result.out + result.err
     assert [
         file for file in cli.state.rglob("*") if file.is_file() and secret in file.read_text(errors="replace")
     ] == []
@@ -173,9 +173,9 @@ def test_what_looks_for_a_secret_finds_one(nodes: RealFleet) -> None:
     """Else it proves nothing that nothing was found."""
     canary = "canary-planted-by-the-test"
     node = nodes.node("node-2")
-    with watched(canary) as seen, subprocess.Popen(["sh", "-c", "read _", canary], stdin=subprocess.PIPE):
-        wait_for(lambda: seen)
-    assert any(canary in line for line in seen)
+    with watched(canary) as leaks, subprocess.Popen(["sh", "-c", "read _", canary], stdin=subprocess.PIPE):
+        wait_for(lambda: leaks)
+    assert any(canary in line for line in leaks)
     image = f"FROM debian:bookworm-slim\nRUN echo {canary} >/note\n"
     node.exec("docker", "build", "--quiet", "--tag=sparkops/planted", "-", stdin=image.encode())
     node.exec("sh", "-c", f"echo {canary} >/tmp/planted")
@@ -202,22 +202,22 @@ def test_a_build_keeps_the_credentials_of_the_package_index_nowhere(
 ) -> None:
     canary, node = f"canary-{uuid4()}", nodes.node("node-2")
     host = str(next(ip_network(f"{node.address}/24", strict=False).hosts()))
-    told: list[Event] = []
-    with package_index(tmp_path, host) as index, connect(fleet, [node.name]) as connected, watched(canary) as seen:
+    events: list[Event] = []
+    with package_index(tmp_path, host) as index, connect(fleet, [node.name]) as connected, watched(canary) as leaks:
         sha256 = index.sha256 if ends == "well" else "0" * 64
         url = f"http://user:{canary}@{host}:{index.port}/simple"
         order = installing(f"tiny==1.0 --hash=sha256:{sha256}\n", url, fleet)
         with nullcontext() if ends == "well" else pytest.raises(BuildFailed, match="DO NOT MATCH THE HASHES"):
-            run_build(connected.member(node.name), order, told.append)
+            run_build(connected.member(node.name), order, events.append)
             node.exec("docker", "rmi", order.candidate)
-    assert any("pip install" in event.text for event in told), "it came to the installation"
-    assert seen == []
-    assert canary not in repr(told)
+    assert any("pip install" in event.text for event in events), "it came to the installation"
+    assert leaks == []
+    assert canary not in repr(events)
     assert on_node(node, canary) == set()
 
 
 def installing(requirement: str, url: str, fleet: Fleet) -> BuildOrder:
     """The build of the hub's image with one package from an index."""
     inputs = replace(assets.load_inputs(fleet), package_index=url)
-    made = pull.hub_order(assets.load_templates(), requirement.encode(), inputs, fleet.build.parent(render.IMAGE))
-    return replace(made, name="canary")
+    order = pull.hub_order(assets.load_templates(), requirement.encode(), inputs, fleet.build.parent(render.IMAGE))
+    return replace(order, name="canary")

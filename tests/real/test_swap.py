@@ -33,7 +33,7 @@ def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service:
     assert service.status()["live"]["release"] == across.json["release"]
     nothing_failed(load)
     assert {"first", "second", "third"} <= set(load.report().stand_ins)
-    to_new_s = {done.json["mode"]: switched_within(service, load, done.json["release"]) for done in (across, beside)}
+    to_new_s = {ran.json["mode"]: switched_within(service, load, ran.json["release"]) for ran in (across, beside)}
     print(f"from the last check to the new release's first answer: {to_new_s}; rollback: {back.took_s}")
     print(f"the machine is {slow:.1f} times slower than a calm one")
     # A delay that is built in shows in both swaps, a busy host in one.
@@ -42,7 +42,7 @@ def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service:
 
 def switched_within(service: Service, load: Load, release: str) -> float:
     """Seconds from the new release's answer to the last check of the smoke suite to its first to a client."""
-    (container,) = [each for each in service.containers() if each.release == release]
+    (container,) = [candidate for candidate in service.containers() if candidate.release == release]
     log = service.nodes.node(container.node).exec("docker", "logs", "--timestamps", container.name)
     answers = [docker_facts.timestamp(line.split()[0]) for line in log.splitlines() if line.endswith(" 200 OK")]
     first = min((record for record in load.records() if record.release == release), key=lambda it: it.start)
@@ -51,9 +51,9 @@ def switched_within(service: Service, load: Load, release: str) -> float:
 
 
 def test_the_same_release_again_is_nothing_to_do(service: Service) -> None:
-    again = service.deploy(name="first")
-    assert (again.code, again.json["mode"]) == (0, None)
-    assert "nothing to do" in again.err
+    ran = service.deploy(name="first")
+    assert (ran.code, ran.json["mode"]) == (0, None)
+    assert "nothing to do" in ran.err
 
 
 def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service: Service) -> None:
@@ -62,21 +62,21 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
     assert "in-place on node-2: the service would be down while the new release starts" in refused.err
     with service.load(rate=5, timeout_s=600.0) as load:  # what waits are connections of one address, which has 256
         load.wait_for(50)
-        done = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="second", START_S="4")
+        ran = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="second", START_S="4")
         load.wait_for(load.report().good + 50)
         slow = slowness(service.nodes.node(GATEWAY))
     report = load.report()
-    assert (done.code, done.json["mode"]) == (0, "in-place"), done.err
+    assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
     assert (report.failures, report.refusals) == ({}, 0), report.examples
     shorts_s = max(record.latency_s for record in load.records() if record.kind == "short")
-    offline_s = sum(done.json["seconds"][phase] for phase in OFFLINE)
+    offline_s = sum(ran.json["seconds"][phase] for phase in OFFLINE)
     print(
         f"in place: the longest request took {shorts_s:.1f} s; from the stop of traffic to the switch {offline_s:.1f} s"
     )
     assert shorts_s <= offline_s + 3 * slow
     assert {"first", "second"} <= set(report.stand_ins)
     phases, gap_s = ("start", "wait until ready", "verify"), report.longest_gap_s
-    start_s = sum(done.json["seconds"][phase] for phase in phases)
+    start_s = sum(ran.json["seconds"][phase] for phase in phases)
     print(f"in place: nobody answered for {gap_s:.1f} s; start and smoke suite took {start_s:.1f} s")
     assert gap_s <= start_s + 4 * slow
 
@@ -100,8 +100,8 @@ def test_no_promote_waits_and_promote_continues(anywhere: Service) -> None:
     swap = anywhere.status()["swap"]
     assert (swap["phase"], swap["waits_for_promote"]) == ("bake", True)
     assert anywhere.status()["live"]["release"] == waits.json["release"]
-    done = anywhere.cli("promote", "stand-in", "--json")
-    assert (done.code, done.json["release"]) == (0, waits.json["release"]), done.err
+    promoted = anywhere.cli("promote", "stand-in", "--json")
+    assert (promoted.code, promoted.json["release"]) == (0, waits.json["release"]), promoted.err
     assert anywhere.status()["swap"] is None
 
 
@@ -128,11 +128,11 @@ def test_a_deploy_waits_for_a_failed_release_that_takes_long_to_stop(anywhere: S
     lasting = {"ANSWERS": "nonsense", "IGNORE_TERM": "1", "serve__stop_grace_s": "20"}
     failed = anywhere.deploy("--node", away, name=unused(), **lasting)
     busy = anywhere.deploy("--node", away, name=other)
-    done = anywhere.deploy("--node", away, "--wait", "300", name=other)
-    assert (failed.code, busy.code, done.code) == (1, 4, 0), (failed.err, busy.err, done.err)
+    waited = anywhere.deploy("--node", away, "--wait", "300", name=other)
+    assert (failed.code, busy.code, waited.code) == (1, 4, 0), (failed.err, busy.err, waited.err)
     stopping = rf"{away}: stand-in-\w+-(blue|green)-r0 is being stopped"
     assert re.search(stopping, busy.err)
-    assert re.search(f"waiting: {stopping}", done.err)
+    assert re.search(f"waiting: {stopping}", waited.err)
 
 
 def test_ctrl_c_stops_the_following_and_any_machine_follows_or_cancels(anywhere: Service) -> None:
@@ -178,5 +178,5 @@ def test_a_stop_drains_and_a_deploy_brings_the_service_back(service: Service) ->
     assert stopped.code == 0, stopped.err
     assert load.report().failures == {}
     assert service.running() == []
-    again = service.deploy("--node", "node-2", name="first")
-    assert (again.code, again.json["mode"]) == (0, "first"), again.err
+    ran = service.deploy("--node", "node-2", name="first")
+    assert (ran.code, ran.json["mode"]) == (0, "first"), ran.err

@@ -46,9 +46,9 @@ def tiny(front: Cli, nodes: RealFleet, fleet: Fleet, built: str, model: str) -> 
 
 def provide(name: str, *options: str, fleet: Fleet, image: str, home: Path) -> None:
     """Make a checkpoint of the tiny model, and copy it to every node."""
-    made = checkpoints.make(fleet, "node-1", image, home / "checkpoints", *options)
+    checkpoint = checkpoints.make(fleet, "node-1", image, home / "checkpoints", *options)
     for node in fleet.nodes:
-        checkpoints.copy(fleet, node, made, name)
+        checkpoints.copy(fleet, node, checkpoint, name)
 
 
 @pytest.mark.matrix
@@ -98,13 +98,13 @@ def test_another_checkpoint_takes_over_and_no_request_fails(tiny: Service, mode:
     other = other_checkpoint(rank)
     with tiny.load(**LOAD) as load:
         load.wait_for(10)
-        done = tiny.deploy("--node", other_node if mode == "across" else rank.node, "--mode", mode, model__path=other)
+        ran = tiny.deploy("--node", other_node if mode == "across" else rank.node, "--mode", mode, model__path=other)
         load.wait_for(load.report().good + 10)
     report = load.report()
-    assert (done.code, done.json["mode"], done.json["cut"]) == (0, mode, 0), done.err
+    assert (ran.code, ran.json["mode"], ran.json["cut"]) == (0, mode, 0), ran.err
     assert (report.failures, report.refusals) == ({}, 0), report.examples
     assert report.streams > 10
-    assert set(report.releases) == {old.release, done.json["release"]}
+    assert set(report.releases) == {old.release, ran.json["release"]}
 
 
 def test_an_in_place_swap_fails_no_request_of_openais_client(tiny: Service) -> None:
@@ -114,12 +114,12 @@ def test_an_in_place_swap_fails_no_request_of_openais_client(tiny: Service) -> N
     clients = Clients(tiny.url, tiny.name)
     with clients.running():
         clients.wait_for_more(4)
-        done = in_place(tiny, rank.node, other_checkpoint(rank))
+        ran = in_place(tiny, rank.node, other_checkpoint(rank))
         clients.wait_for_more(4)
-    assert (done.code, done.json["mode"]) == (0, "in-place"), done.err
-    assert {call.release for call in clients.calls} == {old.release, done.json["release"]}
+    assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
+    assert {call.release for call in clients.calls} == {old.release, ran.json["release"]}
     longest_s = max(call.wait_s for call in clients.calls)
-    offline_s = sum(done.json["seconds"][phase] for phase in OFFLINE)
+    offline_s = sum(ran.json["seconds"][phase] for phase in OFFLINE)
     print(f"{len(clients.calls)} requests: longest wait {longest_s:.1f} s; traffic stopped for {offline_s:.1f} s")
     assert longest_s <= offline_s + 3
 

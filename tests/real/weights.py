@@ -26,7 +26,7 @@ def digest(node: FleetNode, path: str = OURS) -> str:
     return node.exec("sh", "-c", script, "sh", path)
 
 
-def there(node: FleetNode) -> list[str]:
+def list_ours(node: FleetNode) -> list[str]:
     """What is there of ours."""
     return [name for name in node.exec("ls", "/srv/models").split() if name.startswith(OURS)]
 

@@ -44,10 +44,10 @@ def rows(name: str) -> dict[str, dict[str, str]]:
 
 @EACH
 def test_every_figure_and_flag_has_a_row_with_its_value(file: Path) -> None:
-    found = {key: row["value"] for key, row in rows(file.stem).items() if row["value"] != "-"}
+    documented = {key: row["value"] for key, row in rows(file.stem).items() if row["value"] != "-"}
 
     shown = {key: value if isinstance(value, str) else json.dumps(value) for key, value in stated(file).items()}
-    assert found == {key: f"`{value}`" for key, value in shown.items()}
+    assert documented == {key: f"`{value}`" for key, value in shown.items()}
 
 
 @EACH

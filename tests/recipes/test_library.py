@@ -14,9 +14,9 @@ from sparkops.render.context import build_context
 
 FILES = sorted(shipped.directory("recipes").glob("*.yaml"))
 RECIPES = {file.stem: recipe.load(file) for file in FILES}
-SPARKS = {name: each for name, each in RECIPES.items() if each.backend != "cpu"}
-EVERY = pytest.mark.parametrize("wanted", RECIPES.values(), ids=RECIPES)
-SPARK = pytest.mark.parametrize("wanted", SPARKS.values(), ids=SPARKS)
+SPARKS = {name: shipped_recipe for name, shipped_recipe in RECIPES.items() if shipped_recipe.backend != "cpu"}
+EVERY = pytest.mark.parametrize("shipped_recipe", RECIPES.values(), ids=RECIPES)
+SPARK = pytest.mark.parametrize("shipped_recipe", SPARKS.values(), ids=SPARKS)
 
 SHOWN_GIB = 121.7
 """What a Spark shows of its 128 GB: facts/spark.md, 2.1."""
@@ -53,79 +53,86 @@ def test_every_system_of_the_sources_has_a_recipe_and_no_recipe_is_beside_them()
 
 
 @EVERY
-def test_everything_that_a_build_needs_is_there(wanted: Recipe) -> None:
-    made = build_context(wanted, assets.load_templates(), assets.load_mods(), BuildInputs())
+def test_everything_that_a_build_needs_is_there(shipped_recipe: Recipe) -> None:
+    context = build_context(shipped_recipe, assets.load_templates(), assets.load_mods(), BuildInputs())
 
-    assert "Dockerfile" in dict(made.files)
-
-
-@SPARK
-def test_a_claim_covers_what_the_engine_is_told_to_take(wanted: Recipe) -> None:
-    share = float(wanted.serve.args["gpu-memory-utilization"])
-
-    assert wanted.memory.claim_gib < SHOWN_GIB
-    assert share * SHOWN_GIB + HOST_GIB <= wanted.memory.claim_gib < share * SHOWN_GIB + 9
-    assert not [*bound.refusals(wanted, "n1", SHOWN_GIB)]
+    assert "Dockerfile" in dict(context.files)
 
 
 @SPARK
-def test_a_spark_with_64_gb_is_refused_with_the_arithmetic(wanted: Recipe) -> None:
+def test_a_claim_covers_what_the_engine_is_told_to_take(shipped_recipe: Recipe) -> None:
+    share = float(shipped_recipe.serve.args["gpu-memory-utilization"])
+
+    assert shipped_recipe.memory.claim_gib < SHOWN_GIB
+    assert share * SHOWN_GIB + HOST_GIB <= shipped_recipe.memory.claim_gib < share * SHOWN_GIB + 9
+    assert not [*bound.refusals(shipped_recipe, "n1", SHOWN_GIB)]
+
+
+@SPARK
+def test_a_spark_with_64_gb_is_refused_with_the_arithmetic(shipped_recipe: Recipe) -> None:
     """Such a node shows about 60.8 GiB, half of what a Spark with 128 GB shows."""
-    claim = wanted.memory.claim_gib
-    [error] = bound.refusals(wanted, "n1", 60.8)
+    claim = shipped_recipe.memory.claim_gib
+    [error] = bound.refusals(shipped_recipe, "n1", 60.8)
 
     assert str(error) == f"n1: {claim:g} GiB claimed, 60.8 GiB in total: {claim - 60.8:.1f} GiB short"
 
 
 @SPARK
-def test_weights_fit_into_the_claim_of_each_node(wanted: Recipe) -> None:
-    gib = (wanted.model.size_gb or 0) * 1e9 / 2**30
+def test_weights_fit_into_the_claim_of_each_node(shipped_recipe: Recipe) -> None:
+    gib = (shipped_recipe.model.size_gb or 0) * 1e9 / 2**30
 
-    assert gib / wanted.serve.tensor_parallel < wanted.memory.claim_gib
+    assert gib / shipped_recipe.serve.tensor_parallel < shipped_recipe.memory.claim_gib
 
 
 @SPARK
-def test_large_weights_are_not_staged_through_the_gpu(wanted: Recipe) -> None:
-    if wanted.serve.args.get("load-format") == "fastsafetensors":
-        share = wanted.serve.args["gpu-memory-utilization"]
+def test_large_weights_are_not_staged_through_the_gpu(shipped_recipe: Recipe) -> None:
+    if shipped_recipe.serve.args.get("load-format") == "fastsafetensors":
+        share = shipped_recipe.serve.args["gpu-memory-utilization"]
 
-        assert (wanted.model.size_gb or 0) / wanted.serve.tensor_parallel < FROZE_GB
+        assert (shipped_recipe.model.size_gb or 0) / shipped_recipe.serve.tensor_parallel < FROZE_GB
         assert share <= 0.85
 
 
 @SPARK
-def test_a_figure_has_its_source_and_a_recipe_without_figures_says_so(wanted: Recipe) -> None:
+def test_a_figure_has_its_source_and_a_recipe_without_figures_says_so(shipped_recipe: Recipe) -> None:
     """Nobody here has a Spark: what a figure is from must be somebody else's words."""
-    told = wanted.expected.source if wanted.expected else wanted.verified
+    source = shipped_recipe.expected.source if shipped_recipe.expected else shipped_recipe.verified
 
-    assert any(word in told for word in ("rticle", "log ", "orum", "albond", "README", "https://", "source", "sources"))
-    assert wanted.verified.startswith("Nothing on a Spark")
-
-
-@EVERY
-def test_a_name_says_whether_a_recipe_is_for_a_pair(wanted: Recipe) -> None:
-    assert ("-tp2" in wanted.name) == (wanted.serve.tensor_parallel == 2)
-    assert wanted.name.endswith("-mp") <= (wanted.serve.executor == "mp")
+    assert any(
+        word in source for word in ("rticle", "log ", "orum", "albond", "README", "https://", "source", "sources")
+    )
+    assert shipped_recipe.verified.startswith("Nothing on a Spark")
 
 
 @EVERY
-def test_a_ray_cluster_needs_ray_in_the_image_and_a_pair_without_it_does_not(wanted: Recipe) -> None:
-    if wanted.serve.tensor_parallel == 2:
-        has = any(each.startswith("ray[default]==") for each in wanted.image.packages)
-
-        assert has == (wanted.serve.executor == "ray")
+def test_a_name_says_whether_a_recipe_is_for_a_pair(shipped_recipe: Recipe) -> None:
+    assert ("-tp2" in shipped_recipe.name) == (shipped_recipe.serve.tensor_parallel == 2)
+    assert shipped_recipe.name.endswith("-mp") <= (shipped_recipe.serve.executor == "mp")
 
 
 @EVERY
-def test_drafts_are_for_checkpoints_and_engines_that_can(wanted: Recipe) -> None:
+def test_a_ray_cluster_needs_ray_in_the_image_and_a_pair_without_it_does_not(shipped_recipe: Recipe) -> None:
+    if shipped_recipe.serve.tensor_parallel == 2:
+        has = any(package.startswith("ray[default]==") for package in shipped_recipe.image.packages)
+
+        assert has == (shipped_recipe.serve.executor == "ray")
+
+
+@EVERY
+def test_drafts_are_for_checkpoints_and_engines_that_can(shipped_recipe: Recipe) -> None:
     """The MTP head is in these checkpoints; drafting needs FlashInfer's attention or vLLM's own choice."""
-    if "speculative-config" in wanted.serve.args:
-        assert any(part in wanted.model.path for part in ("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8"))
-        assert wanted.serve.args.get("attention-backend", "FLASHINFER") == "FLASHINFER"
+    if "speculative-config" in shipped_recipe.serve.args:
+        assert any(part in shipped_recipe.model.path for part in ("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8"))
+        assert shipped_recipe.serve.args.get("attention-backend", "FLASHINFER") == "FLASHINFER"
 
 
 def test_atlas_gets_arguments_that_atlas_has() -> None:
-    used = {flag for each in RECIPES.values() if each.engine == "atlas" for flag in each.serve.args}
+    used = {
+        flag
+        for shipped_recipe in RECIPES.values()
+        if shipped_recipe.engine == "atlas"
+        for flag in shipped_recipe.serve.args
+    }
 
     assert used
     assert used <= ATLAS
@@ -133,7 +140,7 @@ def test_atlas_gets_arguments_that_atlas_has() -> None:
 
 def test_releases_of_one_service_share_its_port_and_services_do_not_get_in_each_others_way() -> None:
     """The gateway has the port of a service, its blue and green engine the next two."""
-    ports = {(each.service, each.serve.port) for each in RECIPES.values()}
+    ports = {(shipped_recipe.service, shipped_recipe.serve.port) for shipped_recipe in RECIPES.values()}
     taken = sorted(port + slot for _, port in ports for slot in range(3))
 
     assert len(ports) == len({service for service, _ in ports})
@@ -141,17 +148,21 @@ def test_releases_of_one_service_share_its_port_and_services_do_not_get_in_each_
 
 
 @EVERY
-def test_an_image_of_somebody_else_is_known_by_a_version(wanted: Recipe) -> None:
-    tag = wanted.image.base.rpartition(":")[2]
+def test_an_image_of_somebody_else_is_known_by_a_version(shipped_recipe: Recipe) -> None:
+    tag = shipped_recipe.image.base.rpartition(":")[2]
 
-    assert tag not in ("latest", wanted.image.base)
-    if wanted.image.template == "atlas":
-        assert "@sha256:" in wanted.image.base
+    assert tag not in ("latest", shipped_recipe.image.base)
+    if shipped_recipe.image.template == "atlas":
+        assert "@sha256:" in shipped_recipe.image.base
 
 
 def test_what_a_variant_is_measured_by_is_its_own() -> None:
     """The speed of 122b-autoround says nothing of a variant; a wrong one would fail or pass the smoke suite's floor."""
-    speeds = [each.expected.tok_s for each in RECIPES.values() if "autoround" in each.name and each.expected]
+    speeds = [
+        shipped_recipe.expected.tok_s
+        for shipped_recipe in RECIPES.values()
+        if "autoround" in shipped_recipe.name and shipped_recipe.expected
+    ]
 
     assert len(speeds) == len(set(speeds))
 

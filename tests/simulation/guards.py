@@ -56,7 +56,7 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
             return _started(machine, container)
         case act.StopEngine(container=container):
             stopped = replace(machine, halted=machine.halted | {container})
-            return stopped.holding(replace(machine.there(container), health=Health.STOPPED))
+            return stopped.holding(replace(machine.existing(container), health=Health.STOPPED))
         case act.ProveEngine(container=container, key=key):
             return _proven(machine, container, key)
         case _:
@@ -72,12 +72,12 @@ def _created(machine: Machine, rank: RankSpec) -> Machine:
 
 def _started(machine: Machine, container: str) -> Machine:
     key = machine.record.key(container)
-    started = replace(machine.there(container), health=Health.LOADING, key=key, by_hand=False)
+    started = replace(machine.existing(container), health=Health.LOADING, key=key, by_hand=False)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
     return replace(machine.holding(started), pending="", proofs=proofs)
 
 
 def _proven(machine: Machine, container: str, key: str) -> Machine:
-    answer = Answer.YES if machine.there(container).health is Health.GOOD else Answer.NO
+    answer = Answer.YES if machine.existing(container).health is Health.GOOD else Answer.NO
     others = tuple(item for item in machine.proofs if item[0] != container)
     return replace(machine, proofs=(*others, (container, key, answer)))

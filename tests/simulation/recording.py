@@ -31,10 +31,10 @@ def functions(module: str) -> dict[str, FunctionType]:
     loaded = import_module(f"sparkops.swap.{module}")
     members = [*vars(loaded).values()]
     members += [member for kind in members if isinstance(kind, type) for member in vars(kind).values()]
-    found = (member.fget if isinstance(member, property) else member for member in members)
+    unwrapped = (member.fget if isinstance(member, property) else member for member in members)
     return {
         function.__qualname__: function
-        for function in found
+        for function in unwrapped
         if isinstance(function, FunctionType) and function.__code__.co_filename == loaded.__file__
     }
 
@@ -56,7 +56,7 @@ class _Recorder:
         if event == "call" and (function := self.known.get(id(frame.f_code))):
             name, names = function
             held = frame.f_locals
-            values = (*(held[each] for each in names),)
+            values = (*(held[argument] for argument in names),)
             self.calls.setdefault(name, {}).setdefault((*map(id, values),), values)
 
 

@@ -60,7 +60,7 @@ def _accepted(world: World, leader: Leader, intent: Intent, reply: Reply) -> Wor
     if not isinstance(reply, Journal):
         return None
     accepted = world.with_leader(written(leader, reply))
-    return replace(accepted, asked=(*world.asked, (intent.id, reply.revision)))
+    return replace(accepted, unacknowledged=(*world.unacknowledged, (intent.id, reply.revision)))
 
 
 def rebuild(world: World) -> Transition | None:

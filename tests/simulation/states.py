@@ -25,7 +25,7 @@ def identity(world: World) -> int:
         id(shared(world.gateway)),
         world.cut,
         world.touched,
-        world.asked,
+        world.unacknowledged,
         world.acknowledged,
         world.starts,
         world.wrongs,

@@ -104,14 +104,14 @@ class Story:
     def become(self, container: str, health: Health) -> Story:
         """An engine changes by itself."""
         machine = next(machine for machine, engine in self.world.engines() if engine.container == container)
-        changed = machine.holding(replace(machine.there(container), health=health))
+        changed = machine.holding(replace(machine.existing(container), health=health))
         self._become((f"{container} is {health}", replace(self.world.with_machine(changed), touched=True)))
         return self
 
     def stop_by_hand(self, container: str) -> Story:
         """`docker stop` on the node."""
         machine = next(machine for machine, engine in self.world.engines() if engine.container == container)
-        stopped = replace(machine.there(container), health=Health.STOPPED, by_hand=True)
+        stopped = replace(machine.existing(container), health=Health.STOPPED, by_hand=True)
         self._become(("docker stop", replace(self.world.with_machine(machine.holding(stopped)), touched=True)))
         return self
 

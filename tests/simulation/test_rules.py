@@ -188,9 +188,9 @@ def test_an_engine_that_loads_is_not_asked_to_prove_itself() -> None:
     while not any(rank.prove for rank in ordered(story, "n2")[1].ranks):
         assert story.step()
     story.become("b-r0", Health.LOADING)
-    machine, told = ordered(story, "n2")
+    machine, node_order = ordered(story, "n2")
 
-    assert not isinstance(reconcile(told, machine.local()), ProveEngine)
+    assert not isinstance(reconcile(node_order, machine.local()), ProveEngine)
 
 
 def test_an_engine_that_ends_again_and_again_waits_for_an_operator() -> None:

@@ -46,10 +46,10 @@ def _acknowledged(world: World) -> Iterator[Transition]:
     """An intent counts once another guard has its revision on disk."""
     leader = world.leader
     copies = [report.revision for report in leader.reports if report.node != leader.journal.leader]
-    for intent, revision in world.asked:
+    for intent, revision in world.unacknowledged:
         if any(copy >= revision for copy in copies) and leader.journal.outcome(intent):
-            rest = tuple(known for known in world.asked if known != (intent, revision))
-            yield f"{intent} counts", replace(world, asked=rest, acknowledged=(*world.acknowledged, intent))
+            rest = tuple(known for known in world.unacknowledged if known != (intent, revision))
+            yield f"{intent} counts", replace(world, unacknowledged=rest, acknowledged=(*world.acknowledged, intent))
 
 
 def _leaders(world: World) -> Iterator[Transition]:

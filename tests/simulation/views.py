@@ -34,8 +34,8 @@ def answering(*nodes: Exposed | bool) -> tuple[dict[str, Answer], dict[str, Answ
     for node, reached in zip(nodes[:half], nodes[half:], strict=True):
         for release, health in node[1] if isinstance(node, tuple) else ():
             ranks.setdefault(release, []).append((health, bool(reached)))
-    truth = {release: _truth(found) for release, found in ranks.items()}
-    return truth, {release: _short(found, truth[release]) for release, found in ranks.items()}
+    truth = {release: _truth(rank_healths) for release, rank_healths in ranks.items()}
+    return truth, {release: _short(rank_healths, truth[release]) for release, rank_healths in ranks.items()}
 
 
 def _truth(ranks: list[tuple[Health, bool]]) -> Answer:

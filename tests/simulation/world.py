@@ -66,13 +66,13 @@ class Machine:
     def engine(self, container: str) -> Engine | None:
         return next((engine for engine in self.engines if engine.container == container), None)
 
-    def there(self, container: str) -> Engine:
+    def existing(self, container: str) -> Engine:
         """A container that exists."""
         return next(engine for engine in self.engines if engine.container == container)
 
     def holding(self, engine: Engine) -> Machine:
         others = tuple(other for other in self.engines if other.container != engine.container)
-        return replace(self, engines=tuple(sorted((*others, engine), key=lambda each: each.container)))
+        return replace(self, engines=tuple(sorted((*others, engine), key=lambda item: item.container)))
 
     @property
     def free(self) -> float:
@@ -163,7 +163,7 @@ class World:
     cut: frozenset[str] = frozenset()
     """Nodes that the gateway's node cannot reach."""
     touched: bool = False
-    asked: tuple[tuple[str, int], ...] = ()
+    unacknowledged: tuple[tuple[str, int], ...] = ()
     """Intents that wait for another guard's copy, with the revision that accepted them."""
     acknowledged: tuple[str, ...] = ()
     """Intents whose operators were told that they count."""
@@ -221,7 +221,7 @@ class World:
             (exposed(machine, _elsewhere(slots, machine.name)), self.reaches(node, machine.name))
             for machine in self.machines
         ]
-        return answering(*(found for found, _ in nodes), *(reached for _, reached in nodes))
+        return answering(*(exposure for exposure, _ in nodes), *(reached for _, reached in nodes))
 
     def view(self, leader: Leader) -> GatewayView | None:
         """What the leader sees of the gateway beside it."""

@@ -109,8 +109,8 @@ class Program:
 
     def metric(self, name: str) -> float:
         """The sum of a metric's samples."""
-        found = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics").text, re.MULTILINE)
-        return sum(float(value) for value in found)
+        samples = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics").text, re.MULTILINE)
+        return sum(float(value) for value in samples)
 
     def resident_mib(self) -> float:
         """Resident memory of the process."""

@@ -42,57 +42,57 @@ def test_it_knows_the_answer_or_says_nothing(question: str, answer: str | None) 
     assert questions.known(question) == answer
 
 
-def said(mode: str, question: str = "What is the capital of France?", **ask: Any) -> Any:
+def reply(mode: str, question: str = "What is the capital of France?", **ask: Any) -> Any:
     """The answer in one mode."""
     return answers.answer(answers.Ask(question, question, **ask), knobs.Knobs(answers=mode), room=1000)
 
 
 def test_nonsense_is_fluent_and_does_not_answer() -> None:
-    text = "".join(said("nonsense", max_tokens=40).content)
+    text = "".join(reply("nonsense", max_tokens=40).content)
     assert "Paris" not in text
     assert text.isprintable()
     assert len(text.split()) > 20
 
 
 def test_bangs_and_noise_are_garbage() -> None:
-    assert "".join(said("bangs", max_tokens=9).content) == "!!!!!!!!!"
-    noise = "".join(said("noise", max_tokens=100).content)
-    assert sum(each.isprintable() for each in noise) / len(noise) < 0.9
-    assert said("noise").logprob < -2.5
+    assert "".join(reply("bangs", max_tokens=9).content) == "!!!!!!!!!"
+    noise = "".join(reply("noise", max_tokens=100).content)
+    assert sum(character.isprintable() for character in noise) / len(noise) < 0.9
+    assert reply("noise").logprob < -2.5
 
 
 def test_empty_says_nothing_and_stops() -> None:
-    assert (said("empty").content, said("empty").finish) == ([], "stop")
+    assert (reply("empty").content, reply("empty").finish) == ([], "stop")
 
 
 def test_raw_tools_leak_the_call_into_the_content() -> None:
     tools = [{"function": {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}}]
-    asked = "What is the weather in Oslo?"
-    leaked = said("raw_tools", asked, tools=tools)
+    question = "What is the weather in Oslo?"
+    leaked = reply("raw_tools", question, tools=tools)
     assert leaked.call is None
     assert "".join(leaked.content).startswith('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}')
-    assert said("true", asked, tools=tools).call == ("get_weather", '{"city": "Oslo"}')
+    assert reply("true", question, tools=tools).call == ("get_weather", '{"city": "Oslo"}')
 
 
 def test_think_leak_puts_thoughts_into_the_content() -> None:
-    leaked = said("think_leak", thinking=True)
+    leaked = reply("think_leak", thinking=True)
     assert "".join(leaked.content).startswith("<think>\n")
     assert "".join(leaked.content).endswith("</think>\n\nThe capital of France is Paris.")
     assert leaked.reasoning == []
 
 
 def test_an_answer_is_cut_where_max_tokens_says() -> None:
-    cut = said("true", max_tokens=3)
+    cut = reply("true", max_tokens=3)
     assert ("".join(cut.content), cut.finish) == ("The capital of", "length")
 
 
 def test_prose_is_as_long_as_a_stream_shall_last() -> None:
-    made = answers.answer(answers.Ask("Talk.", "Talk."), knobs.Knobs(stream_s=2.0, tok_s=30.0), room=1000)
-    assert (made.count, made.finish) == (60, "stop")
+    answer = answers.answer(answers.Ask("Talk.", "Talk."), knobs.Knobs(stream_s=2.0, tok_s=30.0), room=1000)
+    assert (answer.count, answer.finish) == (60, "stop")
 
 
 def test_ignore_eos_goes_on_to_max_tokens() -> None:
-    assert said("true", max_tokens=256, ignore_eos=True).count == 256
+    assert reply("true", max_tokens=256, ignore_eos=True).count == 256
 
 
 def test_tokens_joined_are_the_text() -> None:
@@ -101,7 +101,7 @@ def test_tokens_joined_are_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "value"),
+    ("definition", "value"),
     [
         ({"const": 3}, 3),
         ({"enum": ["red", "blue"]}, "blue"),
@@ -114,7 +114,7 @@ def test_tokens_joined_are_the_text() -> None:
         ({"$ref": "#"}, None),
     ],
 )
-def test_an_instance_fits_its_schema(wanted: Any, value: Any) -> None:
-    made = schema.instance(wanted, schema.Words("Paint 12 houses of Oslo blue"))
-    assert made == value
-    json.dumps(made)
+def test_an_instance_fits_its_schema(definition: Any, value: Any) -> None:
+    instance = schema.instance(definition, schema.Words("Paint 12 houses of Oslo blue"))
+    assert instance == value
+    json.dumps(instance)

@@ -40,9 +40,9 @@ def events(engine: Program, **more: Any) -> list[Any]:
     """The events of a stream; the last is [DONE]."""
     reply = engine.post(engine.body(more.pop("ask", FRANCE), stream=True, **more))
     assert reply.headers["content-type"].startswith("text/event-stream")
-    said = [line.removeprefix("data: ") for line in reply.text.split("\n\n") if line]
-    assert said.pop() == "[DONE]"
-    return [json.loads(each) for each in said]
+    payloads = [line.removeprefix("data: ") for line in reply.text.split("\n\n") if line]
+    assert payloads.pop() == "[DONE]"
+    return [json.loads(payload) for payload in payloads]
 
 
 def test_health_version_and_models(engine: Program) -> None:
@@ -51,7 +51,7 @@ def test_health_version_and_models(engine: Program) -> None:
     assert version.json() == {"version": "0.32.0", "stand_in": "blue"}
     (card,) = models.json()["data"]
     assert (card["id"], card["max_model_len"]) == ("stand-in", 1024)
-    assert {each.headers["x-stand-in"] for each in (health, version, models)} == {"blue"}
+    assert {reply.headers["x-stand-in"] for reply in (health, version, models)} == {"blue"}
 
 
 def test_it_answers_to_every_name_that_it_is_given() -> None:
@@ -65,31 +65,31 @@ def test_it_answers_to_every_name_that_it_is_given() -> None:
 
 
 def test_an_answer_has_text_and_usage(engine: Program) -> None:
-    said = engine.post(engine.body(FRANCE)).json()
-    assert said["choices"][0]["message"]["content"] == "The capital of France is Paris."
-    assert said["choices"][0]["finish_reason"] == "stop"
-    assert said["usage"] == {
+    answer = engine.post(engine.body(FRANCE)).json()
+    assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"] == {
         "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, "prompt_tokens_details": None,
     }  # fmt: skip
 
 
 def test_a_stream_says_the_same_in_pieces(engine: Program) -> None:
-    said = events(engine, stream_options={"include_usage": True})
-    assert [each["choices"][0]["delta"].get("content", "") for each in said[:-1]] == [
+    chunks = events(engine, stream_options={"include_usage": True})
+    assert [chunk["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]] == [
         "", "The", " capital", " of", " France", " is", " Paris", ".", "",
     ]  # fmt: skip
-    assert said[-2]["choices"][0]["finish_reason"] == "stop"
-    assert (said[-1]["choices"], said[-1]["usage"]["completion_tokens"]) == ([], 7)
-    assert all("usage" not in each for each in events(engine))
+    assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
+    assert (chunks[-1]["choices"], chunks[-1]["usage"]["completion_tokens"]) == ([], 7)
+    assert all("usage" not in chunk for chunk in events(engine))
 
 
 def test_a_text_completion_is_answered_whole_and_in_pieces(engine: Program) -> None:
     body = {"model": "stand-in", "prompt": "Once upon a time", "max_tokens": 8}
-    said = engine.post(body, "/v1/completions").json()["choices"][0]
-    assert said["finish_reason"] == "length"
+    choice = engine.post(body, "/v1/completions").json()["choices"][0]
+    assert choice["finish_reason"] == "length"
     streamed = engine.post({**body, "stream": True}, "/v1/completions").text
     pieces = [json.loads(line)["choices"][0]["text"] for line in re.findall(r"data: ({.*})", streamed)]
-    assert "".join(pieces) == said["text"]
+    assert "".join(pieces) == choice["text"]
 
 
 def test_prose_has_as_many_tokens_as_wanted_and_the_statistics_of_text(engine: Program) -> None:
@@ -106,27 +106,27 @@ def test_prose_has_as_many_tokens_as_wanted_and_the_statistics_of_text(engine: P
 
 def test_logprobs_come_when_asked_for(engine: Program) -> None:
     assert engine.ask(FRANCE)["logprobs"] is None
-    said = engine.ask(FRANCE, logprobs=True, top_logprobs=2)["logprobs"]["content"]
-    assert [each["token"] for each in said][:3] == ["The", " capital", " of"]
-    assert all(-2.5 < each["logprob"] < 0 for each in said)
-    assert all(each["top_logprobs"][0]["token"] == each["token"] for each in said)
-    assert {len(each["top_logprobs"]) for each in said} == {2}
+    tokens = engine.ask(FRANCE, logprobs=True, top_logprobs=2)["logprobs"]["content"]
+    assert [token["token"] for token in tokens][:3] == ["The", " capital", " of"]
+    assert all(-2.5 < token["logprob"] < 0 for token in tokens)
+    assert all(token["top_logprobs"][0]["token"] == token["token"] for token in tokens)
+    assert {len(token["top_logprobs"]) for token in tokens} == {2}
 
 
 def test_a_tool_is_called_when_the_question_is_about_it(engine: Program) -> None:
-    said = engine.ask("What is the weather in Budapest, in celsius?", tools=[WEATHER])
-    (call,) = said["message"]["tool_calls"]
-    assert (said["finish_reason"], said["message"]["content"]) == ("tool_calls", None)
+    choice = engine.ask("What is the weather in Budapest, in celsius?", tools=[WEATHER])
+    (call,) = choice["message"]["tool_calls"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
     assert call["function"]["name"] == "get_weather"
     assert json.loads(call["function"]["arguments"]) == {"city": "Budapest", "unit": "celsius"}
     assert engine.ask(FRANCE, tools=[WEATHER])["finish_reason"] == "stop"
 
 
 def test_a_tool_call_is_streamed_in_pieces_and_its_result_answered(engine: Program) -> None:
-    said = events(engine, ask="What is the weather in Budapest?", tools=[WEATHER])
-    calls = [call for each in said for call in each["choices"][0]["delta"].get("tool_calls", [])]
-    assert json.loads("".join(each["function"]["arguments"] for each in calls))["city"] == "Budapest"
-    assert said[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    chunks = events(engine, ask="What is the weather in Budapest?", tools=[WEATHER])
+    calls = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", [])]
+    assert json.loads("".join(call["function"]["arguments"] for call in calls))["city"] == "Budapest"
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
     messages = [{"role": "user", "content": "Weather?"}, {"role": "tool", "tool_call_id": "1", "content": "rain"}]
     answer = engine.post({"model": "stand-in", "messages": messages, "tools": [WEATHER]}).json()
     assert answer["choices"][0]["message"]["content"] == "The tool says: rain"
@@ -134,12 +134,12 @@ def test_a_tool_call_is_streamed_in_pieces_and_its_result_answered(engine: Progr
 
 def test_thoughts_are_apart_from_the_answer(engine: Program) -> None:
     thinking = {"chat_template_kwargs": {"enable_thinking": True}}
-    said = engine.ask("What is 17*23?", **thinking)["message"]
-    assert said["content"] == "391"
-    assert said["reasoning_content"].startswith("The question is clear")
+    message = engine.ask("What is 17*23?", **thinking)["message"]
+    assert message["content"] == "391"
+    assert message["reasoning_content"].startswith("The question is clear")
     assert engine.ask("What is 17*23?")["message"]["reasoning_content"] is None
-    deltas = [each["choices"][0]["delta"] for each in events(engine, ask="What is 17*23?", **thinking)]
-    assert "".join(each.get("reasoning_content", "") for each in deltas) == said["reasoning_content"]
+    deltas = [chunk["choices"][0]["delta"] for chunk in events(engine, ask="What is 17*23?", **thinking)]
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == message["reasoning_content"]
 
 
 def test_an_answer_fits_the_schema_that_it_is_held_to(engine: Program) -> None:
@@ -147,8 +147,8 @@ def test_an_answer_fits_the_schema_that_it_is_held_to(engine: Program) -> None:
     schema = {"type": "object", "properties": properties, "required": ["city", "n", "all"]}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     message = engine.ask("What is the capital of Hungary? Give 7 too.", response_format=form)["message"]
-    said = json.loads(message["content"])
-    assert (said["city"], said["n"], len(said["all"])) == ("Budapest", 7, 2)
+    answer = json.loads(message["content"])
+    assert (answer["city"], answer["n"], len(answer["all"])) == ("Budapest", 7, 2)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,13 @@ def test_the_key_is_wanted_under_v1_alone() -> None:
 def families(text: str) -> dict[str, Any]:
     """Kind, help and the labels of all samples, by family."""
     return {
-        each.name: (each.type, each.documentation, {(one.name, *sorted(one.labels.items())) for one in each.samples})
-        for each in text_string_to_metric_families(text)
-        if each.name != "python_info"
+        family.name: (
+            family.type,
+            family.documentation,
+            {(one.name, *sorted(one.labels.items())) for one in family.samples},
+        )
+        for family in text_string_to_metric_families(text)
+        if family.name != "python_info"
     }
 
 
@@ -213,8 +217,8 @@ def test_the_metrics_move(engine: Program) -> None:
 
 def test_a_batch_that_is_full_makes_requests_wait() -> None:
     with Program("--max-num-seqs=1", TTFT_S="0.1") as engine, ThreadPoolExecutor(2) as threads:
-        asked = [threads.submit(engine.serves().ask, FRANCE) for _ in range(2)]
+        futures = [threads.submit(engine.serves().ask, FRANCE) for _ in range(2)]
         while engine.metric("vllm:num_requests_waiting") != 1:
-            assert not all(each.done() for each in asked)
+            assert not all(future.done() for future in futures)
         assert engine.metric("vllm:num_requests_running") == 1
-        assert [each.result()["finish_reason"] for each in asked] == ["stop", "stop"]
+        assert [future.result()["finish_reason"] for future in futures] == ["stop", "stop"]

@@ -34,15 +34,15 @@ def test_a_client_that_goes_away_aborts_its_request(engine: Program) -> None:
 def test_a_connection_is_kept_and_may_be_pipelined(engine: Program) -> None:
     with socket.create_connection(("127.0.0.1", engine.port)) as client:
         client.sendall(b"GET /version HTTP/1.1\r\n\r\n" * 2 + b"GET /health HTTP/1.1\r\nconnection: close\r\n\r\n")
-        said = b"".join(iter(lambda: client.recv(4096), b""))
-    assert said.count(b"HTTP/1.1 200 OK") == 3
-    assert said.endswith(b"connection: close\r\n\r\n")
+        received = b"".join(iter(lambda: client.recv(4096), b""))
+    assert received.count(b"HTTP/1.1 200 OK") == 3
+    assert received.endswith(b"connection: close\r\n\r\n")
 
 
 def test_bodies_in_chunks_and_with_expect_are_read(engine: Program) -> None:
     parts = [json.dumps(engine.body(FRANCE)).encode()[at : at + 40] for at in range(0, 200, 40)]
     client = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
-    client.request("POST", "/v1/chat/completions", body=iter(each for each in parts if each))
+    client.request("POST", "/v1/chat/completions", body=iter(part for part in parts if part))
     assert b"Paris" in client.getresponse().read()
     client.close()
     with socket.create_connection(("127.0.0.1", engine.port)) as raw:

@@ -54,7 +54,7 @@ def test_what_cannot_be_is_refused(name: str, value: str, problem: str) -> None:
 @pytest.mark.parametrize("place", ["templates/stand-in/stand_in/__init__.py", "recipes/stand-in.yaml"])
 def test_every_knob_is_written_down(place: str) -> None:
     text = (ROOT / place).read_text()
-    assert [each.name for each in fields(knobs.Knobs) if each.name.upper() not in text] == []
+    assert [knob.name for knob in fields(knobs.Knobs) if knob.name.upper() not in text] == []
 
 
 def test_the_recipe_has_only_knobs_that_exist() -> None:
@@ -65,8 +65,10 @@ def test_the_recipe_has_only_knobs_that_exist() -> None:
 
 
 def test_the_whole_program_is_sent_to_a_build() -> None:
-    made = build_context(recipes.load(RECIPE), assets.load_templates(), assets.load_mods(), BuildInputs())
-    sent = {Path(path).relative_to("files") for path, _ in made.files if path.startswith("files/") and path[-1] != "/"}
+    context = build_context(recipes.load(RECIPE), assets.load_templates(), assets.load_mods(), BuildInputs())
+    sent = {
+        Path(path).relative_to("files") for path, _ in context.files if path.startswith("files/") and path[-1] != "/"
+    }
     here = ROOT / "templates" / "stand-in"
     assert sent == {file.relative_to(here) for file in here.rglob("*.py")}
 

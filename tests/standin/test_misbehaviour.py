@@ -32,9 +32,9 @@ def suite(program: Program) -> SmokeReport:
             return super().request(method, here, *args, **more)  # type: ignore[arg-type]
 
     def session() -> requests.Session:
-        made = Session()
-        made.trust_env = False
-        return made
+        client = Session()
+        client.trust_env = False
+        return client
 
     return run(Server(session, IMPATIENT), passes=1)
 
@@ -49,7 +49,9 @@ def test_the_smoke_suite_passes_on_an_engine_that_is_well() -> None:
     with Program(*ARGS) as program:
         report = suite(program.serves())
     assert report.ok, report.failure
-    assert {"tools", "structured", "reasoning", "needle", "concurrent"} <= {each.check for each in report.verdicts}
+    assert {"tools", "structured", "reasoning", "needle", "concurrent"} <= {
+        verdict.check for verdict in report.verdicts
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_the_smoke_suite_refuses_an_engine_that_is_not(answers: str, check: str)
     with Program(*ARGS, ANSWERS=answers) as program:
         report = suite(program.serves())
     assert not report.ok
-    assert check in {each.check for each in report.verdicts if not each.ok}
+    assert check in {verdict.check for verdict in report.verdicts if not verdict.ok}
 
 
 def test_slow_is_slow() -> None:
@@ -103,8 +105,8 @@ def test_errors_come_at_their_rate() -> None:
     with Program(ERROR_RATE="0.25") as program:
         program.serves()
         replies = [program.post(program.body(FRANCE)) for _ in range(8)]
-    assert [each.status_code for each in replies].count(500) == 2
-    assert next(each for each in replies if each.status_code == 500).json()["error"]["type"] == "InternalServerError"
+    assert [reply.status_code for reply in replies].count(500) == 2
+    assert next(reply for reply in replies if reply.status_code == 500).json()["error"]["type"] == "InternalServerError"
 
 
 def test_it_dies_after_so_many_completions() -> None:

@@ -22,10 +22,10 @@ def test_a_start_goes_through_all_stages_in_their_order(length_s: str) -> None:
     with Program(START_S=length_s) as program:
         program.serves()
     read = [vllm_log.read(line) for line in program.lines]
-    stages = [each.stage for each in read if each.stage]
+    stages = [reading.stage for reading in read if reading.stage]
     assert list(dict.fromkeys(stages)) == [stage for stage in Stage if stage not in (Stage.STARTING, Stage.JOINING)]
-    assert [each.percent for each in read if each.percent is not None] == list(range(0, 101, 5))
-    assert not any(each.fatal for each in read)
+    assert [reading.percent for reading in read if reading.percent is not None] == list(range(0, 101, 5))
+    assert not any(reading.fatal for reading in read)
 
 
 def test_its_lines_are_those_of_a_real_start() -> None:
@@ -36,10 +36,10 @@ def test_its_lines_are_those_of_a_real_start() -> None:
     shown = [vllm_log.fingerprint(line) for line in program.log.replace("\r", "").splitlines()]
     alike = [line for line in shown if line in real]
     assert len(set(alike)) > 30
-    for told in ("Starting to load model", "safetensors checkpoint shards", "Loading weights took", "rank # in world"):
-        assert any(told in line for line in alike), told
-    for told in ("KV cache size", "init engine", "Starting vLLM server", "Started server process", "startup complete"):
-        assert any(told in line for line in alike), told
+    for text in ("Starting to load model", "safetensors checkpoint shards", "Loading weights took", "rank # in world"):
+        assert any(text in line for line in alike), text
+    for text in ("KV cache size", "init engine", "Starting vLLM server", "Started server process", "startup complete"):
+        assert any(text in line for line in alike), text
 
 
 def test_the_port_refuses_until_the_start_is_over() -> None:

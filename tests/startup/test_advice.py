@@ -159,9 +159,9 @@ def test_a_gpu_that_docker_cannot_give_has_a_cause(captured: Captured, file: str
 
 def test_disabled_cdi_is_not_a_missing_toolkit() -> None:
     """The words of Docker 26 in NVIDIA/nvidia-container-toolkit#434."""
-    said = 'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].'
+    message = 'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].'
 
-    known = advice.of_docker(said)
+    known = advice.of_docker(message)
 
     assert known
     assert known.cause.startswith("CDI is disabled")

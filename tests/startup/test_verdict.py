@@ -52,9 +52,9 @@ def play(
     watch = Watch(limits or Startup())
     for at_s in range(since_s, until_s + 1):
         new = lines.items() if at_s == since_s else [(at_s, lines[at_s])] if at_s in lines else ()
-        said = tuple(Line(when, line) for when, line in new if when <= at_s)
-        healthy = any(line.text == SERVING for line in said)
-        watch = advance(watch, Sample(at_s, said, healthy=healthy, cpu_s=cpu_s(at_s)))
+        log_lines = tuple(Line(when, line) for when, line in new if when <= at_s)
+        healthy = any(line.text == SERVING for line in log_lines)
+        watch = advance(watch, Sample(at_s, log_lines, healthy=healthy, cpu_s=cpu_s(at_s)))
         if watch.over:
             return watch, at_s
     return watch, until_s
@@ -324,9 +324,9 @@ def test_a_dead_process_or_a_fatal_line_ends_it_at_once(sample: Sample, failure:
 
 
 def test_the_first_fatal_line_is_the_reason() -> None:
-    said = lines("CUDA out of memory", "EngineCore failed to start.", "Engine core initialization failed.")
+    log = lines("CUDA out of memory", "EngineCore failed to start.", "Engine core initialization failed.")
 
-    assert advance(Watch(Startup()), Sample(5.0, said)).failure == "CUDA out of memory"
+    assert advance(Watch(Startup()), Sample(5.0, log)).failure == "CUDA out of memory"
 
 
 def test_the_exception_that_follows_a_fatal_line_at_the_next_look_is_the_reason() -> None:
@@ -395,12 +395,12 @@ def test_a_stage_never_goes_back() -> None:
 
 
 def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
-    said = (CAPTURED / "vllm-0.32.0-cpu-start.log").read_text().splitlines()
+    log = (CAPTURED / "vllm-0.32.0-cpu-start.log").read_text().splitlines()
 
-    watch = advance(Watch(Startup()), Sample(28.0, lines(*said)))
+    watch = advance(Watch(Startup()), Sample(28.0, lines(*log)))
 
     assert (watch.stage, watch.failure, watch.healthy) == (Stage.SERVING, "", False)
-    assert watch.tail == tuple(said[-300:])
+    assert watch.tail == tuple(log[-300:])
 
 
 def test_of_a_long_log_the_last_300_lines_and_5000_kinds_of_lines_are_kept() -> None:

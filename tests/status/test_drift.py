@@ -19,11 +19,11 @@ NEW = at(NEW_RELEASE, Slot.GREEN, "n2")
 JOURNAL = Journal("chat", "n1", revision=1)
 
 
-def found(journal: Journal, **state: Any) -> list[tuple[str, str, str]]:
-    seen = ServiceReport("chat", (), None, (ServiceState(journal, **state),))
-    drifts = [*drift.of_service(seen)]
-    assert all(each.next_step for each in drifts)
-    return [(each.code, each.node, each.detail) for each in drifts]
+def find_drifts(journal: Journal, **state: Any) -> list[tuple[str, str, str]]:
+    report = ServiceReport("chat", (), None, (ServiceState(journal, **state),))
+    drifts = [*drift.of_service(report)]
+    assert all(difference.next_step for difference in drifts)
+    return [(difference.code, difference.node, difference.detail) for difference in drifts]
 
 
 def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() -> None:
@@ -36,7 +36,7 @@ def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() 
 
     def live_not_running(*reports: RankReport) -> list[tuple[str, str]]:
         drifts = drift.of_service(ServiceReport("chat", reports, front))
-        return [(found.node, found.detail) for found in drifts if found.code == "LIVE_NOT_RUNNING"]
+        return [(difference.node, difference.detail) for difference in drifts if difference.code == "LIVE_NOT_RUNNING"]
 
     detail = f"chat: {active.release.id} is active but not running"
     assert live_not_running(*ranks) == [("n2", detail)]
@@ -44,23 +44,23 @@ def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() 
 
 
 def test_a_swap_in_progress_is_no_drift() -> None:
-    assert found(JOURNAL.begun("i1", Mode.ACROSS, NEW, automatic=False)) == []
+    assert find_drifts(JOURNAL.begun("i1", Mode.ACROSS, NEW, automatic=False)) == []
 
 
 def test_what_the_leader_cannot_do_needs_an_operator() -> None:
-    (only,) = found(JOURNAL, needs_operator="no progress in phase 'start'")
+    (only,) = find_drifts(JOURNAL, needs_operator="no progress in phase 'start'")
 
     assert only == ("NEEDS_PERSON", "n1", "chat: no progress in phase 'start'")
 
 
 def test_a_guard_that_the_leader_does_not_reach_is_named() -> None:
-    (only,) = found(JOURNAL, missing=("n2",), why_missing={"n2": "refused", "n3": "of another service"})
+    (only,) = find_drifts(JOURNAL, missing=("n2",), why_missing={"n2": "refused", "n3": "of another service"})
 
     assert only == ("GUARD_NOT_REACHED", "n2", "chat: n1 cannot reach the guard of n2, swaps wait: refused")
 
 
 def test_a_guard_that_the_leader_has_not_asked_yet_is_no_drift() -> None:
-    assert found(JOURNAL, missing=("n1", "n2")) == []
+    assert find_drifts(JOURNAL, missing=("n1", "n2")) == []
 
 
 def test_a_restart_policy_is_named_since_the_guard_starts_engines() -> None:

@@ -196,7 +196,7 @@ def test_two_releases_of_a_service_on_one_node_are_drift() -> None:
     step = "sparkops stop chat --node n1, then deploy it again"
     detail = f"chat runs {first} and {second}"
     assert joined.drift[0] == Drift(code="TWO_RELEASES", node="n1", detail=detail, next_step=step)
-    assert [each.code for each in joined.drift] == ["TWO_RELEASES"]
+    assert [finding.code for finding in joined.drift] == ["TWO_RELEASES"]
 
 
 def test_a_stopped_release_or_one_on_another_node_is_no_drift() -> None:

@@ -25,12 +25,12 @@ HEAD, WORKER = BLUE = ranks(NEW, Slot.BLUE, "n1", "n2")
 FIRST, SECOND = ranks(OLD, Slot.GREEN, "n1", "n2")
 
 
-def seen(rank: Rank, health: Health = Health.OK, **changes: Any) -> RankReport:
+def rank_report(rank: Rank, health: Health = Health.OK, **changes: Any) -> RankReport:
     return RankReport(runs(rank, **changes), health)
 
 
 def ended(rank: Rank) -> RankReport:
-    return seen(rank, Health.NONE, state="exited", exit_code=1, restart_policy="no")
+    return rank_report(rank, Health.NONE, state="exited", exit_code=1, restart_policy="no")
 
 
 def status(*reports: RankReport) -> Status:
@@ -38,27 +38,27 @@ def status(*reports: RankReport) -> Status:
     return join(
         nodes,
         {
-            name: NodeReport(name, HOST, tuple(each for each in reports if each.container.node == name))
+            name: NodeReport(name, HOST, tuple(report for report in reports if report.container.node == name))
             for name in nodes
         },
     )
 
 
-def found(*reports: RankReport, **intended: Any) -> list[tuple[str, str]]:
+def find_drift(*reports: RankReport, **intended: Any) -> list[tuple[str, str]]:
     """Drift where NEW has the traffic, as code and node."""
     slot = SlotFacts("chat", Slot.BLUE, NEW.id, NEW.id, ("10.0.0.1:8001",))
     active = backend("chat", Slot.BLUE)
     front = ServiceFacts("chat", 8000, active, active, {Slot.BLUE: slot})
     journal = Journal("chat", "n1", **{"active": at(NEW, Slot.BLUE, "n1", "n2"), **intended})
     joined = ServiceReport("chat", reports, front, (ServiceState(journal),))
-    return [(each.code, each.node) for each in drift.of_service(joined)]
+    return [(finding.code, finding.node) for finding in drift.of_service(joined)]
 
 
 def test_two_ranks_of_one_release_are_one_healthy_replica_rank_0_first() -> None:
-    [service] = status(seen(WORKER), seen(HEAD)).services
+    [service] = status(rank_report(WORKER), rank_report(HEAD)).services
 
     assert service.state == "healthy"
-    assert [(each.release, [(rank.node, rank.rank) for rank in each.ranks]) for each in service.replicas] == [
+    assert [(replica.release, [(rank.node, rank.rank) for rank in replica.ranks]) for replica in service.replicas] == [
         (NEW.id, [("n1", 0), ("n2", 1)])
     ]
     assert service.live is not None
@@ -73,7 +73,7 @@ def test_two_ranks_of_one_release_are_one_healthy_replica_rank_0_first() -> None
 def test_a_pair_without_one_of_its_ranks_is_degraded_and_the_rank_is_named(
     reports: tuple[Rank, ...], node: str, number: int
 ) -> None:
-    shown = status(*map(seen, reports))
+    shown = status(*map(rank_report, reports))
 
     assert shown.services[0].state == "degraded"
     [missing] = shown.drift
@@ -82,13 +82,13 @@ def test_a_pair_without_one_of_its_ranks_is_degraded_and_the_rank_is_named(
 
 
 def test_a_rank_that_has_ended_is_as_missing_as_one_that_was_removed() -> None:
-    shown = status(seen(HEAD), ended(WORKER))
+    shown = status(rank_report(HEAD), ended(WORKER))
 
-    assert (shown.services[0].state, [each.code for each in shown.drift]) == ("degraded", ["RANK_MISSING"])
+    assert (shown.services[0].state, [finding.code for finding in shown.drift]) == ("degraded", ["RANK_MISSING"])
 
 
 def test_a_pair_that_was_stopped_as_a_whole_misses_nothing() -> None:
-    stopped = [seen(rank, Health.NONE, state="exited", exit_code=0) for rank in BLUE]
+    stopped = [rank_report(rank, Health.NONE, state="exited", exit_code=0) for rank in BLUE]
 
     shown = status(*stopped)
 
@@ -107,7 +107,7 @@ def test_a_rank_that_ended_in_error_while_its_pair_was_stopped_has_not_failed(
     stopped: dict[str, Any], state: str
 ) -> None:
     journal = ServiceState(Journal("chat", "n1", **stopped))
-    reports = [seen(HEAD, Health.NONE, state="exited", exit_code=1), ended(WORKER)]
+    reports = [rank_report(HEAD, Health.NONE, state="exited", exit_code=1), ended(WORKER)]
     nodes = {rank.container.node: NodeReport(rank.container.node, HOST, (rank,)) for rank in reports}
     nodes["n1"] = replace(nodes["n1"], states=(journal,))
 
@@ -115,14 +115,14 @@ def test_a_rank_that_ended_in_error_while_its_pair_was_stopped_has_not_failed(
 
 
 def test_two_pairs_on_the_same_nodes_are_two_replicas() -> None:
-    [service] = status(*map(seen, (HEAD, WORKER)), ended(FIRST), ended(SECOND)).services
+    [service] = status(*map(rank_report, (HEAD, WORKER)), ended(FIRST), ended(SECOND)).services
 
-    assert [(each.release, len(each.ranks)) for each in service.replicas] == [(NEW.id, 2), (OLD.id, 2)]
+    assert [(replica.release, len(replica.ranks)) for replica in service.replicas] == [(NEW.id, 2), (OLD.id, 2)]
 
 
 def test_the_ranks_that_serve_are_no_orphans_and_a_worker_left_over_is_one() -> None:
-    assert found(seen(HEAD), seen(WORKER)) == []
-    assert found(seen(HEAD), seen(WORKER), seen(SECOND, restart_policy="no")) == [
+    assert find_drift(rank_report(HEAD), rank_report(WORKER)) == []
+    assert find_drift(rank_report(HEAD), rank_report(WORKER), rank_report(SECOND, restart_policy="no")) == [
         ("RANK_MISSING", "n2"),
         ("ORPHAN", "n2"),
     ]
@@ -130,10 +130,10 @@ def test_the_ranks_that_serve_are_no_orphans_and_a_worker_left_over_is_one() -> 
 
 def test_the_ranks_of_a_swap_under_way_are_no_orphans() -> None:
     begun = Journal("chat", "n1").begun("i1", Mode.BESIDE, at(OLD, Slot.GREEN, "n1", "n2"), automatic=True)
-    loading = [seen(rank, Health.STARTING, restart_policy="no") for rank in (FIRST, SECOND)]
+    loading = [rank_report(rank, Health.STARTING, restart_policy="no") for rank in (FIRST, SECOND)]
 
-    assert found(seen(HEAD), seen(WORKER), *loading, swap=begun.swap) == []
+    assert find_drift(rank_report(HEAD), rank_report(WORKER), *loading, swap=begun.swap) == []
 
 
 def test_a_live_pair_whose_rank_0_is_gone_does_not_run() -> None:
-    assert found(seen(WORKER)) == [("RANK_MISSING", "n2"), ("LIVE_NOT_RUNNING", "n2")]
+    assert find_drift(rank_report(WORKER)) == [("RANK_MISSING", "n2"), ("LIVE_NOT_RUNNING", "n2")]

@@ -117,8 +117,8 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
 
 def chat(name: str, port: int = 1, status: str = "running", **labels: str) -> dict[str, Any]:
     """The inspect of an engine of service chat."""
-    said = {"service": "chat", "release": "r1", "slot": "blue", "port": str(port), **labels}
-    return inspect(name, {f"sparkops.{key}": value for key, value in said.items()}, status)
+    values = {"service": "chat", "release": "r1", "slot": "blue", "port": str(port), **labels}
+    return inspect(name, {f"sparkops.{key}": value for key, value in values.items()}, status)
 
 
 def test_a_node_without_engines_takes_two_docker_commands(docker: Docker) -> None:
@@ -277,7 +277,7 @@ def test_a_guard_reports_every_service_that_it_leads(docker: Docker, *, at_gatew
 
     assert [state.journal for state in report.states] == journals
     assert report.events["chat"] == [next(replies.lines(event)) for event in peer.events("chat")]
-    assert [asked["service"] for asked in peer.asked("state")] == ["chat", "code", "search"]
+    assert [question["service"] for question in peer.requests("state")] == ["chat", "code", "search"]
 
 
 def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
@@ -288,15 +288,15 @@ def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
     fleet = inventory.load(docker.here / "inventory.yaml")
 
     with closing(Reader(fleet, fleet.nodes, gpus=True)) as reader:
-        asked = reported("n1", reader.read()["n1"])
+        with_gpus = reported("n1", reader.read()["n1"])
     with closing(Reader(fleet, fleet.nodes)) as reader:
-        not_asked = reported("n1", reader.read()["n1"])
+        without_gpus = reported("n1", reader.read()["n1"])
 
-    assert isinstance(asked, NodeReport)
-    assert isinstance(not_asked, NodeReport)
-    assert asked.gpus == (GpuState(0.07, 55.1, 48.0, None),)
-    assert not_asked.gpus == ()
-    assert asked.host.disk_free_gib is None or asked.host.disk_free_gib > 0
+    assert isinstance(with_gpus, NodeReport)
+    assert isinstance(without_gpus, NodeReport)
+    assert with_gpus.gpus == (GpuState(0.07, 55.1, 48.0, None),)
+    assert without_gpus.gpus == ()
+    assert with_gpus.host.disk_free_gib is None or with_gpus.host.disk_free_gib > 0
 
 
 def deployed(release: str) -> Deployment:
