@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "sparkops"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -331,6 +333,18 @@ def test_no_name_is_empty() -> None:
         for file, nodes in NODES.items()
         for line, name in names(nodes)
         if name in EMPTY - EMPTY_KEYS.get(relative(file), set())
+    ]
+
+    assert empty == []
+
+
+@pytest.mark.local
+def test_no_name_of_a_test_is_empty() -> None:
+    empty = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in (ROOT / "tests").rglob("*.py")
+        for line, name in names(ast.walk(ast.parse(file.read_text(), file.name)))
+        if name in EMPTY
     ]
 
     assert empty == []

@@ -157,6 +157,19 @@ def require_own_names(services: Iterable[Service]) -> None:
             owner[name] = service.name
 
 
+def require_own_ports(services: Iterable[Service], shared: int | None) -> None:
+    """Raise PlanRefused if two services have the same port and it is not `shared`, the port of the one address."""
+    owner: dict[int, str] = {}
+    for service in services:
+        other = owner.setdefault(service.port, service.name)
+        if other != service.name and service.port != shared:
+            alternative = f", or to {shared}, the port of all services" if shared else ""
+            raise PlanRefused(
+                f"{service.name}: port {service.port} of the gateway belongs to {other} already",
+                next_step=f"Set serve.port of {service.name} to another port{alternative}.",
+            )
+
+
 def require_consent(changes: Iterable[Change], *, given: bool) -> None:
     """Raise PlanRefused for changes of the running gateway without consent."""
     due = [str(change) for change in changes if change.needs_consent]

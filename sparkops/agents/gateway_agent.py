@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from sparkops.agents.agent import Agent, up
 from sparkops.agents.container import answered, discard
-from sparkops.agents.differences import Change, GatewayContents, Kind, of_gateway, require_consent, require_own_names
+from sparkops.agents.differences import (
+    Change,
+    GatewayContents,
+    Kind,
+    of_gateway,
+    require_consent,
+    require_own_names,
+    require_own_ports,
+)
 from sparkops.config.inventory import Fleet, Gateway
 from sparkops.errors import NodeError
 from sparkops.gateway import commands
@@ -36,10 +44,14 @@ class GatewaySpec:
     templates: Mapping[str, str]
 
     def contents(self, facts: GatewayFacts) -> GatewayContents:
-        """Return the required contents, with the gateway's present services. Raises PlanRefused for a shared name."""
+        """Return the required contents, with the gateway's present services.
+
+        Raises PlanRefused for a shared name or port.
+        """
         known = {name: Service(name, known.port, known.aliases) for name, known in facts.services.items()}
         services = {**known, **{service.name: service for service in self.services}}
         require_own_names(services.values())
+        require_own_ports(services.values(), self.settings.port)
         hashes = [hashed([key]).strip() for key in self.secrets.api_keys]
         keys = dict(zip(self.settings.api_keys, hashes, strict=True))
         configuration = files(services.values(), self.settings, self.secrets, self.templates)

@@ -20,6 +20,7 @@ from sparkops.agents.differences import (
     of_gateway,
     require_consent,
     require_own_names,
+    require_own_ports,
 )
 from sparkops.config.inventory import Gateway
 from sparkops.errors import PlanRefused
@@ -109,6 +110,21 @@ def test_a_name_that_another_service_has_is_refused(service: Service, name: str,
         f"{service.name}: the name {name} belongs to {other} already: a request names one service"
     )
     assert refused.value.next_step == f"Remove {name} from serve.aliases of {service.name} or {other}."
+
+
+@pytest.mark.parametrize(
+    ("shared", "alternative"), [(8000, ", or to 8000, the port of all services"), (None, "")], ids=["one port", "none"]
+)
+def test_a_port_that_another_service_has_is_refused_unless_it_is_the_port_of_all(
+    shared: int | None, alternative: str
+) -> None:
+    require_own_ports([Service("chat", 8000), Service("embed", 8000), Service("rank", 9100)], 8000)
+
+    with pytest.raises(PlanRefused) as refused:
+        require_own_ports([Service("chat", 9100), Service("embed", 9100)], shared)
+
+    assert str(refused.value) == "embed: port 9100 of the gateway belongs to chat already"
+    assert refused.value.next_step == f"Set serve.port of embed to another port{alternative}."
 
 
 def test_limits_are_named_with_what_is_expected() -> None:

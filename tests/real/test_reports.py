@@ -35,9 +35,13 @@ QUICK = {
 }
 
 
+SERVICES = ("first", "crashes", "learns", "late", "swapped", "crawls")
+"""Each test has a service of its own: it has no past starts, and a port of its own at the gateway."""
+
+
 @dataclass(frozen=True)
 class Desk:
-    """sparkops with one node that has a gateway and a guard. Each service is another one, and so nobody's past."""
+    """sparkops with one node that has a gateway and a guard."""
 
     cli: Cli
     node: FleetNode
@@ -45,7 +49,8 @@ class Desk:
     def argv(self, service: str, *argv: str, **knobs: str) -> list[str]:
         changes = {key.replace("__", "."): value for key, value in knobs.items() if not key.isupper()}
         knobs = {f"env.STAND_IN_{key}": value for key, value in knobs.items() if key.isupper()}
-        values = {**QUICK, "service": service, "serve.port": "9700", **changes, **knobs}
+        port = 9600 + 10 * SERVICES.index(service)
+        values = {**QUICK, "service": service, "serve.port": str(port), **changes, **knobs}
         return ["deploy", "stand-in", *argv, *(w for key, value in values.items() for w in ("--set", f"{key}={value}"))]
 
     def deploy(self, service: str, *argv: str, **knobs: str) -> Ran:
@@ -74,7 +79,7 @@ def desk(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         built = desk.cli("build", "stand-in")
         assert built.code == 0, built.err
         # The first deploy behind the gateway brings the guard, which remembers.
-        first = desk.deploy("first", "--blue-green", START_S="1", serve__port="9600")
+        first = desk.deploy("first", "--blue-green", START_S="1")
         assert first.code == 0, first.err
         yield desk
     finally:
@@ -134,11 +139,11 @@ def test_a_start_that_takes_longer_than_usual_shows_by_how_much(desk: Desk) -> N
 
 @pytest.mark.matrix
 def test_in_place_a_crash_is_told_within_3_s_and_the_old_release_serves_again(desk: Desk) -> None:
-    first = desk.deploy("swapped", "--blue-green", serve__port="9900", RELEASE_NAME="first")
+    first = desk.deploy("swapped", "--blue-green", RELEASE_NAME="first")
     assert first.code == 0, first.err
 
     argv = ("--blue-green", "--mode", "in-place", "--allow-downtime")
-    code, lines = desk.timed(desk.argv("swapped", *argv, serve__port="9900", RELEASE_NAME="second", CRASH_AT="50"))
+    code, lines = desk.timed(desk.argv("swapped", *argv, RELEASE_NAME="second", CRASH_AT="50"))
 
     text = "\n".join(line for _, line in lines)
     assert code == 6, text
