@@ -248,7 +248,7 @@ def test_one_module_waits() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
     }
 
-    assert (patient, sleeping) == ({"nodes/waiting.py"}, {"cli/watch.py", "guard/relay.py", "status/node_survey.py"})
+    assert (patient, sleeping) == ({"nodes/waiting.py"}, {"cli/watch.py", "guard/ask.py", "status/node_survey.py"})
 
 
 def test_only_command_py_quotes_for_a_shell() -> None:

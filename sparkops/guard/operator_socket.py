@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import relay
+from sparkops.guard import ask
 
-SOCKET = Path(relay.SOCKET)
+SOCKET = Path(ask.SOCKET)
 LINE = 8 * 2**20
 """Most bytes of one question."""
 Request = Mapping[str, Any]

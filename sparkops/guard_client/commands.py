@@ -29,7 +29,7 @@ REACHES = Command(("docker", "exec", CONTAINER, *DOCKER.argv), timeout_s=30.0)
 """Checks that the guard reaches Docker: it loses the socket if Docker restarts without its containers."""
 PROVE = ("sh", "-c", f"python3 -c 'import sparkops.guard.daemon, sparkops.guard.replacing' && {DOCKER}")
 READY = Command(
-    ("docker", "exec", CONTAINER, "sh", "-c", f"python3 -m sparkops.guard.relay </dev/null && {DOCKER}"), timeout_s=30.0
+    ("docker", "exec", CONTAINER, "sh", "-c", f"python3 -m sparkops.guard.ask </dev/null && {DOCKER}"), timeout_s=30.0
 )
 """Checks that the guard accepts requests, without sending one, and that it reaches Docker.
 

@@ -23,7 +23,7 @@ def request(*, at_gateway: bool) -> dict[str, object]:
         "tail": LOG_TAIL,
         "show": places.SHOW.argv if at_gateway else None,
         "gateway": places.GATEWAY,
-        "relay": places.RELAY.argv,
+        "ask": places.RELAY.argv,
         "guard": places.CONTAINER,
         "events": EVENTS_READ,
     }

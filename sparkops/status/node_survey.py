@@ -223,7 +223,7 @@ def survey(request: Mapping[str, Any]) -> Facts:
         shows = request["show"] and (names is None or request["gateway"] in names)
         gateway = pool.submit(run, request["show"]) if shows else None
         queried = names is None or request["guard"] in names
-        guard = pool.submit(query_guard, request["relay"], request["events"]) if queried else None
+        guard = pool.submit(query_guard, request["ask"], request["events"]) if queried else None
         metrics = request["metrics"]
         engines = pool.map(lambda inspect: engine(inspect, request, lambda port: samples(port, metrics)), inspects)
         absent = failure(NO_CONTAINER + request["gateway"]) if request["show"] else None

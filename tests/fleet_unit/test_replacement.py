@@ -169,7 +169,7 @@ def test_a_replacement_continues_after_its_end_at_any_command(
 ) -> None:
     machine.containers[CONTAINER] = inspect(CONTAINER, {"sparkops.inputs": "old"}, "running")
     machine.containers[CONTAINER]["HostConfig"]["RestartPolicy"]["Name"] = "always"
-    machine.fails = lambda line: int("sparkops.guard.relay" in line and not answers)
+    machine.fails = lambda line: int("sparkops.guard.ask" in line and not answers)
 
     with suppress(Killed):
         replacing.replace(Mortal(machine, tmp_path, commands=commands), IMAGE, "new", 0.0)

@@ -52,7 +52,7 @@ def served(leases: Leases, file: Path, lease_s: float = 60.0) -> Iterator[None]:
 def client(file: Path) -> Iterator[subprocess.Popen[str]]:
     """The program that passes an operator's requests on."""
     env = {**os.environ, "SPARKOPS_GUARD_SOCKET": str(file)}
-    argv = [sys.executable, "-m", "sparkops.guard.relay"]
+    argv = [sys.executable, "-m", "sparkops.guard.ask"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             yield process

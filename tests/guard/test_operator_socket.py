@@ -38,7 +38,7 @@ def guard_socket(tmp_path: Path) -> Iterator[Path]:
 def ask(guard_socket: Path, *questions: object) -> list[dict[str, Any]]:
     text = "".join(f"{json.dumps(question)}\n" for question in questions)
     completed = subprocess.run(
-        [sys.executable, "-m", "sparkops.guard.relay"],
+        [sys.executable, "-m", "sparkops.guard.ask"],
         input=text,
         capture_output=True,
         text=True,

@@ -40,7 +40,7 @@ def test_an_image_is_asked_with_the_rights_that_its_container_will_have() -> Non
 
 
 def test_an_operator_asks_through_a_stream_that_changes_nothing_by_itself() -> None:
-    assert str(guard.RELAY) == "docker exec --interactive sparkops-guard python3 -m sparkops.guard.relay"
+    assert str(guard.RELAY) == "docker exec --interactive sparkops-guard python3 -m sparkops.guard.ask"
     assert guard.RELAY.changes is False
 
 
@@ -48,7 +48,7 @@ def test_the_questions_of_a_deploy_beforehand_change_nothing() -> None:
     assert str(guard.REACHES) == "docker exec sparkops-guard docker version '--format={{.Server.Version}}'"
     assert guard.READY.argv == (
         *("docker", "exec", "sparkops-guard", "sh", "-c"),
-        "python3 -m sparkops.guard.relay </dev/null && docker version '--format={{.Server.Version}}'",
+        "python3 -m sparkops.guard.ask </dev/null && docker version '--format={{.Server.Version}}'",
     )
     assert (guard.REACHES.changes, guard.READY.changes) == (False, False)
 

@@ -48,7 +48,7 @@ class SocketNode(MachineNode):
         if command != RELAY:
             return super().pipe(command)
         env = (f"PYTHONPATH={ROOT}", f"SPARKOPS_GUARD_SOCKET={self.home / 'guard.sock'}")
-        stream = LocalNode(self.name).pipe(Command(("env", *env, sys.executable, "-m", "sparkops.guard.relay")))
+        stream = LocalNode(self.name).pipe(Command(("env", *env, sys.executable, "-m", "sparkops.guard.ask")))
         self.piped.append(stream)
         return stream
 

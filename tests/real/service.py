@@ -27,7 +27,7 @@ from tests.load import Load
 from tests.real.program import Cli, Ran
 
 SERVICES = "/var/lib/docker/volumes/sparkops-state/_data/v2/services"
-RELAY = "docker exec --interactive sparkops-guard python3 -m sparkops.guard.relay"
+RELAY = "docker exec --interactive sparkops-guard python3 -m sparkops.guard.ask"
 GATEWAY = "node-1"
 PATIENCE_S = 300.0
 """Far more than anything takes: a slow machine is no failure."""

@@ -1,4 +1,4 @@
-"""`python -m sparkops.guard.relay`: passes lines from stdin to this guard's socket, and its replies to stdout.
+"""`python -m sparkops.guard.ask`: passes lines from stdin to this guard's socket, and its replies to stdout.
 
 A process for each connection of the operator's machine, so it imports nothing beyond the standard library.
 """
