@@ -41,6 +41,11 @@ class ServiceState:
         return self.journal.unfinished
 
     @property
+    def unreadable(self) -> bool:
+        """Whether the guard cannot read its journal: `journal` is an empty one, and `needs_operator` the reason."""
+        return bool(self.needs_operator) and self.journal == Journal(self.journal.service, self.journal.leader)
+
+    @property
     def fails(self) -> bool:
         """Whether the active release does not answer; unknown counts as an answer."""
         return self.gateway is not None and self.gateway.answer(traffic(self.journal)) is Answer.NO

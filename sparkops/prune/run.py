@@ -72,9 +72,10 @@ def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
 
 def _state(guard: GuardConnection, service: str) -> ServiceState | SparkopsError:
     try:
-        return guard.state(service)
+        state = guard.state(service)
     except (NeedsOperator, WireError) as error:
         return error
+    return NeedsOperator(f"{guard.node.name}: {state.needs_operator}") if state.unreadable else state
 
 
 def _stored(member: Member) -> Stored:

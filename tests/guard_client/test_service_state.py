@@ -55,6 +55,12 @@ def test_a_stop_is_unreported_once_only_lost_guards_could_confirm_it() -> None:
 def test_a_service_that_was_never_deployed_has_an_empty_journal() -> None:
     assert read("chat", "n1", REPLY) == ServiceState(Journal("chat", "n1"))
     assert current(read("chat", "n1", REPLY)) == Current()
+    assert not read("chat", "n1", REPLY).unreadable
+
+
+def test_an_unreadable_journal_is_not_an_empty_one() -> None:
+    assert read("chat", "n1", {**REPLY, "needs_operator": "/state/record: unreadable"}).unreadable
+    assert not replace(serving(), needs_operator="no progress in phase 'start'").unreadable
 
 
 def test_a_journal_of_a_newer_version_is_refused_with_the_next_step() -> None:
