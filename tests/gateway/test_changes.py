@@ -91,7 +91,7 @@ def test_after_a_crash_between_file_and_haproxy_the_file_wins_and_the_drift_has_
 
 
 def test_what_somebody_else_changed_in_haproxy_has_a_name_and_stops_a_switch(live: Live) -> None:
-    change = "import sys; sys.path[0] = '/opt/sparkops/gateway'; import haproxy; haproxy.ask(sys.argv[1])"
+    change = "import sys; sys.path[0] = '/opt/sparkops/gateway'; import haproxy; haproxy.query(sys.argv[1])"
     live.inside("python3", "-c", change, "set server be_chat_green/s1 state maint")
 
     server = f"127.0.0.1:{ENGINES[GREEN]}"
