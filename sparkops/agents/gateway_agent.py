@@ -48,10 +48,14 @@ class GatewaySpec:
 
         Raises PlanRefused for a shared name or port.
         """
-        known = {name: Service(name, known.port, known.aliases) for name, known in facts.services.items()}
+        shared = self.settings.port  # also for the services on another one until now
+        known = {
+            name: Service(name, shared if shared and known.path else known.port, known.aliases)
+            for name, known in facts.services.items()
+        }
         services = {**known, **{service.name: service for service in self.services}}
         require_own_names(services.values())
-        require_own_ports(services.values(), self.settings.port)
+        require_own_ports(services.values(), shared)
         hashes = [hashed([key]).strip() for key in self.secrets.api_keys]
         keys = dict(zip(self.settings.api_keys, hashes, strict=True))
         configuration = files(services.values(), self.settings, self.secrets, self.templates)

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,12 @@ from sparkops.agents.differences import (
     require_own_names,
     require_own_ports,
 )
+from sparkops.agents.gateway_agent import GatewaySpec
 from sparkops.config.inventory import Gateway
 from sparkops.errors import PlanRefused
 from sparkops.gateway import image as render
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts
-from sparkops.gateway.files import load_templates
+from sparkops.gateway.files import Secrets, load_templates
 from sparkops.gateway.image import Service
 
 TEMPLATES = load_templates()
@@ -125,6 +127,21 @@ def test_a_port_that_another_service_has_is_refused_unless_it_is_the_port_of_all
 
     assert str(refused.value) == "embed: port 9100 of the gateway belongs to chat already"
     assert refused.value.next_step == f"Set serve.port of embed to another port{alternative}."
+
+
+def test_services_on_the_port_of_all_move_with_it() -> None:
+    facts = running(contents({"chat": 8000, "embed": 8000, "rank": 9100}, SETTINGS.model_copy(update={"port": 8000})))
+    shared = {name: replace(facts.services[name], path=f"/{name}") for name in ("chat", "embed")}
+    order: Any = None
+    spec = GatewaySpec(order, (), SETTINGS.model_copy(update={"port": 9000}), Secrets(), TEMPLATES)
+
+    moved = spec.contents(replace(facts, services={**facts.services, **shared}))
+
+    assert {name: service.port for name, service in moved.services.items()} == {
+        "chat": 9000,
+        "embed": 9000,
+        "rank": 9100,
+    }
 
 
 def test_limits_are_named_with_what_is_expected() -> None:
