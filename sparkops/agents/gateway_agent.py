@@ -48,7 +48,7 @@ class GatewaySpec:
 
         Raises PlanRefused for a shared name or port.
         """
-        shared = self.settings.port  # also for the services on another one until now
+        shared = self.settings.port  # a service on the running one has a path, and moves with it
         known = {
             name: Service(name, shared if shared and known.path else known.port, known.aliases)
             for name, known in facts.services.items()
