@@ -76,14 +76,17 @@ def good_end(service: Service, patience_s: float = PATIENCE_S) -> str:
 
 
 def problems(service: Service) -> Iterator[str]:
-    """Everything that is not yet as it may stay."""
+    """Everything that is not yet as it may stay; of a service at work only that, since each look costs programs."""
     try:
-        state, traffic, containers = service.state(), service.traffic(), [*service.containers()]
+        state = service.state()
+        journal = journal_in(state, service.name)
+        if unfinished := [*_unfinished(journal, state)]:
+            yield from unfinished
+            return
+        traffic, containers = service.traffic(), [*service.containers()]
     except (FleetError, KeyError, ValueError) as error:  # a node, its guard or its gateway is just coming back
         yield str(error)
         return
-    journal = journal_in(state, service.name)
-    yield from _unfinished(journal, state)
     if traffic.file != traffic.runtime or traffic.active is None:
         yield f"the map's file says {traffic.file}, HAProxy {traffic.runtime}"
         return

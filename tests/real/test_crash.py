@@ -126,8 +126,8 @@ def test_it_ends_well_without_an_operator(stand_in: Service, case: Case) -> None
         load.wait_for(20)
         with at(stand_in, moment.phase, *moment.argv, name=unused()) as deploy:
             case.fault(stand_in, deploy, case.node)
-            live = good_end(stand_in)
             _, err = deploy.communicate(timeout=PATIENCE_S)
+            live = good_end(stand_in)
         load.wait_for(load.report().good + 20)
     if deploy.returncode > 0:
         assert "next: " in err or "stand-in-" in err, err
