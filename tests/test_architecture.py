@@ -41,7 +41,6 @@ REACHING = {
     "guard_client.leader",
     "guard_client.leases",
     "guard_client.membership",
-    "guard_client.waiting",
     "hub.pull",
     "images.build",
     "images.delivery",

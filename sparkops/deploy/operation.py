@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sparkops.errors import UsageError
-from sparkops.guard_client.waiting import until_free
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.progress import OnEvent
+from sparkops.nodes.waiting import until_free
 
 R = TypeVar("R")
 

@@ -12,8 +12,7 @@ from sparkops.errors import ConnectionLost, Interrupted
 from sparkops.guard_client.ending import Ending, needs_operator, of_event, phase_seconds, settled
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState, unreported, ways_out
-from sparkops.guard_client.waiting import Repeats
-from sparkops.nodes.progress import Event, OnEvent
+from sparkops.nodes.progress import Event, OnEvent, Repeats
 from sparkops.nodes.waiting import Waiting
 
 POLL_S = 2.0  # longest wait of a request for events, and pause between two reports of a load's progress

@@ -13,9 +13,9 @@ from sparkops.errors import Busy, NodeError, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import GuardConnection, connect_guard
 from sparkops.guard_client.service_state import ways_out
-from sparkops.guard_client.waiting import until_free
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, OnEvent
+from sparkops.nodes.waiting import until_free
 
 NODE, AGENTS = "node", "agents"
 RENEW_S = 15.0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 MB, GB = 10**6, 10**9
 PARTS = 10
+REPEAT_S = 60.0  # a plain log shows that the wait continues, without a line per poll
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,21 @@ OnEvent = Callable[[Event], None]
 
 def silent(_: Event) -> None:
     """Ignore the event."""
+
+
+@dataclass
+class Repeats:
+    """Selection of the reports that a plain log keeps: the first, each change, and one every REPEAT_S seconds."""
+
+    key: object = None
+    kept_s: float = -inf
+
+    def keeps(self, key: object, now_s: float) -> bool:
+        """Return whether a report is kept at `now_s`, and remember it."""
+        kept = key != self.key or now_s - self.kept_s >= REPEAT_S
+        if kept:
+            self.key, self.kept_s = key, now_s
+        return kept
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
@@ -11,10 +12,12 @@ from typing import Any, TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_not_result, wait_exponential, wait_random
 from tenacity.retry import retry_base
 
-from sparkops.errors import CommandFailed, ConnectionLost, Interrupted
+from sparkops.errors import Busy, CommandFailed, ConnectionLost, Interrupted
+from sparkops.nodes.progress import Event, OnEvent, Repeats
 
 T = TypeVar("T")
 MAX_PAUSE_S = 5.0
+BUSY_PAUSE_S = 2.0
 START_TRIES, START_PAUSE_S = 3, 0.2
 START_FAILED = ("unable to start container process", "read init-p: connection reset by peer")
 """Docker's messages for this failure: of `docker exec` on stdout, `docker run` on stderr, a build step in its output.
@@ -102,3 +105,13 @@ def retry_start(
 
     waiting = Waiting(START_PAUSE_S, cancel=cancel or threading.Event(), tries=START_TRIES if stdin == () else 1)
     return waiting.retry(run, not_started)
+
+
+def until_free(attempt: Callable[[], T], wait_s: float, node: str, report: OnEvent, cancel: threading.Event) -> T:
+    """Retry an attempt that is refused with exit code 4, for `wait_s`. Raises Busy after that, or Interrupted."""
+    repeats = Repeats()
+
+    def report_busy(busy: Busy) -> None:
+        report(Event(node, f"waiting: {busy}", lasting=repeats.keeps(str(busy), time.monotonic())))
+
+    return Waiting(BUSY_PAUSE_S, wait_s, cancel).retry(attempt, lambda error: isinstance(error, Busy), report_busy)
