@@ -129,3 +129,13 @@ class FleetState:
     def deposed(self, journal: Journal) -> bool:
         """Return whether a newer leader exists, or a guard has a newer copy of this journal than its leader."""
         return any(report.kept > journal.position for report in self.reports.values())
+
+    def lost(self, journal: Journal) -> bool:
+        """Return whether the leader has lost its journal: a guard has a newer copy of its own term."""
+        reports = self.reports.values()
+        return any(report.term == journal.term and report.revision > journal.revision for report in reports)
+
+
+def why_deposed(journal: Journal) -> str:
+    """Return why a leader with an old journal does not act, with the way out."""
+    return f"another guard has a newer journal than {journal.leader}: sparkops gateway rebuild {journal.leader}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
-from sparkops.swap.fleet_state import FleetState
+from sparkops.swap.fleet_state import FleetState, why_deposed
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
 from sparkops.swap.orders import traffic
@@ -110,9 +110,7 @@ def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | N
     """Return the refusal that applies to every kind of intent; None if there is none."""
     gives_up = isinstance(intent, Deploy) and set(journal.peers) <= journal.without | intent.without
     if fleet.deposed(journal):
-        return Refused(
-            f"another guard has a newer journal than {journal.leader}: sparkops gateway rebuild {journal.leader}"
-        )
+        return Refused(why_deposed(journal))
     if not fleet.confirmed(journal) and not gives_up:
         return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
     if intent.revision != journal.revision:

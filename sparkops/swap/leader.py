@@ -7,7 +7,7 @@ leader that restarts continues where it stopped.
 from __future__ import annotations
 
 from sparkops.swap.effects import LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
-from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView
+from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, why_deposed
 from sparkops.swap.journal import RETRIES, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
@@ -39,7 +39,9 @@ def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect |
 
 
 def needs_operator(journal: Journal, fleet: FleetState) -> str:
-    """Return why only an operator can continue; empty while the fleet can."""
+    """Return why only an operator can continue; empty while the fleet can. After a rebuild another guard leads."""
+    if fleet.lost(journal):
+        return why_deposed(journal)
     if not fleet.confirmed(journal):
         return f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without"
     return journal.trouble

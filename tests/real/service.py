@@ -222,6 +222,8 @@ def with_gateway(nodes: RealFleet, home: Path, node: str = GATEWAY) -> Cli:
 def write_inventory(nodes: RealFleet, directory: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     """A changed copy of the fleet's inventory: `change` edits the data before it is written."""
     data = yaml.safe_load(nodes.inventory.read_text())
+    names = {node.name for node in nodes.nodes}  # a test before may have left more nodes in the file
+    data["nodes"] = {name: config for name, config in data["nodes"].items() if name in names}
     data["known_hosts"] = str(nodes.home / "known_hosts")
     data["defaults"]["ssh_key"] = str(nodes.ssh_key)
     change(data)

@@ -10,6 +10,7 @@ import pytest
 from sparkops.names import Slot
 from sparkops.swap.intents import Cancel, Deploy, Hold, NothingToDo, Promote, Refused, Stop, changing
 from sparkops.swap.journal import Journal
+from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import PHASES, Answer, Mode, Phase
 from sparkops.swap.rebuild import rebuilt
 from tests.simulation.explore import explore
@@ -319,6 +320,17 @@ def test_a_leader_whose_journal_was_moved_away_records_no_release_anew() -> None
     assert (active(story.settle()), story.journal.previous) == ("c", serving)
     assert story.ask(back(story, Mode.ACROSS))
     assert (active(story.settle()), story.journal.active) == ("b", serving)
+
+
+def test_a_leader_without_its_journal_needs_an_operator_for_what_it_accepted_before_it_saw_a_newer_copy() -> None:
+    story = Story.of("in-place").settle()
+    journal, fleet = story.journal, story.world.fleet(story.world.leader)
+    accepted = replace(Journal("chat", "n1", journal.peers), term=journal.term, revision=journal.revision - 1)
+    rebuilt_elsewhere = replace(journal, term=journal.term - 1, revision=journal.revision - 1)
+
+    assert (step(accepted, fleet), step(rebuilt_elsewhere, fleet)) == (None, None)
+    assert needs_operator(accepted, fleet) == "another guard has a newer journal than n1: sparkops gateway rebuild n1"
+    assert (needs_operator(rebuilt_elsewhere, fleet), needs_operator(journal, fleet)) == ("", "")
 
 
 @pytest.mark.parametrize("mode", ["in-place", "beside"])
