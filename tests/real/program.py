@@ -43,7 +43,10 @@ class Cli:
     def __call__(self, *argv: str | Path, timeout: float = 600) -> Ran:
         began = time.monotonic()
         with self.start(*argv) as process:
-            out, err = process.communicate(timeout=timeout)
+            try:
+                out, err = process.communicate(timeout=timeout)
+            finally:
+                process.kill()  # the end of `with` would wait for a program that hangs
         return Ran(process.returncode, out, err, time.monotonic() - began)
 
     def start(self, *argv: str | Path) -> subprocess.Popen[str]:
