@@ -29,7 +29,7 @@ def main() -> int:
                 for line in process.stderr or ():
                     print(line, end="", flush=True)
                 print(process.stdout.read() if process.stdout else "")
-            return process.returncode
+                return process.wait()
         finally:
             service.sweep()
 

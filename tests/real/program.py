@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from tests.fleet.fleet import CHECKOUT
@@ -31,6 +32,17 @@ class Ran:
         return json.loads(self.out)
 
 
+class Running(subprocess.Popen[str]):
+    """sparkops while it runs. An error in its block ends it; otherwise the end of the block waits, however long."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error:
+            self.kill()
+        super().__exit__(kind, error, trace)
+
+
 @dataclass(frozen=True)
 class Cli:
     """sparkops with one inventory."""
@@ -43,14 +55,11 @@ class Cli:
     def __call__(self, *argv: str | Path, timeout: float = 600) -> Ran:
         began = time.monotonic()
         with self.start(*argv) as process:
-            try:
-                out, err = process.communicate(timeout=timeout)
-            finally:
-                process.kill()  # the end of `with` would wait for a program that hangs
+            out, err = process.communicate(timeout=timeout)
         return Ran(process.returncode, out, err, time.monotonic() - began)
 
-    def start(self, *argv: str | Path) -> subprocess.Popen[str]:
+    def start(self, *argv: str | Path) -> Running:
         words = [*self.prefix, str(SPARKOPS), "--inventory", str(self.inventory), *map(str, argv)]
         path = "/usr/bin:/bin:/usr/sbin:/sbin"
         env = {"PATH": path, "HOME": str(self.state), "XDG_STATE_HOME": str(self.state), **self.env}
-        return subprocess.Popen(words, cwd=CHECKOUT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return Running(words, cwd=CHECKOUT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
