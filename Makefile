@@ -67,8 +67,8 @@ fleet-down: $(READY)  ## remove the nodes with their data
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
 
-matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fleets of two nodes; takes hours
-	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -v
+matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fleets of two nodes; takes two hours
+	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv
 
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak
