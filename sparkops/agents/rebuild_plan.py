@@ -96,8 +96,8 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
     _require_lost_leader(node, copies_by_node, newest)
     _require_all(node, copies_by_node, newest, without)
     own_copies = copies_by_node.get(node, GuardCopies(""))
-    own_terms = {(journal.service, journal.term) for journal in own_copies.journals}
-    kept = [journal for journal in newest.values() if (journal.service, journal.term) in own_terms]
+    own_positions = {(journal.service, journal.position) for journal in own_copies.journals}
+    kept = [journal for journal in newest.values() if (journal.service, journal.position) in own_positions]
     copies = {service: journal for service, journal in newest.items() if journal not in kept}
     above = max(guard.term for guard in copies_by_node.values())
     return Rebuild(

@@ -17,7 +17,7 @@ from tests.deploy.states import deployed
 
 ACTIVE = deployed(node="n2")
 JOURNAL = Journal("chat", "n1", ("n2", "n3"), term=2, revision=9, active=ACTIVE)
-LOST = frozenset({"n1"})
+LOST, NONE = frozenset({"n1"}), frozenset[str]()
 
 
 def follower(*copies: Journal, **changes: Any) -> GuardCopies:
@@ -121,6 +121,18 @@ def test_a_leader_that_lost_its_disk_is_rebuilt_in_place() -> None:
 
     (journal,) = swap_plan.journals
     assert (journal.leader, journal.term, journal.active) == ("n1", 3, ACTIVE)
+
+
+def test_a_leader_that_began_anew_without_its_journal_gets_the_newest_copy() -> None:
+    begun = replace(JOURNAL, revision=2, active=None)
+
+    swap_plan = plan(
+        "n1", {"n1": GuardCopies("n1", journals=(begun,)), "n2": follower(JOURNAL), "n3": follower()}, NONE
+    )
+
+    (journal,) = swap_plan.journals
+    assert (journal.leader, journal.term, journal.revision, journal.active) == ("n1", 3, 10, ACTIVE)
+    assert swap_plan.kept == ()
 
 
 def test_a_rebuild_is_later_than_one_whose_leader_was_lost_before_any_guard_had_its_journal() -> None:
