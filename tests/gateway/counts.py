@@ -25,8 +25,9 @@ class Counts:
 
 
 def counts(shown: Any, slot: Slot, service: str = "chat") -> Counts:
-    words = [line.split() for line in shown["haproxy"]["processes"].splitlines()]
-    statistics = shown["haproxy"]["statistics"]
+    haproxy = shown["haproxy"] or {"processes": "", "statistics": {}}  # it is just starting
+    words = [line.split() for line in haproxy["processes"].splitlines()]
+    statistics = haproxy["statistics"]
     texts = [statistics[line[0]] for line in words if line[1:2] == ["worker"] and line[0] in statistics]
     workers = [_rows(text, backend(service, slot)) for text in texts]
     return Counts(
