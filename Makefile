@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint types thorough unit gpu fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
+.PHONY: demo test check lint types thorough unit gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -45,6 +45,15 @@ gpu: $(READY)  ## build to swap on this machine's NVIDIA GPUs, as root; NAME= na
 	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(WHEELS),--wheels $(WHEELS)) \
 	  $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(BASE),--base $(BASE)) $(if $(REACH),--reach $(REACH)) \
 	  $(if $(LOGS),--logs $(LOGS))
+
+images-real: $(READY)  ## the image gate on real images of vLLM, with and without faults; writes docs/evidence/images.md
+	@$(BIN)/python -m tests.wheels.images
+
+arm64: $(READY)  ## build, gate and swap with arm64 images under emulation; writes docs/evidence/arm64.md; takes hours
+	@$(BIN)/python -m tests.arm64
+
+wheel-facts: $(READY)  ## read the wheels of vLLM that recipes pin; writes docs/evidence/wheels.md
+	@$(BIN)/python -m tests.wheels
 
 fleet: $(READY)  ## NODES=2 real nodes: containers, each with a Docker Engine and sshd
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)

@@ -53,14 +53,13 @@ def image(suite: str) -> str:
 
 
 def unpack(suite: str, tree: Path) -> str:
-    mirror = os.environ.get("FLEET_DEBIAN_MIRROR")
     tree.chmod(0o755)
     run(
         "debootstrap",
         "--variant=minbase",
         suite,
         str(tree),
-        *([mirror] if mirror else []),
+        *mirror(),
         env={"DPKG_FORCE": "unsafe-io"},
     )
     trim(tree)
@@ -68,6 +67,12 @@ def unpack(suite: str, tree: Path) -> str:
         ("tar", "-C", str(tree), "--one-file-system", "-c", "."),
         (client(), "import", "--change", 'CMD ["bash"]', "-"),
     )
+
+
+def mirror() -> tuple[str, ...]:
+    """The mirror that the environment names, as debootstrap's argument; empty: its own default."""
+    named = os.environ.get("FLEET_DEBIAN_MIRROR")
+    return (named,) if named else ()
 
 
 def trim(tree: Path) -> None:

@@ -452,3 +452,28 @@ def test_a_build_for_cuda_is_asked_without_a_gpu(answer: Callable[..., ImageFact
 
     assert (facts.kernels.platform, facts.kernels.loaded) == ("Cpu", ("vllm._hard",))
     assert "dynamic module does not define" in facts.kernels.error  # the platform code itself ends with it
+
+
+# What the gate answered in real images (`make images-real`, `make arm64`), by the causes of its failed checks.
+FAULTS = {
+    "kernels-deleted": {gate.DELETED},
+    "kernels-for-arm64": {gate.OTHER_MACHINE},
+    "kernels-for-AVX-512-on-Haswell": {gate.OTHER_PROCESSOR},
+    "torch-for-the-CPU": {gate.CPU_TORCH, gate.KERNELS_OF_CUDA},
+}
+REAL_CUDA = {
+    "0.28.0": {"version": "2.13.0", "backend": "cu130", "local_version": False},
+    "0.33.0": {"version": "2.14.0", "backend": "cu130", "local_version": False},
+}
+
+
+@pytest.mark.parametrize(
+    "file", sorted((Path(__file__).parents[1] / "captured").glob("gate-*.json")), ids=lambda it: it.stem
+)
+def test_real_images_are_judged_by_what_they_lack(file: Path) -> None:
+    name = file.stem.removeprefix("gate-vllm-")
+    cuda = next((torch for version, torch in REAL_CUDA.items() if name.startswith(version)), None)
+    of = recipe(image={"torch": cuda, "vllm": f"vllm=={name.partition('-')[0]}"}) if cuda else recipe()
+    expected = next((causes for fault, causes in FAULTS.items() if name.endswith(fault)), set())
+
+    assert set(wrong(of, gate.parse(file.read_text())).values()) == expected

@@ -1,0 +1,224 @@
+"""`make arm64`: sparkops on nodes whose images and containers are arm64, under emulation of the processor.
+
+Builds and gates the images of stand-in, gateway, guard and hub, replaces the stand-in under load, and builds the image
+of the README's first recipe from the real arm64 wheels. Speed, GPU and RoCE cannot be tested so. Writes
+docs/evidence/arm64.md after each step, and the gate's answer to tests/captured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkops.config import assets, inventory, recipe
+from sparkops.docker import commands
+from sparkops.hub.image import IMAGE as HUB_BASE
+from sparkops.hub.pull import hub_order
+from sparkops.images import gate
+from sparkops.images.build import build_on_all
+from sparkops.nodes.connected import connect
+from tests.fleet import emulation
+from tests.fleet.fleet import CHECKOUT
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.shell import say
+from tests.load.report import Report
+from tests.real.program import Cli, Ran
+from tests.real.service import Service, with_gateway, write_inventory
+from tests.wheels.images import BASE, CAPTURED, base_on
+
+PAGE = CHECKOUT / "docs/evidence/arm64.md"
+README_RECIPE = "qwen3.6-35b-nvfp4"
+RECIPE = f"""\
+name: readme-arm64
+extends: {README_RECIPE}
+description: the image of {README_RECIPE}, built under emulation
+image: {{disk_gib: 25}}
+verified: by `make arm64`
+"""
+BUILD_S = 4 * 3600.0
+"""A bound on a hang: the emulated build of the CUDA image took 40 minutes on two cores that did other work too."""
+GENTLE: dict[str, Any] = {"rate": 2.0, "streams": 1, "timeout_s": 300, "stream_tokens": 200}
+MACHINE = ("docker", "image", "inspect", "--format", "{{.Architecture}}")
+
+
+@dataclass
+class Report64:
+    """The page, written after each step."""
+
+    lines: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[list[str]]:
+        """Note a step with its time and what its block adds."""
+        began, notes = time.monotonic(), list[str]()
+        say(f"== {title}")
+        yield notes
+        text = f"| {title} | {time.monotonic() - began:.0f} s | {'; '.join(notes)} |"
+        say(text)
+        self.lines.append(text)
+        self.write()
+
+    def write(self) -> None:
+        """Write what is known so far."""
+        today = f"{datetime.datetime.now(tz=datetime.UTC):%d %B %Y}"
+        head = [
+            "# arm64 under emulation",
+            "",
+            f"Written by `make arm64` on {today}, on x86-64 with qemu-user. Every image and container of the nodes is",
+            "arm64; the Docker Engine that runs them is not. The times show that it ran, not how fast a Spark is.",
+            "",
+            "| step | time | result |",
+            "| --- | --- | --- |",
+        ]
+        PAGE.write_text("\n".join([*head, *self.lines]) + "\n")
+
+
+def main() -> int:
+    """Run the parts. Returns 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=("swap", "image"), help="only this part; the page then has only its rows")
+    part = parser.parse_args().part
+    nodes = emulation.up(2, CHECKOUT / ".fleet/arm64")
+    home = nodes.home / "runs"
+    home.mkdir(exist_ok=True)
+    report = Report64()
+    if part in (None, "swap"):
+        swap(report, nodes, home)
+    if part in (None, "image"):
+        readme_image(report, nodes, home)
+    return 0
+
+
+def swap(report: Report64, nodes: RealFleet, home: Path) -> None:
+    """Stand-in, guard, gateway and hub: built, gated, run, and a release replaced under load."""
+    with report.step("image of the stand-in, built and gated on both nodes") as notes:
+        cli = with_gateway(nodes, home, timeout=BUILD_S)
+        notes.append("passed its gate")
+    with report.step("image of the hub, built and gated") as notes:
+        notes.append(hub(cli))
+    service = Service(cli, nodes)
+    with report.step("images of guard and gateway, and the first release") as notes:
+        first = cli(*service.argv("--node", "node-2", name="first"), timeout=BUILD_S)
+        must(first)
+        notes.append(f"mode {first.json['mode']}")
+    with report.step("a second release on node-1, under load") as notes, service.load(**GENTLE) as load:
+        load.wait_for(5, 600)
+        must(cli(*service.argv("--node", "node-1", name="second"), timeout=BUILD_S))
+        load.wait_for(load.report().good + 5, 600)
+        notes.append(clean(load.report()))
+    with report.step("rollback under load") as notes, service.load(**GENTLE) as load:
+        load.wait_for(5, 600)
+        must(cli("rollback", service.name, "--json", timeout=BUILD_S))
+        load.wait_for(load.report().good + 5, 600)
+        notes.append(clean(load.report()))
+    with report.step("architecture of every container") as notes:
+        notes.append(architectures(nodes))
+    service.sweep()
+
+
+def hub(cli: Cli) -> str:
+    """Build the hub's image as `models pull` does. Returns its tag."""
+    fleet = inventory.load(cli.inventory)
+    inputs = assets.load_inputs(fleet, wheels=False)
+    order = hub_order(assets.load_templates(), assets.load_hub_packages(), inputs, fleet.build.parent(HUB_BASE))
+    with connect(fleet, ["node-1"]) as connected:
+        build_on_all(connected, order, lambda event: say(f"{event.node}: {event.text}") if event.lasting else None)
+    return f"{order.tag} passed its gate"
+
+
+def must(ran: Ran) -> None:
+    """End the program where sparkops failed."""
+    if ran.code:
+        sys.exit(ran.err)
+
+
+def clean(load: Report) -> str:
+    """Return the figures of a load. Ends the program if a request failed."""
+    if not load.clean:
+        sys.exit(str(load))
+    return f"{load.good} requests and streams answered, 0 failed"
+
+
+def architectures(nodes: RealFleet) -> str:
+    """Return what runs, by name. Ends the program if a container is not arm64."""
+    found: dict[str, str] = {}
+    for node in nodes.nodes:
+        names = node.exec("docker", "ps", "--format", "{{.Names}} {{.Image}}").splitlines()
+        found |= {f"{node.name}/{name}": node.exec(*MACHINE, image) for name, image in (line.split() for line in names)}
+    if set(found.values()) != {"arm64"}:
+        sys.exit(f"not all containers are arm64: {found}")
+    return f"arm64: {', '.join(found)}"
+
+
+def readme_image(report: Report64, nodes: RealFleet, home: Path) -> None:
+    """The image of the README's first recipe, from its shipped lock where the base is the recipe's own.
+
+    Another base has another Python, for which other files of the same versions are locked.
+    """
+    node = nodes.node("node-1")
+    base = base_on(node, emulation.KEPT.format(suite="bookworm"))
+    cli = Cli(write_inventory(nodes, home, lambda data: data["build"].pop("wheels", None)), home)
+    file, lock = home / "readme-arm64.yaml", home / "readme-arm64.lock"
+    file.write_text(RECIPE)
+    shipped_lock = CHECKOUT / f"recipes/{README_RECIPE}.lock"
+    shutil.copy(shipped_lock, lock)
+    if base != BASE:
+        lock.write_text(unfitting(lock.read_text()))
+        with report.step("lock for the Python of the base") as notes:
+            must(cli("lock", file, "--node", node.name, "--no-build", timeout=BUILD_S))
+            same = set(versions(shipped_lock)) & set(versions(lock))
+            notes.append(f"{len(same)} of {len(versions(shipped_lock))} versions as in the shipped lock; base: {base}")
+    with report.step(f"image of {README_RECIPE} from the arm64 wheels") as notes:
+        built = cli("build", file, "--node", node.name, "--json", timeout=BUILD_S)
+        must(built)
+        size = int(node.exec("docker", "image", "inspect", "--format", "{{.Size}}", built.json["tag"]))
+        gates = {one["name"]: one["found"] for one in built.json["nodes"][node.name]["gates"]}
+        notes += [f"{size / 2**30:.2f} GiB", *(f"{name}: {found}" for name, found in gates.items())]
+    with report.step("its gate, with one fault each") as notes:
+        faults(nodes, file, str(built.json["tag"]), notes)
+
+
+def unfitting(lock: str) -> str:
+    """Return a lock that is for other inputs, so that `sparkops lock` resolves again and keeps its versions."""
+    return "".join(
+        f"made_for: {'0' * 64}\n" if line.startswith("made_for:") else line for line in lock.splitlines(True)
+    )
+
+
+def versions(lock: Path) -> list[str]:
+    """Return the packages of a lock, each as name==version."""
+    return [
+        line.strip().rstrip(":") for line in lock.read_text().splitlines() if line.startswith("  ") and "==" in line
+    ]
+
+
+def faults(nodes: RealFleet, file: Path, tag: str, notes: list[str]) -> None:
+    """Run the gate in the image and in the same one without its kernels. Keeps the first answer."""
+    node, of = nodes.node("node-1"), recipe.load(file)
+    command = commands.check_image(tag, assets.load_gate())
+    printed = node.exec(*command.argv, stdin=command.stdin or b"").strip().splitlines()[-1]
+    (CAPTURED / "gate-vllm-0.28.0-cu130-arm64.json").write_text(f"{printed}\n")
+    notes.append(f"{json.loads(printed)['machine']}: {', '.join(gate.parse(printed).kernels.loaded)}")
+    changed = "sparkops-test/changed:1"
+    delete = "RUN rm $(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')/vllm/_*C*.so"
+    build = ("docker", "build", "--quiet", "--platform=linux/arm64", f"--tag={changed}", "-")
+    node.exec(*build, stdin=f"FROM {tag}\n{delete}\n".encode())
+    command = commands.check_image(changed, assets.load_gate())
+    facts = gate.parse(node.exec(*command.argv, stdin=command.stdin or b""))
+    refused = [verdict for verdict in gate.verdicts(of, facts) if not verdict.ok]
+    if not refused:
+        sys.exit("an image without kernels passed")
+    notes += [f"kernels deleted: refused: {verdict.name}: {verdict.cause}" for verdict in refused]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Nodes that look like arm64 machines: images, containers and builds are arm64, the kernel emulates their processor.
+
+Docker itself stays x86-64: a Docker Engine under qemu-user could start no container. The node reports aarch64 to
+`uname`, and Docker's client there uses linux/arm64 for what it builds, pulls and starts.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+
+from . import bootstrap, engine, images
+from .fleet import Fleet
+from .node import FleetNode
+from .shell import FleetError, run, say, step
+
+PLATFORM = "linux/arm64"
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
+HANDLER = ":qemu-aarch64:M::{magic}:{mask}:/usr/bin/qemu-aarch64-static:F"
+"""F: the kernel opens the emulator now, so that it needs to exist in no container."""
+MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
+MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+KEPT = "sparkops-arm64:{suite}"
+"""The name of the base on the node: `Fleet.up` gives the usual one to the base for x86-64."""
+DISGUISE = r"""
+cat > /usr/local/bin/uname <<'END'
+#!/bin/sh
+/bin/uname "$@" | sed s/x86_64/aarch64/g
+END
+chmod 755 /usr/local/bin/uname
+echo 'SetEnv DOCKER_DEFAULT_PLATFORM=linux/arm64' > /etc/ssh/sshd_config.d/arm64.conf
+kill -HUP "$(cat /run/sshd.pid)"
+"""
+
+
+def up(nodes: int, root: Path) -> Fleet:
+    """A fleet whose nodes look like arm64 machines, with Debian for arm64 under the usual names."""
+    register()
+    fleet = Fleet.up(nodes, root=root)
+    for suite in images.SUITES:
+        base = archive(suite) if any(not holds(node, suite) for node in fleet.nodes) else b""
+        for node in fleet.nodes:
+            give(node, suite, base)
+    for node in fleet.nodes:
+        node.exec("sh", "-ec", DISGUISE)
+    return fleet
+
+
+def register() -> None:
+    """Let the kernel run programs for arm64. Raises FleetError where it cannot."""
+    engine.require({"/usr/bin/qemu-aarch64-static": "qemu-user-static"})
+    if not (BINFMT / "register").exists():
+        run("mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT))
+    if not (BINFMT / "qemu-aarch64").exists():
+        (BINFMT / "register").write_text(HANDLER.format(magic=MAGIC, mask=MASK))
+
+
+def holds(node: FleetNode, suite: str) -> bool:
+    """Return whether a node has the base already."""
+    try:
+        node.exec("docker", "image", "inspect", KEPT.format(suite=suite))
+    except FleetError:
+        return False
+    return True
+
+
+def give(node: FleetNode, suite: str, base: bytes) -> None:
+    """Import the base unless the node has it, and name it as recipes do."""
+    kept = KEPT.format(suite=suite)
+    if not holds(node, suite):
+        change = '--change=CMD ["bash"]'
+        node.exec("docker", "import", "--platform", PLATFORM, change, "-", kept, stdin=base)
+        say(f"{node.name}: {kept} imported")
+    node.exec("docker", "tag", kept, f"debian:{suite}-slim")
+
+
+def archive(suite: str) -> bytes:
+    """Return a tar of a minimal Debian for arm64 that trusts the certificates of this machine."""
+    engine.require(bootstrap.PACKAGES)
+    if os.geteuid() != 0:
+        raise FleetError("only root can make Debian for arm64 with debootstrap")
+    tree = Path(tempfile.mkdtemp(prefix=f"fleet-arm64-{suite}-", dir="/var/tmp"))
+    try:
+        with step(f"debian:{suite}-slim for arm64: made with debootstrap"):
+            return packed(suite, tree)
+    finally:
+        run("rm", "-rf", "--one-file-system", str(tree))
+
+
+def packed(suite: str, tree: Path) -> bytes:
+    tree.chmod(0o755)
+    options = ("--arch=arm64", "--variant=minbase", "--include=ca-certificates")
+    run("debootstrap", *options, suite, str(tree), *bootstrap.mirror(), env={"DPKG_FORCE": "unsafe-io"})
+    for name, content in images.certificate_files():
+        (tree / name).write_bytes(content)
+    run("chroot", str(tree), "update-ca-certificates")
+    bootstrap.trim(tree)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.add(tree, ".")
+    return buffer.getvalue()
