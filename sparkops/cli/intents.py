@@ -20,6 +20,7 @@ from sparkops.guard_client.following import Accepted, Following, interrupted
 from sparkops.guard_client.leader import Leader, leading
 from sparkops.nodes.connected import connect
 from sparkops.nodes.parallel import all_or_raise, on_each
+from sparkops.swap.events import DONE
 from sparkops.swap.model import Mode
 
 Target = tuple[Operation, Leader]
@@ -117,13 +118,15 @@ def _send_to(targets: Sequence[Target], service: str, accept: Accept, options: O
         following = Following(leader, service, operation.report)
         conclude(following, accepted, detach=options.detach, json=options.json, wants_back=back)
     else:
-        _print_nothing(service, json=options.json)
+        active = leader.state(service).journal.active
+        _print_nothing(service, active.release if active else "", json=options.json)
 
 
-def _print_nothing(service: str, *, json: bool) -> None:
+def _print_nothing(service: str, release: str = "", *, json: bool) -> None:
+    """Print that there is nothing to do; as JSON with the keys of every other result."""
     say(f"{service}: nothing to do", fg="green")
     if json:
-        data_json({"service": service, "result": "nothing"})
+        data_json({"service": service, **Ending("nothing", DONE, release).as_json()})
 
 
 def at_once(

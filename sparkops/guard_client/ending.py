@@ -18,7 +18,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Ending:
-    """The result of a swap or stop: done, waiting (for `promote`), reverted, cancelled, stopped or needs operator."""
+    """The result of a swap or stop: done, waiting (for `promote`), reverted, cancelled, stopped or needs operator.
+
+    Without one in progress: nothing.
+    """
 
     result: str
     exit_code: int

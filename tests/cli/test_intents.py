@@ -59,6 +59,25 @@ def test_promote_follows_the_release_until_only_the_old_one_is_warm(sparkops: He
 
 
 @STARTS_MANY
+def test_to_follow_a_swap_that_has_ended_is_nothing_to_do_with_the_same_keys(sparkops: Here) -> None:
+    sparkops.peer.write(SERVING)
+
+    ran = sparkops("follow", "chat", "--json")
+
+    assert (ran.code, ran.err) == (0, "chat: nothing to do\n")
+    assert ran.json == {
+        "service": "chat",
+        "result": "nothing",
+        "exit_code": 0,
+        "release": "q-1",
+        "mode": None,
+        "why": None,
+        "seconds": {},
+        "cut": 0,
+    }
+
+
+@STARTS_MANY
 def test_cancel_ends_with_0_and_whoever_follows_the_deploy_gets_1(sparkops: Here) -> None:
     swapping(sparkops, Phase.LOAD)
     (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
