@@ -70,6 +70,8 @@ class Lead:
     fleet: FleetState = field(default_factory=FleetState)
     frozen: str = ""
     """The traceback of an error in our own code: this service is led no further."""
+    idle_s: float = IDLE_S
+    """Seconds between two turns while nothing is in progress."""
     times: list[tuple[str, float]] = field(default_factory=list)
     """The phases of the intent in progress, each with its start in monotonic seconds."""
     cut: int = 0
@@ -110,7 +112,7 @@ class Lead:
             self._look(fresh=True)
             effect = step(self.journal, self.fleet)
         if effect is None:
-            return PAUSE_S if self.busy else IDLE_S
+            return PAUSE_S if self.busy else self.idle_s
         self._execute(effect)
         return 0.0
 

@@ -21,7 +21,7 @@ from sparkops.guard.lead import Front, Lead
 from sparkops.guard.leases import Leases
 from sparkops.guard.membership import Members
 from sparkops.guard.operator_socket import Request
-from sparkops.guard.peers import GuardLink, Reach, ServiceOrders
+from sparkops.guard.peers import IDLE_S, GuardLink, Reach, ServiceOrders
 from sparkops.guard.state import DirectMap, Membership, Peer, State
 from sparkops.nodes.node import Node
 from sparkops.nodes.waiting import Waiting
@@ -52,6 +52,8 @@ class Leadership:
     lock: threading.RLock = field(default_factory=threading.RLock)
     agents: Leases = field(default_factory=Leases)
     """A change of gateway and guards. Meanwhile every intent is refused."""
+    idle_s: float = IDLE_S
+    """Seconds between two turns of a lead, and between two exchanges with a guard, while nothing is in progress."""
     members: Members = field(init=False)
     gateway: GatewayContainer = field(init=False)
 
@@ -134,6 +136,7 @@ class Leadership:
             lambda: frozenset(self.members.reach.contacts),
             self.log,
             lambda: self.members.reach.wake(),  # noqa: PLW0108 - new peers get another Reach
+            idle_s=self.idle_s,
         )
         self.leads[service] = lead
         threading.Thread(target=lead.run, args=(self.over,), name=f"lead {service}", daemon=True).start()
@@ -211,10 +214,10 @@ class Leadership:
                         lead.regroup(tuple(sorted(peers)))
 
     def _reach(self, links: tuple[GuardLink, ...]) -> Reach:
-        leads = self.leads
-        return Reach(
-            links, self._orders, lambda: any(lead.busy for lead in tuple(leads.values())), self.log, changed=self._wake
-        )
+        def busy() -> bool:
+            return any(lead.busy for lead in tuple(self.leads.values()))
+
+        return Reach(links, self._orders, busy, self.log, changed=self._wake, idle_s=self.idle_s)
 
     def _wake(self) -> None:
         for lead in tuple(self.leads.values()):

@@ -142,6 +142,8 @@ class Reach:
     changed: Callable[[], None] = lambda: None
     """Called when the reports of a guard have changed."""
     began_s: float = field(default_factory=time.monotonic)
+    idle_s: float = IDLE_S
+    """Seconds between two exchanges without a swap."""
     due: dict[str, threading.Event] = field(default_factory=dict, init=False)
     """By node: set when its next exchange must not wait."""
 
@@ -156,7 +158,7 @@ class Reach:
     def _repeat(self, link: GuardLink) -> None:
         due = self.due[link.node]
         while not self.over.is_set():
-            due.wait(PAUSE_S if self.busy() else IDLE_S)
+            due.wait(PAUSE_S if self.busy() else self.idle_s)
             due.clear()
             if not self.over.is_set():
                 self.exchange(link)
