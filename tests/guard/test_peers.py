@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -21,7 +21,7 @@ from sparkops.errors import ConnectionLost, SparkopsError
 from sparkops.guard import listener, messages
 from sparkops.guard.bounded import Bounded
 from sparkops.guard.messages import LINKS, Envelope, GuardReply, Message, Orders
-from sparkops.guard.peers import CONNECT_S, TOTAL_S, PeerLink
+from sparkops.guard.peers import PeerLink
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
@@ -459,25 +459,23 @@ def test_a_guard_that_does_not_run_is_a_lost_connection(guard: Guard) -> None:
         replace(guard.link(), port=port).exchange({"chat": ORDER})
 
 
-def timed(link: PeerLink) -> float:
-    begun_s = time.monotonic()
-    with pytest.raises(ConnectionLost, match=r"no reply from 127\.0\.0\.1 port \d+: (timed out|deadline passed)$"):
+def problem(link: PeerLink) -> str:
+    """Return why an exchange gets no reply. Without a deadline it never ends, and its test fails after its timeout."""
+    with pytest.raises(ConnectionLost) as caught:
         link.exchange({"chat": ORDER})
-    return time.monotonic() - begun_s
+    return str(caught.value).removeprefix(f"spark-2: no reply from {link.address} port {link.port}: ")
 
 
-def test_an_address_that_swallows_connections_costs_two_seconds(guard: Guard) -> None:
+def test_an_address_that_swallows_connections_is_given_up(guard: Guard) -> None:
     with ExitStack() as stack:
         full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         waiting = stack.enter_context(socket.create_connection(full.getsockname()))
         assert waiting
 
-        took_s = timed(replace(guard.link(), port=full.getsockname()[1]))
-
-    assert CONNECT_S - 0.1 <= took_s < CONNECT_S + 2
+        assert problem(replace(guard.link(), port=full.getsockname()[1])) == "timed out"
 
 
-def test_a_guard_that_answers_one_byte_a_second_costs_five_seconds(guard: Guard) -> None:
+def test_a_guard_that_answers_byte_by_byte_is_given_up_at_the_deadline(guard: Guard) -> None:
     with socket.create_server(("127.0.0.1", 0)) as slow:
         ended = threading.Event()
 
@@ -485,21 +483,21 @@ def test_a_guard_that_answers_one_byte_a_second_costs_five_seconds(guard: Guard)
             connection, _ = slow.accept()
             with connection:
                 connection.sendall(b"HTTP/1.0 200 OK\r\nX: ")
-                while not ended.wait(0.5):
-                    connection.send(b"x")
+                with suppress(OSError):
+                    while not ended.wait(0.5):
+                        connection.send(b"x")
 
-        thread = threading.Thread(target=trickle)
+        thread = threading.Thread(target=trickle, daemon=True)
         thread.start()
-        took_s = timed(replace(guard.link(), port=slow.getsockname()[1]))
+        given_up = problem(replace(guard.link(), port=slow.getsockname()[1]))
         ended.set()
         thread.join()
 
-    assert TOTAL_S - 0.1 <= took_s < TOTAL_S + 3
+    assert given_up in ("timed out", "deadline passed")
 
 
-def trickling(port: int, start: bytes, cut: list[float]) -> None:
-    """Send a byte every half second until the guard ends the connection; note after how many seconds."""
-    begun_s = time.monotonic()
+def trickling(port: int, start: bytes, cut: list[bytes]) -> None:
+    """Send a byte every half second until the guard ends the connection; record that it did."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(start)
         connection.settimeout(0.5)
@@ -511,32 +509,29 @@ def trickling(port: int, start: bytes, cut: list[float]) -> None:
                 connection.sendall(b"x")
             except ConnectionResetError:
                 break
-    cut.append(time.monotonic() - begun_s)
+    cut.append(start)
 
 
-def test_slow_senders_are_cut_after_ten_seconds_and_take_no_more_than_eight_threads(guard: Guard) -> None:
-    before, cut = threading.active_count(), list[float]()
+def test_slow_senders_are_cut_and_take_no_more_than_eight_threads(guard: Guard) -> None:
+    before, cut = threading.active_count(), list[bytes]()
     starts = [b"POST /or", b"POST /orders HTTP/1.1\r\nX: ", b"POST /orders HTTP/1.1\r\nContent-Length: 99\r\n\r\n", b""]
     senders = [threading.Thread(target=trickling, args=(guard.port, start, cut)) for start in starts * 2]
     for sender in senders:
         sender.start()
-    time.sleep(1)
     with socket.create_connection(("127.0.0.1", guard.port)) as ninth:
         ninth.sendall(b"GET / HTTP/1.0\r\n\r\n")
         ninth.settimeout(0.5)
-        with pytest.raises(TimeoutError):
-            ninth.recv(100)
-        assert threading.active_count() - before - len(senders) == listener.THREADS
-        assert cut == []
-
-        ninth.settimeout(listener.DEADLINE_S + 4)
-        assert ninth.recv(100).startswith(b"HTTP/1.0 501 ")
+        most, reply = 0, b""
+        while not reply:
+            most = max(most, threading.active_count() - before - sum(sender.is_alive() for sender in senders))
+            with suppress(TimeoutError):
+                reply = ninth.recv(100)
+        assert reply.startswith(b"HTTP/1.0 501 ")
 
     for sender in senders:
         sender.join()
-    assert len(cut) == len(senders) == listener.THREADS
-    assert min(cut) >= listener.DEADLINE_S - 0.5
-    assert max(cut) < listener.DEADLINE_S + 4
+    assert most == listener.THREADS
+    assert sorted(cut) == sorted(starts * 2)
     assert guard.received == []
     assert guard.link().exchange({"chat": ORDER}) == {"chat": REPORT}
 

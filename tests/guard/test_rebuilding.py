@@ -65,7 +65,7 @@ def test_copies_are_what_a_rebuild_is_planned_from(guard: Guard) -> None:
     copies = read(guard.verbs.copies())
 
     assert (copies.leader, copies.journals, copies.copies) == ("n1", (), (COPY,))
-    assert copies.heard_ago_s == pytest.approx(60, abs=5)
+    assert (copies.heard_ago_s or 0) >= 60
     assert plan("n2", {"n2": copies}, frozenset({"n1"})).journals[0].term == 3
 
 

