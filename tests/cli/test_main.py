@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -98,11 +97,8 @@ def refusing(closed_port: int, sparkops: Sparkops) -> str:
 
 
 def test_status_shows_a_node_that_refuses_and_ends_with_1(sparkops: Sparkops, refusing: str) -> None:
-    began = time.monotonic()
-
     ran = sparkops("status")
 
-    assert time.monotonic() - began < 10
     head, row, *rest = ran.out.splitlines()
     where = refusing.split()[3].removesuffix(":")
     assert (ran.code, ran.err) == (1, "")

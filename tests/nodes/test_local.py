@@ -109,10 +109,8 @@ def test_20_mb_on_both_outputs_at_once_do_not_block_each_other() -> None:
 
 
 def test_a_program_that_prints_without_end_is_stopped_at_the_bound() -> None:
-    start = time.monotonic()
     with pytest.raises(NodeError, match=rf"`yes` printed more than {KEEP} characters; stopped$"):
         NODE.run(Command(("yes",), timeout_s=60.0))
-    assert time.monotonic() - start < 30
 
 
 def test_stdin_is_the_command_s_own_and_then_the_stream() -> None:
@@ -159,13 +157,14 @@ def test_lines_come_while_the_program_runs() -> None:
 
 
 def test_a_deadline_ends_the_whole_process_group(tmp_path: Path) -> None:
-    start = time.monotonic()
+    pid = tmp_path / "pid"
+    for timeout_s in (0.1, 1.0, 10.0):  # the program must have started before its deadline
+        with pytest.raises(ConnectionLost, match=rf"did not end within {timeout_s:g} s"):
+            NODE.run(sh('sleep 600 & echo $! > "$1"; sleep 600', str(pid), timeout_s=timeout_s))
+        if pid.exists() and pid.read_text().endswith("\n"):
+            break
 
-    with pytest.raises(ConnectionLost, match=r"did not end within 0\.1 s"):
-        NODE.run(sh('sleep 60 & echo $! > "$1"; sleep 60', str(tmp_path / "pid"), timeout_s=0.1))
-
-    assert time.monotonic() - start < 30
-    assert ends(tmp_path / "pid")
+    assert ends(pid)
 
 
 def test_the_deadline_holds_for_a_program_that_closes_its_outputs() -> None:
