@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -119,12 +118,10 @@ def test_a_stream_that_has_waited_comes_whole(live: Live, clients: ThreadPoolExe
 def test_beyond_the_bounds_a_request_gets_503_at_once_with_the_time_remaining(
     live: Live, clients: ThreadPoolExecutor
 ) -> None:
-    began_s = time.monotonic()
     live.run(commands.hold("chat", RequestHold("1.2", 7000.0, 540.0, 500)))
     answer = live.ask(body={"model": "chat"})
-    took_s = time.monotonic() - began_s
     assert is_documented_refusal(answer)
-    assert 7000 - took_s - 1 <= int(answer.headers["retry-after"]) <= 7000
+    assert 540 < int(answer.headers["retry-after"]) <= 7000
 
     live.run(commands.hold("chat", RequestHold("1.2+", 60.0, 540.0, 1)))
     waiting = wait_in(live, clients, 1)
