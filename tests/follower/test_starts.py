@@ -9,6 +9,7 @@ import pytest
 
 from sparkops.guard_client import engine_spec
 from sparkops.startup.estimate import Started
+from sparkops.startup.vllm_log import Stage
 from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.model import Phase
 from tests.fleet.shell import docker
@@ -68,7 +69,7 @@ def test_a_start_is_learnt_and_the_next_one_is_forecast(guard: Here) -> None:
     [rank] = target.ranks
     journal = guard.run(target)
     learnt = guard.until(lambda: guard.state.starts("learn"))
-    assert Started.model_validate(learnt[0]).took_s > 5.5
+    assert {Stage.WEIGHTS, Stage.SERVING} <= Started.model_validate(learnt[0]).stages.keys()
     guard.send(journal.reverted("a test"))
     guard.is_(rank, EngineState.STOPPED)
     stopped = journal.reverted("a test").confirmed_stopped([rank])
