@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import time
 
 import pytest
+import requests
 
-from sparkops.docker import facts as docker_facts
-from tests.load.load import Load
-from tests.real.service import GATEWAY, OFFLINE, PATIENCE_S, Service, nothing_failed, slowness, unused, wait_for
+from tests.real.service import PATIENCE_S, Service, nothing_failed, unused, wait_for
 
 pytestmark = pytest.mark.fleet
 
-LOGGED = {"serve__args__disable-uvicorn-access-log": "false"}
+QUESTION = [{"role": "user", "content": "Talk."}]
 WARM = {"swap__keep_old_s": "600"}
 
 
 def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service: Service) -> None:
     with service.load() as load:
         load.wait_for(50)
-        across = service.deploy("--node", "node-1", "--mode", "across", name="second", **LOGGED, **WARM)
-        beside = service.deploy("--node", "node-1", "--mode", "beside", name="third", **LOGGED, **WARM)
+        across = service.deploy("--node", "node-1", "--mode", "across", name="second", **WARM)
+        beside = service.deploy("--node", "node-1", "--mode", "beside", name="third", **WARM)
         live = service.status()["live"]
         back = service.cli("rollback", "stand-in", "--json")
-        slow = slowness(service.nodes.node(GATEWAY))
     assert (across.code, across.json["mode"], across.json["cut"]) == (0, "across", 0), across.err
     assert (beside.code, beside.json["mode"], beside.json["cut"]) == (0, "beside", 0), beside.err
     assert live["release"] == beside.json["release"]
@@ -33,21 +32,9 @@ def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service:
     assert service.status()["live"]["release"] == across.json["release"]
     nothing_failed(load)
     assert {"first", "second", "third"} <= set(load.report().stand_ins)
-    to_new_s = {ran.json["mode"]: switched_within(service, load, ran.json["release"]) for ran in (across, beside)}
-    print(f"from the last check to the new release's first answer: {to_new_s}; rollback: {back.took_s}")
-    print(f"the machine is {slow:.1f} times slower than a calm one")
-    # A delay that is built in shows in both swaps, a busy host in one.
-    assert min(to_new_s.values()) <= 2 * slow
-
-
-def switched_within(service: Service, load: Load, release: str) -> float:
-    """Seconds from the new release's answer to the last check of the smoke suite to its first to a client."""
-    (container,) = [candidate for candidate in service.containers() if candidate.release == release]
-    log = service.nodes.node(container.node).exec("docker", "logs", "--timestamps", container.name)
-    answers = [docker_facts.timestamp(line.split()[0]) for line in log.splitlines() if line.endswith(" 200 OK")]
-    first = min((record for record in load.records() if record.release == release), key=lambda it: it.start)
-    epoch = time.time() - time.monotonic()  # all nodes are on this machine, so they share its clock
-    return first.end + epoch - max(at for at in answers if at < first.start + epoch)
+    for ran in (across, beside):
+        phases = list(ran.json["seconds"])
+        assert phases.index("switch") == phases.index("verify") + 1, phases
 
 
 def test_the_same_release_again_is_nothing_to_do(service: Service) -> None:
@@ -64,21 +51,16 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
         load.wait_for(50)
         ran = service.deploy("--node", "node-2", "--mode", "in-place", "--allow-downtime", name="second", START_S="4")
         load.wait_for(load.report().good + 50)
-        slow = slowness(service.nodes.node(GATEWAY))
     report = load.report()
     assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
     assert (report.failures, report.refusals) == ({}, 0), report.examples
-    shorts_s = max(record.latency_s for record in load.records() if record.kind == "short")
-    offline_s = sum(ran.json["seconds"][phase] for phase in OFFLINE)
-    print(
-        f"in place: the longest request took {shorts_s:.1f} s; from the stop of traffic to the switch {offline_s:.1f} s"
-    )
-    assert shorts_s <= offline_s + 3 * slow
     assert {"first", "second"} <= set(report.stand_ins)
-    phases, gap_s = ("start", "wait until ready", "verify"), report.longest_gap_s
-    start_s = sum(ran.json["seconds"][phase] for phase in phases)
-    print(f"in place: nobody answered for {gap_s:.1f} s; start and smoke suite took {start_s:.1f} s")
-    assert gap_s <= start_s + 4 * slow
+    (new,) = service.running()
+    epoch = time.time() - time.monotonic()  # all nodes are on this machine, so they share its clock
+    waited = [
+        record for record in load.records() if record.start + epoch < new.started_at and record.stand_in == "second"
+    ]
+    assert {record.kind for record in waited} == {"short", "stream"}
 
 
 def test_in_place_returns_to_the_old_release_by_itself(service: Service) -> None:
@@ -152,11 +134,21 @@ def test_ctrl_c_stops_the_following_and_any_machine_follows_or_cancels(anywhere:
 
 
 def test_a_detached_deploy_is_followed_from_elsewhere(anywhere: Service) -> None:
-    detached = anywhere.deploy("--node", anywhere.away, "--detach", name=unused())
-    assert (detached.code, detached.json["result"]) == (0, "accepted"), detached.err
-    followed = anywhere.cli("follow", "stand-in", "--json")
-    assert (followed.code, followed.json["mode"]) == (0, "across"), followed.err
-    assert anywhere.status()["live"]["release"] == followed.json["release"]
+    """A stream that the old release still answers keeps the swap in its drain until it is followed."""
+    body = {"model": "stand-in", "stream": True, "ignore_eos": True, "max_tokens": 20_000, "messages": QUESTION}
+    with requests.post(f"{anywhere.url}/v1/chat/completions", json=body, stream=True, timeout=60) as stream:
+        assert stream.status_code == 200, stream.text
+        detached = anywhere.deploy("--node", anywhere.away, "--detach", name=unused())
+        assert (detached.code, detached.json["result"]) == (0, "accepted"), detached.err
+        with anywhere.cli.start("follow", "stand-in", "--json") as follow:
+            assert follow.stderr
+            line = follow.stderr.readline()
+            assert "swap to stand-in-" in line, line
+            stream.close()
+            out, err = follow.communicate(timeout=PATIENCE_S)
+    followed = json.loads(out)
+    assert (follow.returncode, followed["result"], followed["mode"]) == (0, "done", "across"), err
+    assert anywhere.status()["live"]["release"] == followed["release"]
 
 
 def test_hold_blocks_and_history_remembers(anywhere: Service) -> None:

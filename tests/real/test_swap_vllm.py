@@ -15,7 +15,7 @@ from tests import checkpoints
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.load.openai_clients import Clients
 from tests.real.program import RECIPE, Cli, Ran
-from tests.real.service import GATEWAY, OFFLINE, Service
+from tests.real.service import GATEWAY, Service
 from tests.real.test_ports import reached_from, reached_from_here
 
 pytestmark = pytest.mark.vllm
@@ -120,10 +120,8 @@ def test_an_in_place_swap_fails_no_request_of_openais_client(tiny: Service) -> N
         clients.wait_for_more(4)
     assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
     assert {call.release for call in clients.calls} == {old.release, ran.json["release"]}
-    longest_s = max(call.wait_s for call in clients.calls)
-    offline_s = sum(ran.json["seconds"][phase] for phase in OFFLINE)
-    print(f"{len(clients.calls)} requests: longest wait {longest_s:.1f} s; traffic stopped for {offline_s:.1f} s")
-    assert longest_s <= offline_s + 3
+    (new,) = tiny.running()  # all nodes are on this machine, so they share its clock
+    assert [call for call in clients.calls if call.start_s < new.started_at and call.release == new.release]
 
 
 @pytest.mark.matrix
@@ -143,7 +141,6 @@ def test_an_in_place_swap_that_the_smoke_suite_refuses_fails_no_request_of_opena
     assert "questions" in refused.err
     assert f"{old.release} serves" in refused.err
     assert {call.release for call in clients.calls} == {old.release}
-    print(f"{len(clients.calls)} requests: longest wait {max(call.wait_s for call in clients.calls):.1f} s")
 
 
 def other_checkpoint(rank: RankSpec) -> str:
