@@ -175,7 +175,6 @@ class Trial:
             refused = astray.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path=self.green())
         assert refused.code in (1, 5), refused.err
         assert "node-2" in refused.err, refused.err
-        assert refused.took_s < 15, (refused.took_s, refused.err)
         assert whole(self.pair, blue, ONE), ranks(self.pair)
         return f"refused after {refused.took_s:.1f} s: {refused.err.strip().splitlines()[-2].strip()}"
 

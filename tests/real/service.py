@@ -21,7 +21,6 @@ from sparkops.guard_client import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.fleet.node import FleetNode
 from tests.fleet.shell import FleetError
 from tests.load import Load
 from tests.real.program import Cli, Ran
@@ -31,9 +30,6 @@ RELAY = "docker exec --interactive sparkops-guard python3 -m sparkops.guard.ask"
 GATEWAY = "node-1"
 PATIENCE_S = 300.0
 """Far more than anything takes: a slow machine is no failure."""
-CALM_EXEC_S = 0.1  # two x86-64 cores that do nothing else; the same command takes 0.2 s and more on a busy host
-OFFLINE = ("stop traffic", "stop old release", "start", "wait until ready", "verify", "switch")
-"""Phases of an in-place swap from the stop of traffic to the switch."""
 QUICK = {
     "env.STAND_IN_START_S": "1",
     "env.STAND_IN_TOK_S": "200",
@@ -172,19 +168,6 @@ def journal_in(state: Any, service: str) -> Journal:
 
 def _key(name: str) -> str:
     return f"env.STAND_IN_{name}" if name.isupper() else name.replace("__", ".")
-
-
-def slowness(node: FleetNode) -> float:
-    """How much slower a node with a guard is now than on a calm machine: bounds in seconds are for that. At least 1.
-
-    Measured by the quickest of three programs begun in a container, which is what a swap mostly waits for.
-    """
-    took_s = []
-    for _ in range(3):
-        began = time.monotonic()
-        node.exec("docker", "exec", "sparkops-guard", "true")
-        took_s.append(time.monotonic() - began)
-    return max(1.0, min(took_s) / CALM_EXEC_S)
 
 
 def unused() -> str:

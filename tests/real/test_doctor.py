@@ -15,7 +15,7 @@ from sparkops.doctor.diagnosis import Diagnosis
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import Cli, Ran
-from tests.real.test_fabric import DEADLINE_S, listening
+from tests.real.test_fabric import listening
 
 pytestmark = pytest.mark.fleet
 
@@ -37,7 +37,6 @@ def test_sound_nodes_are_read_whole_and_left_alone(sparkops: Cli) -> None:
     ran = sparkops("doctor", "--json")
 
     assert (ran.code, problems(ran)) == (0, []), ran.err
-    assert ran.took_s < DEADLINE_S
     diagnosis = Diagnosis.model_validate_json(ran.out)
     assert [node.name for node in diagnosis.nodes] == ["node-1", "node-2"]
     for node in diagnosis.nodes:
@@ -63,7 +62,6 @@ def test_an_unreachable_node_does_not_hide_the_other(with_inventory: Callable[..
     ran = with_inventory(lambda data: data["nodes"]["node-2"].update(address=NOBODY))("doctor", "--json")
 
     assert (ran.code, problems(ran)) == (1, [("UNREACHABLE", "node-2")])
-    assert ran.took_s < DEADLINE_S
     rows = Diagnosis.model_validate_json(ran.out).nodes
     assert [(row.reachable, row.docker is None) for row in rows] == [(True, False), (False, True)]
 
@@ -230,7 +228,7 @@ def test_a_pair_over_plain_tcp_is_shown_with_its_environment(with_inventory: Cal
     assert {name: env["GLOO_SOCKET_IFNAME"] for name, env in pair.env.items()} == {"node-1": "eth0", "node-2": "eth0"}
 
 
-def test_a_wrong_interface_in_the_inventory_is_a_problem_in_seconds(with_inventory: Callable[..., Cli]) -> None:
+def test_a_wrong_interface_in_the_inventory_is_a_problem(with_inventory: Callable[..., Cli]) -> None:
     def change(data: dict[str, Any]) -> None:
         allow_tcp(data)
         data["nodes"]["node-2"]["env"] = {"GLOO_SOCKET_IFNAME": "enp1s0f9"}
@@ -238,4 +236,3 @@ def test_a_wrong_interface_in_the_inventory_is_a_problem_in_seconds(with_invento
     ran = with_inventory(change)("doctor", "--json")
 
     assert (ran.code, problems(ran)) == (1, [("ENVIRONMENT", "node-2")])
-    assert ran.took_s < DEADLINE_S

@@ -1,4 +1,4 @@
-"""The network between two real nodes, as it is and with one thing wrong: each is found within seconds, and named.
+"""The network between two real nodes, as it is and with one thing wrong: each is found and named.
 
 The nodes have no RDMA. A cable of their own is made between them, with the names of two Sparks' ports, and the tree of
 tests/sparks.py stands for what the driver of a ConnectX-7 would say: addresses, MTU and packets are real.
@@ -7,7 +7,6 @@ tests/sparks.py stands for what the driver of a ConnectX-7 would say: addresses,
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +36,6 @@ TCP = Rules(allow_tcp=True)
 TREE = "/run/sparkops-test-spark"
 PORTS = {"node-1": "enp1s0f0np0", "node-2": "enp1s0f1np1"}
 ADDRESSES = {"node-1": "192.168.100.1/24", "node-2": "192.168.100.2/24"}
-DEADLINE_S = 90  # a slow machine takes less, and what hangs takes more: TCP waits for 2 minutes, ranks for 10
 
 
 @pytest.fixture
@@ -76,13 +74,6 @@ def _dress(node: FleetNode, tree: Path, function: str, port: str) -> None:
     pipe(("tar", "-C", str(tree), "-c", "."), enter)
 
 
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < seconds
-
-
 def read(connected: Connected, root: str = "") -> dict[str, NodeFabric]:
     """Return the network of every node as it is now."""
     return connected.all(lambda member: preflight.facts_of(member, root))
@@ -113,9 +104,8 @@ def test_nodes_without_roce_are_refused_with_the_reason(connected: Connected) ->
 
 
 def test_plain_tcp_goes_over_the_network_that_the_nodes_share(connected: Connected, fleet: Fleet) -> None:
-    with within(DEADLINE_S):
-        fabric = over_tcp(connected)
-        findings = preflight.run(connected, fabric, read(connected))
+    fabric = over_tcp(connected)
+    findings = preflight.run(connected, fabric, read(connected))
 
     assert findings == ()
     assert fabric.transport is Transport.TCP
@@ -141,8 +131,8 @@ def test_plain_tcp_goes_over_the_network_that_the_nodes_share(connected: Connect
         ({"env": {"VLLM_HOST_IP": "10.0.0.9"}}, "node-2: VLLM_HOST_IP=10.0.0.9 names no interface that is up"),
     ],
 )
-def test_a_wrong_interface_of_one_rank_is_named_in_seconds(fleet: Fleet, named: dict[str, Any], problem: str) -> None:
-    with within(DEADLINE_S), connect(fleet) as connected, pytest.raises(PlanRefused) as refused:
+def test_a_wrong_interface_of_one_rank_is_named(fleet: Fleet, named: dict[str, Any], problem: str) -> None:
+    with connect(fleet) as connected, pytest.raises(PlanRefused) as refused:
         over_tcp(connected, **{"node-2": named})
 
     assert str(refused.value).startswith(problem)
@@ -150,9 +140,8 @@ def test_a_wrong_interface_of_one_rank_is_named_in_seconds(fleet: Fleet, named: 
 
 @pytest.mark.usefixtures("cable")
 def test_a_cable_between_different_ports_is_a_roce_link(connected: Connected) -> None:
-    with within(DEADLINE_S):
-        fabric = over_cable(connected)
-        findings = preflight.run(connected, fabric, read(connected, TREE))
+    fabric = over_cable(connected)
+    findings = preflight.run(connected, fabric, read(connected, TREE))
 
     assert findings == ()
     assert [str(link) for link in fabric.links] == [
@@ -170,7 +159,7 @@ def test_a_cable_between_different_ports_is_a_roce_link(connected: Connected) ->
 def test_one_end_with_a_smaller_mtu_is_named(nodes: RealFleet, connected: Connected, small: str) -> None:
     nodes.node(small).exec("ip", "link", "set", PORTS[small], "mtu", "1500")
 
-    with within(DEADLINE_S), pytest.raises(PlanRefused) as refused:
+    with pytest.raises(PlanRefused) as refused:
         over_cable(connected)
 
     assert str(refused.value).startswith(f"{small}: MTU of the link 192.168.100.0/24: ")
@@ -185,8 +174,7 @@ def test_a_path_that_loses_large_packets_one_way_is_named(nodes: RealFleet, conn
     nodes.node("node-2").exec("iptables", "-w", "-t", "mangle", *drop, *long)
     fabric = over_cable(connected)
 
-    with within(DEADLINE_S):
-        [finding] = preflight.run(connected, fabric, read(connected, TREE))
+    [finding] = preflight.run(connected, fabric, read(connected, TREE))
 
     assert (finding.code, finding.node) == ("MTU_PATH", "node-1")
     assert "192.168.100.0/24 loses packets of 9000 bytes from node-1 rocep1s0f0 (enp1s0f0np0) 192.168.100.1 to " in (
@@ -199,8 +187,7 @@ def test_a_link_that_answers_nothing_is_named(nodes: RealFleet, connected: Conne
     nodes.node("node-2").exec("iptables", "-w", "-t", "mangle", "-A", "INPUT", "-i", "enp1s0f1np1", "-j", "DROP")
     fabric = over_cable(connected)
 
-    with within(DEADLINE_S):
-        findings = preflight.run(connected, fabric, read(connected, TREE))
+    findings = preflight.run(connected, fabric, read(connected, TREE))
 
     assert codes(findings) == [("NO_ANSWER", "node-1"), ("NO_ANSWER", "node-2")]
     assert all("the link 192.168.100.0/24 is broken: no reply from " in finding.problem for finding in findings)
@@ -234,8 +221,7 @@ def image(nodes: RealFleet, sparkops: Cli) -> Iterator[str]:
 
 
 def try_ranks(connected: Connected, image: str) -> tuple[Finding, ...]:
-    with within(DEADLINE_S):
-        return preflight.run(connected, over_tcp(connected), read(connected), Ranks(image, port=29511, ports=(29512,)))
+    return preflight.run(connected, over_tcp(connected), read(connected), Ranks(image, port=29511, ports=(29512,)))
 
 
 def test_ranks_meet_inside_one_image_and_leave_nothing(nodes: RealFleet, connected: Connected, image: str) -> None:

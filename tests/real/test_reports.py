@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from sparkops.docker.facts import timestamp
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.evidence import saved
 from tests.real.program import Cli, Ran
-from tests.real.service import slowness
 
 pytestmark = pytest.mark.fleet
 
 NODE = f"reports-{os.getpid()}"
-REPORTED_S = 3.0  # on a calm machine
 QUICK = {
     "env.STAND_IN_START_S": "4",
     "env.STAND_IN_TOK_S": "2000",
@@ -60,13 +55,6 @@ class Desk:
         """A file of a service's newest evidence."""
         return saved(self.cli, service, {self.node.name: self.node}, file)
 
-    def timed(self, argv: list[str]) -> tuple[int, list[tuple[float, str]]]:
-        """The exit code, and every line on stderr with the moment at which it came."""
-        with self.cli.start(*argv) as process:
-            assert process.stderr is not None
-            lines = [(time.time(), line.rstrip()) for line in process.stderr]
-        return process.returncode, lines
-
 
 @pytest.fixture(scope="module")
 def desk(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
@@ -93,22 +81,15 @@ def swept(desk: Desk) -> Iterator[None]:
     desk.node.exec("sh", "-c", "docker ps --quiet --filter label=sparkops.service | xargs -r docker rm --force")
 
 
-def late_s(desk: Desk, lines: list[tuple[float, str]], service: str, reason: str) -> float:
-    """Seconds from the exit of the process to the line that says why. The node's clock is this machine's."""
-    finished = json.loads(desk.saved(service, "inspect.json"))["State"]["FinishedAt"]
-    return next(at_s for at_s, line in lines if reason in line) - timestamp(finished)
-
-
 @pytest.mark.matrix
-def test_a_crash_is_told_within_3_s_and_everything_of_it_is_saved(desk: Desk) -> None:
+def test_a_crash_is_told_and_everything_of_it_is_saved(desk: Desk) -> None:
     knobs = {"CRASH_AT": "80", "MEMORY_MIB": "400", "START_S": "8", "memory__claim_gib": "1"}
 
-    code, lines = desk.timed(desk.argv("crashes", **knobs))
+    failed = desk.deploy("crashes", **knobs)
 
-    text = "\n".join(line for _, line in lines)
     reason = "RuntimeError: the stand-in crashes at 80 % of the weights"
-    assert (code, reason in text) == (1, True), text
-    assert 0 <= late_s(desk, lines, "crashes", reason) < REPORTED_S * slowness(desk.node), text
+    assert (failed.code, reason in failed.err) == (1, True), failed.err
+    assert "no progress for" not in failed.err
     header, *rows = desk.saved("crashes", "memory.csv").splitlines()
     assert header == "time_s,available_gib,container_gib"
     held = [float(row.split(",")[2]) for row in rows]
@@ -138,18 +119,17 @@ def test_a_start_that_takes_longer_than_usual_shows_by_how_much(desk: Desk) -> N
 
 
 @pytest.mark.matrix
-def test_in_place_a_crash_is_told_within_3_s_and_the_old_release_serves_again(desk: Desk) -> None:
+def test_in_place_a_crash_is_told_and_the_old_release_serves_again(desk: Desk) -> None:
     first = desk.deploy("swapped", "--blue-green", RELEASE_NAME="first")
     assert first.code == 0, first.err
 
     argv = ("--blue-green", "--mode", "in-place", "--allow-downtime")
-    code, lines = desk.timed(desk.argv("swapped", *argv, RELEASE_NAME="second", CRASH_AT="50"))
+    failed = desk.deploy("swapped", *argv, RELEASE_NAME="second", CRASH_AT="50")
 
-    text = "\n".join(line for _, line in lines)
-    assert code == 6, text
+    assert failed.code == 6, failed.err
     reason = "RuntimeError: the stand-in crashes at 50 % of the weights"
-    assert 0 <= late_s(desk, lines, "swapped", reason) < REPORTED_S * slowness(desk.node), text
-    assert "; rolling back" in text
+    assert 0 <= failed.err.find(reason) < failed.err.find("; rolling back"), failed.err
+    assert "no progress for" not in failed.err
 
 
 @pytest.mark.matrix
