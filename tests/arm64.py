@@ -150,13 +150,13 @@ def clean(load: Report) -> str:
 
 def architectures(nodes: RealFleet) -> str:
     """Return what runs, by name. Ends the program if a container is not arm64."""
-    found: dict[str, str] = {}
+    machines: dict[str, str] = {}
     for node in nodes.nodes:
         names = node.exec("docker", "ps", "--format", "{{.Names}} {{.Image}}").splitlines()
-        found |= {f"{node.name}/{name}": node.exec(*MACHINE, image) for name, image in (line.split() for line in names)}
-    if set(found.values()) != {"arm64"}:
-        sys.exit(f"not all containers are arm64: {found}")
-    return f"arm64: {', '.join(found)}"
+        machines |= {f"{node.name}/{name}": node.exec(*MACHINE, image) for name, image in map(str.split, names)}
+    if set(machines.values()) != {"arm64"}:
+        sys.exit(f"not all containers are arm64: {machines}")
+    return f"arm64: {', '.join(machines)}"
 
 
 def readme_image(report: Report64, nodes: RealFleet, home: Path) -> None:
@@ -181,8 +181,8 @@ def readme_image(report: Report64, nodes: RealFleet, home: Path) -> None:
         built = cli("build", file, "--node", node.name, "--json", timeout=BUILD_S)
         must(built)
         size = int(node.exec("docker", "image", "inspect", "--format", "{{.Size}}", built.json["tag"]))
-        gates = {one["name"]: one["found"] for one in built.json["nodes"][node.name]["gates"]}
-        notes += [f"{size / 2**30:.2f} GiB", *(f"{name}: {found}" for name, found in gates.items())]
+        gates = built.json["nodes"][node.name]["gates"]
+        notes += [f"{size / 2**30:.2f} GiB", *(f"{one['name']}: {one['found']}" for one in gates)]
     with report.step("its gate, with one fault each") as notes:
         faults(nodes, file, str(built.json["tag"]), notes)
 

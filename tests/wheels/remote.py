@@ -81,12 +81,12 @@ def find(requirement: str, machine: str, python: str = "3.12") -> Wheel | None:
     The platform is Ubuntu 24.04 (glibc 2.39), which the shipped recipes build on.
     """
     with tempfile.TemporaryDirectory() as directory:
-        wanted, answer = Path(directory, "requirements.in"), Path(directory, "pylock.toml")
-        wanted.write_text(f"{requirement}\n")
+        requirements, answer = Path(directory, "requirements.in"), Path(directory, "pylock.toml")
+        requirements.write_text(f"{requirement}\n")
         target = ("--python-version", python, "--python-platform", f"{machine}-manylinux_2_39")
         options = ("--no-config", "--no-deps", "--only-binary", ":all:", "--format", "pylock.toml", "--quiet")
         completed = subprocess.run(
-            [UV, "pip", "compile", *options, *target, "-o", str(answer), str(wanted)], check=False
+            [UV, "pip", "compile", *options, *target, "-o", str(answer), str(requirements)], check=False
         )
         if completed.returncode:
             return None

@@ -52,11 +52,11 @@ def row(of: Recipe, read: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of one recipe."""
     mods = ", ".join(f"{name}: {one['outcome']}" for name, one in read["mods"].get(of.name, {}).items())
     ran, instead = RUN.get(of.name), INSTALLED.get(of.image.template, "")
-    found = read["wheels"].get(of.image.vllm, {}).get("aarch64")
-    if found is None:
+    pinned = read["wheels"].get(of.image.vllm, {}).get("aarch64")
+    if pinned is None:
         missing = f"{instead}; the index has no {of.image.vllm}" if of.image.vllm else instead
         return of.name, missing, "-", mods or "none", ran or "not run, not predicted"
-    wheel = WheelFacts(**found)
+    wheel = WheelFacts(**pinned)
     refused = [verdict for verdict in predicted(of, wheel, "aarch64") if not verdict.ok]
     guess = (
         f"predicted: refused: {refused[0]}" if refused else f"predicted: passes with {', '.join(kernels(of, wheel))}"
@@ -78,7 +78,7 @@ def predicted(of: Recipe, wheel: WheelFacts, machine: str) -> list[GateVerdict]:
     torch = of.image.torch
     platform = "cuda" if torch and torch.cuda else "cpu"
     missing = [name for name in wheel.required[platform] if name not in wheel.modules]
-    found = KernelFacts(
+    loadable = KernelFacts(
         platform="UnspecifiedPlatform" if platform == "cuda" else "CpuPlatform",
         loaded=tuple(kernels(of, wheel)),
         error=f"ModuleNotFoundError: No module named '{missing[0]}'" if missing else "",
@@ -88,7 +88,7 @@ def predicted(of: Recipe, wheel: WheelFacts, machine: str) -> list[GateVerdict]:
         torch=ImportAnswer(torch.version if torch else ""),
         cuda=torch.cuda if torch else None,
         vllm=ImportAnswer((of.image.vllm or "").partition("==")[2]),
-        kernels=found,
+        kernels=loadable,
         mods={},
         device_code=None,
     )
