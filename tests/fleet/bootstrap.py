@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .engine import require
@@ -37,6 +39,17 @@ WASTE = (
 
 def image(suite: str) -> str:
     """The id of a new image that holds a minimal Debian."""
+    with debian(suite) as tree:
+        trim(tree)
+        return pipe(
+            ("tar", "-C", str(tree), "--one-file-system", "-c", "."),
+            (client(), "import", "--change", 'CMD ["bash"]', "-"),
+        )
+
+
+@contextmanager
+def debian(suite: str, *options: str, note: str = "") -> Iterator[Path]:
+    """A minimal Debian in a directory, removed afterwards. `options` are debootstrap's. Raises FleetError."""
     require(PACKAGES)
     if os.geteuid() != 0:
         raise FleetError(
@@ -45,28 +58,14 @@ def image(suite: str) -> str:
         )
     tree = Path(tempfile.mkdtemp(prefix=f"fleet-{suite}-", dir="/var/tmp"))
     try:
-        with step(f"debian:{suite}-slim: made with debootstrap"):
-            return unpack(suite, tree)
+        with step(f"debian:{suite}-slim{note}: made with debootstrap"):
+            tree.chmod(0o755)
+            argv = ("debootstrap", "--variant=minbase", *options, suite, str(tree), *mirror())
+            run(*argv, env={"DPKG_FORCE": "unsafe-io"})
+        yield tree
     finally:
         # debootstrap mounts /proc and /sys inside; never walk into them if it was interrupted
         run("rm", "-rf", "--one-file-system", str(tree))
-
-
-def unpack(suite: str, tree: Path) -> str:
-    tree.chmod(0o755)
-    run(
-        "debootstrap",
-        "--variant=minbase",
-        suite,
-        str(tree),
-        *mirror(),
-        env={"DPKG_FORCE": "unsafe-io"},
-    )
-    trim(tree)
-    return pipe(
-        ("tar", "-C", str(tree), "--one-file-system", "-c", "."),
-        (client(), "import", "--change", 'CMD ["bash"]', "-"),
-    )
 
 
 def mirror() -> tuple[str, ...]:

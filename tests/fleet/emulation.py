@@ -7,15 +7,13 @@ Docker itself stays x86-64: a Docker Engine under qemu-user could start no conta
 from __future__ import annotations
 
 import io
-import os
 import tarfile
-import tempfile
 from pathlib import Path
 
 from . import bootstrap, engine, images
 from .fleet import Fleet
 from .node import FleetNode
-from .shell import FleetError, run, say, step
+from .shell import FleetError, run, say
 
 PLATFORM = "linux/arm64"
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
@@ -79,26 +77,12 @@ def give(node: FleetNode, suite: str, base: bytes) -> None:
 
 def archive(suite: str) -> bytes:
     """Return a tar of a minimal Debian for arm64 that trusts the certificates of this machine."""
-    engine.require(bootstrap.PACKAGES)
-    if os.geteuid() != 0:
-        raise FleetError("only root can make Debian for arm64 with debootstrap")
-    tree = Path(tempfile.mkdtemp(prefix=f"fleet-arm64-{suite}-", dir="/var/tmp"))
-    try:
-        with step(f"debian:{suite}-slim for arm64: made with debootstrap"):
-            return packed(suite, tree)
-    finally:
-        run("rm", "-rf", "--one-file-system", str(tree))
-
-
-def packed(suite: str, tree: Path) -> bytes:
-    tree.chmod(0o755)
-    options = ("--arch=arm64", "--variant=minbase", "--include=ca-certificates")
-    run("debootstrap", *options, suite, str(tree), *bootstrap.mirror(), env={"DPKG_FORCE": "unsafe-io"})
-    for name, content in images.certificate_files():
-        (tree / name).write_bytes(content)
-    run("chroot", str(tree), "update-ca-certificates")
-    bootstrap.trim(tree)
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.add(tree, ".")
+    with bootstrap.debian(suite, "--arch=arm64", "--include=ca-certificates", note=" for arm64") as tree:
+        for name, content in images.certificate_files():
+            (tree / name).write_bytes(content)
+        run("chroot", str(tree), "update-ca-certificates")
+        bootstrap.trim(tree)
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            tar.add(tree, ".")
     return buffer.getvalue()
