@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from sparkops.command import Command, quote
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
-from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NotReady
+from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError, NotReady
 from sparkops.guard_client import leases
 from sparkops.images import buildkit, gate, lock_check
 from sparkops.images.gate import GateVerdict
@@ -19,12 +20,16 @@ from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.nodes.waiting import retry_start
+from sparkops.nodes.waiting import Waiting, retry_start
 from sparkops.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels
 from sparkops.render.archive import tar
 from sparkops.render.context import Context
 
 OLDEST_ENGINE = 20  # the first whose BuildKit supports the mounts of the templates
+NAME_EXISTS = re.compile(r'image "\S+": already exists')
+"""BuildKit's message if a parallel build has created the name meanwhile. Only containerd's image store refuses that."""
+NAME_TRIES, NAME_PAUSE_S = 3, 0.5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,8 @@ def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, 
     """Set the tag of the image, and the labels from its gate. The layers stay the same."""
     if labels:
         try:
-            member.node.run(commands.label(order.candidate, order.tag, labels))
+            label = commands.label(order.candidate, order.tag, labels)
+            _retry_name(member, lambda: member.node.run(label))
         except CommandFailed:
             faster = member.engine.trusted(order.tag)
             if faster is None:  # not tagged by a parallel build either
@@ -175,7 +181,14 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
 
 def run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
     """Build the candidate; retry after a step that Docker failed to start. Raises BuildFailed."""
-    retry_start(lambda: _run_build(member, order, report), raised=(BuildFailed,), cancel=member.node.cancel)
+    cancel = member.node.cancel
+    _retry_name(member, lambda: retry_start(lambda: _run_build(member, order, report), (), (BuildFailed,), cancel))
+
+
+def _retry_name(member: Member, build: Callable[[], T]) -> T:
+    """Run a build; retry if a parallel one has created its name meanwhile. The cache then has every step."""
+    waiting = Waiting(NAME_PAUSE_S, cancel=member.node.cancel, tries=NAME_TRIES)
+    return waiting.retry(build, lambda error: isinstance(error, NodeError) and bool(NAME_EXISTS.search(str(error))))
 
 
 def _run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
@@ -201,7 +214,7 @@ def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed)
         step = "Free space on the node: docker system df; docker builder prune"
         return BuildFailed(node, f"the node's disk is full (step {progress.step})", next_step=step)
     place = progress.failed or progress.step or "no step started"
-    output = "\n".join(progress.tail[-10:]) or failed.completed.last_lines
+    output = "\n".join(progress.tail[-10:] if progress.failed else ()) or failed.completed.last_lines
     step = f"The whole command: {quote('ssh', node)} {quote(str(failed.completed.command))}"
     return BuildFailed(node, f"the build failed: {place}\n{output}", next_step=step)
 

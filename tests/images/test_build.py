@@ -1,8 +1,8 @@
-"""A build whose step Docker could not begin, on a node whose `docker build` is a script."""
+"""Builds that Docker ends for a passing reason, on a node whose `docker build` is a script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +25,10 @@ NOT_BEGUN = (
     "waiting for init preliminary setup: read init-p: connection reset by peer"
 )
 """What a step of a build printed on a node of tests/fleet, with Docker 26.1 and runc 1.1.15."""
+FAILED = "#5 [2/2] RUN true\n#5 0.5 {}\n#5 ERROR: process failed\n------\nERROR: failed to solve"
 BUILD = """
 wc -c >>"$1"
-printf '#5 [2/2] RUN true\\n#5 0.5 %s\\n#5 ERROR: process failed\\n------\\nERROR: failed to solve\\n' "$3" >&2
+printf '%s\\n' "$3" >&2
 [ "$(wc -l <"$1")" -ge "$2" ]
 """
 """Writes down how much it was sent, and fails as BuildKit does until that was as often as is said."""
@@ -52,7 +53,7 @@ def test_a_build_goes_on_where_docker_could_not_begin_a_step(
 ) -> None:
     sent, events = tmp_path / "sent", list[Event]()
     order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
-    node = ScriptNode("n1", argv=(str(sent), str(well_at), printed))
+    node = ScriptNode("n1", argv=(str(sent), str(well_at), FAILED.format(printed)))
     member = Member("n1", None, node, None)  # type: ignore[arg-type]  # neither is looked at
 
     with (
@@ -64,3 +65,19 @@ def test_a_build_goes_on_where_docker_could_not_begin_a_step(
     assert int(first) > 100_000, "the whole context is sent"
     assert others == [first] * (builds - 1)
     assert [event.text for event in events if event.lasting] == ["image 2/2: RUN true"] * builds
+
+
+@pytest.mark.parametrize(("well_at", "builds"), [(2, 2), (9, 3)])
+def test_a_build_is_repeated_if_a_parallel_one_has_created_its_name(
+    tmp_path: Path, captured: Callable[[str], str], well_at: int, builds: int
+) -> None:
+    sent = tmp_path / "sent"
+    order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
+    node = ScriptNode("n1", argv=(str(sent), str(well_at), captured("buildx-0.13-same-name.log").rstrip()))
+    member = Member("n1", None, node, None)  # type: ignore[arg-type]  # neither is looked at
+    reason = r'failed: exporting to image\n(.*\n)+ERROR: failed to solve: image "\S+/race:1": already exists$'
+
+    with nullcontext() if builds == well_at else pytest.raises(BuildFailed, match=reason):
+        run_build(member, order, lambda _: None)
+
+    assert len(sent.read_text().split()) == builds
