@@ -11,7 +11,7 @@ from sparkops.config import programs
 from sparkops.docker import commands
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.images import layers
-from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes
+from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes, saved_share
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import MB, Event, Meter, OnEvent
 from sparkops.nodes.waiting import Waiting
@@ -81,9 +81,19 @@ class ImageCopy:
         return lack(self.source.image, self.source.tag, present)
 
     @property
+    def unpacked(self) -> int:
+        """Estimate of the bytes that the missing layers take once they are unpacked."""
+        return missing_bytes(self.source.image, self.source.sizes, self.skip)
+
+    @property
     def need(self) -> int:
         """Estimate of the bytes to send."""
-        return missing_bytes(self.source.image, self.source.sizes, self.skip)
+        return round(self.unpacked * saved_share(self.source.image, self.source.sizes))
+
+    @property
+    def room(self) -> int:
+        """Estimate of the disk space for `docker load`, which stores its whole input before it unpacks it."""
+        return self.need + self.unpacked
 
     @property
     def sent(self) -> int:

@@ -12,7 +12,7 @@ from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.images import delivery, layers
 from sparkops.images.build import BuildOrder, Built, build_leased
 from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
-from sparkops.images.layers import TWICE, room
+from sparkops.images.layers import room
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
@@ -73,7 +73,7 @@ def _require_room(member: Member, need: int, what: str) -> None:
 def _prepare(source: ImageSource, target: Member) -> ImageCopy:
     prepared = ImageCopy(source, target)
     if prepared.present is None:
-        _require_room(target, prepared.need * TWICE, "docker load")
+        _require_room(target, prepared.room, "docker load")
     return prepared
 
 

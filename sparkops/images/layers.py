@@ -11,8 +11,6 @@ from sparkops.docker.facts import image_content
 from sparkops.nodes.host import GIB
 from sparkops.weights.plan import enough_room
 
-TWICE = 2
-"""`docker load` stores the whole input on its disk before it unpacks it there."""
 CONTAINERD = "io.containerd.snapshotter.v1"
 GRAPH_DRIVER = "overlay2"
 LAYOUT_OF_DIGESTS = 25
@@ -110,6 +108,12 @@ def missing_bytes(image: DockerImage, sizes: Sequence[int], shared: int) -> int:
     """Estimate the bytes that a target with the first `shared` layers lacks. `sizes` are those of the layers."""
     lacking = len(image.layers) - shared
     return sum(sizes[-lacking:]) if lacking else 0
+
+
+def saved_share(image: DockerImage, sizes: Sequence[int]) -> float:
+    """Estimate the share of the layers' bytes that a saved image has: containerd's store saves them compressed."""
+    unpacked = sum(sizes)
+    return min(1.0, image.size / unpacked) if unpacked else 1.0
 
 
 def room(free_gib: float | None, need_bytes: float) -> str:

@@ -66,6 +66,8 @@ def test_steps_that_add_nothing_are_no_layers() -> None:
 
 TAG = "sparkops/q:1"
 IMAGE = DockerImage("sha256:1", (TAG,), ("a", "b", "c"), content="whole", size=100)
+VLLM = (87_273_472, 10_330_112, 129_863_680, 64_946_176, 2_261_147_648, 111_919_104)
+"""Bytes of the large steps of vLLM for the CPU, as Docker 26.1 with containerd's store reports them."""
 BEFORE = DockerImage("sha256:0", ("sparkops/q:0",), ("a", "b", "x"), content="before", size=90)
 
 
@@ -98,6 +100,15 @@ def test_only_missing_layers_are_counted() -> None:
     assert layers.missing_bytes(IMAGE, (80, 15, 5), shared=2) == 5
     assert layers.missing_bytes(IMAGE, (80, 15, 5), shared=3) == 0
     assert layers.missing_bytes(IMAGE, (80, 15), shared=1) == 95
+
+
+@pytest.mark.parametrize(
+    ("size", "sizes", "share"),
+    [(100, (80, 15, 5), 1.0), (838_396_552, VLLM, 0.315), (100, (), 1.0)],
+    ids=["Docker's own store", "containerd's store", "no layers"],
+)
+def test_an_image_of_containerd_s_store_is_saved_compressed(size: int, sizes: tuple[int, ...], share: float) -> None:
+    assert layers.saved_share(replace(IMAGE, size=size), sizes) == pytest.approx(share, abs=0.001)
 
 
 def test_too_little_room_is_said_and_unknown_room_is_not() -> None:
