@@ -308,11 +308,20 @@ def test_a_stopped_guard_is_started_again(pair: Pair) -> None:
     assert pair.ensure() == {FRONT: (), OTHER: ("guard",)}
 
 
+LIVE_RESTORE = """
+import json, pathlib
+file = pathlib.Path("/etc/docker/daemon.json")
+options = json.loads(file.read_text()) if file.exists() else {}
+file.write_text(json.dumps({**options, "live-restore": True}))
+"""
+"""The file may name the image store."""
+
+
 @pytest.mark.matrix
 def test_a_guard_that_outlived_dockerd_gets_its_socket_back(pair: Pair) -> None:
     """With Docker's live-restore the container lives on, and its socket is that of the Docker before."""
     machine = pair.machines[OTHER]
-    machine.exec("sh", "-c", """echo '{"live-restore": true}' >/etc/docker/daemon.json""")
+    machine.exec("python3", "-c", LIVE_RESTORE)
     for _ in range(2):  # the first start only learns the option
         machine.kill_engine()
         machine.start_engine()

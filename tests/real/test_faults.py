@@ -33,8 +33,9 @@ if listens:
 pathlib.Path('/run/taken').touch()
 time.sleep(600)
 """
-# Docker notes here which layers a new container has: a file system on which nothing can be made is a full disk.
-LAYERS_OF_CONTAINERS = "/var/lib/docker/image/overlay2/layerdb/mounts"
+# A file system on which nothing can be made is a full disk: here Docker's own image store notes which layers a new
+# container has; with containerd's, Docker makes a directory for it.
+PLACES = "cd /var/lib/docker && realpath -e image/overlay2/layerdb/mounts containers 2>/dev/null || true"
 TAGS = "docker images --format '{{.Repository}}:{{.Tag}} {{.ID}}' sparkops/stand-in"
 
 
@@ -123,12 +124,13 @@ def test_a_port_that_is_taken_unseen_is_the_reason(service: Service) -> None:
 
 def test_a_full_disk_is_the_reason(service: Service) -> None:
     node = service.nodes.node("node-1")
-    node.exec("mount", "-t", "tmpfs", "-o", "nr_inodes=1", "none", LAYERS_OF_CONTAINERS)
+    place = node.exec("sh", "-c", PLACES).splitlines()[0]
+    node.exec("mount", "-t", "tmpfs", "-o", "nr_inodes=1", "none", place)
     try:
         with service.untouched():
             failed = service.deploy("--node", "node-1", name="second")
     finally:
-        node.exec("umount", LAYERS_OF_CONTAINERS)
+        node.exec("umount", place)
     assert failed.code == 1, failed.err
     assert "no space left on device" in failed.err
     assert service.status()["swap"] is None

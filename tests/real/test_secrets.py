@@ -51,8 +51,9 @@ for top in ("lib/docker/containers", "lib/docker/volumes", "lib/docker/buildkit"
     for file in pathlib.Path("/var", top).resolve().rglob("*"):
         if file.is_file() and not file.is_symlink() and secret in file.read_bytes():
             print(file)
-for store in pathlib.Path("/var/lib/docker/overlay2").glob("*/diff"):
-    for file in store.rglob("*"):
+stores = "overlay2/*/diff", "containerd/daemon/io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs"
+for layer in (layer for store in stores for layer in pathlib.Path("/var/lib/docker").glob(store)):
+    for file in layer.rglob("*"):
         new = not file.is_symlink() and file.is_file() and time.time() - file.stat().st_ctime < 600
         if new and file.stat().st_size < 64 * 1024 * 1024 and secret in file.read_bytes():
             print(file)
@@ -183,7 +184,7 @@ def test_what_looks_for_a_secret_finds_one(nodes: RealFleet) -> None:
     try:
         where = on_node(node, canary)
         assert where >= {"/tmp/planted", "sparkops/planted:latest"}
-        assert any(file.startswith("/var/lib/docker/overlay2/") and file.endswith("/diff/note") for file in where)
+        assert any(file.startswith("/var/lib/docker/") and file.endswith(("/diff/note", "/fs/note")) for file in where)
     finally:
         node.exec("sh", "-c", "rm /tmp/planted; docker rmi sparkops/planted")
 
