@@ -82,7 +82,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "unit":
         return None
     is_local = collection_path.suffix == ".py" and WHOLE_FILE in collection_path.read_text()
-    return True if is_local or (LOCAL | {"real", "gpu"}) & _below(collection_path) else None
+    return True if is_local or (LOCAL | {"containerd", "real", "gpu"}) & _below(collection_path) else None
 
 
 @pytest.hookimpl(wrapper=True)

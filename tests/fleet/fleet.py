@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import engine, images, inventory, network
-from .node import FleetNode, Host, launch
+from .node import FleetNode, Host, Store, launch
 from .shell import FleetError, docker, run, say
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 ROOT = Path(os.environ.get("TEST_FLEET_ROOT", CHECKOUT)) / (f".fleet/{WORKER}" if WORKER else "")
 """Each directory has a fleet of its own, so that two test runs of one checkout, or two workers of one, do not meet."""
+STORE = Store(os.environ.get("TEST_FLEET_STORE", Store.DOCKER))
+"""The image store of every fleet that does not name one."""
 MAIN_NODE = re.compile(r"node-(\d+)")
 T = TypeVar("T")
 
@@ -34,6 +36,7 @@ class Fleet:
     options: tuple[tuple[str, ...], ...] = ()
     """Further options of `docker run` for node-1, node-2 and so on."""
     suites: tuple[str, ...] = images.SUITES
+    store: Store = STORE
 
     @classmethod
     def up(cls, nodes: int = 2, *, root: Path = ROOT, **more: Any) -> Fleet:
@@ -94,14 +97,16 @@ class Fleet:
             raise FleetError(f"this fleet has no node {name}")
         return FleetNode(name, address, self.name)
 
-    def add(self, name: str, *, docker: bool = True, disk_mib: int | None = None) -> FleetNode:
+    def add(
+        self, name: str, *, docker: bool = True, disk_mib: int | None = None, store: Store | None = None
+    ) -> FleetNode:
         """A node beside node-1..N, in no inventory. A small disk gets no base image."""
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or MAIN_NODE.fullmatch(name):
             raise FleetError(f"{name} is not a name for an extra node; try `tiny-disk`")
         with self.alone():
             if name in self.present():
                 raise FleetError(f"this fleet has a node {name} already; remove it first")
-            host = Host(name, self.free_address(), docker, disk_mib)
+            host = Host(name, self.free_address(), docker, disk_mib, store=store or self.store)
             node = launch(self.name, self.labels, host, images.node())
             node.ready(self.public_key)
             if docker and disk_mib is None:
@@ -168,7 +173,8 @@ class Fleet:
 
     def start_node(self, number: int, subnet: IPv4Network) -> None:
         given = self.options[number - 1] if self.options else ()
-        host = Host(f"node-{number}", str(subnet[network.FIRST_NODE + number - 1]), options=given)
+        address = str(subnet[network.FIRST_NODE + number - 1])
+        host = Host(f"node-{number}", address, options=given, store=self.store)
         node = FleetNode(host.name, host.address, self.name)
         if not (host.name in self.present() and self.revive(node)):
             launch(self.name, self.labels, host, images.node())
@@ -176,12 +182,15 @@ class Fleet:
         self.load(node)
 
     def revive(self, node: FleetNode) -> bool:
-        """Start the node that is there; one of another version makes room, and leaves its disk."""
-        made_for = '{{.Config.Image}} {{index .Config.Labels "sparkops.address"}}'
-        form = f"{{{{.State.Status}}}} {made_for} {{{{json .NetworkSettings.Networks}}}}"
-        state, *image_and_address, networks = docker("inspect", "--format", form, node.container).split(" ", 3)
-        if image_and_address != [images.node().tag, node.address]:
-            say(f"{node.name}: made anew, since its image or address changed")
+        """Start the node that is there; one of another version makes room, and leaves its disk to the same store."""
+        made_for = (
+            "{{.Config.Image}}",
+            *(f'{{{{index .Config.Labels "sparkops.{key}"}}}}' for key in ("address", "store")),
+        )
+        form = "|".join(("{{.State.Status}}", *made_for, "{{json .NetworkSettings.Networks}}"))
+        state, *present, networks = docker("inspect", "--format", form, node.container).split("|", 4)
+        if present != [images.node().tag, node.address, self.store.value]:
+            say(f"{node.name}: made anew, since its image, address or image store changed")
             docker("rm", "--force", node.container)
             return False
         if f'"{self.name}"' not in networks:

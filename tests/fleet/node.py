@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from dataclasses import dataclass
+from enum import Enum
 
 from sparkops.nodes.waiting import retry_start
 
@@ -25,6 +26,15 @@ SSH_PATIENCE_S = 120
 ENGINE_KNOWS_ITS_OWN = 23  # major version of Docker
 
 
+class Store(Enum):
+    """The image store of a Docker Engine."""
+
+    DOCKER = "docker"
+    """Docker's own, with the driver overlay2."""
+    CONTAINERD = "containerd"
+    """Containerd's, the default of new installations of Docker 29."""
+
+
 @dataclass(frozen=True)
 class Host:
     """What is decided about a node before it exists."""
@@ -35,6 +45,7 @@ class Host:
     disk_mib: int | None = None
     options: tuple[str, ...] = ()
     """Further options of `docker run`, such as a GPU's devices."""
+    store: Store = Store.DOCKER
 
 
 @dataclass(frozen=True)
@@ -143,7 +154,8 @@ class FleetNode:
 
 def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> FleetNode:
     node = FleetNode(host.name, host.address, fleet)
-    marks = {**labels, "sparkops.node": host.name, "sparkops.address": host.address}
+    kept = {**labels, "sparkops.store": host.store.value}
+    marks = {**kept, "sparkops.node": host.name, "sparkops.address": host.address}
     docker(
         "run",
         "--detach",
@@ -156,8 +168,9 @@ def launch(fleet: str, labels: dict[str, str], host: Host, image: Image) -> Flee
         *capabilities(engine.version()),
         *RIGHTS,
         *MACHINE,
-        f"--volume={disk(node.container, labels, host.disk_mib)}:/var/lib/docker",
+        f"--volume={disk(node.container, kept, host.disk_mib)}:/var/lib/docker",
         f"--env=FLEET_ENGINE={'yes' if host.docker else 'no'}",
+        f"--env=FLEET_STORE={host.store.value}",
         f"--env=FLEET_DNS={' '.join(network.resolvers())}",
         *host.options,
         image.tag,
@@ -176,7 +189,13 @@ def capabilities(engine_version: str) -> tuple[str, ...]:
 
 
 def disk(name: str, labels: dict[str, str], mib: int | None) -> str:
-    """A volume for the node's engine; one of limited size is in memory, so a reboot wipes it."""
+    """A volume for the node's engine; one of limited size is in memory, so a reboot wipes it.
+
+    One with other labels is removed: the engine would not see the images of another store, and they would stay.
+    """
+    same = (f"--filter=label={key}={value}" for key, value in labels.items())
+    if not docker("volume", "ls", "--quiet", f"--filter=name=^{name}$", *same):
+        docker("volume", "rm", "--force", name)
     limit = ("--opt=type=tmpfs", "--opt=device=tmpfs", f"--opt=o=size={mib}m") if mib else ()
     marks = (f"--label={key}={value}" for key, value in labels.items())
     return docker("volume", "create", *marks, *limit, name)

@@ -23,6 +23,11 @@ start_engine() {
   alive "$ENGINE" dockerd && return
   rm -f "$ENGINE"
   alive "$CONTAINERD" containerd || rm -f "$CONTAINERD"
+  # It stays as it is if a test has written it.
+  if [ "$FLEET_STORE" = containerd ] && [ ! -e /etc/docker/daemon.json ]; then
+    mkdir -p /etc/docker
+    echo '{"features": {"containerd-snapshotter": true}}' >/etc/docker/daemon.json
+  fi
   local options=()
   # A path narrower than 1500 bytes breaks large downloads of containers that do not know it.
   [ -e /sys/class/net/eth0/mtu ] && options+=(--mtu "$(cat /sys/class/net/eth0/mtu)")

@@ -19,8 +19,8 @@ VLLM_FILES = {
     "tests/real/test_swap_vllm.py",
 }
 """They share the image of the real vLLM, which takes minutes to build. Other files go to whichever worker is free."""
-DIRECTORIES = ("tests/follower/", "tests/gateway/")
-"""All tests of one share a node."""
+DIRECTORIES = ("tests/containerd/", "tests/follower/", "tests/gateway/")
+"""All tests of one share nodes of their own."""
 SINGLE = ("tests/real/test_conformance.py", "tests/real/test_crash.py", "tests/real/test_faults.py")
 """Each of their tests takes about a minute and begins with a service of its own."""
 
@@ -53,5 +53,8 @@ def group(nodeid: str) -> str:
 
 def order(nodeid: str) -> int:
     """Return what sorts the longest groups first, so that workers end at about the same time."""
-    longest = ("vllm", "tests/follower/", "tests/real/test_agents.py", "tests/real/test_swap.py", "tests/gateway/")
+    longest = (
+        *("vllm", "tests/containerd/", "tests/follower/", "tests/real/test_agents.py", "tests/real/test_swap.py"),
+        "tests/gateway/",
+    )
     return longest.index(group(nodeid)) if group(nodeid) in longest else len(longest)
