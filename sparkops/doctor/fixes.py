@@ -9,11 +9,21 @@ from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY
+from sparkops.gateway.commands import SHOW
+from sparkops.guard_client.commands import READY
 from sparkops.memory import pages
 from sparkops.network.finding import Finding
 
 AS_ROOT = 'if [ "$(id -u)" != 0 ]; then set -- sudo -n "$@"; fi; exec "$@"'
 TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class StartedAgent:
+    """A container, and the command that succeeds once it answers, which takes seconds on a busy node."""
+
+    container: str
+    answers: Command
 
 
 @dataclass(frozen=True)
@@ -23,18 +33,26 @@ class Fix:
     finding: Finding
     words: str
     command: Command
+    started: StartedAgent | None = None
+    """What the command starts."""
+
+
+STARTED = {
+    "GUARD_DOWN": StartedAgent(CONTAINER, READY),
+    "GATEWAY_DOWN": StartedAgent(GATEWAY, SHOW),
+}
 
 
 def fixes(findings: Iterable[Finding], nodes: Mapping[str, NodeConfig]) -> Iterator[Fix]:
     for finding in findings:
         if finding.fixable:
-            yield Fix(finding, *_action(finding.code, nodes[finding.node]))
+            yield Fix(finding, *_action(finding.code, nodes[finding.node]), STARTED.get(finding.code))
 
 
 def _action(code: str, node: NodeConfig) -> tuple[str, Command]:
     match code:
         case "GUARD_DOWN" | "GATEWAY_DOWN":
-            argv = ("docker", "start", CONTAINER if code == "GUARD_DOWN" else GATEWAY)
+            argv = ("docker", "start", STARTED[code].container)
             return " ".join(argv), Command(argv, timeout_s=TIMEOUT_S, changes=True)
         case "PAGE_CACHE":
             directory = model_dir(node)

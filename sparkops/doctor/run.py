@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
+from sparkops.agents.container import answered
 from sparkops.deploy import observe
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor import machine, reachability, rules
@@ -68,12 +70,14 @@ def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
 
 
 def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
-    """Run the fixes one by one, and return a row with the output or the error of each."""
+    """Run the fixes one by one, and wait for what they start. Return a row with the output or the error of each."""
     rows = []
     for fix in due:
         member = connected.member(fix.finding.node)
         try:
             detail, succeeded = member.node.run(fix.command).stdout.strip(), True
+            if fix.started:
+                answered(member, fix.started.container, partial(member.node.run, fix.started.answers))
         except NodeError as error:
             detail, succeeded = error.problem, False
         rows.append(FixRow(node=member.name, code=fix.finding.code, command=fix.words, done=succeeded, detail=detail))

@@ -12,7 +12,7 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.doctor import run
-from sparkops.doctor.fixes import Fix, fixes
+from sparkops.doctor.fixes import Fix, StartedAgent, fixes
 from sparkops.network.finding import Finding
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine
@@ -46,6 +46,17 @@ def test_a_fix_that_fails_is_reported_and_the_next_one_runs() -> None:
 
     assert [row.done for row in rows] == [False, True]
     assert "a password is required" in rows[0].detail
+
+
+def test_a_fix_is_done_once_what_it_starts_answers(tmp_path: Path) -> None:
+    """A gateway that was started a moment ago was reported as down by the diagnosis that followed."""
+    count = f"echo >> {tmp_path}/asked; test $(wc -l < {tmp_path}/asked) -ge 3"
+    started = StartedAgent("sparkops-gateway", Command(("sh", "-c", count)))
+
+    [row] = run.fix_all(connected(), [Fix(FINDING, "true", Command(("true",)), started)])
+
+    assert row.done
+    assert (tmp_path / "asked").read_text() == "\n" * 3
 
 
 def status(port: int, state: GatewayState = "up") -> Status:
