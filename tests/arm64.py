@@ -51,10 +51,11 @@ MACHINE = ("docker", "image", "inspect", "--format", "{{.Architecture}}")
 
 
 @dataclass
-class Report64:
-    """The page, written after each step."""
+class Page:
+    """The page, written after each step. Rows of parts that this run leaves out stay as they are."""
 
-    lines: list[str] = field(default_factory=list)
+    rows: dict[str, str] = field(default_factory=dict)
+    """By title of the step."""
 
     @contextmanager
     def step(self, title: str) -> Iterator[list[str]]:
@@ -62,9 +63,8 @@ class Report64:
         began, notes = time.monotonic(), list[str]()
         say(f"== {title}")
         yield notes
-        text = f"| {title} | {time.monotonic() - began:.0f} s | {'; '.join(notes)} |"
-        say(text)
-        self.lines.append(text)
+        self.rows[title] = f"| {title} | {time.monotonic() - began:.0f} s | {'; '.join(notes)} |"
+        say(self.rows[title])
         self.write()
 
     def write(self) -> None:
@@ -79,18 +79,21 @@ class Report64:
             "| step | time | result |",
             "| --- | --- | --- |",
         ]
-        PAGE.write_text("\n".join([*head, *self.lines]) + "\n")
+        lines = PAGE.read_text().splitlines() if PAGE.exists() else []
+        present = {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+        kept = {title: row for title, row in present.items() if title not in ("step", "---")}
+        PAGE.write_text("\n".join([*head, *(kept | self.rows).values()]) + "\n")
 
 
 def main() -> int:
     """Run the parts. Returns 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("swap", "image"), help="only this part; the page then has only its rows")
+    parser.add_argument("--part", choices=("swap", "image"), help="only this part; rows of the other one stay")
     part = parser.parse_args().part
     nodes = emulation.up(2, CHECKOUT / ".fleet/arm64")
     home = nodes.home / "runs"
     home.mkdir(exist_ok=True)
-    report = Report64()
+    report = Page()
     if part in (None, "swap"):
         swap(report, nodes, home)
     if part in (None, "image"):
@@ -98,7 +101,7 @@ def main() -> int:
     return 0
 
 
-def swap(report: Report64, nodes: RealFleet, home: Path) -> None:
+def swap(report: Page, nodes: RealFleet, home: Path) -> None:
     """Stand-in, guard, gateway and hub: built, gated, run, and a release replaced under load."""
     with report.step("image of the stand-in, built and gated on both nodes") as notes:
         cli = with_gateway(nodes, home, timeout=BUILD_S)
@@ -159,7 +162,7 @@ def architectures(nodes: RealFleet) -> str:
     return f"arm64: {', '.join(machines)}"
 
 
-def readme_image(report: Report64, nodes: RealFleet, home: Path) -> None:
+def readme_image(report: Page, nodes: RealFleet, home: Path) -> None:
     """The image of the README's first recipe, from its shipped lock where the base is the recipe's own.
 
     Another base has another Python, for which other files of the same versions are locked.
@@ -190,7 +193,7 @@ def readme_image(report: Report64, nodes: RealFleet, home: Path) -> None:
 def unfitting(lock: str) -> str:
     """Return a lock that is for other inputs, so that `sparkops lock` resolves again and keeps its versions."""
     return "".join(
-        f"made_for: {'0' * 64}\n" if line.startswith("made_for:") else line for line in lock.splitlines(True)
+        f"made_for: {'f' * 64}\n" if line.startswith("made_for:") else line for line in lock.splitlines(True)
     )
 
 

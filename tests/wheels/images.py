@@ -51,11 +51,11 @@ description: the image of qwen3.6-35b-nvfp4, for a test of the gate
 image: {{{{disk_gib: {DISK_GIB}, {{image}}}}}}
 verified: by `make images-real`
 """
+OVERRIDE = "override: [certifi==2026.10.18], "
+"""vLLM 0.33.0 requires certifi>=2026.10.19, which the index did not have on 2026-11-24."""
 VERSIONS = {
     "0.28.0": "vllm: vllm==0.28.0",
-    # Its certifi>=2026.10.19 was not in the index on 2026-11-24.
-    "0.33.0": "vllm: vllm==0.33.0, override: [certifi==2026.10.18], "
-    "torch: {version: 2.14.0, backend: cu130, local_version: false}",
+    "0.33.0": f"vllm: vllm==0.33.0, {OVERRIDE}torch: {{version: 2.14.0, backend: cu130, local_version: false}}",
 }
 """What differs from the shipped recipe, by version of vLLM."""
 LAID_OUT = f"""\
@@ -186,10 +186,12 @@ def main() -> int:
     engine.require({QEMU: "qemu-user-static"})
     node.exec("sh", "-c", f"cat > {QEMU} && chmod 755 {QEMU}", stdin=Path(QEMU).read_bytes())
     wheels = torch_wheels()
-    on_cpu(trial)
-    for version, image in VERSIONS.items():
-        on_cuda(trial, version, image, wheels)
-    PAGE.write_text(page(trial))
+    try:
+        on_cpu(trial)
+        for version, image in VERSIONS.items():
+            on_cuda(trial, version, image, wheels)
+    finally:
+        PAGE.write_text(page(trial))
     wrong = [row for row in trial.rows if bool(row.refused) == (row.change in PASSING)]
     for row in wrong:
         say(f"not as expected: {row}")
@@ -243,7 +245,8 @@ def on_cuda(trial: Trial, version: str, image: str, wheels: Mapping[str, bytes])
 def laid_out_like_ngc(trial: Trial, name: str, image: str, built: str) -> None:
     """The template for finished images, on the same wheels in the distribution's Python."""
     trial.docker_build(UPSTREAM, LAID_OUT.format(built=built), {})
-    of, tag = trial.build(trial.file("cuda-upstream", f"template: vllm-upstream, base: {UPSTREAM}, {image}"))
+    finished = image.replace(OVERRIDE, "")  # nothing is installed into a finished image
+    of, tag = trial.build(trial.file("cuda-upstream", f"template: vllm-upstream, base: {UPSTREAM}, {finished}"))
     trial.judge(name, "laid out like NGC", of, tag)
     trial.node.exec("docker", "rmi", tag, UPSTREAM)
 
