@@ -119,7 +119,7 @@ def test_each_inventory_of_a_page_is_valid(tmp_path: Path) -> None:
 def test_each_path_target_and_module_exists(page: Page) -> None:
     code = [*page.lines(), *page.spans()]
     paths = (path for line in code if PATH.fullmatch(path := line.replace("NAME.", "*.")))
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = [match[1] for line in code if (match := re.match(r"(?:[$#] )?make ([a-z0-9-]+)", line))]
     modules = [match[1] for line in code if (match := re.search(r"python3? -m (tests[\w.]+)", line))]
 
