@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint types thorough unit gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
+.PHONY: arguments demo test check lint types thorough unit gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -51,6 +51,9 @@ images-real: $(READY)  ## the image gate on real images of vLLM, with and withou
 
 arm64: $(READY)  ## build, gate and swap with arm64 images under emulation; writes docs/evidence/arm64.md; takes hours
 	@$(BIN)/python -m tests.arm64
+
+arguments: $(READY)  ## recipes' arguments against the parser of the vLLM that each pins; writes docs/evidence/arguments.md
+	@$(BIN)/python -m tests.arguments
 
 wheel-facts: $(READY)  ## read the wheels of vLLM that recipes pin; writes docs/evidence/wheels.md
 	@$(BIN)/python -m tests.wheels

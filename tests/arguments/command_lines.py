@@ -1,0 +1,70 @@
+"""The command lines of recipes, wrong examples, and the script with which a vLLM judges both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypedDict
+
+from sparkops.config import recipe, shipped
+from sparkops.config.engine import ENGINES
+from sparkops.config.recipe import Recipe
+from sparkops.engine import ranks
+from sparkops.names import Slot
+from sparkops.release import Rank, Release
+
+SCRIPT = Path(__file__).with_name("parse.py").read_bytes()
+"""Run by the Python of a vLLM with `-`, a platform and command lines by name as JSON; prints a Judgement as JSON."""
+SEAT = ranks.Seat("10.0.0.2", "10.0.0.1")
+WRONG = {
+    "an unknown argument": [["serve", "/models/q", "--no-such-argument=1"]],
+    "a value that is none": [["serve", "/models/q", "--kv-cache-dtype=turboquant35"]],
+    "JSON that is none": [["serve", "/models/q", "--speculative-config={method: mtp}"]],
+    "a tool parser that is none": [["serve", "/models/q", "--enable-auto-tool-choice", "--tool-call-parser=qwen9"]],
+    "a reasoning parser that is none": [["serve", "/models/q", "--reasoning-parser=qwen9"]],
+}
+"""Command lines that every version refuses: a parser that accepts one judges nothing."""
+
+
+class Judgement(TypedDict):
+    """The verdict of one vLLM: its problem with each named command line, empty if accepted."""
+
+    python: str
+    torch: str
+    problems: dict[str, str]
+
+
+def recipes() -> list[Recipe]:
+    """Return the shipped recipes, by name."""
+    return [recipe.load(file) for file in sorted(shipped.directory("recipes").glob("*.yaml"))]
+
+
+def vllm_recipes() -> list[Recipe]:
+    """Return the shipped recipes that start vLLM, by name."""
+    return [shipped_recipe for shipped_recipe in recipes() if shipped_recipe.engine == "vllm"]
+
+
+def command_lines(of: Recipe) -> list[list[str]]:
+    """Return the arguments of vLLM on each rank that starts it; in a Ray cluster that is rank 0 alone."""
+    size, program = of.serve.tensor_parallel, ENGINES[of.engine].program
+    starting = range(size if of.serve.executor == "mp" else 1)
+    release = Release(of, "0" * 64)
+    lines = []
+    for index in starting:
+        rank = Rank(release, Slot.BLUE, f"n{index}", index)
+        started = ranks.program(rank, "/models", SEAT if size > 1 else None)
+        before = 0 if started.entrypoint == program else started.arguments.index(program) + 1
+        lines.append(list(started.arguments[before:]))
+    return lines
+
+
+def digest(of: Recipe) -> str:
+    """Return a short hash that changes with the recipe's command lines."""
+    return hashlib.sha256(json.dumps(command_lines(of)).encode()).hexdigest()[:12]
+
+
+def to_judge(judged: Iterable[Recipe]) -> Mapping[str, list[list[str]]]:
+    """Return the command lines of recipes and the wrong examples, by name."""
+    return {of.name: command_lines(of) for of in judged} | WRONG
