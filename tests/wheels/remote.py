@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 
 UV = str(Path(sys.executable).parent / "uv")
+NO_SOLUTION = "No solution found"  # uv's message for a version or platform that the index does not have
 READ_AHEAD = 1 << 20
 TIMEOUT_S = 120.0
 
@@ -78,18 +79,19 @@ class Remote(io.RawIOBase):
 def find(requirement: str, machine: str, python: str = "3.12") -> Wheel | None:
     """Return the wheel that a build on `machine` (as `uname -m` names it) installs; None if the index has none.
 
-    The platform is Ubuntu 24.04 (glibc 2.39), which the shipped recipes build on.
+    The platform is Ubuntu 24.04 (glibc 2.39), which the shipped recipes build on. Raises OSError if uv fails.
     """
     with tempfile.TemporaryDirectory() as directory:
         requirements, answer = Path(directory, "requirements.in"), Path(directory, "pylock.toml")
         requirements.write_text(f"{requirement}\n")
         target = ("--python-version", python, "--python-platform", f"{machine}-manylinux_2_39")
         options = ("--no-config", "--no-deps", "--only-binary", ":all:", "--format", "pylock.toml", "--quiet")
-        completed = subprocess.run(
-            [UV, "pip", "compile", *options, *target, "-o", str(answer), str(requirements)], check=False
-        )
-        if completed.returncode:
+        argv = [UV, "pip", "compile", *options, *target, "-o", str(answer), str(requirements)]
+        completed = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)
+        if NO_SOLUTION in completed.stderr:
             return None
+        if completed.returncode:
+            raise OSError(f"{requirement}: {completed.stderr}")
         files = tomllib.loads(answer.read_text())["packages"][0]["wheels"]
     file = max(files, key=lambda one: one["upload-time"])  # of several builds of one version, the newest
     return Wheel(file["url"], file["size"], file["hashes"]["sha256"], f"{file['upload-time']:%Y-%m-%d}")
