@@ -32,6 +32,24 @@ chmod 755 /usr/local/bin/uname
 echo 'SetEnv DOCKER_DEFAULT_PLATFORM=linux/arm64' > /etc/ssh/sshd_config.d/arm64.conf
 kill -HUP "$(cat /run/sshd.pid)"
 """
+NATIVE_NFT = r"""
+command -v nft >/dev/null || { apt-get -qq update && apt-get -qq install --no-install-recommends nftables; }
+directory=$(mktemp -d)
+mkdir "$directory/native"
+cp $(ldd /usr/sbin/nft | grep -o '/[^ ]*') /usr/sbin/nft "$directory/native"
+cat > "$directory/nft" <<'END'
+#!/bin/sh
+exec /opt/native/ld-linux-x86-64.so.2 --library-path /opt/native /opt/native/nft "$@"
+END
+chmod 755 "$directory/nft"
+cat > "$directory/Dockerfile" <<'END'
+FROM sparkops-arm64:trixie
+COPY native/ /opt/native/
+COPY nft /usr/local/sbin/nft
+END
+docker build --quiet --platform=linux/arm64 --tag=debian:trixie-slim "$directory"
+"""
+"""qemu-user has no netlink of the firewall, so the base of the guard has an nft for x86-64 before its own on PATH."""
 
 
 def up(nodes: int, root: Path) -> Fleet:
@@ -44,6 +62,7 @@ def up(nodes: int, root: Path) -> Fleet:
             give(node, suite, base)
     for node in fleet.nodes:
         node.exec("sh", "-ec", DISGUISE)
+        node.exec("sh", "-ec", NATIVE_NFT)
     return fleet
 
 
