@@ -10,15 +10,24 @@ import io
 import tarfile
 from pathlib import Path
 
-from . import bootstrap, engine, images
+from . import bootstrap, images
 from .fleet import Fleet
 from .node import FleetNode
-from .shell import FleetError, run, say
+from .shell import FleetError, docker, run, say
 
 PLATFORM = "linux/arm64"
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
-HANDLER = ":qemu-aarch64:M::{magic}:{mask}:/usr/bin/qemu-aarch64-static:F"
+HANDLER = ":qemu-aarch64:M::{magic}:{mask}:{emulator}:F"
 """F: the kernel opens the emulator now, so that it needs to exist in no container."""
+EMULATOR = Path("/var/tmp/sparkops-fleet-qemu-aarch64")
+"""Debian 13's qemu 10.0: with Debian 12's 7.2 the import of torch for CUDA ends with a segmentation fault."""
+TAKE_EMULATOR = """
+cd "$(mktemp -d)"
+apt-get -qq update
+apt-get -qq download qemu-user
+dpkg -x qemu-user_*.deb .
+cp usr/bin/qemu-aarch64 /tmp/qemu-aarch64
+"""
 MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
 MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
 KEPT = "sparkops-arm64:{suite}"
@@ -54,8 +63,8 @@ docker build --quiet --platform=linux/arm64 --tag=debian:trixie-slim "$directory
 
 def up(nodes: int, root: Path) -> Fleet:
     """A fleet whose nodes look like arm64 machines, with Debian for arm64 under the usual names."""
-    register()
     fleet = Fleet.up(nodes, root=root)
+    register(fleet.nodes[0])
     for suite in images.SUITES:
         base = archive(suite) if any(not holds(node, suite) for node in fleet.nodes) else b""
         for node in fleet.nodes:
@@ -66,13 +75,15 @@ def up(nodes: int, root: Path) -> Fleet:
     return fleet
 
 
-def register() -> None:
-    """Let the kernel run programs for arm64. Raises FleetError where it cannot."""
-    engine.require({"/usr/bin/qemu-aarch64-static": "qemu-user-static"})
+def register(node: FleetNode) -> None:
+    """Let the kernel run programs for arm64, with the emulator of the node's Debian. Raises FleetError."""
+    if not EMULATOR.exists():
+        node.exec("sh", "-ec", TAKE_EMULATOR)
+        docker("cp", f"{node.container}:/tmp/qemu-aarch64", str(EMULATOR))
     if not (BINFMT / "register").exists():
         run("mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT))
     if not (BINFMT / "qemu-aarch64").exists():
-        (BINFMT / "register").write_text(HANDLER.format(magic=MAGIC, mask=MASK))
+        (BINFMT / "register").write_text(HANDLER.format(magic=MAGIC, mask=MASK, emulator=EMULATOR))
 
 
 def holds(node: FleetNode, suite: str) -> bool:
