@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import shutil
 import sys
 import time
@@ -20,20 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config import assets, inventory, recipe
+from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.hub.image import IMAGE as HUB_BASE
 from sparkops.hub.pull import hub_order
 from sparkops.images import gate
 from sparkops.images.build import build_on_all
+from sparkops.images.gate import GateVerdict, ImageFacts
 from sparkops.nodes.connected import connect
-from tests.fleet import emulation
+from tests.fleet import emulation, images
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
 from tests.fleet.shell import say
 from tests.load.report import Report
 from tests.real.program import Cli, Ran
 from tests.real.service import Service, with_gateway, write_inventory
-from tests.wheels.images import BASE, CAPTURED, base_on
+from tests.wheels import remote
+from tests.wheels.images import BASE, CAPTURED, SITE, TEST, base_on
 
 PAGE = CHECKOUT / "docs/evidence/arm64.md"
 README_RECIPE = "qwen3.6-35b-nvfp4"
@@ -206,22 +209,37 @@ def versions(lock: Path) -> list[str]:
 
 
 def faults(nodes: RealFleet, file: Path, tag: str, notes: list[str]) -> None:
-    """Run the gate in the image and in the same one without its kernels. Keeps the first answer."""
-    node, of = nodes.node("node-1"), recipe.load(file)
-    command = commands.check_image(tag, assets.load_gate())
+    """Run the gate in the image, and in the same one with one fault each. Keeps the answers.
+
+    No index that builds here reach has a torch for the CPU of arm64, so it is not exchanged.
+    """
+    node, of, name = nodes.node("node-1"), recipe.load(file), "gate-vllm-0.28.0-cu130-arm64"
+    kernels = judge(node, of, tag, name)[0].kernels.loaded
+    notes.append(f"passed: {', '.join(kernels)}")
+    first = f"{kernels[0].replace('.', '/')}.abi3.so"
+    other = remote.find("vllm==0.28.0", "x86_64")
+    if other is None:
+        sys.exit("the index has no wheel for x86-64")
+    foreign = f"COPY kernel.so /tmp/\nRUN cp /tmp/kernel.so {SITE}/../{first}"
+    changes = {"kernels-deleted": f"RUN rm {SITE}/_*C*.so", "kernels-for-x86-64": foreign}
+    for fault, steps in changes.items():
+        files = (("Dockerfile", f"FROM {tag}\n{steps}\n".encode()), ("kernel.so", other.archive.read(first)))
+        build = ("docker", "build", "--quiet", "--platform=linux/arm64", f"--tag={TEST}", "-")
+        node.exec(*build, stdin=images.archive(files))
+        refused = [verdict for verdict in judge(node, of, TEST, f"{name}-{fault}")[1] if not verdict.ok]
+        if not refused:
+            sys.exit(f"an image passed in spite of {fault}")
+        notes += [f"{fault}: refused: {verdict.cause}" for verdict in refused]
+        node.exec("docker", "rmi", TEST)
+
+
+def judge(node: FleetNode, of: Recipe, image: str, name: str) -> tuple[ImageFacts, tuple[GateVerdict, ...]]:
+    """Run the gate in an image and keep its answer under this name."""
+    command = commands.check_image(image, assets.load_gate())
     printed = node.exec(*command.argv, stdin=command.stdin or b"").strip().splitlines()[-1]
-    (CAPTURED / "gate-vllm-0.28.0-cu130-arm64.json").write_text(f"{printed}\n")
-    notes.append(f"{json.loads(printed)['machine']}: {', '.join(gate.parse(printed).kernels.loaded)}")
-    changed = "sparkops-test/changed:1"
-    delete = "RUN rm $(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')/vllm/_*C*.so"
-    build = ("docker", "build", "--quiet", "--platform=linux/arm64", f"--tag={changed}", "-")
-    node.exec(*build, stdin=f"FROM {tag}\n{delete}\n".encode())
-    command = commands.check_image(changed, assets.load_gate())
-    facts = gate.parse(node.exec(*command.argv, stdin=command.stdin or b""))
-    refused = [verdict for verdict in gate.verdicts(of, facts) if not verdict.ok]
-    if not refused:
-        sys.exit("an image without kernels passed")
-    notes += [f"kernels deleted: refused: {verdict.name}: {verdict.cause}" for verdict in refused]
+    (CAPTURED / f"{name}.json").write_text(f"{printed}\n")
+    facts = gate.parse(printed)
+    return facts, gate.verdicts(of, facts)
 
 
 if __name__ == "__main__":

@@ -458,6 +458,7 @@ def test_a_build_for_cuda_is_asked_without_a_gpu(answer: Callable[..., ImageFact
 FAULTS = {
     "kernels-deleted": {gate.DELETED},
     "kernels-for-arm64": {gate.OTHER_MACHINE},
+    "kernels-for-x86-64": {gate.OTHER_MACHINE},
     "kernels-for-AVX-512-on-Haswell": {gate.OTHER_PROCESSOR},
     "torch-for-the-CPU": {gate.CPU_TORCH, gate.KERNELS_OF_CUDA},
 }
