@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkops.command import Command
@@ -10,6 +10,7 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.gateway.commands import SHOW
+from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client.commands import READY
 from sparkops.memory import pages
 from sparkops.network.finding import Finding
@@ -20,10 +21,12 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class StartedAgent:
-    """A container, and the command that succeeds once it answers, which takes seconds on a busy node."""
+    """A container that takes seconds until it answers, and the command that asks it."""
 
     container: str
     answers: Command
+    check: Callable[[str], None] = lambda _: None
+    """Raises ValueError for the output of one that is not ready yet."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,15 @@ class Fix:
     """What the command starts."""
 
 
+def require_haproxy(shown: str) -> None:
+    """Raise ValueError until HAProxy answers inside the gateway's container, which answers by itself before."""
+    if problem := parse_gateway(shown).problem:
+        raise ValueError(problem)
+
+
 STARTED = {
     "GUARD_DOWN": StartedAgent(CONTAINER, READY),
-    "GATEWAY_DOWN": StartedAgent(GATEWAY, SHOW),
+    "GATEWAY_DOWN": StartedAgent(GATEWAY, SHOW, require_haproxy),
 }
 
 

@@ -15,7 +15,7 @@ from sparkops.deploy import observe
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor import machine, reachability, rules
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.fixes import Fix
+from sparkops.doctor.fixes import Fix, StartedAgent
 from sparkops.doctor.hub_login import HubLogin
 from sparkops.doctor.node_facts import NodeFacts
 from sparkops.errors import CommandFailed, NodeError, NotReady, SparkopsError
@@ -77,11 +77,16 @@ def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
         try:
             detail, succeeded = member.node.run(fix.command).stdout.strip(), True
             if fix.started:
-                answered(member, fix.started.container, partial(member.node.run, fix.started.answers))
+                answered(member, fix.started.container, partial(_ask, member, fix.started))
         except NodeError as error:
             detail, succeeded = error.problem, False
         rows.append(FixRow(node=member.name, code=fix.finding.code, command=fix.words, done=succeeded, detail=detail))
     return rows
+
+
+def _ask(member: Member, started: StartedAgent) -> None:
+    """Raise NodeError or ValueError until the container is ready."""
+    started.check(member.node.run(started.answers).stdout)
 
 
 def _closed(status: Status) -> Iterator[Finding]:

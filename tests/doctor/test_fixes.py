@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sparkops.command import Command
-from sparkops.doctor.fixes import fixes
+from sparkops.doctor.fixes import fixes, require_haproxy
 from sparkops.network.finding import Finding
 from sparkops.nodes.local import LocalNode
 from tests.examples import node
@@ -37,6 +39,14 @@ def test_a_fix_is_one_command_that_changes_the_node(code: str, words: str, last:
 
     assert (fix.words, fix.command.argv[-len(last) :]) == (words, last)
     assert fix.command.changes
+
+
+def test_a_gateway_whose_haproxy_does_not_answer_yet_is_not_ready() -> None:
+    shown: dict[str, Any] = {"haproxy": None, "ports": {}, "files": {}, "loaded": False, "problem": "no worker answers"}
+    with pytest.raises(ValueError, match=r"^no worker answers$"):
+        require_haproxy(json.dumps(shown))
+
+    require_haproxy(json.dumps({**shown, "problem": ""}))
 
 
 def test_the_page_cache_of_a_real_directory_is_dropped_without_root(tmp_path: Path) -> None:
