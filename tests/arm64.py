@@ -48,7 +48,7 @@ image: {{disk_gib: 25}}
 verified: by `make arm64`
 """
 BUILD_S = 4 * 3600.0
-"""A bound on a hang: the emulated build of the CUDA image took 40 minutes on two cores that did other work too."""
+"""A bound on a hang: the emulated build of the CUDA image took 699 s on two cores that did other work too."""
 GENTLE: dict[str, Any] = {"rate": 2.0, "streams": 1, "timeout_s": 300, "stream_tokens": 200}
 MACHINE = ("docker", "image", "inspect", "--format", "{{.Architecture}}")
 

@@ -185,7 +185,7 @@ def test_a_start_that_takes_longer_than_a_request_may_wait_gets_503_at_once(room
 
 
 def test_a_request_waits_no_longer_than_it_may(room: Room) -> None:
-    room.hold(left_s=-5, longest_s=5)  # a start that is late: nobody knows for how long
+    room.hold(left_s=-5, longest_s=5)  # a late start, without an estimate of what remains
     request = room.send()
     wait_for(lambda: room.waiting() == 1)
 
