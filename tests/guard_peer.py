@@ -115,8 +115,8 @@ class Peer:
             engines = tuple(EngineReport(rank.container, EngineState.HEALTHY) for rank in ranks)
             reports[node] = Report(node, "b", journal.term, journal.revision, journal.revision, engines)
         serving = traffic(journal)
-        answers = {item.release: answer for item in journal.deployments}
-        view = GatewayView(serving.release if serving else "", {}, answers)
+        slots = {item.slot: item.release for item in journal.deployments}
+        view = GatewayView(serving.slot if serving else None, slots, dict.fromkeys(slots, answer))
         return FleetState(reports, view, frozenset(self.nodes))
 
     def _state(self, request: dict[str, Any]) -> dict[str, Any]:

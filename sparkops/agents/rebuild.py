@@ -75,4 +75,4 @@ def failing(leader: Leader, service: str) -> str:
         return "no release remains" if state.journal.previous or state.journal.stopped else ""
     if state.needs_operator:
         return state.needs_operator
-    return "" if view and view.traffic == active.release else f"{active.release} has no traffic yet"
+    return "" if view and view.serves(active) else f"{active.release} has no traffic yet"

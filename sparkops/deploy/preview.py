@@ -49,7 +49,7 @@ def accepted(state: ServiceState, intent: Deploy) -> Journal | None:
 def _assumed(journal: Journal) -> GatewayView:
     """Return the gateway as the journal states it, where it cannot be read."""
     active = journal.active
-    return GatewayView(active.release, {active.slot: active.release}) if active else GatewayView()
+    return GatewayView(active.slot, {active.slot: active.release}) if active else GatewayView()
 
 
 def _locals(state: ServiceState, target: Deployment) -> Iterator[tuple[str, Local]]:

@@ -122,8 +122,15 @@ class DirectFront:
         self.engines = {release: self.engines.get(release, EngineView()) for release in pointed}
         for release, deployment in pointed.items():
             self._test(self.engines[release], deployment, report, swapping=swapping)
-        answers = self.baking.judged({name: engine.health.answer for name, engine in self.engines.items()}, baked)
-        return GatewayView(self.map.traffic, dict(self.map.slots), answers, self._open())
+        slots = dict(self.map.slots)
+        answers = {item.slot: self.engines[release].health.answer for release, item in pointed.items()}
+        counts = self._open()
+        return GatewayView(
+            active=next((slot for slot, release in slots.items() if release == self.map.traffic), None),
+            slots=slots,
+            answers=self.baking.judged(answers, baked),
+            open={item.slot: counts[release] for release, item in pointed.items() if release in counts},
+        )
 
     def _test(self, engine: EngineView, deployment: Deployment, report: Report, *, swapping: bool) -> None:
         """Learn the last replies, and send the next requests when due. Slots share a port: only one of them runs."""

@@ -87,7 +87,7 @@ class GatewayFront:
 
     service: str
     gateway: GatewayContainer
-    releases: dict[str, ReleaseHealth] = field(default_factory=dict)
+    releases: dict[Deployment, ReleaseHealth] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     log: Callable[[str], None] = log
     executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=3))
@@ -113,16 +113,16 @@ class GatewayFront:
         service = facts.services.get(self.service) if facts else None
         if service is None or not service.runtime:
             return None
-        pointed = {item.release: item for item in deployments if is_pointed(service, item)}
-        self.releases = {release: self.releases.get(release, ReleaseHealth()) for release in pointed}
-        for release, deployment in pointed.items():
-            self._test(self.releases[release], service, deployment, swapping=swapping)
+        pointed = [item for item in deployments if is_pointed(service, item)]
+        self.releases = {item: self.releases.get(item, ReleaseHealth()) for item in pointed}
+        for deployment, health in self.releases.items():
+            self._test(health, service, deployment, swapping=swapping)
         return GatewayView(
-            traffic=service.active.release if service.active and not service.hold else "",
+            active=service.active.slot if service.active and not service.hold else None,
             held=service.hold.mark if service.hold and service.holds else "",
-            slots={slot: facts.release for slot, facts in service.slots.items() if facts.release in pointed},
-            answers=self.baking.judged({name: health.answer for name, health in self.releases.items()}, baked),
-            open={release: service.slots[item.slot].sessions for release, item in pointed.items()},
+            slots={item.slot: item.release for item in pointed},
+            answers=self.baking.judged({item.slot: self.releases[item].answer for item in pointed}, baked),
+            open={item.slot: service.slots[item.slot].sessions for item in pointed},
         )
 
     def _test(self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment, *, swapping: bool) -> None:

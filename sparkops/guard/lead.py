@@ -125,7 +125,7 @@ class Lead:
         reports = dict(self.reports())
         serving = view.answer(traffic(journal)) if view else Answer.UNKNOWN
         sampled = view is not None and (serving is Answer.YES or traffic(journal) is None)
-        moved = (_moving(reports), view and (view.traffic, tuple(sorted(view.answers.items()))))
+        moved = (_moving(reports), view and (view.active, tuple(sorted(view.answers.items()))))
         self.clocks.tick(
             time.monotonic(), (swap and swap.key, swap and swap.phase, journal.stopping), moved, sampled=sampled
         )

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from sparkops.guard.local_service import LocalService
 from sparkops.guard.tasks import Measure, MeasuredRoom, Task
+from sparkops.swap import orders
 from sparkops.swap.effects import MarkRestart, MarkStart
 from sparkops.swap.follower import reconcile
-from sparkops.swap.model import Phase
 
 ROOM_S = 3.0
 """How long a measurement of free memory counts."""
@@ -64,9 +64,4 @@ def load_ahead(service: LocalService, moment: Moment) -> str:
     if container := next_start(service, moment):
         return f"{container} is about to start"
     journal = service.order.journal if service.order else service.record.copy
-    swap = journal.swap if journal and not journal.trouble else None
-    if swap is None or swap.reached(Phase.PROMOTE if swap.stops_source else Phase.SWITCH):
-        return ""
-    ranks = (*swap.target.ranks, *(swap.source.ranks if swap.source else ()))
-    on_node = any(rank.node == service.node for rank in ranks)
-    return f"the swap of {service.name} to {swap.target.release} is in phase '{swap.phase}'" if on_node else ""
+    return orders.load_ahead(journal, service.node) if journal else ""

@@ -14,6 +14,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.errors import SparkopsError
 from sparkops.guard_client import engine_spec
+from sparkops.names import Slot
 from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.http import direct, session
@@ -80,10 +81,10 @@ class Baking:
             self.pending = self.executor.submit(self.check, deployment)
         return self.failures >= WRONG
 
-    def judged(self, answers: dict[str, Answer], deployment: Deployment | None) -> dict[str, Answer]:
-        """Return the answers by release, NO for a `deployment` whose passes fail."""
+    def judged(self, answers: dict[Slot, Answer], deployment: Deployment | None) -> dict[Slot, Answer]:
+        """Return the answers by slot, NO for a `deployment` whose passes fail."""
         wrong = self.wrong(deployment)
-        return {**answers, deployment.release: Answer.NO} if wrong and deployment else answers
+        return {**answers, deployment.slot: Answer.NO} if wrong and deployment else answers
 
     def _learn(self, problem: str) -> None:
         self.pending, self.next_s = None, self.clock() + (1.0 if problem else PAUSE_S)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sparkops.names import Slot
+from sparkops.swap.effects import FrontEffect
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, RankSpec
 
@@ -38,6 +39,10 @@ class EngineReport:
     proven_key: str = ""
     problem: str = ""
     """Why the start of `key` failed: refused by Docker, stalled, OOM-killed."""
+    refused: bool = False
+    """Whether the start of `key` has not happened, for lack of memory or since Docker refused it: its guard retries."""
+    by_hand: bool = False
+    """Whether an operator stopped it with Docker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +79,34 @@ class Report:
 class GatewayView:
     """The gateway. `answers` are requests sent through it: NO only after several failures in a row."""
 
-    traffic: str = ""
-    """The release that the map names; empty: none, so that requests wait or get 503."""
+    active: Slot | None = None
+    """The slot that the map names; None: no slot, so that requests wait or get 503."""
     slots: Mapping[Slot, str] = field(default_factory=dict)
-    """The release that each slot's servers belong to."""
-    answers: Mapping[str, Answer] = field(default_factory=dict)
-    """By release: whether it answers a real completion."""
-    open: Mapping[str, int] = field(default_factory=dict)
-    """By release: requests in progress, in every HAProxy worker."""
+    """The release that each slot's servers belong to, at the addresses that the journal knows."""
+    answers: Mapping[Slot, Answer] = field(default_factory=dict)
+    """Whether the release of a slot answers a real completion."""
+    open: Mapping[Slot, int] = field(default_factory=dict)
+    """Requests in progress in the release of a slot, in every HAProxy worker."""
     held: str = ""
     """The start that requests wait for; empty: none."""
 
+    def has(self, deployment: Deployment) -> bool:
+        """Return whether the slot of a release has this release: one id may have been deployed in both slots."""
+        return self.slots.get(deployment.slot) == deployment.release
+
+    def serves(self, deployment: Deployment) -> bool:
+        """Return whether requests go to a release."""
+        return self.active is deployment.slot and self.has(deployment)
+
     def answer(self, deployment: Deployment | None) -> Answer:
         """Return whether a release answers through the gateway."""
-        return self.answers.get(deployment.release, Answer.UNKNOWN) if deployment else Answer.NO
+        if deployment is None:
+            return Answer.NO
+        return self.answers.get(deployment.slot, Answer.UNKNOWN) if self.has(deployment) else Answer.UNKNOWN
+
+    def requests(self, deployment: Deployment) -> int | None:
+        """Return the number of requests in progress in a release; None where they cannot be counted."""
+        return self.open.get(deployment.slot) if self.has(deployment) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +121,12 @@ class FleetState:
     """Seconds of this phase in which requests through the gateway were sampled."""
     waited_s: float = 0.0
     """Seconds of this phase without progress in what it waits for."""
+    tried: FrontEffect | None = None
+    """The last effect on the gateway, while it has failed or changed nothing."""
+    tried_s: float = 0.0
+    """Seconds since the first attempt of `tried`."""
+    why: str = ""
+    """Why the last attempt of `tried` failed; empty if it changed nothing."""
 
     def engine(self, journal: Journal, rank: RankSpec) -> EngineReport | None:
         """Return the state of a rank under the orders of this revision; None if unknown."""

@@ -68,6 +68,10 @@ class Record:
             case _:
                 return self
 
+    def refused(self) -> Record:
+        """Return the record after Docker refused a start from the boot record: it was none."""
+        return replace(self, restarts=max(self.restarts - 1, 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Local:
@@ -87,7 +91,11 @@ class Local:
     proofs: Mapping[str, tuple[str, Answer]] = field(default_factory=dict)
     """By container: the start that the smoke suite ran for, and its result."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """By container: why it could not be created or started, or why its last start failed. A new key forgets it."""
+    """By container: why it could not be created, or why its last start failed. A new key forgets it."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By container: why its start has not happened: memory lacks, or Docker refused it. It is retried."""
+    paused: frozenset[str] = frozenset()
+    """Containers whose next start is not due yet: the last one has failed just now."""
 
     def state(self, container: str) -> EngineState:
         """Return the state of a container."""
@@ -158,7 +166,7 @@ def _start(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
     if rank.want in (Want.CREATED, Want.RUNNING) and state is EngineState.ABSENT:
         if container not in local.problems:
             yield CreateEngine(rank.rank)
-    elif rank.want is Want.RUNNING and not state.running and _may_start(rank, local):
+    elif rank.want is Want.RUNNING and not state.running and container not in local.paused and _may_start(rank, local):
         yield MarkStart(container, rank.key, local.starts.get(container, ""))
 
 
@@ -188,7 +196,12 @@ def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
     if armed is None or not record.alone or record.restarts >= BOOT_RESTARTS:
         return
     down = armed.container in record.down and record.boot == local.boot
-    if down or armed.container in local.by_hand or local.state(armed.container) is not EngineState.STOPPED:
+    if (
+        down
+        or armed.container in local.paused
+        or armed.container in local.by_hand
+        or local.state(armed.container) is not EngineState.STOPPED
+    ):
         return
     if order and any(rank.rank == armed and rank.want is Want.STOPPED for rank in order.ranks):
         return
@@ -198,14 +211,14 @@ def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
 
 def report(node: str, order: Order | None, local: Local, lease: str = "") -> Report:
     """Return the report to the leader. `lease`: the work during which no engine loads on this node."""
-    copy = local.record.copy
+    copy, known = local.record.copy, {*local.engines, *local.problems, *local.refused}
     return Report(
         node=node,
         boot=local.boot,
         term=local.record.term,
         revision=copy.revision if copy else -1,
         adopted=order.journal.revision if order else -1,
-        engines=tuple(_engine(container, order, local) for container in sorted({*local.engines, *local.problems})),
+        engines=tuple(_engine(container, order, local) for container in sorted(known)),
         armed=local.record.armed.container if local.record.armed else "",
         lease=lease,
     )
@@ -217,8 +230,10 @@ def _engine(container: str, order: Order | None, local: Local) -> EngineReport:
     A problem is about the start that is ordered: one that never began, for lack of memory, has failed as well.
     """
     proven_key, proven = local.proofs.get(container, ("", Answer.UNKNOWN))
-    problem = local.problems.get(container, "")
+    refusal = local.refused.get(container, "")
+    problem = refusal or local.problems.get(container, "")
     state = EngineState.LOADING if local.pending == container else local.state(container)
     ordered = next((rank.key for rank in order.ranks if rank.rank.container == container), "") if order else ""
     key = ordered if problem else local.key(container)
-    return EngineReport(container, state, key, proven, proven_key, problem)
+    by_hand = container in local.by_hand and not state.running
+    return EngineReport(container, state, key, proven, proven_key, problem, bool(refusal), by_hand)

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
+from sparkops.names import Slot
 from sparkops.swap.fleet_state import FleetState, why_deposed
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
 from sparkops.swap.orders import traffic
+from sparkops.swap.phases import leased
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +145,11 @@ def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
     if active == intent.target and not fails:
         return NothingToDo(f"{intent.target.release} is active")
-    if problem := _unreached(journal, intent, fleet) or _misfit(active, intent, fails=fails):
+    taken = fleet.gateway.active if fleet.gateway else None
+    if problem := _unreached(journal, intent, fleet) or _misfit(active, intent, taken, fails=fails):
         return Refused(problem)
-    if leased := _leased(intent, fleet):
-        return Refused(leased, Code.BUSY)
+    if work := leased(intent.target, fleet):
+        return Refused(work, Code.BUSY)
     kept = active if intent.mode is not Mode.FIRST else None
     retire = [rank for other in journal.deployments if other != kept for rank in other.ranks]
     cleared = journal.changed(active=kept, swap=None, without=journal.without | intent.without)
@@ -159,19 +162,13 @@ def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
     return f"{journal.leader} cannot reach the guards of: {', '.join(missing)}" if missing else ""
 
 
-def _leased(intent: Deploy, fleet: FleetState) -> str:
-    """Return the work on a node of the target that must end before an engine loads; empty without any."""
-    for rank in intent.target.ranks:
-        report = fleet.reports[rank.node]
-        if report.lease and not report.engine(rank.container).state.running:
-            return f"{rank.node}: no engine loads during the {report.lease}"
-    return ""
-
-
-def _misfit(active: Deployment | None, intent: Deploy, *, fails: bool) -> str:
-    """Return why the mode cannot replace the active release; empty if it can."""
+def _misfit(active: Deployment | None, intent: Deploy, taken: Slot | None, *, fails: bool) -> str:
+    """Return why the mode cannot replace the active release; empty if it can. `taken`: the slot with the traffic."""
     if intent.mode is Mode.FIRST:
-        return f"{active.release} is active" if active and not fails else ""
+        if active and not fails:
+            return f"{active.release} is active"
+        changes = taken is intent.target.slot and active != intent.target
+        return f"slot {taken} has the traffic" if changes else ""
     if active is None or intent.mode is Mode.RESTART:
         return f"mode {intent.mode} needs an active release"
     if active.slot == intent.target.slot:

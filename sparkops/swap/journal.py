@@ -70,6 +70,20 @@ class Swap:
         return not self.reached(Phase.QUIESCE if self.stops_source else Phase.SWITCH)
 
     @property
+    def lasts_s(self) -> float:
+        """Longest time without progress in a phase that takes long by nature; infinite where an operator ends it."""
+        limits, drains = self.target.limits, (self.source or self.target).limits
+        match self.phase:
+            case Phase.LOAD:
+                return limits.load_s
+            case Phase.VERIFY:
+                return limits.verify_s
+            case Phase.QUIESCE | Phase.DRAIN:
+                return drains.drain_s + drains.unknown_s
+            case _:
+                return float("inf")
+
+    @property
     def offline(self) -> bool:
         """Whether the source has lost the traffic, by plan, and the target does not have it yet."""
         return self.stops_source and self.reached(Phase.QUIESCE) and not self.reached(Phase.SWITCH)
@@ -234,7 +248,7 @@ def present(value: Present | None) -> Present:
 
 
 def _entry(swap: Swap) -> Phase:
-    """Return the first phase of a revert. In place the source runs until FREE, the target from START on."""
-    if swap.mode is Mode.IN_PLACE and swap.reached(Phase.WORKERS):
+    """Return the first phase of a revert. In place the source may be about to end from FREE on: it starts again."""
+    if swap.mode is Mode.IN_PLACE and swap.reached(Phase.FREE):
         return Phase.QUIESCE if swap.reached(Phase.SWITCH) else Phase.FREE
     return Phase.SWITCH

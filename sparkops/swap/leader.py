@@ -11,13 +11,21 @@ from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, why_
 from sparkops.swap.journal import RETRIES, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
-from sparkops.swap.phases import RULES, RUNNING, drained, is_gone, move, proven
+from sparkops.swap.phases import RULES, RUNNING, drained, is_gone, leased, move, proven
 
 
 def step(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Return the next effect; None while nothing is due."""
     if fleet.deposed(journal) or not fleet.confirmed(journal):
         return None
+    effect = _due(journal, fleet)
+    if effect is None or effect != fleet.tried:
+        return effect
+    why = f"{effect}: {fleet.why or 'it changes nothing'}"
+    return _give_up(journal, why, fleet.tried_s) or effect
+
+
+def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     if unset := _unset(journal, fleet.gateway):
         return unset
     if journal.stopping:
@@ -35,7 +43,10 @@ def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect |
         return reached
     if reached is Answer.YES:
         return WriteJournal(journal.advanced())
-    return None if reached is Answer.LATER else _wait(journal, swap, fleet)
+    longest_s = swap.lasts_s if reached is Answer.LATER else swap.target.limits.unknown_s
+    if reached is Answer.LATER and journal.trouble and fleet.waited_s < longest_s:
+        return WriteJournal(journal.changed(trouble=""))  # what was unknown is known again
+    return _give_up(journal, _waits(swap, fleet), fleet.waited_s, longest_s)
 
 
 def needs_operator(journal: Journal, fleet: FleetState) -> str:
@@ -52,41 +63,52 @@ def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None
     if gateway is None:
         return None
     for deployment in slots(journal):
-        if gateway.slots.get(deployment.slot) != deployment.release and gateway.traffic != deployment.release:
+        if not gateway.has(deployment) and gateway.active is not deployment.slot:
             return PointSlot(deployment)
     serving, swap = traffic(journal), journal.swap
-    if serving is None and not gateway.traffic:
+    if serving is None and gateway.active is None:
         request_hold = hold(journal)
         mark = request_hold.mark if request_hold else ""
         return SwitchTraffic(None, request_hold) if gateway.held != mark else None
-    lost = not gateway.traffic and swap and swap.phase is not Phase.SWITCH
+    lost = gateway.active is None and swap and swap.phase is not Phase.SWITCH
     return SwitchTraffic(serving) if lost and gateway.answer(serving) is Answer.YES else None
 
 
-def _wait(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
+def _waits(swap: Swap, fleet: FleetState) -> str:
+    """Return what a phase waits for, as far as reports say it."""
+    reports = {rank: fleet.reports.get(rank.node) for rank in swap.target.ranks}
+    lacks = [
+        f"{rank.node}: {known.problem}"
+        for rank, report in reports.items()
+        if report and (known := report.engine(rank.container)).problem
+    ]
+    work = leased(swap.target, fleet) if swap.phase is Phase.PREPARE else ""
+    return next(iter(lacks), "") or work or f"no progress in phase '{swap.phase}'"
+
+
+def _give_up(journal: Journal, why: str, waited_s: float, longest_s: float | None = None) -> LeaderEffect | None:
     """Return the effect at the bound of a wait: a revert while the old release runs; later an operator decides."""
-    if journal.trouble or fleet.waited_s < swap.target.limits.unknown_s:
+    swap = journal.swap
+    bound_s = max((item.limits.unknown_s for item in journal.deployments), default=Limits().unknown_s)
+    if journal.trouble or waited_s < (bound_s if longest_s is None else longest_s):
         return None
-    why = f"no progress in phase '{swap.phase}'"
-    quiescing = swap.phase is Phase.QUIESCE and swap.mode is Mode.IN_PLACE and not swap.reverting
-    return WriteJournal(journal.reverted(why) if swap.keeps_source or quiescing else journal.changed(trouble=why))
+    quiescing = swap and swap.phase is Phase.QUIESCE and swap.mode is Mode.IN_PLACE and not swap.reverting
+    keeps = swap and swap.source and swap.keeps_source  # where nothing serves, a revert gains nothing
+    reverts = not journal.stopping and (keeps or quiescing)
+    return WriteJournal(journal.reverted(why) if reverts else journal.changed(trouble=why))
 
 
 def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Stop the service: traffic first, then open requests, then engines. A release in no slot has no requests."""
-    pointed = fleet.gateway.slots if fleet.gateway else {}
-    empty = (drained(item, fleet) for item in journal.deployments if pointed.get(item.slot) == item.release)
+    pointed = (item for item in journal.deployments if fleet.gateway and fleet.gateway.has(item))
+    empty = (drained(item, fleet) for item in pointed)
     for reached in (move(journal, fleet, None), *empty):
         if reached is Answer.UNKNOWN:
-            return _needs_operator(journal, "the gateway cannot be read; the service is not stopped", fleet)
+            why = "the gateway cannot be read; the service is not stopped"
+            return _give_up(journal, why, fleet.waited_s)
         if reached is not Answer.YES:
             return None if isinstance(reached, Answer) else reached
     return WriteJournal(journal.offline())
-
-
-def _needs_operator(journal: Journal, why: str, fleet: FleetState) -> LeaderEffect | None:
-    bound_s = max((deployment.limits.unknown_s for deployment in journal.deployments), default=Limits().unknown_s)
-    return None if journal.trouble or fleet.waited_s < bound_s else WriteJournal(journal.changed(trouble=why))
 
 
 def _idle(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
@@ -105,21 +127,28 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
     """Give the traffic to the promoted release as soon as it answers."""
     active, answer = journal.active, gateway.answer(journal.active)
     if active is None:
-        return SwitchTraffic(None) if gateway.traffic else None
+        return SwitchTraffic(None) if gateway.active else _recovered(journal)
     if answer is Answer.NO:
         return _repair(journal, active, fleet)
-    if answer is Answer.YES and gateway.traffic != active.release:
+    if answer is Answer.YES and not gateway.serves(active):
         return SwitchTraffic(active)
-    recovered = answer is Answer.YES and (journal.trouble or journal.restarts)
-    return WriteJournal(journal.changed(trouble="", restarts=0)) if recovered else None
+    return _recovered(journal) if answer is Answer.YES else None
+
+
+def _recovered(journal: Journal) -> LeaderEffect | None:
+    """Forget why an operator was needed, and the restarts that it took."""
+    return WriteJournal(journal.changed(trouble="", restarts=0)) if journal.trouble or journal.restarts else None
 
 
 def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
     """Restart a replica over several nodes as a whole; a lone rank is restarted by its guard."""
+    known = [fleet.engine(journal, rank) for rank in active.ranks]
+    if by_hand := next((engine.container for engine in known if engine and engine.by_hand), ""):
+        return _give_up(journal, f"{by_hand} was stopped by hand", fleet.waited_s)
     ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO
     if ended and not active.alone and journal.restarts < RETRIES:
         return WriteJournal(journal.restarted())
-    return _needs_operator(journal, f"{active.release} does not answer", fleet)
+    return _give_up(journal, f"{active.release} does not answer", fleet.waited_s)
 
 
 def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
@@ -136,6 +165,8 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
             continue
         engine = report.engine(rank.container)
         absent = engine.state is EngineState.ABSENT  # no start that the report could name
+        if engine.refused and (swap.reverting or swap.mode is Mode.RESTART):
+            continue  # there is nothing better to start, and its guard retries
         if engine.problem and (report.follows(journal) if absent else engine.key == swap.key):
             return f"{rank.node}: {engine.problem}"
         if engine.key == swap.key and not engine.state.running:
@@ -157,7 +188,7 @@ def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
     if gateway is None or gateway.answer(swap.target) is not Answer.NO:
         return ""
     if swap.reverting or swap.mode is Mode.RESTART:
-        offline = swap.stops_source and not gateway.traffic
+        offline = swap.stops_source and gateway.active is None
         return f"{swap.target.release} does not answer" if offline else ""
     in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH

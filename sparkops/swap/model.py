@@ -18,7 +18,7 @@ class Answer(StrEnum):
     NO = "no"
     UNKNOWN = "unknown"
     LATER = "later"
-    """A clock, a guard's job or an operator ends this wait; it needs no bound of its own."""
+    """A clock, a guard's job or an operator ends this wait, which takes long by nature: `Swap.lasts_s` bounds it."""
 
 
 class Mode(StrEnum):
@@ -108,6 +108,10 @@ class Limits:
     """Predicted time from the start of an engine to its first answer; 0: unknown."""
     unknown_s: float = 600.0
     """Longest wait of a phase for an unknown state before the service needs an operator."""
+    load_s: float = 4 * 3600.0
+    """Longest load. Its guard ends a start that stalls much sooner; this bounds a guard that cannot watch it."""
+    verify_s: float = 3600.0
+    """Longest verification of a start, with every repetition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,16 @@ def unpromoted(journal: Journal | None) -> Iterator[RankSpec]:
     return iter(()) if new == journal.active else new.ranks
 
 
+def load_ahead(journal: Journal, node: str) -> str:
+    """Return why work that takes a node's memory must wait for this service; empty if no swap loads there soon."""
+    swap = journal.swap if not journal.trouble else None
+    if swap is None or swap.reached(Phase.PROMOTE if swap.stops_source else Phase.SWITCH):
+        return ""
+    ranks = (*swap.target.ranks, *(swap.source.ranks if swap.source else ()))
+    on_node = any(rank.node == node for rank in ranks)
+    return f"the swap of {journal.service} to {swap.target.release} is in phase '{swap.phase}'" if on_node else ""
+
+
 def hold(journal: Journal) -> RequestHold | None:
     """Return the hold of requests while a release starts in place of another one; None: they get 503.
 

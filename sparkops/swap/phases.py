@@ -14,14 +14,14 @@ RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
 AT_REST = (EngineState.ABSENT, EngineState.STOPPED)
 PRESENT = (EngineState.STOPPED, *RUNNING)
 Rule = Callable[[Journal, Swap, FleetState], LeaderEffect | Answer]
-"""YES: the phase has reached its end. LATER: its wait is bounded elsewhere. NO and UNKNOWN: within `unknown_s`."""
+"""YES: the phase has reached its end. LATER: within `Swap.lasts_s`. NO and UNKNOWN: within `unknown_s`."""
 
 
 def move(journal: Journal, fleet: FleetState, to: Deployment | None) -> LeaderEffect | Answer:
     """Switch the traffic to a release; it must answer through the gateway first."""
     if fleet.gateway is None:
         return Answer.UNKNOWN
-    if fleet.gateway.traffic == (to.release if to else ""):
+    if fleet.gateway.serves(to) if to else fleet.gateway.active is None:
         return Answer.YES
     if to is not None and fleet.gateway.answer(to) is not Answer.YES:
         return fleet.gateway.answer(to)
@@ -31,20 +31,47 @@ def move(journal: Journal, fleet: FleetState, to: Deployment | None) -> LeaderEf
 
 def drained(source: Deployment, fleet: FleetState) -> LeaderEffect | Answer:
     """Return whether no request is in progress in a release; UNKNOWN if they cannot be counted."""
-    if fleet.gateway is None or source.release not in fleet.gateway.open:
+    requests = fleet.gateway.requests(source) if fleet.gateway else None
+    if requests is None:
         return Answer.UNKNOWN
-    if not fleet.gateway.open[source.release]:
+    if not requests:
         return Answer.YES
-    return CutRequests(source) if fleet.sampled_s >= source.limits.drain_s else Answer.LATER
+    over = fleet.sampled_s >= source.limits.drain_s or _has_ended(source, fleet)
+    return CutRequests(source) if over else Answer.LATER
+
+
+def _has_ended(deployment: Deployment, fleet: FleetState) -> bool:
+    """Return whether every replica has a rank that its guard reports as ended: no request in it can end well."""
+    return all(
+        any(
+            (report := fleet.reports.get(rank.node)) and not report.engine(rank.container).state.running
+            for rank in replica.ranks
+        )
+        for replica in deployment.replicas
+    )
 
 
 def _prepare(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    """Wait until containers of an earlier change are gone: one of them could be taken for the new start."""
+    """Wait until containers of an earlier change are gone: one of them could be taken for the new start.
+
+    Wait for leases too: a guard may have granted one before it received this swap. It grants none while it knows of it.
+    """
     places = {rank.place for rank in swap.target.ranks}
     ending = [rank for rank in journal.stopped if rank.place in places]
     if ending and all(is_gone(journal, fleet, rank) for rank in ending):
         return WriteJournal(journal.confirmed_stopped(ending))
-    return Answer.NO if ending else fleet.all(journal, swap.target.ranks, PRESENT)
+    if ending or leased(swap.target, fleet):
+        return Answer.NO
+    return fleet.all(journal, swap.target.ranks, PRESENT)
+
+
+def leased(target: Deployment, fleet: FleetState) -> str:
+    """Return the work on a node of the target that must end before an engine loads; empty without any."""
+    for rank in target.ranks:
+        report = fleet.reports.get(rank.node)
+        if report and report.lease and not report.engine(rank.container).state.running:
+            return f"{rank.node}: no engine loads during the {report.lease}"
+    return ""
 
 
 def is_gone(journal: Journal, fleet: FleetState, rank: RankSpec) -> bool:

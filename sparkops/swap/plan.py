@@ -120,7 +120,7 @@ def _in_state(local: Local, container: str, state: EngineState) -> Local:
 def _after(gateway: GatewayView, effect: LeaderEffect) -> GatewayView:
     match effect:
         case SwitchTraffic(deployment=deployment, hold=hold):
-            return replace(gateway, traffic=deployment.release if deployment else "", held=hold.mark if hold else "")
+            return replace(gateway, active=deployment.slot if deployment else None, held=hold.mark if hold else "")
         case PointSlot(deployment=deployment):
             slots: dict[Slot, str] = {**gateway.slots, deployment.slot: deployment.release}
             return replace(gateway, slots=slots)
@@ -131,7 +131,7 @@ def _after(gateway: GatewayView, effect: LeaderEffect) -> GatewayView:
 def _fleet_state(journal: Journal, nodes: Mapping[str, Local], gateway: GatewayView) -> FleetState:
     """Return the fleet as the leader would see it: guards report, running engines answer, waits are over."""
     reports = {node: report(node, order(journal, node, local.boot), local) for node, local in nodes.items()}
-    answers = {item.release: _answers(nodes, item.heads) for item in journal.deployments}
+    answers = {item.slot: _answers(nodes, item.heads) for item in journal.deployments if gateway.has(item)}
     view = replace(gateway, answers=answers, open=dict.fromkeys(answers, 0))
     return FleetState(reports=reports, gateway=view, contacts=frozenset(nodes), sampled_s=inf)
 

@@ -110,7 +110,8 @@ def _problem(why: str, names: Naming) -> str:
 def _values(snapshot: Snapshot, names: Naming) -> Iterator[tuple[str, str]]:
     if snapshot.gateway is None:
         return
-    traffic = names.releases.get(snapshot.gateway.traffic)
+    view = snapshot.gateway
+    traffic = names.releases.get(view.slots.get(view.active, "")) if view.active else None
     for node, report in snapshot.reports.items():
         armed = names.containers.get(report.armed, ("", "nothing"))[1]
         yield f"{names.nodes[node]} boot record", str(armed)

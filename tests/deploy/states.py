@@ -62,7 +62,7 @@ def reported(journal: Journal, answer: Answer = Answer.YES) -> ServiceState:
         engines = tuple(EngineReport(container, EngineState.HEALTHY) for container in here)
         reports[node] = Report(node, f"boot of {node}", 1, journal.revision, journal.revision, engines, armed)
     slots = {item.slot: item.release for item in items}
-    view = GatewayView(active.release if active else "", slots, {item.release: answer for item in items})
+    view = GatewayView(active.slot if active else None, slots, {item.slot: answer for item in items})
     return ServiceState(journal, reports=reports, gateway=view, last=3)
 
 

@@ -108,7 +108,7 @@ def test_the_map_holds_what_was_decided_and_outlives_the_process(node: Node) -> 
     view = node.view.look((OLD, NEW), swapping=False)
 
     assert view is not None
-    assert (view.traffic, dict(view.slots)) == ("old", {Slot.BLUE: "old", Slot.GREEN: "new"})
+    assert (view.active, dict(view.slots)) == (Slot.BLUE, {Slot.BLUE: "old", Slot.GREEN: "new"})
     assert node.state.direct("chat") == DirectMap("old", {Slot.BLUE: "old", Slot.GREEN: "new"})
     node.view.execute(act.SwitchTraffic(None))
     assert node.view.map.traffic == ""
@@ -118,7 +118,7 @@ def test_only_the_release_that_runs_is_asked_and_gets_the_answer(node: Node) -> 
     view = node.look(ENOUGH)
 
     assert set(node.inquired_releases) == {"old"}
-    assert view.answers == {"old": Answer.YES, "new": Answer.NO}
+    assert view.answers == {Slot.BLUE: Answer.YES, Slot.GREEN: Answer.NO}
 
 
 def test_without_a_report_of_the_containers_nothing_is_known(node: Node) -> None:
@@ -139,12 +139,12 @@ def test_a_release_that_is_in_no_slot_is_not_asked(node: Node) -> None:
 
 def test_what_an_engine_did_not_answer_while_it_loaded_counts_no_more_once_it_has(node: Node) -> None:
     node.states["old"], node.says = LOADING, Inquiry(Completion.WRONG, None)
-    assert node.look(ENOUGH).answers["old"] is Answer.NO
+    assert node.look(ENOUGH).answers[Slot.BLUE] is Answer.NO
 
     node.states["old"], node.says = HEALTHY, Inquiry(Completion.RIGHT, page(0))
 
-    assert node.look().answers["old"] is Answer.UNKNOWN
-    assert node.look(2).answers["old"] is Answer.YES
+    assert node.look().answers[Slot.BLUE] is Answer.UNKNOWN
+    assert node.look(2).answers[Slot.BLUE] is Answer.YES
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_an_engine_did_not_answer_while_it_loaded_counts_no_more_once_it_ha
 def test_open_requests_are_those_that_the_engine_counts(node: Node, says: Inquiry, count: int | None) -> None:
     node.says = says
 
-    assert node.look(2).open.get("old") == count
+    assert node.look(2).open.get(Slot.BLUE) == count
 
 
 def test_an_old_count_says_nothing(node: Node) -> None:
@@ -169,15 +169,15 @@ def test_an_old_count_says_nothing(node: Node) -> None:
     node.view.engines["old"].pending = Future()  # a question that takes long
     node.now_s += COUNTED_S + 1.0
 
-    assert "old" not in node.look().open
+    assert Slot.BLUE not in node.look().open
 
 
 def test_an_engine_that_has_stopped_or_answers_nothing_any_more_finishes_no_request(node: Node) -> None:
-    assert node.look().open["new"] == 0
+    assert node.look().open[Slot.GREEN] == 0
     node.says = Inquiry(Completion.LATE, None)
 
-    assert "old" not in node.look(3).open
-    assert node.look(ENOUGH).open["old"] == 0
+    assert Slot.BLUE not in node.look(3).open
+    assert node.look(ENOUGH).open[Slot.BLUE] == 0
 
 
 def test_an_engine_that_is_late_and_steps_is_busy(node: Node) -> None:
@@ -186,7 +186,7 @@ def test_an_engine_that_is_late_and_steps_is_busy(node: Node) -> None:
         node.says = Inquiry(Completion.LATE, page(4, tokens=tokens))
         view = node.look()
 
-    assert (view.answers["old"], view.open["old"]) == (Answer.YES, 4)
+    assert (view.answers[Slot.BLUE], view.open[Slot.BLUE]) == (Answer.YES, 4)
 
 
 def test_requests_that_are_cut_are_waited_for_no_more_until_the_traffic_returns(node: Node) -> None:
@@ -194,9 +194,9 @@ def test_requests_that_are_cut_are_waited_for_no_more_until_the_traffic_returns(
     node.look(2)
 
     assert node.view.execute(act.CutRequests(OLD)) == "7"
-    assert node.look().open["old"] == 0
+    assert node.look().open[Slot.BLUE] == 0
     node.view.execute(act.SwitchTraffic(OLD))
-    assert node.look().open["old"] == 7
+    assert node.look().open[Slot.BLUE] == 7
 
 
 def direct_at(port: int) -> Deployment:

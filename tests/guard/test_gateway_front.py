@@ -135,7 +135,9 @@ def reads(printed: str, *answers: Answer, swapping: bool = False) -> int:
     view = GatewayFront("chat", GatewayContainer(node, clock=lambda: now_s[0]))
     for second in range(30):
         now_s[0] = float(second)
-        view.releases = {str(number): ReleaseHealth(answer) for number, answer in enumerate(answers)}
+        view.releases = {
+            released(f"10.0.0.{number + 1}"): ReleaseHealth(answer) for number, answer in enumerate(answers)
+        }
         view.look((), swapping=swapping)
     view.close()
     return len(node.ran)
@@ -172,15 +174,17 @@ def test_an_idle_leader_reads_the_gateway_again_before_it_changes_it(tmp_path: P
 @pytest.mark.parametrize(
     ("backend", "hold", "expected"),
     [
-        ("be_chat_wait", True, ("", "1.2")),
-        ("be_chat_wait", False, ("", "")),
-        ("be_down", True, ("", "")),
-        ("be_chat_green", True, ("", "")),
-        ("be_chat_green", False, ("chat-abcdef0123", "")),
+        ("be_chat_wait", True, (None, "1.2")),
+        ("be_chat_wait", False, (None, "")),
+        ("be_down", True, (None, "")),
+        ("be_chat_green", True, (None, "")),
+        ("be_chat_green", False, (Slot.GREEN, "")),
     ],
     ids=["waits", "its file is lost", "HAProxy has not heard", "the hold has not ended", "serves"],
 )
-def test_a_change_that_was_interrupted_is_seen_as_not_done(backend: str, hold: bool, expected: tuple[str, str]) -> None:
+def test_a_change_that_was_interrupted_is_seen_as_not_done(
+    backend: str, hold: bool, expected: tuple[Slot | None, str]
+) -> None:
     shown = json.loads(DRAINING)
     shown["holds"] = {"chat": {"mark": "1.2", "until": 1e9, "longest_s": 540.0, "most": 500}} if hold else {}
     shown["haproxy"]["map"] = f"0x1 chat {backend}\n"
@@ -190,4 +194,4 @@ def test_a_change_that_was_interrupted_is_seen_as_not_done(backend: str, hold: b
     view.close()
 
     assert known
-    assert (known.traffic, known.held) == expected
+    assert (known.active, known.held) == expected

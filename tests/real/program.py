@@ -52,7 +52,7 @@ class Cli:
     prefix: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, *argv: str | Path, timeout: float = 600) -> Ran:
+    def __call__(self, *argv: str | Path, timeout: float = 1800) -> Ran:
         began = time.monotonic()
         with self.start(*argv) as process:
             out, err = process.communicate(timeout=timeout)

@@ -194,7 +194,7 @@ def wait_for(true: Callable[[], Any], patience_s: float = PATIENCE_S, pause_s: f
         time.sleep(max(pause_s, now_s - began_s))
 
 
-def with_gateway(nodes: RealFleet, home: Path, node: str = GATEWAY, timeout: float = 600) -> Cli:
+def with_gateway(nodes: RealFleet, home: Path, node: str = GATEWAY, timeout: float = 1800) -> Cli:
     """sparkops with a gateway on a node, and the stand-in's image on every node."""
     cli = Cli(write_inventory(nodes, home, lambda data: data.update(gateway={"node": node})), home)
     built = cli("build", "stand-in", timeout=timeout)

@@ -91,8 +91,9 @@ class Recorder:
         if journal.swap or journal.stopping or journal.stopped or not snapshot.gateway:
             return False
         adopted = [report.adopted for report in snapshot.reports.values()]
-        traffic = journal.active.release if journal.active else ""
-        return adopted == [journal.revision] * len(NODES) and snapshot.gateway.traffic == traffic
+        view, active = snapshot.gateway, journal.active
+        served = view.serves(active) if active else view.active is None
+        return adopted == [journal.revision] * len(NODES) and served
 
 
 @dataclass(frozen=True)

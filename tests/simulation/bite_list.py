@@ -27,7 +27,7 @@ HANDWRITTEN = (
     Fault(2, "what nobody saw counts as at rest", "fleet_state",
           "return Answer.YES if len(known) == len(engines) else Answer.UNKNOWN", "return Answer.YES"),
     Fault(2, "a wait on unknown has no bound", "leader",
-          "if journal.trouble or fleet.waited_s < swap.target.limits.unknown_s:", "if True:"),
+          "if journal.trouble or waited_s < (bound_s if longest_s is None else longest_s):", "if True:"),
     Fault(3, "the boot record starts an engine whatever memory is free", "follower",
           "    if _fits(armed, local):\n", "    if True:\n"),
     Fault(3, "the boot record starts what an operator stopped", "follower",
@@ -60,8 +60,8 @@ HANDWRITTEN = (
     Fault(7, "a hold lets a swap continue that has not switched", "intents",
           'changed = journal.reverted("held") if stops else journal', "changed = journal"),
     Fault(8, "requests that nobody can count are drained", "phases",
-          "    if fleet.gateway is None or source.release not in fleet.gateway.open:\n        return Answer.UNKNOWN",
-          "    if fleet.gateway is None or source.release not in fleet.gateway.open:\n        return Answer.YES"),
+          "    if requests is None:\n        return Answer.UNKNOWN",
+          "    if requests is None:\n        return Answer.YES"),
     Fault(11, "a verdict on an earlier start counts", "phases", "proof.proven_key == swap.key", "True"),
     Fault(12, "rank 0 starts with the workers", "orders",
           "begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START", "begins = Phase.WORKERS"),
@@ -71,6 +71,24 @@ HANDWRITTEN = (
     Fault(13, "a release that answers late has failed", "leader",
           "if gateway is None or gateway.answer(swap.target) is not Answer.NO:",
           "if gateway is None or gateway.answer(swap.target) is Answer.YES:"),
+    Fault(19, "a slot is pointed only while no slot has the traffic", "leader",
+          "if not gateway.has(deployment) and gateway.active is not deployment.slot:",
+          "if not gateway.has(deployment) and gateway.active is None:"),
+    Fault(19, "a change of the gateway that fails is no answer", "leader",
+          "if effect is None or effect != fleet.tried:", "if True:"),
+    Fault(19, "a start that Docker refused is counted", "follower",
+          "return replace(self, restarts=max(self.restarts - 1, 0))", "return self"),
+    Fault(19, "a refused start of the old release has failed", "leader",
+          "if engine.refused and (swap.reverting or swap.mode is Mode.RESTART):", "if False:"),
+    Fault(19, "an in-place swap stops the old release during a lease", "phases",
+          "if ending or leased(swap.target, fleet):", "if ending:"),
+    Fault(19, "an engine that is about to end gets the traffic back", "journal",
+          "if swap.mode is Mode.IN_PLACE and swap.reached(Phase.FREE):",
+          "if swap.mode is Mode.IN_PLACE and swap.reached(Phase.WORKERS):"),
+    Fault(19, "an operator is needed for ever", "leader",
+          "if reached is Answer.LATER and journal.trouble and fleet.waited_s < longest_s:", "if False:"),
+    Fault(19, "a deploy that nothing serves beside is reverted on unknown", "leader",
+          "keeps = swap and swap.source and swap.keeps_source", "keeps = swap and swap.keeps_source"),
     Fault(14, "a deploy to a node that the leader does not reach is accepted", "intents",
           "if missing else", "if False else"),
 )  # fmt: skip
@@ -94,7 +112,7 @@ EQUIVALENT: Mapping[str, str] = {
     "journal.Journal.reverted: `if swap.keeps_source: stopped = self` before `if swap.source is None and swap.reac`": (
         EXCLUSIVE
     ),
-    "leader.step: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet.g`": (
+    "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet.g`": (
         "while a service stops, its slots make no difference"
     ),
     "leader._continue: `if reached is Answer.YES: return Wri` before `if not isinstance(reached, Answer): `": (
@@ -103,7 +121,7 @@ EQUIVALENT: Mapping[str, str] = {
     "leader._idle: `if (back := {node for node in journa` before `if gone: return WriteJournal(journal`": (
         "two changes of the journal that do not depend on each other"
     ),
-    "leader._serve: `if answer is Answer.YES and gateway.` before `if answer is Answer.NO: return _repa`": (
+    "leader._serve: `if answer is Answer.YES and (not gat` before `if answer is Answer.NO: return _repa`": (
         EXCLUSIVE
     ),
     "phases.proven: without `proof`": (

@@ -14,6 +14,7 @@ from tests.simulation import (
     test_intents,
     test_journals,
     test_plan,
+    test_recovery,
     test_reports,
     test_reproductions,
     test_rules,
@@ -26,7 +27,7 @@ from tests.simulation.walks import walk
 
 SCENARIOS = (
     test_reproductions, test_rules, test_plan, test_direct, test_intents, test_journals, test_guard_rules,
-    test_unread_gateway, test_reports, test_waiting,
+    test_unread_gateway, test_reports, test_waiting, test_recovery,
 )  # fmt: skip
 SEEDS = 100
 MOST_STATES = 60_000

@@ -59,8 +59,10 @@ def _failed(journal: Journal) -> str:
     """Where a failed target leads; empty where the machine continues."""
     swap = journal.swap
     assert swap is not None
-    answers = {swap.target.release: Answer.NO, **({swap.source.release: Answer.YES} if swap.source else {})}
-    if swap.reached(Phase.SWITCH) and not failure(journal, swap, FleetState(gateway=GatewayView(answers=answers))):
+    old = {swap.source.slot: Answer.YES} if swap.source else {}
+    slots = {item.slot: item.release for item in (swap.target, swap.source) if item}
+    view = GatewayView(slots=slots, answers={swap.target.slot: Answer.NO, **old})
+    if swap.reached(Phase.SWITCH) and not failure(journal, swap, FleetState(gateway=view)):
         return ""
     back = journal.reverted("failed")
     if back.stopping or swap.source is None:

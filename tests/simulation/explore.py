@@ -10,11 +10,11 @@ from sys import intern
 
 from sparkops.swap.effects import StartEngine, StopEngine
 from tests.simulation import laws
-from tests.simulation.faults import distinct, exhausted, faults
+from tests.simulation.faults import distinct, ended, exhausted, faults
 from tests.simulation.guards import acts
 from tests.simulation.scenarios import operators, rebuild
 from tests.simulation.states import canonical, identity
-from tests.simulation.transitions import following
+from tests.simulation.transitions import following, lasting
 from tests.simulation.world import Transition, World
 
 
@@ -92,9 +92,12 @@ class Visited:
             ended.update(path)
 
 
-def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000, reduced: bool = True) -> Result:
+def explore(
+    start: World, *, faults_: int, intents: int, limit: int = 10_000_000, reduced: bool = True, before: int = 0
+) -> Result:
     """Visit every state. Raises Violation with the trace that leads to it.
 
+    `before`: faults that have happened already.
     `reduced`: leave out faults and intents that commute with the next transition, see `distinct` and `_asks`.
     """
     begin = _state(start, faults_, intents)
@@ -104,7 +107,7 @@ def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000
     while waiting:
         state = waiting.popleft()
         after = following(state.world) or rebuild(state.world)
-        wrongs = [*state.world.wrongs, *laws.standing(state.world), *(laws.settled(state.world) if not after else ())]
+        wrongs = [*state.world.wrongs, *laws.standing(state.world), *_ending(begin, state, after, before)]
         if wrongs:
             raise Violation("\n".join([*visited.trace(state.key), *wrongs]))
         if after is None:
@@ -118,6 +121,16 @@ def explore(start: World, *, faults_: int, intents: int, limit: int = 10_000_000
             raise Violation(f"more than {limit} states")
     visited.must_end()
     return Result(len(visited.parents), tuple(ends))
+
+
+def _ending(begin: State, state: State, after: Transition | None, before: int) -> list[str]:
+    """What is wrong where nothing more happens by itself, also while the cause of a fault lasts."""
+    world = state.world
+    rests = after is None or (any(ended(world)) and not any(lasting(world)) and not rebuild(world))
+    wrongs = laws.settled(world) if rests else []
+    if after is None and before + begin.faults - state.faults <= 1:
+        wrongs += laws.live(world, asked=begin.intents > state.intents)
+    return wrongs
 
 
 def _asks(world: World) -> bool:
@@ -139,6 +152,7 @@ def _branches(state: State, after: Transition | None, reduced: bool) -> Iterator
     world, left, intents = state.world, state.faults, state.intents
     if after is not None:
         yield after[0], _state(after[1], left, intents)
+    yield from _causes(state, after)
     if left:
         for label, hurt in distinct(world) if reduced else faults(world):
             if hurt is not world:
@@ -146,3 +160,17 @@ def _branches(state: State, after: Transition | None, reduced: bool) -> Iterator
     if intents and (not reduced or _asks(world)):
         for label, intent in operators(world):
             yield label, _state(intent, left, intents - 1)
+
+
+def _causes(state: State, after: Transition | None) -> Iterator[tuple[str, State]]:
+    """The cause of a fault ends now, or outlasts everything else: at a point where that makes a difference.
+
+    While a guard acts, only what its own node lacks comes between two of its effects, as in `distinct`.
+    """
+    world = state.world
+    acting, _ = acts(world)
+    for label, freed in ended(world):
+        if after and label != after[0] and (acting is None or acting.name in label):
+            yield label, _state(freed, state.faults, state.intents)
+    if after and after[0] in {label for label, _ in ended(world)} and (later := next(lasting(world), None)):
+        yield later[0], _state(later[1], state.faults, state.intents)

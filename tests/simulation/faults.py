@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.swap.effects import CreateEngine
-from tests.simulation.guards import acts
+from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
+from sparkops.swap.orders import load_ahead
+from tests.simulation.guards import acts, reconciled, stopped
 from tests.simulation.messages import deliver
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader, one_machine
@@ -18,6 +19,7 @@ def faults(world: World) -> Iterator[Transition]:
     for machine in world.machines:
         yield from _node(world, machine)
         yield from _disk(world, machine)
+        yield from _device(world, machine)
     yield from _paths(world)
 
 
@@ -38,6 +40,8 @@ def distinct(world: World) -> Iterator[Transition]:
     yield from _node(world, acting)
     if isinstance(effect, CreateEngine):
         yield from _disk(world, acting)
+    if isinstance(effect, StartEngine):
+        yield from _device(world, acting)
 
 
 def exhausted(world: World) -> World:
@@ -58,6 +62,8 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
     yield f"reboot of {machine.name}", _reboot(world, machine)
     yield f"loss of {machine.name}", _lose(world, machine)
     yield from _engines(world, machine)
+    if not machine.leased and grants(machine):
+        yield f"a lease on {machine.name}", world.with_machine(one_machine(replace(machine, leased=True)))
     if machine.late is not None and machine.late != machine.order:
         yield f"a late order to {machine.name}", deliver(world, machine, machine.late)
 
@@ -65,6 +71,46 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
 def _disk(world: World, machine: Machine) -> Iterator[Transition]:
     if not machine.lost and not machine.full:
         yield f"full disk on {machine.name}", world.with_machine(_filled(machine))
+
+
+def _device(world: World, machine: Machine) -> Iterator[Transition]:
+    if not machine.lost and not machine.refusing:
+        refusing = one_machine(replace(machine, refusing=True))
+        yield f"Docker on {machine.name} refuses to start", world.with_machine(refusing)
+
+
+@by_identity
+def grants(machine: Machine) -> bool:
+    """Whether the guard grants a lease: nothing loads, and nothing is about to load."""
+    journal = machine.order.journal if machine.order else machine.record.copy
+    loads = machine.pending or any(engine.health is Health.LOADING for engine in machine.engines)
+    begins = isinstance(reconciled(machine), MarkStart | MarkRestart)
+    return not (loads or begins or (journal and load_ahead(journal, machine.name)))
+
+
+def ended(world: World) -> Iterator[Transition]:
+    """The end of the cause of each fault that does not last."""
+    for node in sorted(world.cut):
+        yield f"the link to {node} is back", replace(world, cut=world.cut - {node})
+    for leader in world.leaders:
+        if leader.away:
+            yield f"{leader.journal.leader} reads its journal", world.with_leader(one_leader(Leader(leader.journal)))
+    if world.gateway.stalled:
+        yield "HAProxy answers again", replace(world, gateway=replace(world.gateway, stalled=False))
+    if world.gateway.refusing:
+        yield "the gateway takes changes again", replace(world, gateway=replace(world.gateway, refusing=False))
+    for machine in world.machines:
+        for label, freed in _freed(machine):
+            yield label, world.with_machine(freed)
+
+
+def _freed(machine: Machine) -> Iterator[tuple[str, Machine]]:
+    if machine.full:
+        yield f"the disk of {machine.name} is freed", one_machine(replace(machine, full=False))
+    if machine.refusing:
+        yield f"Docker on {machine.name} starts again", one_machine(replace(machine, refusing=False))
+    if machine.leased:
+        yield f"the lease on {machine.name} ends", one_machine(replace(machine, leased=False))
 
 
 def _paths(world: World) -> Iterator[Transition]:
@@ -78,12 +124,15 @@ def _paths(world: World) -> Iterator[Transition]:
             yield f"{leader.journal.leader} cannot read its journal", world.with_leader(away)
     if not world.gateway.stalled:
         yield "HAProxy stalls", replace(world, gateway=replace(world.gateway, stalled=True))
+    if not world.gateway.refusing:
+        yield "the gateway refuses changes", replace(world, gateway=replace(world.gateway, refusing=True))
 
 
 @by_identity
 def _fresh(machine: Machine) -> Machine:
     """What a guard's process forgets."""
-    return one_machine(replace(machine, order=None, late=None, pending="", proofs=(), problems=()))
+    fresh = replace(machine, order=None, late=None, pending="", restarting=False, stopping="")
+    return one_machine(replace(fresh, proofs=(), problems=(), refused=frozenset(), leased=False))
 
 
 @by_identity
@@ -94,7 +143,7 @@ def _filled(machine: Machine) -> Machine:
 @by_identity
 def _ended(machine: Machine) -> Machine:
     """The node without a running engine."""
-    engines = tuple(replace(engine, health=Health.STOPPED) for engine in machine.engines)
+    engines = tuple(replace(engine, health=Health.STOPPED, ending=False) for engine in machine.engines)
     return one_machine(replace(_fresh(machine), engines=engines))
 
 
@@ -127,11 +176,9 @@ def _restarted(leader: Leader) -> Leader:
 
 def _touched(world: World, machine: Machine) -> World:
     """Note whether the fault hit what requests go through."""
-    path = {
-        other.name
-        for other, engine in world.engines()
-        if engine.release in (world.gateway.traffic, *world.gateway.open)
-    }
+    gateway = world.gateway
+    slots = [slot for slot in (gateway.active, *gateway.open) if slot]
+    path = {node for slot in slots for node, _ in gateway.site(slot)[1]}
     return replace(world, touched=world.touched or machine.name in path | {world.gateway.node})
 
 
@@ -175,14 +222,17 @@ def _engines(world: World, machine: Machine) -> Iterator[Transition]:
 @by_identity
 def _hurt(machine: Machine, engine: Engine, health: Health) -> Machine:
     """An engine ends or hangs; one that loads hangs by never being ready."""
-    never = engine.health is Health.LOADING and health is Health.HUNG
+    if health is Health.STOPPED:
+        return stopped(machine, engine.container)
+    never = engine.health is Health.LOADING
     hurt = replace(engine, turns=Health.LOADING) if never else replace(engine, health=health)
-    return machine if hurt == engine else one_machine(machine.holding(hurt))
+    return machine if hurt == engine else one_machine(machine.holding(replace(hurt, broken=True)))
 
 
 def _without_dead(world: World) -> Gateway:
     """Requests in progress in an engine that ended have ended too."""
     if not world.gateway.open:
         return world.gateway
-    alive = {engine.release for _, engine in world.engines() if engine.running}
-    return replace(world.gateway, open=tuple(name for name in world.gateway.open if name in alive))
+    alive = {(machine.name, engine.container) for machine, engine in world.engines() if engine.running}
+    open_ = tuple(slot for slot in world.gateway.open if alive.intersection(world.gateway.site(slot)[1]))
+    return replace(world.gateway, open=open_)

@@ -25,7 +25,9 @@ def acts(world: World) -> tuple[Machine | None, FollowerEffect | None]:
 
 @by_identity
 def reconciled(machine: Machine) -> FollowerEffect | None:
-    return reconcile(machine.order, local(machine))
+    effect = reconcile(machine.order, local(machine))
+    busy = machine.stopping and not isinstance(effect, act.KeepCopy | act.ArmBoot)
+    return None if busy else effect
 
 
 def guarding(world: World) -> Iterator[Transition]:
@@ -48,15 +50,21 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
     """What a guard does to its containers, and what its process remembers."""
     match effect:
         case act.MarkStart(container=container) | act.MarkRestart(container=container):
-            problems = tuple(item for item in machine.problems if item[0] != container)
-            return replace(machine, pending=container, problems=problems, halted=machine.halted - {container})
+            return replace(
+                machine,
+                pending=container,
+                restarting=isinstance(effect, act.MarkRestart),
+                problems=tuple(item for item in machine.problems if item[0] != container),
+                refused=machine.refused - {container},
+                halted=machine.halted - {container},
+            )
         case act.CreateEngine(rank=rank):
             return _created(machine, rank)
         case act.StartEngine(container=container):
-            return _started(machine, container)
+            return _refused(machine, container) if machine.refusing else _started(machine, container)
         case act.StopEngine(container=container):
-            stopped = replace(machine, halted=machine.halted | {container})
-            return stopped.holding(replace(machine.existing(container), health=Health.STOPPED))
+            stopping = replace(machine, halted=machine.halted | {container}, stopping=container)
+            return stopping.holding(replace(machine.existing(container), ending=True))
         case act.ProveEngine(container=container, key=key):
             return _proven(machine, container, key)
         case _:
@@ -70,11 +78,23 @@ def _created(machine: Machine, rank: RankSpec) -> Machine:
     return machine.holding(Engine(rank.container, release, rank.claim_gib, turns=Health(turns)))
 
 
+def _refused(machine: Machine, container: str) -> Machine:
+    record = machine.record.refused() if machine.restarting else machine.record
+    return replace(machine, record=record, pending="", restarting=False, refused=machine.refused | {container})
+
+
+def stopped(machine: Machine, container: str) -> Machine:
+    """The end of an engine, and of the `docker stop` that waits for it."""
+    engine = replace(machine.existing(container), health=Health.STOPPED, ending=False)
+    waits = machine.stopping == container
+    return one_machine(replace(machine.holding(engine), stopping="" if waits else machine.stopping))
+
+
 def _started(machine: Machine, container: str) -> Machine:
     key = machine.record.key(container)
     started = replace(machine.existing(container), health=Health.LOADING, key=key, by_hand=False)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
-    return replace(machine.holding(started), pending="", proofs=proofs)
+    return replace(machine.holding(started), pending="", restarting=False, proofs=proofs)
 
 
 def _proven(machine: Machine, container: str, key: str) -> Machine:

@@ -18,7 +18,7 @@ def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     if not old.stopping and not new.stopping:
         yield from _waiting(leader, new)
     spent = old.swap is not None and old.swap.restarts + 1 >= RETRIES
-    if new.trouble and not old.trouble and not leader.waited and not spent:
+    if new.trouble and not old.trouble and not (leader.waited or leader.failing or spent):
         yield f"8: an operator is needed before the bound of this wait has passed: {new.trouble}"
 
 
@@ -62,7 +62,7 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
 def _returning(world: World, old: Swap | None, new: Swap | None) -> Iterator[str]:
     """While both releases run, requests return to the old one only if it answers."""
     returns = old and new and new.reverting and not old.reverting and old.reached(Phase.SWITCH)
-    if old and old.source and returns and not old.stops_source and world.answers(old.source.release) is not Answer.YES:
+    if old and old.source and returns and not old.stops_source and world.answers(old.source.slot) is not Answer.YES:
         yield f"2: the swap returns to {old.source.release}, which does not answer"
 
 

@@ -29,16 +29,21 @@ def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
         case act.SwitchTraffic(deployment=to, hold=hold):
             wrongs += (*_switching(world, leader, to), *_holding(leader, to, hold))
         case act.PointSlot(deployment=deployment):
-            current = dict(world.gateway.slots).get(deployment.slot)
-            if current is not None and current[0] == world.gateway.traffic:
-                wrongs.append(f"2: the slot of {current[0]} is changed while it has the traffic")
+            if world.gateway.active is deployment.slot and world.gateway.traffic:
+                wrongs.append(f"2: the slot of {world.gateway.traffic} is changed while it has the traffic")
         case act.WriteJournal(journal=new):
             wrongs += _writing(world, leader, new)
-        case act.CutRequests() if not leader.sampled:
+        case act.CutRequests(deployment=deployment) if not leader.sampled and _alive(world, deployment):
             wrongs.append("3: requests are cut before their time to end has passed")
         case _:
             pass
     return broken(world, *wrongs) if wrongs else world
+
+
+def _alive(world: World, deployment: Deployment) -> bool:
+    """Whether a request in a release may still end well."""
+    running = {(machine.name, engine.container) for machine, engine in world.engines() if engine.running}
+    return _places(deployment) <= running
 
 
 def _confirmed(leader: Leader) -> bool:
@@ -47,14 +52,18 @@ def _confirmed(leader: Leader) -> bool:
 
 
 def _switching(world: World, leader: Leader, to: Deployment | None) -> Iterator[str]:
-    current = world.gateway.traffic
     if to is None:
-        if world.serves(current) is Answer.YES and not _may_go_offline(leader):
-            yield f"5: {current} answers and loses the traffic"
+        if world.serves(world.gateway.active) is Answer.YES and not _may_go_offline(leader):
+            yield f"5: {world.gateway.traffic} answers and loses the traffic"
         return
-    if world.serves(to.release) is not Answer.YES:
+    if any(
+        engine.ending and world.gateway.leads_to(machine.name, engine.container) == [to.slot]
+        for machine, engine in world.engines()
+    ):
+        yield f"5: {to.release} gets requests and is about to end"
+    if world.serves(to.slot) is not Answer.YES:
         yield f"6: {to.release} gets requests and does not answer"
-    if dict(world.gateway.slots).get(to.slot) != site_of(to):
+    if world.gateway.site(to.slot) != site_of(to):
         yield f"1: {to.release} is in no slot of the gateway"
 
 
@@ -93,7 +102,7 @@ def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
         yield "12: the old release loses its traffic before every container of the new one exists"
     if before.phase is Phase.FREE and before.source and _places(before.source) & running - _restarted(world, leader):
         yield "12: the old release runs, and the new one may start"
-    if before.phase is Phase.FREE and before.source and world.gateway.traffic == before.source.release:
+    if before.phase is Phase.FREE and before.source and world.gateway.active is before.source.slot:
         yield "4: the old release was stopped before its traffic"
 
 
@@ -128,7 +137,7 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
     """What a guard may not do."""
     wrongs = _unkept(machine, effect)
     match effect:
-        case act.StartEngine(container=container):
+        case act.StartEngine(container=container) if not machine.refusing:
             wrongs += (*_starting(world, machine, container), *_starting_beside(world, machine, container))
             key = (container, machine.record.key(container))
             if machine.record.restarts == 0 and key in world.starts:
@@ -183,10 +192,8 @@ def _arming(world: World, machine: Machine, rank: RankSpec | None) -> Iterator[s
 
 
 def _has_traffic(world: World, machine: Machine, engine: Engine) -> bool:
-    """Whether requests go to this engine: to its release, on its node."""
-    traffic = world.gateway.traffic
-    sites = [nodes for _, (release, nodes) in world.gateway.slots if release == traffic]
-    return engine.release == traffic and any(machine.name in nodes for nodes in sites)
+    """Whether requests go to this engine."""
+    return world.gateway.active in world.gateway.leads_to(machine.name, engine.container)
 
 
 def _starting(world: World, machine: Machine, container: str) -> list[str]:
@@ -220,10 +227,11 @@ def _disarmed(machine: Machine, container: str) -> Iterator[str]:
 def _stopping(world: World, machine: Machine, container: str) -> list[str]:
     engine, gateway = machine.engine(container), world.gateway
     if engine is None or not _has_traffic(world, machine, engine):
-        served = engine is not None and engine.release in gateway.open and engine.health is Health.GOOD
+        slots = set(gateway.leads_to(machine.name, container)) & set(gateway.open)
+        served = engine is not None and slots and engine.health is Health.GOOD
         return [f"3: {container} stops with requests in progress"] if served and not world.touched else []
     given_up = world.leader.journal.stopping or world.machine(gateway.node).lost
-    if world.serves(engine.release) is Answer.YES and not given_up:
+    if world.serves(gateway.active) is Answer.YES and not given_up:
         return [f"5: {container} stops and has the traffic"]
     return []
 
@@ -233,9 +241,9 @@ def standing(world: World) -> list[str]:
     wrongs = [wrong for machine in world.machines for wrong in _memory(machine)]
     journal, gateway = world.leader.journal, world.gateway
     offline = journal.stopping or journal.active is None or (journal.swap is not None and journal.swap.stops_source)
-    if not world.touched and not offline and world.serves(gateway.traffic) is not Answer.YES:
+    if not world.touched and not offline and world.serves(gateway.active) is not Answer.YES:
         wrongs.append("3: requests fail and no fault has hit their path")
-    if gateway.traffic and gateway.held:
+    if gateway.active and gateway.held:
         wrongs.append("4: requests wait and a release has the traffic")
     return wrongs
 
@@ -254,12 +262,9 @@ def settled(world: World) -> list[str]:
     journal, gateway = world.leader.journal, world.gateway
     if world.machine(journal.leader).lost:
         return []  # an operator rebuilds the gateway; scenarios.py does so
-    within = sum(machine.lost for machine in world.machines) <= 1  # an intent survives the loss of one node, not of two
-    wrongs = [
-        f"17: intent {known} was acknowledged and is forgotten"
-        for known in world.acknowledged
-        if within and not journal.outcome(known)
-    ]
+    wrongs = _forgotten(world)
+    if gateway.stalled and journal.swap is None:
+        return wrongs  # `status` reports the gateway itself
     serving = traffic(journal)
     if bool(needs_operator(journal, world.fleet(world.leader))) != _needs_operator(world):
         wrongs.append("8: it needs an operator and says nothing, or the reverse")
@@ -267,19 +272,54 @@ def settled(world: World) -> list[str]:
         return wrongs
     if journal.swap and journal.swap.automatic:
         wrongs.append(f"8: the swap rests in phase '{journal.swap.phase}'")
-    if gateway.traffic != (serving.release if serving else ""):
-        wrongs.append(f"8: the gateway sends requests to '{gateway.traffic}'")
-    if serving and world.serves(serving.release) is not Answer.YES:
-        wrongs.append(f"8: {serving.release} has the traffic and does not answer")
+    wrongs += _served(world, serving)
     if journal.swap is None:
         wrongs += _at_rest(world)
     return wrongs
 
 
+def _served(world: World, serving: Deployment | None) -> Iterator[str]:
+    gateway = world.gateway
+    unread = gateway.stalled or gateway.refusing
+    if gateway.active != (serving.slot if serving else None) and not unread:
+        yield f"8: the gateway sends requests to '{gateway.traffic}'"
+    if serving and world.runs(serving) is not Answer.YES:
+        yield f"8: {serving.release} has the traffic and does not answer"
+
+
+def _forgotten(world: World) -> list[str]:
+    """An intent survives the loss of one node, not of two."""
+    if sum(machine.lost for machine in world.machines) > 1:
+        return []
+    unknown = [known for known in world.acknowledged if not world.leader.journal.outcome(known)]
+    return [f"17: intent {known} was acknowledged and is forgotten" for known in unknown]
+
+
+def live(world: World, *, asked: bool) -> list[str]:
+    """What must hold at the end of a run with one fault, whose cause is gone: a release serves, without an operator.
+
+    `asked`: whether a second operator took part, who may have stopped the service. What a fault took for good is
+    excepted: a node, or the engine of the only release that could serve.
+    """
+    journal, leader = world.leader.journal, world.leader
+    serving = traffic(journal)
+    needed = journal.active or (journal.swap.target if journal.swap else None)
+    places = _places(needed) if needed else set()
+    broken = {(machine.name, engine.container) for machine, engine in world.engines() if engine.broken}
+    lost = {machine.name for machine in world.machines if machine.lost}
+    if places & broken or lost & {world.gateway.node, *(node for node, _ in places)} or journal.term > 1:
+        return []
+    if why := needs_operator(journal, world.fleet(leader)):
+        return [f"19: after one fault that is gone, an operator is needed: {why}"]
+    if serving is None:
+        return [] if asked or journal.previous is None else ["19: after one fault that is gone, no release serves"]
+    return [] if world.runs(serving) is Answer.YES else [f"19: after one fault that is gone, {serving.release} is down"]
+
+
 def _needs_operator(world: World) -> bool:
     """Return whether the fleet cannot continue: a release that answers, with no swap left, needs nobody."""
     journal = world.leader.journal
-    serves = journal.swap is None and not journal.stopping and world.serves(world.gateway.traffic) is Answer.YES
+    serves = journal.swap is None and not journal.stopping and world.serves(world.gateway.active) is Answer.YES
     return not _confirmed(world.leader) or (bool(journal.trouble) and not serves)
 
 
@@ -287,7 +327,7 @@ def _at_rest(world: World) -> list[str]:
     active = world.leader.journal.active
     wrongs = ["4: requests wait and nothing starts"] if world.gateway.held else []
     for machine in world.machines:
-        if machine.lost:
+        if machine.lost or machine.name in world.cut:
             continue
         armed = machine.record.armed
         expected = {rank.container for rank in active.on(machine.name)} if active else set()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.simulation.explore import Result, explore
-from tests.simulation.scenarios import MODES, deploying
+from tests.simulation.scenarios import AGAIN, MODES, deploying
 from tests.simulation.sharing import forget
 
 
@@ -41,7 +41,8 @@ LEVELS = (
     *(Level(mode, 0, 1) for mode in MODES),
     *(Level(mode, 0, 1, automatic=False) for mode in MODES),
     *(Level(mode, 0, 0, turns) for mode in MODES for turns in BAD),
-    *(Level(mode, 1, 0) for mode in MODES),
+    *(Level(mode, 0, 1) for mode in AGAIN),
+    *(Level(mode, 1, 0) for mode in (*MODES, *AGAIN)),
     *(Level(mode, 1, 0, "wrong") for mode in MODES),
     *(Level(mode, 1, 0, automatic=False) for mode in MODES),
 )

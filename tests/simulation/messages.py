@@ -64,8 +64,9 @@ def _received(machine: Machine, sent: Order) -> Machine:
         return machine
     proving = {rank.rank.container for rank in sent.ranks if rank.prove}
     proofs = tuple(item for item in machine.proofs if item[0] in proving)
-    problems = machine.problems if _key(sent) == _key(machine.order) else ()
-    return one_machine(replace(machine, order=sent, late=machine.order, proofs=proofs, problems=problems))
+    same = _key(sent) == _key(machine.order)
+    kept = replace(machine, order=sent, late=machine.order, proofs=proofs)
+    return one_machine(kept if same else replace(kept, problems=(), refused=frozenset()))
 
 
 def _key(order: Order | None) -> str:

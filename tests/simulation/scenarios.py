@@ -8,8 +8,9 @@ from sparkops.names import Slot
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Reply, Stop, accept
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Limits, Mode, RankSpec, Replica
+from sparkops.swap.model import Answer, Deployment, Limits, Mode, RankSpec, Replica
 from sparkops.swap.rebuild import rebuilt
+from tests.simulation.faults import faults
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.transitions import following, written
 from tests.simulation.world import NODES, Gateway, Leader, Machine, Transition, World, fleet
@@ -21,6 +22,15 @@ def deployment(name: str, slot: Slot, *nodes: str, claim: float = 2.0, turns: st
     """A release of one replica, with one rank on each node. `turns`: what its engines become once loaded."""
     ranks = tuple(RankSpec(node, f"{name}-r{index}", claim, f"{name} {turns}") for index, node in enumerate(nodes))
     return Deployment(name, slot, (Replica(ranks),), LIMITS)
+
+
+SLOTS = {"a": Slot.BLUE, "b": Slot.GREEN}
+
+
+def seen(active: str = "", **answers: Answer) -> GatewayView:
+    """The gateway with release a in slot blue and b in green, with their answers."""
+    slots = {SLOTS[name]: name for name in answers}
+    return GatewayView(SLOTS.get(active), slots, {SLOTS[name]: answer for name, answer in answers.items()})
 
 
 def empty(leader: str = "n1") -> World:
@@ -95,6 +105,16 @@ MODES: Mapping[str, tuple[Deployment | None, Deployment, Mode]] = {
 }
 
 
+AGAIN = {"again elsewhere": "a-r0 is hung", "again without a lost node": "loss of n2"}
+"""The same release once more, in the other slot on another node, after its engine or its node has failed."""
+
+
+def failed(fault: str) -> World:
+    """Release a has served on n2 and does not answer any more: the service needs an operator."""
+    world = serving(deployment(A, Slot.BLUE, "n2"))
+    return settle(next(after for label, after in faults(world) if label == fault))
+
+
 def serving(first: Deployment | None) -> World:
     """`first` serves, and nothing else is under way."""
     world = empty()
@@ -107,6 +127,11 @@ def serving(first: Deployment | None) -> World:
 
 def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> World:
     """The intent of a swap is accepted."""
+    if name in AGAIN:
+        again, lost = deployment(A, Slot.GREEN, "n3"), frozenset({"n2"} if "lost" in name else ())
+        started = ask(failed(AGAIN[name]), lambda id_, revision: Deploy(id_, revision, again, Mode.FIRST, without=lost))
+        assert started is not None
+        return started
     first, target, mode = MODES[name]
     if turns != "good":
         ranks = tuple(replace(rank, spec=f"{target.release} {turns}") for rank in target.ranks)
@@ -135,11 +160,23 @@ def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, 
         ("promote", Promote),
         ("stop", Stop),
         ("hold", lambda id_, revision: Hold(id_, revision, "exam")),
+        ("move", _move(journal)),
         *((f"deploy back ({mode})", _back(journal, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),
     )
     intents = [(name, make(_number(journal), journal.revision)) for name, make in requests if make]
     replies = [(name, intent, accept(journal, intent, state)) for name, intent in intents]
     return [item for item in replies if isinstance(item[2], Journal)]
+
+
+def _move(journal: Journal) -> Callable[[str, int], Intent] | None:
+    """The active release on another node, in the other slot."""
+    active = journal.active
+    if active is None or not active.alone:
+        return None
+    (rank,) = active.ranks
+    moved = replace(rank, node="n3" if rank.node == "n2" else "n2")
+    again = replace(active, slot=active.slot.other, replicas=(Replica((moved,)),))
+    return lambda id_, revision: Deploy(id_, revision, again, Mode.ACROSS)
 
 
 def _back(journal: Journal, mode: Mode) -> Callable[[str, int], Intent] | None:

@@ -52,8 +52,9 @@ def _order(order: Order | None) -> tuple[int, str]:
 def _machine_key(machine: Machine) -> Hashable:
     record = machine.record
     return (
-        "machine", machine.name, machine.lost, machine.full, machine.joined, machine.engines, machine.halted,
-        machine.pending, machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
+        "machine", machine.name, machine.lost, machine.full, machine.refusing, machine.leased, machine.joined,
+        machine.engines, machine.halted, machine.pending, machine.restarting, machine.stopping, machine.refused,
+        machine.proofs, machine.problems, _order(machine.order), _order(machine.late), record.term,
         _journal(record.copy), record.armed, record.alone, record.started, record.earlier, record.down, record.boot,
         record.restarts,
     )  # fmt: skip
@@ -61,4 +62,14 @@ def _machine_key(machine: Machine) -> Hashable:
 
 def _leader_key(leader: Leader) -> Hashable:
     reports = tuple([id(shared(report)) for report in leader.reports])
-    return ("leader", _journal(leader.journal), reports, leader.met, leader.away, leader.sampled, leader.waited)
+    return (
+        "leader",
+        _journal(leader.journal),
+        reports,
+        leader.met,
+        leader.away,
+        leader.sampled,
+        leader.waited,
+        leader.tried,
+        leader.failing,
+    )

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from sparkops.swap.effects import WriteJournal
-from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, Report
 from sparkops.swap.journal import Journal, Swap, present
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.phases import RULES, is_gone, proven
 from sparkops.swap.rebuild import rebuilt
 from tests.simulation.messages import reporting
+from tests.simulation.scenarios import seen
 from tests.simulation.story import Story
 from tests.simulation.transitions import lead
 from tests.simulation.world import Gateway, Leader
@@ -27,7 +28,7 @@ def begun(phase: Phase) -> tuple[Journal, Swap]:
 def reported(journal: Journal, copies: int = 0, **changes: Any) -> FleetState:
     """The report of n3 under the newest orders, with changes. `copies`: how many revisions its copy is behind."""
     report = Report("n3", "boot", journal.term, journal.revision - copies, journal.revision)
-    gateway = GatewayView(answers={"b": Answer.YES})
+    gateway = seen(b=Answer.YES)
     return FleetState(reports={"n3": replace(report, **changes)}, gateway=gateway)
 
 

@@ -19,7 +19,7 @@ from sparkops.swap.phases import drained, proven
 from sparkops.swap.rebuild import rebuilt
 from tests.simulation.explore import explore
 from tests.simulation.messages import deliver
-from tests.simulation.scenarios import ask, deployment, serving
+from tests.simulation.scenarios import ask, deployment, seen, serving
 from tests.simulation.story import Story
 from tests.simulation.transitions import lead
 from tests.simulation.views import Health
@@ -248,14 +248,17 @@ def test_the_traffic_moves_only_after_another_guard_has_the_journal(mode: str, p
     assert not isinstance(step(leader.journal, replace(fleet, reports={**fleet.reports, "n1": own})), SwitchTraffic)
 
 
-def test_a_load_has_no_bound_while_its_guard_watches_it() -> None:
+def test_a_load_that_its_guard_watches_may_take_hours_and_not_for_ever() -> None:
     story = Story.of("in-place").until(Phase.LOAD)
     while story.world.fleet(story.world.leader).reports["n2"].adopted < story.journal.revision:
         assert story.step()
     assert story.world.fleet(story.world.leader).reports["n2"].engine("b-r0").state is EngineState.LOADING
-    fleet = replace(story.world.fleet(story.world.leader), waited_s=LONG)
+    fleet = story.world.fleet(story.world.leader)
 
-    assert step(story.journal, fleet) is None
+    assert step(story.journal, replace(fleet, waited_s=3 * 3600.0)) is None
+    effect = step(story.journal, replace(fleet, waited_s=LONG))
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.trouble == "no progress in phase 'wait until ready'"
 
 
 @pytest.mark.local
@@ -433,7 +436,7 @@ def test_a_return_between_two_releases_that_run_restarts_none_of_them() -> None:
     assert swap is not None
     assert swap.reverting
 
-    assert failure(story.journal, swap, FleetState(gateway=GatewayView(answers={"a": Answer.NO}))) == ""
+    assert failure(story.journal, swap, FleetState(gateway=seen(a=Answer.NO))) == ""
 
 
 def test_a_gateway_that_was_restored_sends_nothing_to_a_stopped_service() -> None:
@@ -452,7 +455,7 @@ def test_a_new_release_that_fails_is_left_only_for_an_old_one_that_answers(phase
     swap = story.journal.swap
     assert swap is not None
 
-    both, one = (FleetState(gateway=GatewayView(answers={"a": answer, "b": Answer.NO})) for answer in (old, Answer.YES))
+    both, one = (FleetState(gateway=seen(a=answer, b=Answer.NO)) for answer in (old, Answer.YES))
 
     assert (failure(story.journal, swap, both), failure(story.journal, swap, one)) == ("", "b does not answer")
 
@@ -469,7 +472,7 @@ def test_a_return_keeps_the_release_that_failed_no_longer_than_it_must() -> None
 
 def test_requests_are_cut_after_their_time_and_those_that_nobody_counts_never() -> None:
     old = deployment("a", Slot.BLUE, "n2")
-    counted, uncounted = GatewayView(open={"a": 1}), GatewayView()
+    counted, uncounted = GatewayView(slots={Slot.BLUE: "a"}, open={Slot.BLUE: 1}), GatewayView()
 
     assert drained(old, FleetState(gateway=counted)) is Answer.LATER
     assert drained(old, FleetState(gateway=counted, sampled_s=LONG)) == CutRequests(old)
@@ -492,7 +495,7 @@ def test_the_slot_of_a_release_that_has_the_traffic_is_left_alone() -> None:
     story = Story.of("in-place").settle()
     story.world = replace(story.world, gateway=replace(story.world.gateway, slots=()))
 
-    assert story.world.gateway.traffic == "b"
+    assert story.world.gateway.active is Slot.GREEN
     assert step(story.journal, story.world.fleet(story.world.leader)) is None
 
 
@@ -501,7 +504,7 @@ def test_a_return_starts_its_release_anew_only_until_it_gets_the_traffic() -> No
     swap = story.journal.swap
     assert swap is not None
 
-    views = [GatewayView(traffic=traffic, answers={"a": Answer.NO}) for traffic in ("a", "")]
+    views = [seen(active, a=Answer.NO) for active in ("a", "")]
 
     assert [failure(story.journal, swap, FleetState(gateway=view)) for view in views] == ["", "a does not answer"]
 

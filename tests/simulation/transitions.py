@@ -11,7 +11,8 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer
 from tests.simulation import laws
-from tests.simulation.guards import guarding
+from tests.simulation.faults import ended
+from tests.simulation.guards import guarding, stopped
 from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader
@@ -31,10 +32,17 @@ def enabled(world: World) -> Iterator[Transition]:
         _streams,
         silence,
         _sampled,
-        _links,
+        ended,
         _waited,
+        _failed,
     ):
         yield from source(world)
+
+
+def lasting(world: World) -> Iterator[Transition]:
+    """What happens while the causes of faults last: every other transition."""
+    causes = {label for label, _ in ended(world)}
+    return (transition for transition in enabled(world) if transition[0] not in causes)
 
 
 def following(world: World) -> Transition | None:
@@ -54,7 +62,11 @@ def _acknowledged(world: World) -> Iterator[Transition]:
 
 def _leaders(world: World) -> Iterator[Transition]:
     for leader in world.leading:
-        if not world.machine(leader.journal.leader).lost and (effect := decided(leader, world.view(leader))):
+        if world.machine(leader.journal.leader).lost:
+            continue
+        effect = decided(leader, world.view(leader))
+        in_vain = world.gateway.refusing and effect == leader.tried
+        if effect and not in_vain:
             yield f"leader: {effect}", lead(world, leader, effect)
 
 
@@ -70,16 +82,21 @@ def lead(world: World, leader: Leader, effect: LeaderEffect) -> World:
     match effect:
         case act.WriteJournal(journal=journal):
             return checked.with_leader(written(leader, journal))
+        case _ if gateway.refusing:
+            return checked.with_leader(one_leader(replace(leader, tried=effect, failing=False)))
         case act.PointSlot(deployment=deployment):
             slots = {**dict(gateway.slots), deployment.slot: site_of(deployment)}
-            return replace(checked, gateway=replace(gateway, slots=shared(tuple(sorted(slots.items())))))
+            moved = replace(gateway, slots=shared(tuple(sorted(slots.items()))))
         case act.SwitchTraffic(deployment=deployment, hold=hold):
-            open_ = (*gateway.open, gateway.traffic) if world.serves(gateway.traffic) is Answer.YES else gateway.open
-            to = deployment.release if deployment else ""
-            moved = replace(gateway, traffic=to, held=hold.mark if hold else "", open=tuple(sorted(set(open_) - {to})))
+            served = {gateway.active} if world.serves(gateway.active) is Answer.YES else set()
+            to = deployment.slot if deployment else None
+            open_ = tuple(sorted(slot for slot in {*gateway.open, *served} if slot and slot is not to))
+            moved = replace(gateway, active=to, held=hold.mark if hold else "", open=open_)
         case act.CutRequests(deployment=deployment):
-            moved = replace(gateway, open=tuple(name for name in gateway.open if name != deployment.release))
-    return replace(checked, gateway=moved).with_leader(replace(leader, waited=False))
+            moved = replace(gateway, open=tuple(slot for slot in gateway.open if slot is not deployment.slot))
+    waits = (moved.active, moved.slots) == (gateway.active, gateway.slots)  # a new hold moves nothing
+    after = replace(leader, waited=waits and leader.waited, tried=None, failing=False)
+    return replace(checked, gateway=moved).with_leader(one_leader(after))
 
 
 @by_identity
@@ -87,12 +104,25 @@ def written(leader: Leader, journal: Journal) -> Leader:
     """A journal on disk; the clocks of a phase start with it."""
     old, new = leader.journal.swap, journal.swap
     same = bool(old and new) and (old and old.phase, old and old.key) == (new and new.phase, new and new.key)
-    return one_leader(replace(leader, journal=shared(journal), sampled=same and leader.sampled, waited=False))
+    return one_leader(
+        replace(
+            leader,
+            journal=shared(journal),
+            sampled=same and leader.sampled,
+            waited=same and leader.waited,
+            tried=None,
+            failing=False,
+        )
+    )
 
 
 def _engines(world: World) -> Iterator[Transition]:
     for machine, engine in world.engines():
-        if machine.lost or engine.health is not Health.LOADING:
+        if machine.lost:
+            continue
+        if engine.ending:
+            yield f"{engine.container} has stopped", world.with_machine(stopped(machine, engine.container))
+        if engine.ending or engine.health is not Health.LOADING:
             continue
         if engine.turns is not Health.LOADING and _joined(world, engine):
             loaded = replace(engine, health=engine.turns)
@@ -123,9 +153,9 @@ def _ranks(world: World, engine: Engine) -> list[Engine]:
 
 def _streams(world: World) -> Iterator[Transition]:
     gateway = world.gateway
-    for release in gateway.open:
-        rest = tuple(name for name in gateway.open if name != release)
-        yield f"requests in {release} end", replace(world, gateway=replace(gateway, open=rest))
+    for slot in gateway.open:
+        rest = tuple(other for other in gateway.open if other is not slot)
+        yield f"requests in {gateway.site(slot)[0]} end", replace(world, gateway=replace(gateway, open=rest))
 
 
 def _sampled(world: World) -> Iterator[Transition]:
@@ -134,6 +164,15 @@ def _sampled(world: World) -> Iterator[Transition]:
 
 def _waited(world: World) -> Iterator[Transition]:
     yield from _clock(world, _waiting, "waiting")
+
+
+def _failed(world: World) -> Iterator[Transition]:
+    yield from _clock(world, _failing, "a change fails")
+
+
+@by_identity
+def _failing(leader: Leader) -> Leader:
+    return one_leader(replace(leader, failing=True)) if leader.tried and not leader.failing else leader
 
 
 @by_identity
@@ -149,15 +188,6 @@ def _waiting(leader: Leader) -> Leader:
 def _clock(world: World, later: Callable[[Leader], Leader], name: str) -> Iterator[Transition]:
     for leader in world.leading:
         passed = later(leader)
-        if passed is not leader and decided(passed, world.view(passed)) is not None:
+        effect = decided(passed, world.view(passed)) if passed is not leader else None
+        if effect is not None and effect != leader.tried:
             yield f"time passes ({name})", world.with_leader(passed)
-
-
-def _links(world: World) -> Iterator[Transition]:
-    for node in sorted(world.cut):
-        yield f"the link to {node} is back", replace(world, cut=world.cut - {node})
-    for leader in world.leaders:
-        if leader.away:
-            yield f"{leader.journal.leader} reads its journal", world.with_leader(Leader(leader.journal))
-    if world.gateway.stalled:
-        yield "HAProxy answers again", replace(world, gateway=replace(world.gateway, stalled=False))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from sparkops.names import Slot
 from sparkops.swap.model import Answer
 from tests.simulation.sharing import by_identity
+
+Answers = dict[Slot, Answer]
 
 
 class Health(StrEnum):
@@ -22,20 +25,24 @@ class Health(StrEnum):
     """It answers nonsense."""
 
 
-Exposed = tuple[bool, tuple[tuple[str, Health], ...]]
-"""What requests find on a node: whether it is lost, and the release and health of its engines."""
+Site = tuple[str, tuple[tuple[str, str], ...]]
+"""A release, and the node and container of each of its ranks."""
+Exposed = tuple[str, tuple[tuple[str, Health], ...]]
+"""What requests find on a node: its name, and the health of each of its containers; none on one that is lost."""
 
 
 @by_identity
-def answering(*nodes: Exposed | bool) -> tuple[dict[str, Answer], dict[str, Answer]]:
-    """By release, the truth and what a short question finds out. `nodes`: every node, then whether it is reached."""
+def answering(slots: tuple[tuple[Slot, Site], ...], *nodes: Exposed | bool) -> tuple[Answers, Answers]:
+    """By slot, the truth and what a short question finds out. `nodes`: every node, then whether it is reached."""
     half = len(nodes) // 2
-    ranks: dict[str, list[tuple[Health, bool]]] = {}
+    found: dict[tuple[str, str], tuple[Health, bool]] = {}
     for node, reached in zip(nodes[:half], nodes[half:], strict=True):
-        for release, health in node[1] if isinstance(node, tuple) else ():
-            ranks.setdefault(release, []).append((health, bool(reached)))
-    truth = {release: _truth(rank_healths) for release, rank_healths in ranks.items()}
-    return truth, {release: _short(rank_healths, truth[release]) for release, rank_healths in ranks.items()}
+        if isinstance(node, tuple):
+            found.update({(node[0], container): (health, bool(reached)) for container, health in node[1]})
+    gone = Health.STOPPED, True
+    ranks = {slot: [found.get(place, gone) for place in places] for slot, (_, places) in slots}
+    truth = {slot: _truth(rank_healths) for slot, rank_healths in ranks.items()}
+    return truth, {slot: _short(rank_healths, truth[slot]) for slot, rank_healths in ranks.items()}
 
 
 def _truth(ranks: list[tuple[Health, bool]]) -> Answer:

@@ -6,10 +6,11 @@ hold. Time has no length here: what takes long is a transition that comes after 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sparkops.names import Slot
+from sparkops.swap.effects import FrontEffect
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.follower import report as report_of
@@ -17,7 +18,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.orders import Order
 from tests.simulation.sharing import by_identity, replace, shared
-from tests.simulation.views import Exposed, Health, answering
+from tests.simulation.views import Answers, Exposed, Health, Site, answering
 
 NODES = ("n1", "n2", "n3")
 CAPACITY = 2.0  # tokens of memory of a node
@@ -36,6 +37,10 @@ class Engine:
     turns: Health = Health.GOOD
     key: str = ""
     by_hand: bool = False
+    ending: bool = False
+    """Whether `docker stop` has sent its signal: it still answers, and ends."""
+    broken: bool = False
+    """Whether a fault has made it hang for good."""
 
     @property
     def running(self) -> bool:
@@ -50,6 +55,10 @@ class Machine:
     lost: bool = False
     full: bool = False
     """Whether its disk is full: journals are overwritten in place, a container cannot be created."""
+    refusing: bool = False
+    """Whether Docker refuses every start: a device is missing."""
+    leased: bool = False
+    """Whether a build or the like has a lease, during which no engine starts."""
     engines: tuple[Engine, ...] = ()
     record: Record = field(default_factory=Record)
     order: Order | None = None
@@ -60,6 +69,12 @@ class Machine:
     halted: frozenset[str] = frozenset()
     """Containers that orders have stopped in this boot."""
     pending: str = ""
+    restarting: bool = False
+    """Whether the pending start is one from the boot record."""
+    stopping: str = ""
+    """The container that `docker stop` is running for. Meanwhile the guard does nothing else to containers."""
+    refused: frozenset[str] = frozenset()
+    """Containers whose last start Docker refused."""
     proofs: tuple[tuple[str, str, Answer], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
 
@@ -87,10 +102,12 @@ class Machine:
             engines={engine.container: _shown(engine) for engine in self.engines},
             starts={engine.container: engine.key for engine in self.engines},
             by_hand=frozenset(engine.container for engine in self.engines if engine.by_hand),
-            free_gib=self.free,
+            free_gib=-1.0 if self.leased else self.free,
             pending=self.pending,
             proofs={container: (key, answer) for container, key, answer in self.proofs},
             problems=dict(self.problems),
+            refused=dict.fromkeys(self.refused, "refused"),
+            paused=self.refused if self.refusing else frozenset(),
         )
 
 
@@ -107,22 +124,18 @@ def local(machine: Machine) -> Local:
 
 @by_identity
 def reported(machine: Machine) -> Report:
-    return shared(report_of(machine.name, machine.order, local(machine)))
+    return shared(report_of(machine.name, machine.order, local(machine), "work" if machine.leased else ""))
 
 
 @by_identity
-def exposed(machine: Machine, elsewhere: frozenset[str]) -> Exposed:
-    """What requests find on a node: whether it is lost, and its engines, but those of releases served `elsewhere`."""
-    engines = (engine for engine in machine.engines if engine.release not in elsewhere)
-    return shared((machine.lost, tuple((engine.release, engine.health) for engine in engines)))
-
-
-Site = tuple[str, tuple[str, ...]]
-"""A release and the nodes of its ranks."""
+def exposed(machine: Machine) -> Exposed:
+    """What requests find on a node."""
+    engines = () if machine.lost else tuple((engine.container, engine.health) for engine in machine.engines)
+    return shared((machine.name, engines))
 
 
 def site_of(deployment: Deployment) -> Site:
-    return deployment.release, tuple(rank.node for rank in deployment.ranks)
+    return deployment.release, tuple(rank.place for rank in deployment.ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +150,10 @@ class Leader:
     sampled: bool = False
     """Whether the clocks of this phase have run out."""
     waited: bool = False
+    tried: FrontEffect | None = None
+    """The effect on the gateway that has failed."""
+    failing: bool = False
+    """Whether it has failed for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +161,28 @@ class Gateway:
     """Map and servers survive everything but the loss of the node."""
 
     node: str
-    traffic: str = ""
+    active: Slot | None = None
     held: str = ""
-    """The start that requests wait for; empty: without traffic they get 503."""
+    """The start that requests wait for; empty: without an active slot they get 503."""
     slots: tuple[tuple[Slot, Site], ...] = ()
-    open: tuple[str, ...] = ()
-    """Releases that finish requests from before a switch."""
+    open: tuple[Slot, ...] = ()
+    """Slots that finish requests from before a switch."""
     stalled: bool = False
+    refusing: bool = False
+    """Whether every change of it fails, such as on a full disk."""
+
+    @property
+    def traffic(self) -> str:
+        """The release that gets the requests; empty without one."""
+        return self.site(self.active)[0]
+
+    def site(self, slot: Slot | None) -> Site:
+        """What a slot points at: no release and no rank before the first one."""
+        return next((site for name, site in self.slots if name is slot), ("", ()))
+
+    def leads_to(self, node: str, container: str) -> list[Slot]:
+        """The slots whose requests go to a container."""
+        return [slot for slot, (_, places) in self.slots if (node, container) in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,22 +238,23 @@ class World:
     def engines(self) -> Iterator[tuple[Machine, Engine]]:
         return ((machine, engine) for machine in self.machines for engine in machine.engines)
 
-    def serves(self, release: str) -> Answer:
-        """Whether a release answers through the gateway: every rank runs, and rank 0 answers well."""
-        return self._answers()[0].get(release, Answer.NO)
+    def serves(self, slot: Slot | None) -> Answer:
+        """Whether the release of a slot answers through the gateway: every rank runs, and rank 0 answers well."""
+        return self._answers()[0].get(slot, Answer.NO) if slot else Answer.NO
 
-    def answers(self, release: str) -> Answer:
+    def answers(self, slot: Slot) -> Answer:
         """What a short question through the gateway finds out: an engine that answers nonsense answers."""
-        return self._answers()[1].get(release, Answer.NO)
+        return self._answers()[1].get(slot, Answer.NO)
 
-    def _answers(self) -> tuple[Mapping[str, Answer], Mapping[str, Answer]]:
+    def runs(self, deployment: Deployment) -> Answer:
+        """Whether a release answers through the gateway; a slot that points elsewhere does not lead to it."""
+        there = self.gateway.site(deployment.slot) == site_of(deployment)
+        return self.serves(deployment.slot) if there else Answer.NO
+
+    def _answers(self) -> tuple[Answers, Answers]:
         node = self.gateway.node
-        slots = self.gateway.slots
-        nodes = [
-            (exposed(machine, _elsewhere(slots, machine.name)), self.reaches(node, machine.name))
-            for machine in self.machines
-        ]
-        return answering(*(exposure for exposure, _ in nodes), *(reached for _, reached in nodes))
+        reached = (self.reaches(node, machine.name) for machine in self.machines)
+        return answering(shared(self.gateway.slots), *map(exposed, self.machines), *reached)
 
     def view(self, leader: Leader) -> GatewayView | None:
         """What the leader sees of the gateway beside it."""
@@ -235,15 +268,15 @@ class World:
 
 
 @by_identity
-def _view(gateway: Gateway, answers: Mapping[str, Answer], journal: Journal) -> GatewayView:
+def _view(gateway: Gateway, answers: Answers, journal: Journal) -> GatewayView:
     """Only a release in a slot can be asked, and its requests counted."""
     slots = {slot: site[0] for slot, site in gateway.slots if site in map(site_of, journal.deployments)}
     return GatewayView(
-        traffic=gateway.traffic,
+        active=gateway.active,
         held=gateway.held,
         slots=slots,
-        answers={release: answers.get(release, Answer.NO) for release in slots.values()},
-        open={release: int(release in gateway.open) for release in slots.values()},
+        answers={slot: answers.get(slot, Answer.NO) for slot in slots},
+        open={slot: int(slot in gateway.open) for slot in slots},
     )
 
 
@@ -255,13 +288,9 @@ def fleet(leader: Leader, view: GatewayView | None) -> FleetState:
         contacts=leader.met,
         sampled_s=LONG if leader.sampled else 0.0,
         waited_s=LONG if leader.waited else 0.0,
+        tried=leader.tried,
+        tried_s=LONG if leader.failing else 0.0,
     )
-
-
-@by_identity
-def _elsewhere(slots: tuple[tuple[Slot, Site], ...], node: str) -> frozenset[str]:
-    """Releases whose requests go to other nodes: what a node still has of them gets none."""
-    return shared(frozenset(release for _, (release, nodes) in slots if node not in nodes))
 
 
 Transition = tuple[str, World]

@@ -17,7 +17,7 @@ from tests.swap.test_events import begun
 
 JOURNALS = [Journal("chat", "n1"), *(begun(mode) for mode in Mode), begun(Mode.IN_PLACE).noted("i1", "done", hold="h")]
 REPORT = Report("n1", "b", 1, 2, engines=(EngineReport("c", EngineState.LOADING, proven=Answer.YES, problem="x"),))
-VIEW = GatewayView("r1", {Slot.BLUE: "r1"}, {"r1": Answer.LATER}, {"r1": 3})
+VIEW = GatewayView(Slot.BLUE, {Slot.BLUE: "r1"}, {Slot.BLUE: Answer.LATER}, {Slot.BLUE: 3})
 
 
 @pytest.mark.parametrize(

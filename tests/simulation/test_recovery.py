@@ -1,0 +1,221 @@
+"""After one fault whose cause is gone, a release serves and no operator is needed: each fault that once broke this."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkops.names import Slot
+from sparkops.swap import effects as act
+from sparkops.swap.effects import CutRequests, WriteJournal
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
+from sparkops.swap.follower import Local, Record, reconcile
+from sparkops.swap.intents import Deploy
+from sparkops.swap.journal import Journal
+from sparkops.swap.leader import needs_operator, step
+from sparkops.swap.model import Answer, Mode, Phase
+from tests.simulation.scenarios import AGAIN, MODES, deploying, deployment, seen, serving
+from tests.simulation.story import Story
+from tests.simulation.world import LONG
+
+ELSEWHERE = deployment("a", Slot.GREEN, "n3")
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_the_same_release_serves_again_from_another_node(name: str) -> None:
+    story = Story(deploying(name)).settle()
+
+    assert (story.running, story.journal.active, story.world.gateway.active) == (["a-r0"], ELSEWHERE, Slot.GREEN)
+
+
+def test_a_release_that_serves_moves_to_another_node() -> None:
+    story = Story(serving(MODES["across"][0]))
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, ELSEWHERE, Mode.ACROSS))
+
+    assert (story.settle().journal.active, story.armed) == (ELSEWHERE, ["a-r0"])
+
+
+def test_a_slot_that_has_the_traffic_is_not_given_to_a_first_release() -> None:
+    story = Story(serving(MODES["across"][0])).fault("a-r0 is hung").settle()
+
+    assert not story.deploy(Mode.FIRST, "n3", slot=Slot.BLUE)
+    assert story.deploy(Mode.FIRST, "n3", slot=Slot.GREEN)
+
+
+@pytest.mark.parametrize("mode", ["in-place", "pair in-place"])
+def test_a_release_whose_stop_has_begun_is_started_again_before_it_gets_the_traffic(mode: str) -> None:
+    story = Story.of(mode).until(Phase.FREE)
+    while not any(engine.ending for _, engine in story.world.engines()):
+        assert story.step()
+
+    story.operator("cancel").settle()
+
+    old = ["a-r0", "a-r1"] if "pair" in mode else ["a-r0"]
+    assert (story.running, story.journal.swap, story.journal.trouble) == (old, None, "")
+
+
+def test_an_engine_that_was_started_again_is_restarted_when_it_crashes_later() -> None:
+    story = Story.of("in-place").until(Phase.FREE)
+    while not any(engine.ending for _, engine in story.world.engines()):
+        assert story.step()
+    story.operator("cancel").settle()
+
+    assert story.fault("a-r0 is stopped").settle().running == ["a-r0"]
+
+
+def test_a_swap_stops_nothing_while_a_lease_would_keep_the_new_release_from_starting() -> None:
+    story = Story.of("in-place").fault("a lease on n2")
+    while (transition := story.step()) and story.world.machine("n2").leased:
+        assert story.world.gateway.active is Slot.BLUE
+        assert story.running == ["a-r0"]
+
+    assert transition
+    assert story.settle().running == ["b-r0"]
+
+
+def test_a_lease_that_does_not_end_is_the_reason_why_a_swap_is_given_up() -> None:
+    story = Story.of("in-place").fault("a lease on n2")
+    while not any(report.lease and report.follows(story.journal) for report in story.world.leader.reports):
+        assert story.step()
+
+    effect = step(story.journal, replace(story.world.fleet(story.world.leader), waited_s=LONG))
+
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.swap is None
+    assert effect.journal.outcomes[-1].why == "n2: no engine loads during the work"
+
+
+def test_a_start_that_docker_refused_is_none_and_is_retried() -> None:
+    story = Story.of("in-place").settle().fault("b-r0 is stopped").fault("Docker on n2 refuses to start")
+    while not story.world.machine("n2").refused:
+        assert story.step()
+    assert story.world.machine("n2").record.restarts == 0
+
+    story.settle()
+
+    assert (story.running, story.world.machine("n2").record.restarts) == (["b-r0"], 1)
+
+
+def test_a_return_waits_for_a_device_that_is_missing() -> None:
+    story = Story.of("in-place", turns="wrong").until(Phase.VERIFY)
+    while not (story.journal.swap and story.journal.swap.reverting):
+        assert story.step()
+    story.fault("Docker on n2 refuses to start").settle()
+
+    assert (story.running, story.journal.trouble) == (["a-r0"], "")
+
+
+def test_a_new_release_that_docker_refuses_to_start_has_failed() -> None:
+    story = Story.of("beside").until(Phase.START)
+    while "b-r0" not in story.world.machine("n2").pending:
+        assert story.step()
+
+    story.fault("Docker on n2 refuses to start").settle()
+
+    assert (story.running, story.journal.outcomes[-1].why) == (["a-r0"], "n2: refused")
+
+
+def test_a_paused_container_is_not_started_by_order_or_boot_record() -> None:
+    rank = next(deployment("a", Slot.BLUE, "n2").ranks)
+    local = Local("b", Record(armed=rank, boot="b"), {rank.container: EngineState.STOPPED}, free_gib=100.0)
+
+    assert reconcile(None, local) == act.MarkRestart(rank.container)
+    assert reconcile(None, replace(local, paused=frozenset({rank.container}))) is None
+
+
+def test_an_operator_is_told_while_the_gateway_refuses_changes_and_needed_no_more_afterwards() -> None:
+    story = Story.of("in-place").until(Phase.SWITCH).fault("the gateway refuses changes")
+    while (refused := story.world.leader.tried) is None:
+        assert story.step()
+    told = replace(story.world.fleet(story.world.leader), tried_s=LONG, why="No space left on device")
+
+    effect = step(story.journal, told)
+
+    assert isinstance(effect, WriteJournal)
+    assert needs_operator(effect.journal, told) == f"{refused}: No space left on device"
+    assert (story.settle().running, story.journal.trouble) == (["b-r0"], "")
+
+
+def test_requests_that_a_cut_does_not_end_have_a_bound() -> None:
+    story = Story.of("in-place").until(Phase.QUIESCE)
+    swap = story.journal.swap
+    assert swap is not None
+    assert swap.source is not None
+    slots = {Slot.BLUE: "a"}
+    view = GatewayView(slots=slots, answers={Slot.BLUE: Answer.YES}, open={Slot.BLUE: 1}, held=swap.key)
+    fleet = replace(story.world.fleet(story.world.leader), gateway=view, sampled_s=LONG)
+    cut = CutRequests(swap.source)
+
+    assert step(story.journal, fleet) == cut
+    assert step(story.journal, replace(fleet, tried=cut, tried_s=0.5)) == cut
+    effect = step(story.journal, replace(fleet, tried=cut, tried_s=LONG))
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.swap
+    assert effect.journal.swap.reverting
+
+
+@pytest.mark.parametrize(("phase", "bound_s"), [(Phase.LOAD, 4 * 3600.0), (Phase.VERIFY, 3600.0)])
+def test_what_its_guard_watches_has_a_bound(phase: Phase, bound_s: float) -> None:
+    journal = Story.of("in-place").until(phase).journal
+    swap = journal.swap
+    assert swap is not None
+    state = EngineState.LOADING if phase is Phase.LOAD else EngineState.HEALTHY
+    engine = EngineReport("b-r0", state, swap.key)
+    report = Report("n2", "b", 1, journal.revision, journal.revision, (engine,))
+    fleet = FleetState({"n2": report}, GatewayView(slots={Slot.GREEN: "b", Slot.BLUE: "a"}, held=f"{swap.key}+"))
+    fleet = replace(fleet, contacts=frozenset({"n2"}))
+
+    assert step(journal, replace(fleet, waited_s=bound_s - 1)) is None
+    effect = step(journal, replace(fleet, waited_s=bound_s))
+
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.trouble == f"no progress in phase '{phase}'"
+
+
+def test_a_drain_while_neither_release_answers_has_a_bound() -> None:
+    journal = Story.of("across").until(Phase.DRAIN).journal
+    view = replace(seen("b", a=Answer.NO, b=Answer.NO), open={Slot.BLUE: 1, Slot.GREEN: 0})
+    engines = (EngineReport("a-r0", EngineState.HEALTHY),)
+    reports = {"n2": Report("n2", "b", 1, journal.revision, journal.revision, engines)}
+    fleet = FleetState(reports, view, frozenset({"n2"}))
+
+    assert step(journal, fleet) is None
+    effect = step(journal, replace(fleet, waited_s=LONG))
+
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.trouble == "no progress in phase 'drain'"
+
+
+def test_requests_in_a_pair_whose_rank_ended_are_cut_at_once() -> None:
+    """Nothing answers them: rank 0 waits for the other one."""
+    story = Story.of("pair in-place").settle().fault("b-r1 is stopped")
+    while not (story.journal.swap and story.journal.swap.phase is Phase.QUIESCE):
+        assert story.step()
+    pair = story.journal.active
+    assert pair is not None
+    view = GatewayView(slots={pair.slot: pair.release}, answers={pair.slot: Answer.NO}, open={pair.slot: 3})
+    view = replace(view, held=story.journal.swap.key)
+
+    assert step(story.journal, replace(story.world.fleet(story.world.leader), gateway=view)) == CutRequests(pair)
+
+
+def test_a_rank_that_an_operator_stopped_stays_down_and_is_the_reason() -> None:
+    story = Story.of("pair in-place").settle()
+    starts = story.world.starts
+
+    story.stop_by_hand("b-r1").settle()
+
+    assert (story.running, story.world.starts) == (["b-r0"], starts)
+    assert story.journal.trouble == "b-r1 was stopped by hand"
+
+
+def test_an_operator_is_needed_no_more_once_a_stopped_service_is_at_rest() -> None:
+    journal = Journal("chat", "n1", ("n2",), trouble="gateway switch down: No space left on device")
+    fleet = FleetState({"n2": Report("n2", "b", 1, 0, 0)}, GatewayView(), frozenset({"n2"}))
+
+    effect = step(journal, fleet)
+
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.trouble == ""
