@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from requests import Session
-from requests.exceptions import RequestException
+from requests.exceptions import RequestException, Timeout
+
+from sparkops.swap.model import Answer
 
 HEALTH_TIMEOUT_S = 5.0
 
 
-def healthy(session: Session) -> bool:
-    """Return whether /health returns 200. It proves only that a server listens."""
+def health(session: Session, timeout_s: float = HEALTH_TIMEOUT_S) -> Answer:
+    """Return whether /health returns 200, which proves only that a server listens; UNKNOWN without a reply in time.
+
+    An engine that loads refuses the connection; one that is busy accepts it and is late.
+    """
     try:
-        return session.get("http://node/health", timeout=HEALTH_TIMEOUT_S).status_code == 200
+        status = session.get("http://node/health", timeout=timeout_s).status_code
+    except Timeout:
+        return Answer.UNKNOWN
     except (RequestException, OSError):
-        return False
+        return Answer.NO
+    return Answer.YES if status == HTTPStatus.OK else Answer.NO
 
 
 def metrics_page(session: Session) -> str | None:

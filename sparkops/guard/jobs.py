@@ -7,11 +7,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
+from sparkops.engine import endpoints
 from sparkops.errors import Interrupted, SparkopsError
 from sparkops.guard import smoke_runs
 from sparkops.guard.engines import Engines, reason
@@ -22,6 +24,7 @@ from sparkops.guard.notes import Notes
 from sparkops.guard.state import State
 from sparkops.guard.tasks import Job, Measure, MeasuredRoom, WatchedStart
 from sparkops.guard_client import engine_spec
+from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
 from sparkops.startup import estimate
 from sparkops.startup.estimate import Forecast
@@ -59,7 +62,8 @@ class Jobs:
         for name, container in service.containers.items():
             if name not in ranks:
                 continue
-            due = container.running and not service.loaded(container) and not service.down(name, boot)
+            loaded = service.loaded(container) is Answer.YES
+            due = container.running and not loaded and not service.down(name, boot)
             start = service.watched.get(name)
             if start and (start.started_at != container.started_at or (container.running and not due)):
                 service.watched.pop(name).cancel.set()
@@ -175,11 +179,17 @@ class Jobs:
                 service.problems[container.name] = problem
 
     def _watch(self, service: LocalService, rank: RankSpec, container: Container, start: WatchedStart) -> None:
+        """Watch a start. /health comes before log and recipe: an engine that has loaded needs neither of them."""
+        note = self._note_health(service, container)
         try:
+            with closing(session(self.node, container.port)) as asking:
+                health = endpoints.health(asking)
+            note(health)
+            if health is Answer.YES:
+                return
             recipe = engine_spec.of(rank).parsed
             forecast, show = self._forecast(recipe, container), self._show(service, container.name)
-            unanswered = self._note_unanswered(service, container)
-            loaded = Loading(self.node, container, recipe, forecast, show, start.cancel, unanswered).follow()
+            loaded = Loading(self.node, container, recipe, forecast, show, start.cancel, note).follow()
             if loaded:
                 self._loaded(service, container, recipe, loaded)
         except (SparkopsError, OSError, ValueError) as error:
@@ -194,10 +204,10 @@ class Jobs:
                     del service.watched[container.name]
             self.wake.set()
 
-    def _note_unanswered(self, service: LocalService, container: Container) -> Callable[[], None]:
-        def note() -> None:
+    def _note_health(self, service: LocalService, container: Container) -> Callable[[Answer], None]:
+        def note(health: Answer) -> None:
             with self.lock:
-                service.unanswered[container.name] = container.started_at
+                service.note_health(container, health)
 
         return note
 
@@ -210,12 +220,11 @@ class Jobs:
             problem = loaded.problem and service.killed.get(name, loaded.problem)
             if problem:
                 service.problems[name] = problem
-            else:
-                service.answered[name] = container.started_at
+            began = service.began.get(name) == container.started_at
         self.wake.set()
         if problem and not reported:  # a start that has stalled is watched on, in case it answers after all
             self.notes.save_evidence(service, container, problem, loaded.files)
-        elif not problem and loaded.samples > 1:  # what answered at the first sample was no start
+        elif not problem and began:  # how long a start took is known only if it was watched from its beginning
             kind = estimate.kind(recipe, container.inputs)
             started = estimate.started(container.release, kind, loaded.watch)
             self.state.learn(service.name, started.model_dump(mode="json"))

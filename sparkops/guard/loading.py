@@ -23,16 +23,16 @@ from sparkops.startup import advice
 from sparkops.startup.estimate import Forecast
 from sparkops.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
 from sparkops.startup.watch import StartMonitor
+from sparkops.swap.model import Answer
 
 POLL_S = 1.0
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """How a start ended: with a `problem`, or with an engine that answers. `samples`: how often it was looked at."""
+    """How a start ended: with a `problem`, or with an engine that answers."""
 
     watch: Watch
-    samples: int
     problem: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     """Evidence by file name."""
@@ -61,8 +61,8 @@ class Loading:
     forecast: Forecast | None
     show: Callable[[str], None]
     cancel: threading.Event
-    unanswered: Callable[[], None]
-    """Called after each sample in which /health did not answer."""
+    note: Callable[[Answer], None]
+    """Called with each answer of /health."""
     watch: Watch = field(init=False)
     memory: list[MemorySample] = field(default_factory=list)
     sampled_s: float = 0.0
@@ -83,7 +83,7 @@ class Loading:
                 self.show(f"waiting for Docker: {error.problem}")
                 self.cancel.wait(POLL_S)
             except StartFailed as error:
-                return Loaded(self.watch, len(self.memory), error.problem)
+                return Loaded(self.watch, error.problem)
         return None
 
     def _look(self) -> bool:
@@ -94,7 +94,11 @@ class Loading:
             monitor = StartMonitor(member, self.container, asking, born_s, self.last, memory=self.memory)
             self.watch = resumed(self.watch, max(0.0, time.monotonic() - born_s - self.sampled_s))
             while not self.cancel.is_set():
-                over = self._advance(monitor.sample())
+                try:
+                    sample = monitor.sample()
+                finally:
+                    self.note(monitor.health)
+                over = self._advance(sample)
                 self.last = monitor.last
                 if over:
                     return True
@@ -104,8 +108,6 @@ class Loading:
     def _advance(self, sample: Sample) -> bool:
         """Take one sample in. What still runs after a failure is sampled once more: its last lines tell the cause."""
         before, self.watch, self.sampled_s = self.watch, advance(self.watch, sample), sample.at_s
-        if not self.watch.healthy:
-            self.unanswered()
         remaining = (
             f", {self.forecast.remaining(self.watch, sample.at_s)}" if self.forecast and not self.watch.over else ""
         )
@@ -114,10 +116,10 @@ class Loading:
         return self.watch.healthy or bool(before.failure) or ended
 
     def _verdict(self) -> Loaded:
-        watch, samples = self.watch, len(self.memory)
+        watch = self.watch
         if watch.healthy:
-            return Loaded(watch, samples)
+            return Loaded(watch)
         known = advice.of_log(watch.tail)
         lines = [f"{self.container.name} did not start: {watch.failure}"]
         lines += [f"  likely cause: {known.cause}", f"next: {known.step}"] if known else []
-        return Loaded(watch, samples, "\n".join(lines), {"memory.csv": memory_csv(self.memory)})
+        return Loaded(watch, "\n".join(lines), {"memory.csv": memory_csv(self.memory)})

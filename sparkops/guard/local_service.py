@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sparkops.docker.facts import Container
-from sparkops.guard.engines import ENDED
+from sparkops.guard.engines import ENDED, FRESH_S
 from sparkops.guard.tasks import Job, MeasuredRoom, WatchedStart
 from sparkops.guard_client import engine_spec
 from sparkops.swap.fleet_state import EngineState
@@ -44,6 +44,8 @@ class LocalService:
     """By container: the time of the start for which /health has answered."""
     unanswered: dict[str, float] = field(default_factory=dict)
     """By container: the time of the start for which /health has not answered yet."""
+    began: dict[str, float] = field(default_factory=dict)
+    """By container: the time of the start that began while this process read the containers."""
     watched: dict[str, WatchedStart] = field(default_factory=dict)
     job: Job | None = None
     proofs: dict[str, tuple[str, Answer]] = field(default_factory=dict)
@@ -96,6 +98,10 @@ class LocalService:
         """Replace the containers by a read that began after the last change; ignore an earlier one."""
         if began_s <= self.changed_s:
             return
+        if began_s - self.read_s < FRESH_S:
+            old = self.containers
+            started = (item for name, item in containers.items() if item.running and _differs(item, old.get(name)))
+            self.began |= {item.name: item.started_at for item in started}
         self.containers, self.read_s = containers, began_s
         if self.started:
             self.pending, self.started = "", False
@@ -166,20 +172,40 @@ class LocalService:
         if not container.running:
             explained = watched is None or watched.started_at != container.started_at
             return EngineState.STOPPED if explained else EngineState.LOADING
-        return EngineState.HEALTHY if self.loaded(container) else EngineState.LOADING
+        return EngineState.HEALTHY if self.loaded(container) is Answer.YES else EngineState.LOADING
 
-    def loaded(self, container: Container) -> bool:
-        """Return whether a running engine has loaded: /health answered; of a rank above 0, that rank 0 is verified."""
+    def loaded(self, container: Container) -> Answer:
+        """Return whether a running engine has loaded: /health answered; of a rank above 0, that rank 0 is verified.
+
+        UNKNOWN until this process has asked. Meanwhile nothing else starts to load here, since it may load, and it is
+        neither killed nor cut short, since it may serve.
+        """
         if container.rank:
-            return self.order is not None and not _loads(self.order.journal, container.name)
-        return self.answered.get(container.name) == container.started_at
+            journal = self._journal
+            return Answer.UNKNOWN if journal is None else Answer.NO if _loads(journal, container.name) else Answer.YES
+        if self.answered.get(container.name) == container.started_at:
+            return Answer.YES
+        return Answer.NO if self.unanswered.get(container.name) == container.started_at else Answer.UNKNOWN
+
+    def note_health(self, container: Container, health: Answer) -> None:
+        """Note an answer of /health. No answer in time shows that an engine loads only if this process saw it start."""
+        began = self.began.get(container.name) == container.started_at
+        if health is Answer.YES:
+            self.answered[container.name] = container.started_at
+            self.problems.pop(container.name, None)  # a start that had stalled
+            self.progress.pop(container.name, None)
+        elif health is Answer.NO or began:
+            self.unanswered[container.name] = container.started_at
 
     def loading(self, container: str) -> bool:
         """Return whether an engine is known not to have loaded yet; False where that is unknown."""
         existing = self.containers.get(container)
-        return (
-            existing is not None and self.unanswered.get(container) == existing.started_at and not self.loaded(existing)
-        )
+        return existing is not None and self.loaded(existing) is Answer.NO
+
+    @property
+    def _journal(self) -> Journal | None:
+        """The newest known journal: an order is newer than the copy on disk."""
+        return self.order.journal if self.order else self.record.copy
 
     def ended(self, boot: str) -> Container | None:
         """Return the engine of the boot record if it has ended, by no order, and its end is not checked yet."""
@@ -205,7 +231,7 @@ class LocalService:
 
     def calm(self, boot: str) -> bool:
         """Return whether nothing of it changes or is due, so that its containers may be read less often."""
-        journal = self.order.journal if self.order else self.record.copy
+        journal = self._journal
         changing = journal is not None and (journal.swap is not None or journal.stopping)
         waiting = self.job or self.pending or self.watched or self.lacking or self.ended(boot)
         return not changing and not waiting
@@ -217,12 +243,20 @@ class LocalService:
         return bool(self.pending) or any(self._state(container) is EngineState.LOADING for container in existing)
 
     def expendable(self) -> Iterator[str]:
-        """Yield running engines that may be killed before memory runs out: those that load, then a new release."""
+        """Yield running engines that may be killed before memory runs out: those that load, then a new release.
+
+        An engine that is not known to load may be the one that serves.
+        """
         alive = self.running
         running = [name for name in self.ranks if name in alive]
-        new = {rank.container for rank in unpromoted(self.order.journal if self.order else self.record.copy)}
-        loading = [name for name in running if not self.loaded(self.containers[name])]
+        new = {rank.container for rank in unpromoted(self._journal)}
+        loading = [name for name in running if self.loading(name)]
         yield from dict.fromkeys([*loading, *(name for name in running if name in new)])
+
+
+def _differs(started: Container, before: Container | None) -> bool:
+    """Return whether a running container was not read running under this start before."""
+    return before is None or not before.running or before.started_at != started.started_at
 
 
 def _loads(journal: Journal, container: str) -> bool:

@@ -12,6 +12,7 @@ import urllib3.connection
 import urllib3.connectionpool
 from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
+from urllib3.exceptions import ConnectTimeoutError
 
 from sparkops.nodes.node import Node, Stream
 
@@ -86,7 +87,11 @@ class _Connection(urllib3.connection.HTTPConnection):
         self.open_stream = open_stream
 
     def connect(self) -> None:
-        self.sock = self.open_stream()
+        """Open a stream. Raises ConnectTimeoutError, so that a server that is late is told from one that refuses."""
+        try:
+            self.sock = self.open_stream()
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, f"no connection in time: {error}") from error
 
 
 def session(node: Node, port: int) -> requests.Session:

@@ -16,13 +16,18 @@ from sparkops.nodes import host
 from sparkops.nodes.connected import Member
 from sparkops.nodes.host import GIB
 from sparkops.startup.verdict import Line, MemorySample, Sample
+from sparkops.swap.model import Answer
+
+LOG_LINES = 2000
+"""Most lines of one read of a log, its end: Docker keeps up to 100 MB of an engine that has run for days, and a guard
+that restarts reads no more of it than of a young one. A line has up to 16 KiB."""
 
 
 @dataclass
 class StartMonitor:
     """Sampler of one starting container. `born_s`: its start on this machine's monotonic clock.
 
-    `last`: Docker's timestamp of the last log line read; empty before the first one.
+    `last`: Docker's timestamp of the last log line read; empty before the first one. `health`: the answer of /health.
     """
 
     member: Member
@@ -32,9 +37,11 @@ class StartMonitor:
     last: str = ""
     usage: Usage = field(default_factory=Usage)
     memory: list[MemorySample] = field(default_factory=list)
+    health: Answer = Answer.UNKNOWN
 
     def sample(self) -> Sample:
-        """Return one sample. Raises StartFailed for a container that no longer exists."""
+        """Return one sample; /health comes first, since Docker may hang. Raises StartFailed for a removed container."""
+        self.health = endpoints.health(self.session)
         at_s, name = time.monotonic() - self.born_s, self.first.name
         inspect = self.member.engine.container(name)
         if inspect is None:
@@ -53,7 +60,7 @@ class StartMonitor:
             exit_code=container.exit_code,
             oom_killed=container.oom_killed,
             available_gib=available_gib,
-            healthy=container.running and endpoints.healthy(self.session),
+            healthy=container.running and self.health is Answer.YES,
             cpu_s=self.usage.cpu_s,
             read_bytes=self.usage.read_bytes,
         )
@@ -64,7 +71,8 @@ class StartMonitor:
         started_s = self.first.started_at
         since_s = facts.timestamp(self.last) if self.last else started_s
         before = self.last
-        for stamp, text in facts.log_lines(self.member.engine.log(self.first.name, since=since_s - 1.0)):
+        log = self.member.engine.log(self.first.name, since=since_s - 1.0, tail=LOG_LINES)
+        for stamp, text in facts.log_lines(log):
             if stamp > before:
                 self.last = stamp
                 yield Line(max(0.0, facts.timestamp(stamp) - started_s), text)

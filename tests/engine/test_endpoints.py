@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from sparkops.engine import endpoints
+from sparkops.swap.model import Answer
 from tests.smoke.server import Player, free_port, to, whole
 
 
 def test_health_and_metrics_of_a_server_and_of_none() -> None:
     with Player(lambda connection, _: connection.sendall(whole("up 1"))).up() as player, to(player.port)() as asking:
-        assert (endpoints.healthy(asking), endpoints.metrics_page(asking)) == (True, "up 1")
+        assert (endpoints.health(asking), endpoints.metrics_page(asking)) == (Answer.YES, "up 1")
     with to(free_port())() as asking:
-        assert (endpoints.healthy(asking), endpoints.metrics_page(asking)) == (False, None)
+        assert (endpoints.health(asking), endpoints.metrics_page(asking)) == (Answer.NO, None)

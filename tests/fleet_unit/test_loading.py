@@ -24,7 +24,7 @@ from sparkops.nodes import host
 from sparkops.nodes.node import OnLine
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import order
 from tests import examples
 from tests.fleet_unit.conftest import Make
@@ -70,18 +70,20 @@ def test_a_lost_reading_of_memory_fails_no_start(world: World) -> None:
     _, _, container = started(world)
     lost = ConnectionLost("n1", "no reply within 10 s")
     node: Any = Faulty(world.machines["n1"], world.home, errors=[lost])
-    shown, cancel = list[str](), threading.Event()
+    shown, answers, cancel = list[str](), list[Answer](), threading.Event()
 
-    loaded = Loading(node, container, world.release("1").recipe, None, shown.append, cancel, lambda: None).follow()
+    loaded = Loading(node, container, world.release("1").recipe, None, shown.append, cancel, answers.append).follow()
 
     assert loaded is not None
     assert (loaded.problem, shown[0]) == ("", "waiting for Docker: no reply within 10 s")
+    assert answers == [Answer.YES, Answer.YES], "what Docker does not answer hides no answer of the engine"
 
 
 def test_an_error_that_nobody_has_foreseen_fails_no_start(world: World, tmp_path: Path) -> None:
     release, rank, _ = started(world)
     node: Any = Faulty(world.machines["n1"], world.home, errors=[KeyError("unforeseen")])
     lines: list[str] = []
+    world.machines["n1"].loads[release.release] = 1
     follower = Follower(State(tmp_path / "state"), node, lines.append)
     follower.jobs.retry_s = 0.1
     journal = Journal("chat", "n1").begun("i1", Mode.FIRST, release, automatic=True)

@@ -152,20 +152,24 @@ def test_an_exit_is_reported_once_its_watch_has_explained_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "armed", "answered", "expendable"),
+    ("phase", "armed", "answered", "unanswered", "expendable"),
     [
-        (Phase.LOAD, OLD, ("old",), ["new"]),
-        (Phase.VERIFY, OLD, ("old", "new"), ["new"]),
-        (Phase.VERIFY, OLD, ("new",), ["old", "new"]),
-        (Phase.PROMOTE, NEW, ("old", "new"), []),
+        (Phase.LOAD, OLD, ("old",), ("new",), ["new"]),
+        (Phase.LOAD, OLD, ("old",), (), ["new"]),
+        (Phase.VERIFY, OLD, ("old", "new"), (), ["new"]),
+        (Phase.VERIFY, OLD, ("new",), ("old",), ["old", "new"]),
+        (Phase.VERIFY, OLD, (), (), ["new"]),
+        (Phase.PROMOTE, NEW, ("old", "new"), (), []),
+        (Phase.PROMOTE, NEW, (), (), []),
     ],
 )
 def test_memory_relief_may_end_what_loads_and_what_is_not_promoted(
-    phase: Phase, armed: RankSpec, answered: tuple[str, ...], expendable: list[str]
+    phase: Phase, armed: RankSpec, answered: tuple[str, ...], unanswered: tuple[str, ...], expendable: list[str]
 ) -> None:
     service = local_service(container(NEW, "running"), container(OLD, "running"), phase=phase, armed=armed)
     service.record = replace(service.record, armed=OLD)
     service.answered = {name: service.containers[name].started_at for name in answered}
+    service.unanswered = {name: service.containers[name].started_at for name in unanswered}
     assert list(service.expendable()) == expendable
 
 

@@ -19,6 +19,7 @@ from requests import Session
 from sparkops.engine import endpoints
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
+from sparkops.swap.model import Answer
 
 STAND_IN = Path(__file__).parent.parent.parent / "templates/stand-in"
 Play = Callable[[socket.socket, str], None]
@@ -118,7 +119,7 @@ class Engine:
     def ready(self) -> Engine:
         deadline = time.monotonic() + 60
         with to(self.port)() as asking:
-            while not endpoints.healthy(asking):
+            while endpoints.health(asking) is not Answer.YES:
                 assert time.monotonic() < deadline
                 assert self.process.poll() is None
                 time.sleep(0.02)

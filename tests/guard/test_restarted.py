@@ -1,0 +1,179 @@
+"""A guard that has just started beside engines that run: what it does not know yet is neither loading nor dead."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.docker.facts import Container
+from sparkops.engine import endpoints
+from sparkops.guard.follower import Follower
+from sparkops.guard.loading import Loaded
+from sparkops.guard.local_service import LocalService
+from sparkops.guard.memory_floor import MemoryFloor
+from sparkops.guard.state import State
+from sparkops.guard.tasks import WatchedStart
+from sparkops.memory.relief import LOOKS
+from sparkops.nodes.local import LocalNode
+from sparkops.startup.verdict import Watch
+from sparkops.swap.follower import Record
+from sparkops.swap.model import Answer, Mode, Phase
+from tests import examples
+from tests.guard.test_reproductions import BOOT, OLD, SERVING, begun, runs
+from tests.nodes.recording import RecordingNode
+from tests.smoke.server import free_port, to
+
+PATIENCE_S = 60.0
+SERVES, FAILS = HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE
+
+
+@contextmanager
+def engine(status: HTTPStatus | None = SERVES) -> Iterator[int]:
+    """A server whose /health has this status, or none in time; the port is the result."""
+    over = threading.Event()
+
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if status is None:
+                over.wait(PATIENCE_S)
+                return
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Health) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            over.set()
+            server.shutdown()
+
+
+def until(true: Callable[[], Any]) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def restarted(directory: Path, container: Container, lines: list[str]) -> tuple[Follower, LocalService]:
+    """A new process of the guard: the promoted engine of its boot record runs, and has for days."""
+    state = State(directory, lambda: BOOT)
+    state.write_record("chat", Record(term=1, copy=SERVING, armed=OLD))
+    follower = Follower(state, LocalNode("n1"), lines.append)
+    service = follower._service("chat")
+    service.update({OLD.container: container}, 1.0)
+    follower._note_expendable()
+    return follower, service
+
+
+def killed(follower: Follower) -> list[str]:
+    """What memory relief ends with 3.5 GiB of memory left."""
+    node = RecordingNode("n1")
+    floor = MemoryFloor(follower, node, lambda _: None, lambda: 3.5)
+    for _ in range(LOOKS):
+        floor.look()
+    return [str(command) for command in node.ran]
+
+
+def test_the_promoted_engine_is_not_killed_before_its_health_is_known(tmp_path: Path) -> None:
+    follower, service = restarted(tmp_path, runs(OLD), [])
+
+    assert killed(follower) == []
+    assert service.loads, "it may load, so nothing else starts to load"
+
+
+@pytest.mark.parametrize(
+    ("status", "kills", "loads"),
+    [(SERVES, [], False), (FAILS, ["docker kill old-r0"], True), (None, [], True)],
+    ids=["serves", "loads", "is late"],
+)
+def test_health_decides_without_a_look_at_the_log_or_the_recipe(
+    tmp_path: Path, status: HTTPStatus | None, kills: list[str], loads: bool
+) -> None:
+    """The spec of this engine is of another version, and no Docker answers here."""
+    with engine(status) as port, to(port)() as asking:
+        container = replace(runs(OLD), port=port)
+        follower, service = restarted(tmp_path, container, [])
+        if status is None:
+            service.note_health(container, endpoints.health(asking, timeout_s=0.1))
+        else:
+            follower.jobs.retry_s = 0.01
+            follower.jobs.watch_starts(service, BOOT.boot)
+            until(lambda: service.answered or service.unanswered)
+        follower._note_expendable()
+        assert killed(follower) == kills
+        assert service.loads is loads
+        follower.close()
+
+
+def test_a_server_that_is_late_is_unknown_and_one_that_refuses_is_not() -> None:
+    with engine(None) as port, to(port)() as asking:
+        assert endpoints.health(asking, timeout_s=0.1) is Answer.UNKNOWN
+    with engine(FAILS) as port, to(port)() as asking:
+        assert endpoints.health(asking) is Answer.NO
+    with to(free_port())() as asking:
+        assert endpoints.health(asking) is Answer.NO
+
+
+def test_an_engine_that_this_process_saw_start_loads_until_it_answers(tmp_path: Path) -> None:
+    _, service = restarted(tmp_path, replace(runs(OLD), state="exited"), [])
+    started = replace(runs(OLD), started_at=2.0)
+    service.update({OLD.container: started}, 2.0)
+
+    service.note_health(started, Answer.UNKNOWN)
+
+    assert list(service.expendable()) == ["old-r0"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "expendable"),
+    [(None, []), (Phase.LOAD, ["old-r0"]), (Phase.VERIFY, [])],
+    ids=["rests", "loads", "loaded"],
+)
+def test_a_worker_rank_has_loaded_as_the_kept_journal_says(
+    tmp_path: Path, phase: Phase | None, expendable: list[str]
+) -> None:
+    """Without an order: the leader's node is lost."""
+    _, service = restarted(tmp_path, replace(runs(OLD), rank=1, ranks=2), [])
+    if phase:
+        swap = begun(phase, Mode.BESIDE).swap
+        assert swap
+        assert SERVING.active
+        restart = replace(SERVING, swap=replace(swap, mode=Mode.RESTART, target=SERVING.active, source=SERVING.active))
+        service.record = replace(service.record, copy=restart)
+
+    assert list(service.expendable()) == expendable
+    assert service.loads is bool(expendable)
+
+
+def learned(directory: Path, *reads: Container) -> list[dict[str, Any]]:
+    """The starts that a guard remembers after the last of these containers has answered."""
+    follower, service = restarted(directory, reads[0], [])
+    for number, container in enumerate(reads[1:], 2):
+        service.update({OLD.container: container}, float(number))
+    answered = Watch(examples.recipe().probe.startup, healthy=True)
+    service.watched[OLD.container] = WatchedStart(reads[-1].started_at)
+    follower.jobs._loaded(service, reads[-1], examples.recipe(), Loaded(answered))
+    return follower.state.starts("chat")
+
+
+def test_only_a_start_that_was_watched_from_its_beginning_is_learned(tmp_path: Path) -> None:
+    exited = replace(runs(OLD), state="exited")
+
+    assert learned(tmp_path / "days old", runs(OLD), runs(OLD)) == []
+    assert len(learned(tmp_path / "new", exited, replace(runs(OLD), started_at=2.0))) == 1
