@@ -167,10 +167,10 @@ def _deploy(
 
 
 def _give_token(operation: Operation, service: str, draft: Draft) -> None:
-    target = draft.intent.target
+    target, digest = draft.intent.target, engine_spec.token_digest(draft.token.encode())
     for rank in token_ranks(target):
         with connect_guard(operation.connected.member(rank.node)) as opened:
-            opened.give_secret(service, engine_spec.token_name(target.release, target.slot), draft.token)
+            opened.give_secret(service, engine_spec.token_name(target.release, target.slot, digest), draft.token)
 
 
 def rollback(operation: Operation, leader: Leader, service: str, options: DeployOptions) -> Accepted | None:

@@ -45,7 +45,7 @@ def secrets(journal: Journal) -> frozenset[str]:
     """Return the names of the secrets that the releases of a journal may have."""
     previous = (journal.previous, journal.swap.previous if journal.swap else None)
     deployments = (*journal.deployments, *(deployment for deployment in previous if deployment))
-    return frozenset(engine_spec.token_name(deployment.release, deployment.slot) for deployment in deployments)
+    return frozenset(name for deployment in deployments for name in engine_spec.deployed_tokens(deployment))
 
 
 @dataclass
@@ -143,12 +143,13 @@ class Engines:
         if not spec.ray:
             return None
         release = spec.rank(rank.node).release
-        token = self.secret(release.service, engine_spec.token_name(release.id, spec.slot))
-        if token is None:
-            raise NotReady(self.node.name, "no Ray token on this node: deploy again")
-        if engine_spec.token_digest(token) != spec.token:
-            raise NotReady(self.node.name, "the Ray token on this node belongs to another deploy: deploy again")
-        return token
+        names = engine_spec.token_names(release.id, spec.slot, spec.token)
+        kept = [token for name in names if (token := self.secret(release.service, name)) is not None]
+        for token in kept:
+            if engine_spec.token_digest(token) == spec.token:
+                return token
+        problem = "the Ray token on this node belongs to another deploy" if kept else "no Ray token on this node"
+        raise NotReady(self.node.name, f"{problem}: deploy again")
 
     def _create_with(self, token: bytes, command: Command, container: str) -> None:
         """Name the container once its token is in it: without, it must not be taken for a created one after a crash."""

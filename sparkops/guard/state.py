@@ -23,7 +23,7 @@ from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.values import WireError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
-SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT
+SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT-DIGEST
 SLOT_BYTES = 2**20
 Value = TypeVar("Value")
 

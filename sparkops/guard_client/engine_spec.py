@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +19,7 @@ from sparkops.engine.ranks import Seat
 from sparkops.names import LABEL, Slot
 from sparkops.network.commands import RDMA_OPTIONS
 from sparkops.release import Rank, Release
-from sparkops.swap.model import RankSpec
+from sparkops.swap.model import Deployment, RankSpec
 
 HEAD_GRACE_S, WORKER_GRACE_S = 5, 3
 """Longest grace in seconds of rank 0 and of the other ranks of a replica on several nodes. vLLM finishes no request
@@ -27,6 +29,7 @@ LOAD_GRACE_S = 5
 ran for at least 56 s of its `stop_grace_s` of 60 s (vLLM 0.23.0, docs/evidence/gpu-h100.md)."""
 SPEC_LABEL = f"{LABEL}spec"
 """Label of a container: the digest of the spec that it was created from."""
+NAMED = 16  # digits of a token's digest in its name
 IMAGE_ID = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -122,9 +125,35 @@ def digest(rank: RankSpec) -> str:
     return _sha256(rank.spec)
 
 
-def token_name(release: str, slot: Slot) -> str:
-    """Return the name under which a guard keeps the token of a release's Ray cluster."""
+def token_name(release: str, slot: Slot, digest: str) -> str:
+    """Return the name under which a guard keeps a token of a release's Ray cluster: each deploy has its own.
+
+    The token comes before the intent, which may be refused: it must not replace that of the engines that serve.
+    """
+    return f"{_former_name(release, slot)}-{digest[:NAMED]}"
+
+
+def _former_name(release: str, slot: Slot) -> str:
+    """Return the name of the token in versions that kept one for each release."""
     return f"ray-{release}-{slot}"
+
+
+def token_names(release: str, slot: Slot, digest: str) -> tuple[str, str]:
+    """Return the names under which a guard may keep a token."""
+    return token_name(release, slot, digest), _former_name(release, slot)
+
+
+def deployed_tokens(deployment: Deployment) -> Iterator[str]:
+    """Yield the names under which the tokens of a deployment may be kept, of a spec of any version."""
+    for rank in deployment.ranks:
+        try:
+            spec = json.loads(rank.spec)
+        except ValueError:
+            spec = None
+        digest = spec.get("token") if isinstance(spec, dict) else None
+        if digest:
+            yield token_name(deployment.release, deployment.slot, digest)
+    yield _former_name(deployment.release, deployment.slot)
 
 
 def token_digest(token: bytes) -> str:

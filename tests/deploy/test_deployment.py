@@ -97,7 +97,7 @@ def test_every_rank_of_a_ray_cluster_needs_the_token_and_no_other_does() -> None
     ray = pair("ray")
 
     assert [rank.node for rank in token_ranks(ray)] == ["n1", "n2"]
-    assert engine_spec.token_name(ray.release, ray.slot) == f"ray-{ray.release}-blue"
+    assert engine_spec.token_name(ray.release, ray.slot, "ab" * 32) == f"ray-{ray.release}-blue-{'ab' * 8}"
     assert token_ranks(pair("mp")) == token_ranks(deployed()) == ()
 
 

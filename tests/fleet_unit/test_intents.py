@@ -478,7 +478,8 @@ def test_each_rank_of_a_ray_pair_gets_one_token_before_the_intent(make: Make) ->
 
     (first,), (second,) = (peer(world, node).requests("secret") for node in ("n1", "n2"))
     assert first == second
-    assert first["name"] == f"ray-{pair.id}-blue"
+    digest = engine_spec.token_digest(first["value"].encode())
+    assert first["name"] == f"ray-{pair.id}-blue-{digest[:16]}"
     assert len(bytes.fromhex(first["value"])) == 32
     (sent,) = peer(world).requests("intend")
     assert first["value"] not in str(sent)
@@ -495,8 +496,10 @@ def test_a_ray_pair_that_is_deployed_again_keeps_no_rank_with_an_earlier_token(m
             intents.cancel(client[1], "chat")
 
     for node, before, after in zip(("n1", "n2"), *(target.ranks for target in targets), strict=True):
-        first, second = (request["value"] for request in peer(world, node).requests("secret"))
+        requests = peer(world, node).requests("secret")
+        first, second = (request["value"] for request in requests)
         assert first != second
+        assert len({request["name"] for request in requests}) == 2, "a refused intent must not replace a token in use"
         assert engine_spec.digest(before) != engine_spec.digest(after)
         assert engine_spec.of(after).token == engine_spec.token_digest(second.encode())
 

@@ -57,6 +57,11 @@ def test_without_a_token_nothing_is_created(guard: Here) -> None:
     assert inspect(rank.container) is None
 
 
+def token_name(target: Deployment, rank: RankSpec) -> str:
+    """The name of the token that a rank was deployed with."""
+    return engine_spec.token_name(target.release, target.slot, engine_spec.of(rank).token)
+
+
 def refused(guard: Here, rank: RankSpec) -> None:
     """Tend until the guard reports that it lacks the token of this deploy."""
     assert guard.until(lambda: guard.engine(rank).problem).endswith("deploy again")
@@ -70,7 +75,7 @@ def test_a_container_of_an_earlier_deploy_is_created_anew_with_the_token_of_this
         begun = guard.begun(target)
         guard.send(replace(begun, revision=begun.revision + number))
         refused(guard, rank)
-        guard.state.put_secret("pair", engine_spec.token_name(target.release, engine_spec.of(rank).slot), token)
+        guard.state.put_secret("pair", token_name(target, rank), token)
         guard.restart().turn()
         guard.send(replace(begun, revision=begun.revision + number))
         guard.is_(rank, EngineState.STOPPED)
@@ -80,8 +85,7 @@ def test_a_container_of_an_earlier_deploy_is_created_anew_with_the_token_of_this
 def test_the_token_lies_in_the_container_for_its_user_only(guard: Here) -> None:
     target = pair(guard)
     [rank] = target.ranks
-    spec = engine_spec.of(rank)
-    guard.state.put_secret("pair", engine_spec.token_name(target.release, spec.slot), b"secret token")
+    guard.state.put_secret("pair", token_name(target, rank), b"secret token")
     guard.turn()
     guard.send(guard.begun(target))
     guard.is_(rank, EngineState.STOPPED)
@@ -106,8 +110,7 @@ def token_of(rank: RankSpec) -> bytes:
 def test_a_container_that_got_no_token_before_its_guard_ended_is_created_anew(guard: Here) -> None:
     target = pair(guard)
     [rank] = target.ranks
-    spec = engine_spec.of(rank)
-    guard.state.put_secret("pair", engine_spec.token_name(target.release, spec.slot), b"secret token")
+    guard.state.put_secret("pair", token_name(target, rank), b"secret token")
     with pytest.raises(Ended):
         Engines(Mortal(guard.node.name), guard.state.secret, print).create(rank)
     guard.restart().turn()
