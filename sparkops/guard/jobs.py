@@ -14,7 +14,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
 from sparkops.engine import endpoints
-from sparkops.errors import Interrupted, SparkopsError
+from sparkops.errors import ConnectionLost, Interrupted, NotReady, SparkopsError
 from sparkops.guard import smoke_runs
 from sparkops.guard.engines import Engines, reason
 from sparkops.guard.free_memory import LACK, Measuring
@@ -30,6 +30,9 @@ from sparkops.startup import estimate
 from sparkops.startup.estimate import Forecast
 from sparkops.swap import effects
 from sparkops.swap.model import Answer, RankSpec
+
+PROOFS = 3
+"""Attempts at a proof that cannot be carried out, such as one whose spec or reply cannot be parsed."""
 
 
 @dataclass
@@ -82,7 +85,11 @@ class Jobs:
             self._execute(service, job)
         except Interrupted:
             self.log(f"{service.name}: {job.task}: cancelled")
-        except (SparkopsError, OSError, ValueError) as error:
+        except ValueError as error:  # first: a reply that is no JSON is an OSError of requests as well
+            self._failed(service, job, reason(error))
+        except (ConnectionLost, NotReady, OSError) as error:
+            self._failed(service, job, reason(error), lost=True)
+        except SparkopsError as error:
             self._failed(service, job, reason(error))
         except Exception as error:  # noqa: BLE001 - a bug with one service must not cost the others their guard
             self.log(traceback.format_exc())
@@ -107,7 +114,8 @@ class Jobs:
             case Measure(container=container):
                 self._measure(service, container, job.cancel)
 
-    def _failed(self, service: LocalService, job: Job, why: str) -> None:
+    def _failed(self, service: LocalService, job: Job, why: str, *, lost: bool = False) -> None:
+        """Note why a task failed. `lost`: Docker or a connection failed, which shows nothing about the engine."""
         self.log(f"{service.name}: {job.task}: {why}")
         with self.lock:
             match job.task:
@@ -115,8 +123,20 @@ class Jobs:
                     service.problems[rank.container] = why
                 case effects.StartEngine(container=container):
                     service.problems[container] = why
+                case effects.ProveEngine(container=container, key=key) if not lost:
+                    self._note_unproven(service, container, key, why)
                 case _:
                     service.retry_s = time.monotonic() + self.retry_s
+
+    def _note_unproven(self, service: LocalService, container: str, key: str, why: str) -> None:
+        """Retry a proof that could not be carried out; after PROOFS attempts that is the verdict."""
+        service.unproven[container, key] = service.unproven.get((container, key), 0) + 1
+        if service.unproven[container, key] < PROOFS:
+            service.retry_s = time.monotonic() + self.retry_s
+            return
+        service.proofs[container] = (key, Answer.NO)
+        service.problems[container] = f"{container} could not be verified: {why}"
+        service.progress.pop(container, None)
 
     def _unwatch(self, service: LocalService, container: str) -> None:
         with self.lock:
@@ -154,7 +174,9 @@ class Jobs:
 
         The smoke suite runs on rank 0; the network that NCCL uses is read from the log of every rank.
         """
-        proven = service.containers[container]
+        proven = service.containers.get(container)
+        if proven is None:
+            raise NotReady(self.node.name, f"{container} cannot be read")
         if not service.matches(proven):
             self._note_proof(service, proven, key, f"{container} runs with another spec")
             return

@@ -49,6 +49,8 @@ class LocalService:
     watched: dict[str, WatchedStart] = field(default_factory=dict)
     job: Job | None = None
     proofs: dict[str, tuple[str, Answer]] = field(default_factory=dict)
+    unproven: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By container and start: the proofs that could not be carried out."""
     problems: dict[str, str] = field(default_factory=dict)
     rooms: dict[str, MeasuredRoom] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class LocalService:
         self.pending, self.started = container, False
         self.problems.pop(container, None)
         self.proofs.pop(container, None)
+        self.unproven = {proof: count for proof, count in self.unproven.items() if proof[0] != container}
         self.killed.pop(container, None)
         self.rooms.pop(container, None)
         self.lacking.pop(container, None)
