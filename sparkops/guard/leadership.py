@@ -92,12 +92,18 @@ class Leadership:
 
         A leader that was away may have been replaced: another guard must confirm it, within CONFIRM_S.
         """
-        reach = self.members.reach
-        for service, lead in tuple(self.leads.items()):
+        reach, leads = self.members.reach, tuple(self.leads.items())
+        for service, lead in leads:
             if any(report.term > lead.journal.term for report in reach.reports(service).values()):
                 return "new leader of this fleet: the next deploy lets this node join it"
-        unmet = reach.links and not reach.contacts and time.monotonic() - reach.began_s < CONFIRM_S
-        return "answer of another guard" if unmet else ""
+        unmet = not reach.last or any(lead.journal.peers and not self._contacts(service) for service, lead in leads)
+        waits = reach.links and unmet and time.monotonic() - reach.began_s < CONFIRM_S
+        return "answer of another guard" if waits else ""
+
+    def _contacts(self, service: str) -> frozenset[str]:
+        """Return the nodes whose guards confirm that this one leads a service."""
+        lead = self.leads.get(service)
+        return self.members.reach.contacts(service, lead.journal.term) if lead else frozenset()
 
     def _intend(self, request: Request) -> dict[str, Any]:
         """Decide on an intent. The first one for a service makes its journal."""
@@ -124,6 +130,7 @@ class Leadership:
             if lead is None:
                 peers = tuple(sorted(self.members.own().peers))
                 lead = self._lead(self.state.journal(service) or Journal(service, self.node.name, peers))
+                self.members.reach.wake()  # the other guards have confirmed nothing about this service yet
             return lead
 
     def _lead(self, journal: Journal, *, direct: bool = False) -> Lead:
@@ -133,7 +140,7 @@ class Leadership:
             self.state,
             self._front(service, direct=direct),
             lambda: self._reports(service),
-            lambda: frozenset(self.members.reach.contacts),
+            lambda: self._contacts(service),
             self.log,
             lambda: self.members.reach.wake(),  # noqa: PLW0108 - new peers get another Reach
             idle_s=self.idle_s,

@@ -134,8 +134,8 @@ class Reach:
     busy: Callable[[], bool]
     log: Callable[[str], None]
     last: dict[str, LastReply] = field(default_factory=dict)
-    contacts: set[str] = field(default_factory=set)
-    """Nodes whose guards have replied."""
+    terms: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By node and service: the term of the last report. A reply without one confirms nothing about a service."""
     lost: dict[str, str] = field(default_factory=dict)
     """By node: why its guard cannot be reached now."""
     over: threading.Event = field(default_factory=threading.Event)
@@ -182,7 +182,7 @@ class Reach:
         if self.lost.pop(link.node, None):
             self.log(f"{link.node}: its guard is reachable again")
         self.last[link.node] = LastReply(reports, link.progress, time.monotonic())
-        self.contacts.add(link.node)
+        self.terms |= {(link.node, service): report.term for service, report in reports.items()}
         if known is None or known.reports != reports:
             self.changed()
 
@@ -191,6 +191,11 @@ class Reach:
         oldest_s = time.monotonic() - FRESH_S
         recent = {node: last.reports for node, last in tuple(self.last.items()) if last.at_s >= oldest_s}
         return {node: reports[service] for node, reports in recent.items() if service in reports}
+
+    def contacts(self, service: str, term: int) -> frozenset[str]:
+        """Return the nodes whose guards have reported a service, and know no newer leader of it than one of `term`."""
+        known = tuple(self.terms.items())
+        return frozenset(node for (node, name), newest in known if name == service and newest <= term)
 
     def progress(self, service: str) -> dict[str, Mapping[str, str]]:
         """Return how far the engines of a service are, by node."""

@@ -61,7 +61,7 @@ def test_a_recent_report_counts_and_an_old_one_does_not() -> None:
     assert way.progress("chat") == {"n2": {"a-r0": "loading"}}
     way.last["n2"].at_s -= FRESH_S + 1
     assert way.reports("chat") == {}
-    assert way.contacts == {"n2"}
+    assert way.contacts("chat", 1) == {"n2"}
 
 
 def test_a_lost_guard_is_told_once_and_so_is_its_return() -> None:

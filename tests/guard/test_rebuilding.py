@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,19 @@ from sparkops.guard.daemon import Daemon
 from sparkops.guard.follower import Follower
 from sparkops.guard.leadership import CONFIRM_S, Leadership
 from sparkops.guard.membership import Members, RebuildRequests
-from sparkops.guard.messages import derive
-from sparkops.guard.peers import PeerLink, Reach
+from sparkops.guard.messages import Message, derive
+from sparkops.guard.peers import PeerLink, Reach, ServiceOrders
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.follower import Record
+from sparkops.swap.intents import Deploy, accept
 from sparkops.swap.journal import Journal
+from sparkops.swap.leader import step
+from sparkops.swap.model import Answer, Mode
+from tests.guard.test_reproductions import BOOT, NEW, OLD, RELEASES, SERVING
+from tests.nodes.recording import RecordingNode
 
 pytestmark = pytest.mark.local
 
@@ -192,4 +198,64 @@ def test_a_leader_that_reaches_no_guard_starts_its_engines_after_a_while(tmp_pat
 
     leadership.members.reach.began_s -= CONFIRM_S
 
+    assert leadership.awaited() == ""
+
+
+@dataclass
+class Met:
+    """The link of n1, a former leader, to the guard of n2, which leads since a rebuild and has just started."""
+
+    daemon: Daemon
+    node: str = "n2"
+    progress: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def exchange(self, orders: ServiceOrders) -> Mapping[str, Report]:
+        return self.daemon.answer(Message("n1", orders)).reports
+
+
+def test_a_guard_that_cannot_report_a_service_confirms_no_former_leader_of_it(tmp_path: Path) -> None:
+    """In the first seconds after a boot, or while Docker hangs: it replies, and has read no container yet."""
+    old = replace(SERVING, peers=("n2",))
+    new = replace(old, leader="n2", peers=("n1",), term=2, revision=6)
+    state = State(tmp_path / "n2", lambda: BOOT)
+    state.write_membership(Membership("n2", b"new", {"n1": Peer("", 1)}, {"n1": b"old"}, term=2))
+    state.write_record("chat", Record(term=2, copy=new))
+    met = Met(Daemon(state, LocalNode("n2"), log=print))
+    state = State(tmp_path / "n1", lambda: BOOT)
+    state.write_membership(Membership("n1", b"old", {"n2": Peer("", 1)}))
+    leadership = Leadership(state, RecordingNode("n1"), Follower(state, LocalNode("n1"), print), lambda *_: met, print)
+    leadership.over.set()  # no turn but those below
+    lead = leadership._lead(old)
+    view = GatewayView("", {RELEASES[OLD].slot: OLD.container}, {OLD.container: Answer.YES})
+
+    leadership.members.reach.exchange(met)
+
+    fleet = FleetState({}, view, lead.contacts())
+    assert leadership.awaited() == "answer of another guard"
+    assert not fleet.confirmed(old)
+    assert step(old, fleet) is None
+    deploy = Deploy("i", old.revision, RELEASES[NEW], Mode.FIRST)
+    assert not isinstance(accept(old, deploy, fleet), Journal)
+
+    met.daemon.follower._reader.began_s = time.monotonic()  # Docker was read
+    leadership.members.reach.exchange(met)
+
+    assert lead.contacts() == frozenset()
+    assert leadership.awaited() == "new leader of this fleet: the next deploy lets this node join it"
+
+
+def test_a_guard_that_keeps_nothing_of_a_service_confirms_its_leader(tmp_path: Path) -> None:
+    state = State(tmp_path / "n2", lambda: BOOT)
+    state.write_membership(Membership("n1", b"key"))
+    met = Met(Daemon(state, LocalNode("n2"), log=print))
+    met.daemon.follower._reader.began_s = time.monotonic()
+    state = State(tmp_path / "n1", lambda: BOOT)
+    state.write_membership(Membership("n1", b"old", {"n2": Peer("", 1)}))
+    leadership = Leadership(state, RecordingNode("n1"), Follower(state, LocalNode("n1"), print), lambda *_: met, print)
+    leadership.over.set()
+    lead = leadership._lead(replace(SERVING, peers=("n2",)))
+
+    leadership.members.reach.exchange(met)
+
+    assert lead.contacts() == {"n2"}
     assert leadership.awaited() == ""
