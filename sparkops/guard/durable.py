@@ -28,7 +28,7 @@ class Unreadable(SparkopsError):
     exit_code = NeedsOperator.exit_code
 
     def __init__(self, file: Path, why: str, *, next_step: str = "") -> None:
-        step = f"Check `sparkops status`. To start without it: docker exec {CONTAINER} mv {file} {file}.bad"
+        step = f"To continue without it, on its node: docker exec {CONTAINER} mv {file} {file}.bad"
         super().__init__(f"{file}: unreadable: {why}", next_step=next_step or step)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from sparkops.errors import Busy
 from sparkops.guard.direct_front import DirectFront
 from sparkops.guard.durable import Unreadable
+from sparkops.guard.engines import reason
 from sparkops.guard.leadership import EVENTS_POLL_S, Leadership
 from sparkops.guard.operator_socket import Request
 from sparkops.nodes.waiting import Waiting
@@ -67,15 +68,15 @@ class OperatorRequests:
             return {**as_json(copy, FleetState(), {}, reach.lost, last), "needs_operator": trouble}
         progress = {**reach.progress(service), leadership.node.name: leadership.follower.progress(service)}
         shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last)
-        return {**shown, "needs_operator": lead.trouble(), "direct": isinstance(lead.front, DirectFront)}
+        return {**shown, "needs_operator": trouble or lead.trouble(), "direct": isinstance(lead.front, DirectFront)}
 
     def _copy(self, service: str) -> tuple[Journal | None, str]:
-        """Return the copy of the journal, and why this service needs an operator."""
+        """Return the copy of the journal, and the file that cannot be read, with the way to go on without it."""
         try:
             self.leadership.state.journal(service)
             return self.leadership.state.record(service).copy, ""
         except Unreadable as error:
-            return None, str(error)
+            return None, reason(error)
 
     def _events(self, request: Request) -> list[dict[str, Any]]:
         """Return the events after number `since`, as soon as one exists, or none after `wait_s` seconds."""

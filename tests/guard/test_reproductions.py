@@ -161,12 +161,34 @@ def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(t
 
     assert set(leader.leads) == {"chat"}, lines
     assert (shown["journal"], OperatorRequests(leader).shown("chat")["journal"]["revision"]) == (None, SERVING.revision)
-    damage = f"{tmp_path}/services/broken/journal: unreadable: both copies are damaged"
-    assert (shown["needs_operator"], refused["error"], refused["exit_code"]) == (
-        damage,
-        damage,
-        NeedsOperator.exit_code,
+    file = f"{tmp_path}/services/broken/journal"
+    damage = f"{file}: unreadable: both copies are damaged"
+    assert (refused["error"], refused["exit_code"]) == (damage, NeedsOperator.exit_code)
+    assert shown["needs_operator"] == (
+        f"{damage}\nnext: To continue without it, on its node: docker exec sparkops-guard mv {file} {file}.bad"
     )
+
+
+def test_an_unreadable_record_of_the_leader_is_named_and_moved_away_it_stops_nothing(tmp_path: Path) -> None:
+    lines: list[str] = []
+    leader = leadership(tmp_path, lines)
+    leader.over.set()  # no turn but those below
+    leader.state.write_journal(SERVING)
+    record = tmp_path / "services/chat/record"
+    record.write_bytes(bytes(2**21))
+    leader.follower._reader.began_s = time.monotonic()
+    lead = leader._lead(SERVING)
+
+    lead.turn()
+    shown = OperatorRequests(leader).shown("chat")
+    record.rename(tmp_path / "record.bad")
+    lead.turn()
+
+    damage = f"{record}: unreadable: both copies are damaged"
+    assert shown["needs_operator"].startswith(f"{damage}\nnext: ")
+    assert f"mv {record} {record}.bad" in shown["needs_operator"]
+    assert shown["journal"]["revision"] == SERVING.revision
+    assert (OperatorRequests(leader).shown("chat")["needs_operator"], set(lead.fleet.reports)) == ("", {"n1"})
 
 
 @pytest.mark.parametrize("phase", [Phase.LOAD, Phase.VERIFY, Phase.BAKE])
