@@ -169,8 +169,10 @@ def _jobs(
 
 
 def ensure_guard(member: Member, order: BuildOrder, report: OnEvent) -> bool:
-    """Bring the guard of a node up to date. False if it was."""
-    if not up(member, _guard(member, order), report):
+    """Bring the guard of a node up to date. False if it was. Raises PlanRefused for one of a newer version."""
+    guard = _guard(member, order)
+    tuple(of_container(member.name, GUARD, _container(member, guard), guard.labels))  # for its refusal
+    if not up(member, guard, report):
         if _reaches(member):
             return False
         report(Event(member.name, "restarting the guard: its connection to Docker is lost"))

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sparkops import __version__
 from sparkops.errors import PlanRefused
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.gateway.image import Service
 from sparkops.names import LABEL
 
 INPUTS = f"{LABEL}inputs"
+VERSION = f"{LABEL}version"
 SERVICE_FILE = re.compile(r"services/(.+)\.cfg")
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -75,16 +77,32 @@ class GatewayContents:
 def of_container(
     node: str, agent: str, container: AgentContainer | None, labels: Mapping[str, str]
 ) -> Iterator[Change]:
-    """Yield the differences of an agent's container from a running one with these labels."""
+    """Yield the differences of an agent's container from a running one with these labels.
+
+    Raises PlanRefused for one of a newer version of sparkops.
+    """
     expected = labels[INPUTS]
     if container is None:
         yield Change(node, agent, Kind.INSTALL, f"image {expected[:12]}")
     elif (inputs := container.labels.get(INPUTS, "")) != expected:
+        require_no_downgrade(node, agent, container.labels)
         yield Change(node, agent, Kind.REPLACE, f"image {inputs[:12] or 'unknown'}, expected {expected[:12]}")
     elif not labels.items() <= container.labels.items():
         yield Change(node, agent, Kind.REPLACE, f"labels {dict(container.labels)}, expected {dict(labels)}")
     elif not container.running:
         yield Change(node, agent, Kind.START, "its container is not running")
+
+
+def require_no_downgrade(node: str, agent: str, labels: Mapping[str, str], version: str = __version__) -> None:
+    """Raise PlanRefused where an agent, by its labels, is of a newer version of sparkops than the other one."""
+    running = labels.get(VERSION, "")
+    if _numbers(running) > _numbers(version):
+        problem = f"{node}: its {agent} is of sparkops {running}: version {version} would replace it with an older one"
+        raise PlanRefused(problem, next_step=f"Update sparkops on this machine to {running} or newer.")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def of_gateway(node: str, facts: GatewayFacts, contents: GatewayContents) -> Iterator[Change]:

@@ -77,6 +77,11 @@ class EngineSpec(BaseModel):
     def config(self) -> NodeConfig:
         return NodeConfig.model_validate(self.node)
 
+    def require_readable(self) -> None:
+        """Raise ValidationError where a recipe or the settings of a node are of another version."""
+        Recipe.model_validate(self.recipe)
+        NodeConfig.model_validate(self.node)
+
     def rank(self, node: str) -> Rank:
         release = Release(self.parsed, self.inputs)
         return Rank(release, self.slot, node, self.index, callers=self.callers, direct=self.direct)

@@ -20,6 +20,7 @@ from sparkops.agents.differences import (
     of_container,
     of_gateway,
     require_consent,
+    require_no_downgrade,
     require_own_names,
     require_own_ports,
 )
@@ -229,3 +230,33 @@ def test_consent_is_for_the_running_gateway_only_and_names_every_difference() ->
         "the running gateway differs from the inventory:\n  n1: configure gateway: chat on port 9100, expected 9300"
     )
     assert "--apply-gateway" in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("running_version", "own", "refused"),
+    [
+        ("0.3.0", "0.2.0", True),
+        ("0.10.0", "0.9.9", True),
+        ("0.2.1", "0.2", True),
+        ("0.2.0", "0.2.0", False),
+        ("0.2.0", "0.3.0", False),
+        ("", "0.2.0", False),
+    ],
+)
+def test_an_older_version_replaces_no_newer_agent(running_version: str, own: str, *, refused: bool) -> None:
+    labels = {**LABELS, "sparkops.version": running_version}
+    if not refused:
+        require_no_downgrade("n1", "guard", labels, own)
+        return
+    with pytest.raises(PlanRefused, match=f"n1: its guard is of sparkops {running_version}: version {own} ") as caught:
+        require_no_downgrade("n1", "guard", labels, own)
+    assert caught.value.next_step == f"Update sparkops on this machine to {running_version} or newer."
+
+
+@pytest.mark.parametrize("agent", ["guard", "gateway"])
+def test_a_newer_agent_is_refused_before_anything_changes_and_one_with_the_same_image_is_kept(agent: str) -> None:
+    newer = {**LABELS, INPUTS: "b" * 64, "sparkops.version": "99.0"}
+
+    with pytest.raises(PlanRefused, match=r"of sparkops 99\.0"):
+        tuple(of_container("n1", agent, AgentContainer(newer, running=True), LABELS))
+    assert tuple(of_container("n1", agent, AgentContainer({**newer, **LABELS}, running=True), LABELS)) == ()

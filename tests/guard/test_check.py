@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparkops.guard.state import Membership, State
+from sparkops.names import Slot
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, RankSpec, Replica
+from tests.guard.test_gateway_front import released
 
 pytestmark = pytest.mark.local
 
@@ -64,3 +69,42 @@ def test_a_journal_of_a_newer_version_is_named(state: State) -> None:
 
     assert failed.returncode == 1
     assert "schema 99; expected up to 2" in failed.stderr
+
+
+def deployed(state: State, rank: RankSpec, *, as_previous: bool = False) -> None:
+    """Let a rank be of the release in service, or of the one before it."""
+    release = Deployment("chat-abcdef0123", Slot.GREEN, (Replica((rank,)),))
+    journal = Journal("chat", "n1", revision=7)
+    state.write_journal(replace(journal, previous=release) if as_previous else replace(journal, active=release))
+
+
+def newer() -> RankSpec:
+    """A rank whose spec a newer version wrote: one more key of the recipe."""
+    rank = next(released("127.0.0.1").heads)
+    spec = json.loads(rank.spec)
+    spec["recipe"]["swap"] = {**spec["recipe"].get("swap", {}), "a_key_of_the_next_version": 1}
+    return replace(rank, spec=json.dumps(spec), container="q-r0")
+
+
+def test_an_engine_whose_spec_a_newer_version_wrote_is_named_with_what_to_do(state: State) -> None:
+    deployed(state, newer())
+
+    failed = check(state.directory)
+
+    assert failed.returncode == 1
+    assert "chat: the spec of q-r0 was written by another version: swap: unknown key" in failed.stderr
+    assert "next: Use the version of sparkops that last deployed chat, or a newer one." in failed.stderr
+
+
+def test_the_engine_of_the_boot_record_is_read_too(state: State) -> None:
+    state.write_record("chat", Record(armed=newer()))
+
+    assert "the spec of q-r0" in check(state.directory).stderr
+
+
+def test_a_spec_that_can_be_read_passes_and_one_that_nothing_runs_by_stops_no_update(state: State) -> None:
+    deployed(state, next(released("127.0.0.1").heads))
+    assert check(state.directory).stderr == ""
+
+    deployed(state, newer(), as_previous=True)
+    assert check(state.directory).stderr == ""
