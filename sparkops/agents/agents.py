@@ -15,11 +15,12 @@ from sparkops.agents.differences import AgentContainer, Change, Kind, of_contain
 from sparkops.agents.gateway_agent import GatewaySpec
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
-from sparkops.errors import CommandFailed, PlanRefused
+from sparkops.errors import CommandFailed, ConnectionLost, PlanRefused
 from sparkops.gateway.image import Service
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
 from sparkops.guard_client.leader import connect_guard
+from sparkops.guard_client.service_state import needed_nodes, unnamed
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
 from sparkops.names import LABEL
 from sparkops.nodes.connected import Connected, Member
@@ -49,7 +50,12 @@ def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], pare
 
 
 def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
-    """Return the differences of the agents on all connected nodes. Changes nothing. Raises NodeError."""
+    """Return the differences of the agents on all connected nodes. Changes nothing.
+
+    Raises NodeError, and PlanRefused where the inventory does not name a node that a service needs.
+    """
+    if specs.gateway:
+        _require_nodes(connected, specs.gateway.settings.node)
     by_node = connected.all(lambda member: tuple(_changes(member, specs)))
     return tuple(change for node in by_node.values() for change in node)
 
@@ -85,7 +91,7 @@ def _container(member: Member, agent: Agent) -> AgentContainer | None:
 
 
 def _require_name(member: Member, name: str) -> None:
-    """Raise PlanRefused if a guard leads services under another name of its node: it would lose them."""
+    """Raise PlanRefused if a guard leads or runs services under another name of its node: it would lose them."""
     if name == member.name:
         return
     with connect_guard(member) as guard:
@@ -94,6 +100,22 @@ def _require_name(member: Member, name: str) -> None:
         problem = f"{member.name}: its guard leads {', '.join(led)} under the node's former name {name}"
         step = f"Name it {name} in the inventory, and before you rename it: sparkops stop {led[0]}"
         raise PlanRefused(problem, next_step=step)
+    if run := [journal.service for journal in journals if name in needed_nodes(journal, {name})]:
+        raise unnamed(run[0], name)
+
+
+def _require_nodes(connected: Connected, leader: str) -> None:
+    """Raise PlanRefused where a service needs a node that the inventory does not name, removed or renamed."""
+    if leader not in connected.members or not leases.guarded(connected.member(leader)):
+        return
+    try:
+        with connect_guard(connected.member(leader)) as guard:
+            states = [guard.state(service) for service in guard.services()]
+    except ConnectionLost:  # a guard that is about to be replaced; it checks this again before it leaves out a node
+        return
+    for state in states:
+        if lost := sorted(needed_nodes(state.journal, state.reports) - {*connected.fleet.nodes}):
+            raise unnamed(state.journal.service, lost[0])
 
 
 def _reaches(member: Member) -> bool:

@@ -23,6 +23,7 @@ from sparkops.guard.membership import Members
 from sparkops.guard.operator_socket import Request
 from sparkops.guard.peers import IDLE_S, GuardLink, Reach, ServiceOrders
 from sparkops.guard.state import DirectMap, Membership, Peer, State
+from sparkops.guard_client.service_state import needed_nodes, unnamed
 from sparkops.nodes.node import Node
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
@@ -215,10 +216,20 @@ class Leadership:
             same = self.members.leads and dict(membership.peers) == peers
             if not same and (busy := [service for service, lead in self.leads.items() if lead.busy]):
                 raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops follow {busy[0]}")
+            for service, lead in self.leads.items():
+                self._require_needed(service, lead, frozenset(peers))
             if self.members.set_peers(peers):
                 for lead in self.leads.values():
                     if not isinstance(lead.front, DirectFront):
                         lead.regroup(tuple(sorted(peers)))
+
+    def _require_needed(self, service: str, lead: Lead, peers: frozenset[str]) -> None:
+        """Raise PlanRefused where a service runs on a node that is not among the peers: nobody would lead it there."""
+        if isinstance(lead.front, DirectFront):
+            return
+        reporting = self.members.reach.reports(service)
+        if lost := sorted(needed_nodes(lead.journal, reporting) - peers - {self.node.name}):
+            raise unnamed(service, lost[0])
 
     def _reach(self, links: tuple[GuardLink, ...]) -> Reach:
         def busy() -> bool:

@@ -28,7 +28,7 @@ def as_json(
     last: int,
 ) -> dict[str, Any]:
     """Return the reply to `state`, where nothing needs an operator and the service is behind a gateway."""
-    expected = {journal.leader, *journal.peers} if journal else set()
+    expected = {journal.leader, *journal.peers, *(rank.node for rank in journal.halting)} if journal else set()
     return {
         "journal": wire.plain(Journal, journal) if journal else None,
         "direct": False,

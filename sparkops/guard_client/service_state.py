@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops.errors import PlanRefused
 from sparkops.swap import values
 from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import Journal, Swap
@@ -89,6 +90,26 @@ def unreported(state: ServiceState) -> str:
         f"{node} does not report: its guard stops {names} once the leader reaches it"
         for node, names in containers.items()
     )
+
+
+def needed_nodes(journal: Journal, reporting: Collection[str]) -> frozenset[str]:
+    """Return the nodes that must stay in the fleet under their names: those of the releases, unless they were given up.
+
+    Of the nodes whose guards report (`reporting`), those with a container whose end is not confirmed are needed, too.
+    """
+    deployed = {rank.node for deployment in journal.deployments for rank in deployment.ranks}
+    ending = {rank.node for rank in journal.stopped} & {*reporting}
+    return frozenset((deployed | ending) - journal.without)
+
+
+def unnamed(service: str, node: str) -> PlanRefused:
+    """Return the refusal of a change of the fleet that leaves out a node which a service needs."""
+    problem = f"{node}: {service} runs there, and the inventory has no node of that name"
+    step = (
+        f"Name it {node} in the inventory. Before you rename or remove it: sparkops stop {service}, or deploy it on "
+        f"other nodes with --node. If {node} is lost: deploy with --without {node}, then remove it."
+    )
+    return PlanRefused(problem, next_step=step)
 
 
 def joins(state: ServiceState, release: str) -> bool:

@@ -81,13 +81,18 @@ def _target(swap: Swap, rank: RankSpec) -> RankOrder:
 
 
 def _armed(journal: Journal, node: str) -> Armed | None:
-    """Return the boot record: the promoted release. A node without it keeps its record while it moves or returns."""
+    """Return the boot record: the promoted release. A node without it keeps its record while it moves or returns.
+
+    So it does while the release is on a node that this leader does not know: that may be this very node, renamed.
+    """
     active = journal.active
     if active is not None and (rank := next(active.on(node), None)):
         return Armed(rank, active.alone)
     swap = journal.swap
     moving = swap is not None and (swap.reverting or swap.phase is Phase.PROMOTE)
-    return None if moving else Armed()
+    known = {journal.leader, *journal.peers, *journal.without}
+    unknown = active is not None and any(rank.node not in known for rank in active.ranks)
+    return None if moving or unknown else Armed()
 
 
 def slots(journal: Journal) -> Iterator[Deployment]:

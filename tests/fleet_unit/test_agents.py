@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparkops.agents import agents
 from sparkops.errors import PlanRefused
 from sparkops.guard_client.commands import CONTAINER as GUARD
 from sparkops.guard_client.commands import NODE_LABEL
+from sparkops.guard_client.service_state import needed_nodes
 from sparkops.names import Slot
 from sparkops.nodes.progress import Event
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.fleet_unit.conftest import Make
+from tests.fleet_unit.world import World
 
 
 def nothing(event: Event) -> None:
@@ -62,3 +66,60 @@ def test_a_guard_that_leads_services_under_another_name_of_its_node_is_not_repla
         peer.write(Journal("chat", "former", revision=9))
 
         assert {change.node for change in agents.changes(order.connected, specs)} == {"n1", "n2"}
+
+
+FORMER = RankSpec("former", "chat-1-blue-r0")
+ON_FORMER = Journal(
+    "chat", "n1", ("former",), revision=8, active=Deployment("chat-1", Slot.BLUE, (Replica((FORMER,)),))
+)
+
+
+def refused(world: World) -> PlanRefused:
+    """The refusal of a change of the agents, which changes nothing."""
+    with world.order() as order, pytest.raises(PlanRefused) as caught:
+        agents.ensure(order.connected, agents.load(order.connected.fleet), nothing, apply_gateway=True)
+    assert [line for machine in world.machines.values() for line in machine.ran if "exec" not in line] == []
+    return caught.value
+
+
+def test_a_node_whose_guard_follows_is_not_renamed_while_an_engine_of_it_serves(make: Make) -> None:
+    world = make(2)
+    world.machines["n2"].containers[GUARD]["Config"]["Labels"][NODE_LABEL] = "former"
+    world.node("n2").peer.write(ON_FORMER)  # its copy; the leader cannot be asked
+
+    error = refused(world)
+
+    assert str(error) == "former: chat runs there, and the inventory has no node of that name"
+    assert "sparkops stop chat" in error.next_step
+    assert "--without former" in error.next_step
+
+
+@pytest.mark.parametrize(
+    ("journal", "needed"),
+    [
+        (ON_FORMER, True),
+        (ON_FORMER.noted("s", "accepted", stopping=True), True),
+        (ON_FORMER.offline(), False),
+        (replace(ON_FORMER, without=frozenset({"former"})), False),
+        (replace(ON_FORMER, active=None), False),
+    ],
+    ids=["serves", "stops", "stopped and silent", "given up", "nothing runs"],
+)
+def test_a_node_that_left_the_inventory_is_named_while_a_service_needs_it(
+    make: Make, journal: Journal, *, needed: bool
+) -> None:
+    world = make(2)
+    world.node("n1").peer.write(journal)
+    if needed:
+        assert str(refused(world)).startswith("former: chat runs there")
+        return
+    with world.order() as order:
+        assert agents.changes(order.connected, agents.load(order.connected.fleet))
+
+
+def test_an_engine_whose_end_is_not_confirmed_needs_its_node_while_that_reports() -> None:
+    stopped = ON_FORMER.offline()
+
+    assert needed_nodes(stopped, {"n1", "former"}) == {"former"}
+    assert needed_nodes(stopped, {"n1"}) == set()
+    assert needed_nodes(stopped.confirmed_stopped([FORMER]), {"n1", "former"}) == set()

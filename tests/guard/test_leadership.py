@@ -6,23 +6,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparkops.errors import PlanRefused
 from sparkops.guard.follower import Follower
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Lead
 from sparkops.guard.leadership import Leadership
+from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.peers import ServiceOrders
 from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard_client import service_state
+from sparkops.guard_client.service_state import unreported
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.swap.fleet_state import Report
+from sparkops.swap.fleet_state import EngineState, Report
+from sparkops.swap.follower import Local, Record, reconcile
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
+from sparkops.swap.orders import Armed, order
 from tests.nodes.recording import RecordingNode
 
 RELEASE = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-r0"),)),))
@@ -148,3 +154,46 @@ def test_the_first_question_to_another_guard_is_about_every_service(leadership: 
     until(lambda: wire.orders)
 
     assert set(wire.orders[0]) == {"chat", "other"}
+
+
+def serving_on(node: str) -> Journal:
+    """A service whose engine is on a node."""
+    release = Deployment("q-1", Slot.BLUE, (Replica((RankSpec(node, "q-1-r0"),)),))
+    return Journal("chat", "n1", ("n2",), revision=1, active=release)
+
+
+def test_a_leader_keeps_the_guard_of_a_node_that_a_service_needs(leadership: Leadership) -> None:
+    """Whatever the client sends: one of an earlier version does not check it."""
+    leadership.leads["chat"].lead(serving_on("n2"), leadership.leads["chat"].front)
+    request = {"peers": {"renamed": {"address": "127.0.0.1", "port": 1}}}
+
+    with pytest.raises(PlanRefused, match="n2: chat runs there, and the inventory has no node of that name"):
+        leadership.verbs()["peers"](request)
+
+    assert leadership.leads["chat"].journal.peers == ("n2",)
+    leadership.leads["chat"].lead(Journal("chat", "n1", ("n2",), revision=2), leadership.leads["chat"].front)
+    leadership.verbs()["peers"](request)
+    assert leadership.leads["chat"].journal.peers == ("renamed",)
+
+
+def test_a_boot_record_is_kept_while_its_release_is_on_a_node_that_the_leader_does_not_know() -> None:
+    """The node may have been renamed: it must not stay down after its next boot."""
+    journal = serving_on("former")
+    assert journal.active
+    [rank] = journal.active.ranks
+    record = Record(term=1, copy=journal, armed=rank)
+    engines = {rank.container: EngineState.HEALTHY}
+
+    assert reconcile(order(journal, "n2", "b"), Local("b", record, engines)) is None
+    known = replace(journal, peers=("former", "n2"))
+    assert order(known, "n2", "b").armed == Armed()
+
+
+def test_a_stop_on_a_node_that_left_the_fleet_ends_with_its_name(leadership: Leadership) -> None:
+    stopped = serving_on("former").noted("s", "accepted", stopping=True).offline()
+    leadership.leads["chat"].lead(stopped, leadership.leads["chat"].front)
+
+    state = service_state.read("chat", "n1", OperatorRequests(leadership).shown("chat"))
+
+    assert "former" in state.missing
+    assert unreported(state) == "former does not report: its guard stops q-1-r0 once the leader reaches it"
