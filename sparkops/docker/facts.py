@@ -6,11 +6,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sparkops.names import LABEL
+
+NEVER = "0001-01-01T00:00:00Z"
+"""Docker's time of a start that has not happened."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,15 @@ def parse_container(node: str, inspect: Mapping[str, Any]) -> Container:
         spec=labels.get("spec", ""),
         created_at=timestamp(inspect["Created"]) if "Created" in inspect else None,
     )
+
+
+def parse_listed(node: str, listed: Mapping[str, Any]) -> Container:
+    """Read an item of Docker's list: labels and state. How a container started and ended is not in it."""
+    state = {"Status": listed["State"], "ExitCode": 0, "OOMKilled": False, "StartedAt": NEVER}
+    name = next(name for name in listed["Names"] if name.count("/") == 1)  # not that of a link
+    inspect = {"Name": name, "Config": {"Labels": listed["Labels"]}, "State": state, "Image": listed["ImageID"]}
+    container = parse_container(node, {**inspect, "RestartCount": 0, "HostConfig": {"RestartPolicy": {"Name": ""}}})
+    return replace(container, created_at=float(listed["Created"]))
 
 
 def _number(text: str) -> int:

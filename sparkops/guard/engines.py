@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from sparkops.command import Command, Completed
 from sparkops.docker import commands, facts
@@ -30,6 +32,9 @@ LOG_LINES, LOG_CHARACTERS = 20_000, 2**20  # the end of a log; the container has
 ENDED = ("exited", "dead")
 SECRET_S = 3600.0
 """A secret is saved before the intent that needs it is in a journal: a younger one is kept in any case."""
+INSPECT_S, HUNG_S = 3.0, 600.0
+"""Longest wait for the inspect of one container, in the read of all and in a thread of its own. It takes milliseconds,
+but as long as the container starts, for example waits for a driver (github.com/moby/moby/issues/18848)."""
 FRESH_S = 15.0
 """Older than that, the state of the containers is unknown. A read takes tens of ms, on a busy node seconds."""
 
@@ -54,18 +59,24 @@ class ContainerReader:
 
     node: LocalNode
     log: Callable[[str], None]
+    connect: Callable[[LocalNode], Engine] = Engine
+    inspect_s: float = INSPECT_S
     containers: Mapping[str, Container] = field(default_factory=dict)
+    unread: Mapping[str, Container] = field(default_factory=dict)
+    """Those that Docker lists and does not inspect, with labels and state as listed."""
     began_s: float = -math.inf
     trouble: str = ""
     _stream: Engine | None = field(default=None, init=False)
+    _hung: set[str] = field(default_factory=set, init=False)
+    """IDs of the containers whose inspect a thread waits for: each further request would leave a program waiting."""
 
     def read(self) -> bool:
         """Read the containers; False while Docker cannot be read, which is logged once. One thread may call this."""
         began_s, trouble = time.monotonic(), ""
         try:
-            self._stream = self._stream or Engine(self.node)
-            parsed = [facts.parse_container(self.node.name, inspect) for inspect in self._stream.containers()]
-            self.containers, self.began_s = {container.name: container for container in parsed}, began_s
+            stream = self._stream = self._stream or self.connect(self.node)
+            self._read_each(stream, stream.listed())
+            self.began_s = began_s
         except SparkopsError as error:
             self.close()
             trouble = reason(error)
@@ -75,6 +86,50 @@ class ContainerReader:
             self.log(trouble)
         self.trouble = trouble
         return not trouble
+
+    def _read_each(self, stream: Engine, listed: Iterable[Mapping[str, Any]]) -> None:
+        """Inspect every container on its own: one that cannot be inspected hides no other.
+
+        One that runs as it did before stays as it was read.
+        """
+        containers, unread = dict[str, Container](), dict[str, Container]()
+        for item in listed:
+            known = facts.parse_listed(self.node.name, item)
+            try:
+                inspect = self._inspect(stream, item["Id"])
+            except (SparkopsError, OSError, ValueError) as error:
+                before = self.containers.get(known.name)
+                if before and before.running and known.running and _same(before, known):
+                    containers[known.name] = before
+                    continue
+                unread[known.name] = known
+                if known.name not in self.unread:
+                    self.log(f"{known.name} is {known.state} and cannot be inspected: {reason(error)}")
+                continue
+            if inspect is not None:  # None: removed since it was listed
+                containers[known.name] = facts.parse_container(self.node.name, inspect)
+        self.containers, self.unread = containers, unread
+
+    def _inspect(self, stream: Engine, container: str) -> Mapping[str, Any] | None:
+        """Return the inspect of a container; None if it is gone. Raises SparkopsError, at once while one hangs."""
+        if container in self._hung:
+            raise NotReady(self.node.name, "its inspect hangs")
+        try:
+            return stream.container(container, self.inspect_s)
+        except ConnectionLost:
+            self._hung.add(container)
+            threading.Thread(target=self._wait, args=(container,), name=f"inspect {container}", daemon=True).start()
+            raise
+
+    def _wait(self, container: str) -> None:
+        """Wait until a container can be inspected, so that the next read asks again."""
+        try:
+            with closing(self.connect(self.node)) as engine:
+                engine.container(container, HUNG_S)
+        except (SparkopsError, OSError, ValueError) as error:
+            self.log(f"{container:.12}: {reason(error)}")
+        finally:
+            self._hung.discard(container)
 
     def require_recent(self) -> None:
         """Raise NotReady while the containers are unknown."""
@@ -89,6 +144,11 @@ class ContainerReader:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+def _same(before: Container, listed: Container) -> bool:
+    """Return whether a listed container is the one that was read before, and not another one of its name."""
+    return before.created_at is not None and int(before.created_at) == listed.created_at
 
 
 @dataclass(frozen=True)

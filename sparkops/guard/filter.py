@@ -24,7 +24,7 @@ def close_ports(node: Node) -> None:
 
 
 def _renew(node: Node, engine: Engine) -> None:
-    containers = [facts.parse_container(node.name, inspect) for inspect in engine.containers()]
+    containers = [facts.parse_listed(node.name, listed) for listed in engine.listed()]
     ephemeral = node.run(firewall.EPHEMERAL).stdout
     membership = State().membership()
     gateway = membership.gateway if membership else ()

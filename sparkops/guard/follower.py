@@ -159,20 +159,20 @@ class Follower:
             record, by_hand = self.state.record(name), self.state.by_hand(name)
             restarted_s = last_restart_s(self.state, name) if record.restarts else 0.0
             service = LocalService(name, self.node.name, record, by_hand, restarted_s)
-            service.update(self._reader.containers, self._reader.began_s)
+            service.update(self._reader.containers, self._reader.began_s, self._reader.unread)
             self._by_name[name] = service
         return self._by_name[name]
 
     def _poll(self, name: str) -> None:
         with self.jobs.lock:
             service = self._service(name)
-            service.update(self._reader.containers, self._reader.began_s)
+            service.update(self._reader.containers, self._reader.began_s, self._reader.unread)
             self.jobs.notes.reset_restarts(service)
             self.jobs.watch_starts(service, self._boot)
             self.jobs.notes.note_stops(service, service.by_hand - service.running)
             ended = service.ended(self._boot)
         if ended and service.settled(ended):
-            self.jobs.notes.check_stop(service, ended)
+            self.jobs.check_stop(service, ended)
         with self.jobs.lock:
             if service.fresh:
                 self._reconcile(service)

@@ -74,6 +74,29 @@ class Jobs:
             if due and not start:
                 self._watch_start(service, ranks[name], container)
 
+    def check_stop(self, service: LocalService, ended: Container) -> None:
+        """Ask Docker in a thread whether an operator stopped a container: its reply may take long, or never come.
+
+        Until it is known, the boot record does not start this container. Orders are followed all the same.
+        """
+        with self.lock:
+            if ended.name in service.checking:
+                return
+            service.checking.add(ended.name)
+        name = f"check the end of {ended.name}"
+        threading.Thread(target=self._check_stop, args=(service, ended), name=name, daemon=True).start()
+
+    def _check_stop(self, service: LocalService, ended: Container) -> None:
+        try:
+            self.notes.check_stop(service, ended)
+        except (SparkopsError, OSError, ValueError) as error:
+            self.log(f"{ended.name}: unknown whether an operator stopped it: {reason(error)}")
+            self.node.cancel.wait(self.retry_s)
+        finally:
+            with self.lock:
+                service.checking.discard(ended.name)
+            self.wake.set()
+
     def _watch_start(self, service: LocalService, rank: RankSpec, container: Container) -> None:
         start = service.watched[container.name] = WatchedStart(container.started_at)
         args = (service, rank, container, start)

@@ -33,6 +33,8 @@ class LocalService:
     order: Order | None = None
     containers: Mapping[str, Container] = field(default_factory=dict)
     """Every container of sparkops on the node, as last read."""
+    unread: Mapping[str, Container] = field(default_factory=dict)
+    """Those that Docker lists and does not inspect: their state is unknown, so they are neither created nor started."""
     read_s: float = -math.inf
     changed_s: float = -math.inf
     """The end of the last job: an earlier read is out of date. Monotonic seconds, like `read_s`."""
@@ -58,6 +60,8 @@ class LocalService:
     progress: dict[str, str] = field(default_factory=dict)
     stop_checks: dict[str, float] = field(default_factory=dict)
     """By container that ended: the start whose end was compared with the stops that Docker lists."""
+    checking: set[str] = field(default_factory=set)
+    """Containers that ended and whose stop Docker is asked for."""
     lacking: dict[str, float] = field(default_factory=dict)
     """By container that waits for memory: since when, in monotonic seconds."""
     exits: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -97,15 +101,17 @@ class LocalService:
         if self.job:
             self.job.cancel.set()
 
-    def update(self, containers: Mapping[str, Container], began_s: float) -> None:
+    def update(
+        self, containers: Mapping[str, Container], began_s: float, unread: Mapping[str, Container] | None = None
+    ) -> None:
         """Replace the containers by a read that began after the last change; ignore an earlier one."""
         if began_s <= self.changed_s:
             return
         if began_s - self.read_s < FRESH_S:
-            old = self.containers
+            old = {**self.unread, **self.containers}
             started = (item for name, item in containers.items() if item.running and _differs(item, old.get(name)))
             self.began |= {item.name: item.started_at for item in started}
-        self.containers, self.read_s = containers, began_s
+        self.containers, self.unread, self.read_s = containers, unread or {}, began_s
         if self.started:
             self.pending, self.started = "", False
 
@@ -143,10 +149,11 @@ class LocalService:
         others = self._mismatched()
         running = {name for name in others if self.containers[name].running}
         engines = {name: self._state(self.containers[name]) for name in self.ranks if name in self.containers}
+        known = {name: state for name, state in engines.items() if name not in others or name in running}
         return Local(
             boot=boot,
             record=self.record,
-            engines={name: state for name, state in engines.items() if name not in others or name in running},
+            engines={**known, **{name: EngineState.LOADING for name in self.ranks if name in self.unread}},
             starts={name: str(self.containers[name].started_at) for name in engines},
             by_hand=self.by_hand | self._unchecked(boot),
             free_gib=free_gib,
@@ -241,9 +248,11 @@ class LocalService:
 
     @property
     def loads(self) -> bool:
-        """Whether an engine of this service loads or is about to start."""
+        """Whether an engine of this service loads or is about to start, as far as Docker shows."""
         existing = [self.containers[name] for name in self.ranks if name in self.containers]
-        return bool(self.pending) or any(self._state(container) is EngineState.LOADING for container in existing)
+        unread = any(self.unread[name].running for name in self.ranks if name in self.unread)
+        loading = any(self._state(container) is EngineState.LOADING for container in existing)
+        return bool(self.pending) or unread or loading
 
     def expendable(self) -> Iterator[str]:
         """Yield running engines that may be killed before memory runs out: those that load, then a new release.

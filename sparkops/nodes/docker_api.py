@@ -79,21 +79,29 @@ class Engine:
 
     def containers(self, **labels: str) -> list[Facts]:
         """Return the inspect of every container of sparkops, running or not, with all of `labels`."""
+        inspects = (self.container(listed["Id"]) for listed in self.listed(**labels))
+        return [facts for facts in inspects if facts is not None]  # None: removed since it was listed
+
+    def listed(self, **labels: str) -> list[Facts]:
+        """Return what `docker ps --all` knows of the same containers: names, labels, state.
+
+        A list waits for no container; the inspect of one that starts waits as long as its start does.
+        """
         labelled = [f"{LABEL}service", *(f"{LABEL}{key}={value}" for key, value in labels.items())]
         with self._errors():
-            listed = self._client.containers(all=True, filters={"label": labelled})
-            return [facts for container in listed for facts in self._inspect(container["Id"])]
+            listed: list[Facts] = self._client.containers(all=True, filters={"label": labelled})
+            return listed
 
-    def _inspect(self, container: str) -> Iterator[Facts]:
+    def container(self, name: str, timeout_s: float = READ_TIMEOUT_S) -> Facts | None:
+        """Return the inspect of one container; None without one of that name. Raises ConnectionLost after timeout_s."""
+        self._client.timeout = timeout_s  # type: ignore[assignment]
         try:
-            yield self._client.inspect_container(container)
-        except NotFound:  # removed since it was listed
-            return
-
-    def container(self, name: str) -> Facts | None:
-        """Return the inspect of one container; None without one of that name."""
-        with self._errors():
-            return next(self._inspect(name), None)
+            with self._errors(), suppress(NotFound):
+                facts: Facts = self._client.inspect_container(name)
+                return facts
+        finally:
+            self._client.timeout = int(READ_TIMEOUT_S)
+        return None
 
     def image(self, name: str) -> Facts | None:
         """Return the inspect of an image; None without one of that name."""

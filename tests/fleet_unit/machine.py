@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,6 +68,10 @@ class Machine:
     moods: dict[str, str] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     loads: dict[str, int] = field(default_factory=dict)
+    hangs: dict[str, threading.Event] = field(default_factory=dict)
+    """By container: what its inspect waits for, as for a start that waits for a driver."""
+    hung: Counter[str] = field(default_factory=Counter)
+    """By container: the inspects that have waited."""
     containers: dict[str, Facts] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     fails: Callable[[str], int] = field(default=lambda _: 0)
@@ -281,11 +286,14 @@ class Machine:
             return 200, json.dumps({"ApiVersion": "1.43"}).encode()
         if match := re.search(r"/containers/json.*filters=(.*)", path):
             filters = json.loads(unquote(match[1]).replace("+", " "))["label"]
-            return 200, json.dumps([{"Id": name} for name in self._labelled(filters)]).encode()
+            return 200, json.dumps([listed(self.containers[name]) for name in self._labelled(filters)]).encode()
         if match := re.search(r"/containers/([^/]+)/(json|logs|stats)", path):
             name, kind = match.groups()
             if name not in self.containers:
                 return 404, b'{"message": "No such container"}'
+            if kind == "json" and (hangs := self.hangs.get(name)):
+                self.hung[name] += 1
+                hangs.wait()
             known = {"json": json.dumps(self.containers[name]).encode(), "logs": self.log(name).encode()}
             return 200, known.get(kind, STATS)
         held = {"Os": "linux", "Architecture": "arm64", "Size": 1, "RootFS": {"Layers": [self.layer]}, "Config": {}}
@@ -321,6 +329,12 @@ class Machine:
 def pairs(labels: dict[str, str]) -> set[str]:
     """Labels as Docker's filters name them."""
     return {f"{key}={value}" for key, value in labels.items()}
+
+
+def listed(container: Facts) -> Facts:
+    """What Docker's list says about a container."""
+    name, labels, state = container["Name"], container["Config"]["Labels"], container["State"]["Status"]
+    return {"Id": container["Id"], "Names": [name], "Labels": labels, "State": state, "ImageID": IMAGE, "Created": 0}
 
 
 def inspect(name: str, labels: dict[str, str], status: str) -> Facts:
