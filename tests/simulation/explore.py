@@ -129,7 +129,7 @@ def _ending(begin: State, state: State, after: Transition | None, before: int) -
     rests = after is None or (any(ended(world)) and not any(lasting(world)) and not rebuild(world))
     wrongs = laws.settled(world) if rests else []
     if after is None and before + begin.faults - state.faults <= 1:
-        wrongs += laws.live(world, asked=begin.intents > state.intents)
+        wrongs += laws.live(world, intervened=begin.intents > state.intents)
     return wrongs
 
 

@@ -295,10 +295,10 @@ def _forgotten(world: World) -> list[str]:
     return [f"17: intent {known} was acknowledged and is forgotten" for known in unknown]
 
 
-def live(world: World, *, asked: bool) -> list[str]:
+def live(world: World, *, intervened: bool) -> list[str]:
     """What must hold at the end of a run with one fault, whose cause is gone: a release serves, without an operator.
 
-    `asked`: whether a second operator took part, who may have stopped the service. What a fault took for good is
+    `intervened`: whether a second operator took part, who may have stopped the service. What a fault took for good is
     excepted: a node, or the engine of the only release that could serve.
     """
     journal, leader = world.leader.journal, world.leader
@@ -312,7 +312,7 @@ def live(world: World, *, asked: bool) -> list[str]:
     if why := needs_operator(journal, world.fleet(leader)):
         return [f"19: after one fault that is gone, an operator is needed: {why}"]
     if serving is None:
-        return [] if asked or journal.previous is None else ["19: after one fault that is gone, no release serves"]
+        return [] if intervened or journal.previous is None else ["19: after one fault that is gone, no release serves"]
     return [] if world.runs(serving) is Answer.YES else [f"19: after one fault that is gone, {serving.release} is down"]
 
 

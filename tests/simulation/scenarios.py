@@ -27,7 +27,7 @@ def deployment(name: str, slot: Slot, *nodes: str, claim: float = 2.0, turns: st
 SLOTS = {"a": Slot.BLUE, "b": Slot.GREEN}
 
 
-def seen(active: str = "", **answers: Answer) -> GatewayView:
+def gateway_view(active: str = "", **answers: Answer) -> GatewayView:
     """The gateway with release a in slot blue and b in green, with their answers."""
     slots = {SLOTS[name]: name for name in answers}
     return GatewayView(SLOTS.get(active), slots, {SLOTS[name]: answer for name, answer in answers.items()})
@@ -128,8 +128,10 @@ def serving(first: Deployment | None) -> World:
 def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> World:
     """The intent of a swap is accepted."""
     if name in AGAIN:
-        again, lost = deployment(A, Slot.GREEN, "n3"), frozenset({"n2"} if "lost" in name else ())
-        started = ask(failed(AGAIN[name]), lambda id_, revision: Deploy(id_, revision, again, Mode.FIRST, without=lost))
+        moved_release, lost = deployment(A, Slot.GREEN, "n3"), frozenset({"n2"} if "lost" in name else ())
+        started = ask(
+            failed(AGAIN[name]), lambda id_, revision: Deploy(id_, revision, moved_release, Mode.FIRST, without=lost)
+        )
         assert started is not None
         return started
     first, target, mode = MODES[name]
@@ -175,8 +177,8 @@ def _move(journal: Journal) -> Callable[[str, int], Intent] | None:
         return None
     (rank,) = active.ranks
     moved = replace(rank, node="n3" if rank.node == "n2" else "n2")
-    again = replace(active, slot=active.slot.other, replicas=(Replica((moved,)),))
-    return lambda id_, revision: Deploy(id_, revision, again, Mode.ACROSS)
+    moved_release = replace(active, slot=active.slot.other, replicas=(Replica((moved,)),))
+    return lambda id_, revision: Deploy(id_, revision, moved_release, Mode.ACROSS)
 
 
 def _back(journal: Journal, mode: Mode) -> Callable[[str, int], Intent] | None:

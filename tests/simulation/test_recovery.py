@@ -15,7 +15,7 @@ from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase
-from tests.simulation.scenarios import AGAIN, MODES, deploying, deployment, seen, serving
+from tests.simulation.scenarios import AGAIN, MODES, deploying, deployment, gateway_view, serving
 from tests.simulation.story import Story
 from tests.simulation.world import LONG
 
@@ -129,12 +129,12 @@ def test_an_operator_is_told_while_the_gateway_refuses_changes_and_needed_no_mor
     story = Story.of("in-place").until(Phase.SWITCH).fault("the gateway refuses changes")
     while (refused := story.world.leader.tried) is None:
         assert story.step()
-    told = replace(story.world.fleet(story.world.leader), tried_s=LONG, why="No space left on device")
+    late_fleet = replace(story.world.fleet(story.world.leader), tried_s=LONG, why="No space left on device")
 
-    effect = step(story.journal, told)
+    effect = step(story.journal, late_fleet)
 
     assert isinstance(effect, WriteJournal)
-    assert needs_operator(effect.journal, told) == f"{refused}: No space left on device"
+    assert needs_operator(effect.journal, late_fleet) == f"{refused}: No space left on device"
     assert (story.settle().running, story.journal.trouble) == (["b-r0"], "")
 
 
@@ -176,7 +176,7 @@ def test_what_its_guard_watches_has_a_bound(phase: Phase, bound_s: float) -> Non
 
 def test_a_drain_while_neither_release_answers_has_a_bound() -> None:
     journal = Story.of("across").until(Phase.DRAIN).journal
-    view = replace(seen("b", a=Answer.NO, b=Answer.NO), open={Slot.BLUE: 1, Slot.GREEN: 0})
+    view = replace(gateway_view("b", a=Answer.NO, b=Answer.NO), open={Slot.BLUE: 1, Slot.GREEN: 0})
     engines = (EngineReport("a-r0", EngineState.HEALTHY),)
     reports = {"n2": Report("n2", "b", 1, journal.revision, journal.revision, engines)}
     fleet = FleetState(reports, view, frozenset({"n2"}))

@@ -13,7 +13,7 @@ from sparkops.swap.model import Answer, Phase
 from sparkops.swap.phases import RULES, is_gone, proven
 from sparkops.swap.rebuild import rebuilt
 from tests.simulation.messages import reporting
-from tests.simulation.scenarios import seen
+from tests.simulation.scenarios import gateway_view
 from tests.simulation.story import Story
 from tests.simulation.transitions import lead
 from tests.simulation.world import Gateway, Leader
@@ -28,7 +28,7 @@ def begun(phase: Phase) -> tuple[Journal, Swap]:
 def reported(journal: Journal, copies: int = 0, **changes: Any) -> FleetState:
     """The report of n3 under the newest orders, with changes. `copies`: how many revisions its copy is behind."""
     report = Report("n3", "boot", journal.term, journal.revision - copies, journal.revision)
-    gateway = seen(b=Answer.YES)
+    gateway = gateway_view(b=Answer.YES)
     return FleetState(reports={"n3": replace(report, **changes)}, gateway=gateway)
 
 

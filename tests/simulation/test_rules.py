@@ -19,7 +19,7 @@ from sparkops.swap.phases import drained, proven
 from sparkops.swap.rebuild import rebuilt
 from tests.simulation.explore import explore
 from tests.simulation.messages import deliver
-from tests.simulation.scenarios import ask, deployment, seen, serving
+from tests.simulation.scenarios import ask, deployment, gateway_view, serving
 from tests.simulation.story import Story
 from tests.simulation.transitions import lead
 from tests.simulation.views import Health
@@ -436,7 +436,7 @@ def test_a_return_between_two_releases_that_run_restarts_none_of_them() -> None:
     assert swap is not None
     assert swap.reverting
 
-    assert failure(story.journal, swap, FleetState(gateway=seen(a=Answer.NO))) == ""
+    assert failure(story.journal, swap, FleetState(gateway=gateway_view(a=Answer.NO))) == ""
 
 
 def test_a_gateway_that_was_restored_sends_nothing_to_a_stopped_service() -> None:
@@ -455,7 +455,7 @@ def test_a_new_release_that_fails_is_left_only_for_an_old_one_that_answers(phase
     swap = story.journal.swap
     assert swap is not None
 
-    both, one = (FleetState(gateway=seen(a=answer, b=Answer.NO)) for answer in (old, Answer.YES))
+    both, one = (FleetState(gateway=gateway_view(a=answer, b=Answer.NO)) for answer in (old, Answer.YES))
 
     assert (failure(story.journal, swap, both), failure(story.journal, swap, one)) == ("", "b does not answer")
 
@@ -504,7 +504,7 @@ def test_a_return_starts_its_release_anew_only_until_it_gets_the_traffic() -> No
     swap = story.journal.swap
     assert swap is not None
 
-    views = [seen(active, a=Answer.NO) for active in ("a", "")]
+    views = [gateway_view(active, a=Answer.NO) for active in ("a", "")]
 
     assert [failure(story.journal, swap, FleetState(gateway=view)) for view in views] == ["", "a does not answer"]
 

@@ -35,12 +35,12 @@ Exposed = tuple[str, tuple[tuple[str, Health], ...]]
 def answering(slots: tuple[tuple[Slot, Site], ...], *nodes: Exposed | bool) -> tuple[Answers, Answers]:
     """By slot, the truth and what a short question finds out. `nodes`: every node, then whether it is reached."""
     half = len(nodes) // 2
-    found: dict[tuple[str, str], tuple[Health, bool]] = {}
+    healths: dict[tuple[str, str], tuple[Health, bool]] = {}
     for node, reached in zip(nodes[:half], nodes[half:], strict=True):
         if isinstance(node, tuple):
-            found.update({(node[0], container): (health, bool(reached)) for container, health in node[1]})
+            healths.update({(node[0], container): (health, bool(reached)) for container, health in node[1]})
     gone = Health.STOPPED, True
-    ranks = {slot: [found.get(place, gone) for place in places] for slot, (_, places) in slots}
+    ranks = {slot: [healths.get(place, gone) for place in places] for slot, (_, places) in slots}
     truth = {slot: _truth(rank_healths) for slot, rank_healths in ranks.items()}
     return truth, {slot: _short(rank_healths, truth[slot]) for slot, rank_healths in ranks.items()}
 

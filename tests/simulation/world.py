@@ -248,8 +248,8 @@ class World:
 
     def runs(self, deployment: Deployment) -> Answer:
         """Whether a release answers through the gateway; a slot that points elsewhere does not lead to it."""
-        there = self.gateway.site(deployment.slot) == site_of(deployment)
-        return self.serves(deployment.slot) if there else Answer.NO
+        leads_there = self.gateway.site(deployment.slot) == site_of(deployment)
+        return self.serves(deployment.slot) if leads_there else Answer.NO
 
     def _answers(self) -> tuple[Answers, Answers]:
         node = self.gateway.node
