@@ -129,6 +129,8 @@ class Jobs:
                 self.engines.create(rank)
             case effects.StartEngine(container=container):
                 self.engines.start(container)
+                with self.lock:
+                    service.start(container)
             case effects.StopEngine(container=container):
                 self._unwatch(service, container)
                 self.engines.stop(container, loading=service.loading(container))
@@ -145,7 +147,7 @@ class Jobs:
                 case effects.CreateEngine(rank=rank):
                     service.problems[rank.container] = why
                 case effects.StartEngine(container=container):
-                    service.problems[container] = why
+                    self.notes.refused(service, container, why, lost=lost)
                 case effects.ProveEngine(container=container, key=key) if not lost:
                     self._note_unproven(service, container, key, why)
                 case _:
@@ -190,7 +192,7 @@ class Jobs:
         if room.ended_s - since_s >= patience_s:
             lack = service.progress.get(container, "").removeprefix(LACK)
             step = f"Find the process that uses it (docker ps, nvidia-smi); a reboot of {service.node} frees it."
-            service.problems[container] = f"memory not freed within {patience_s:g} s: {lack}\nnext: {step}"
+            service.refused[container] = f"memory not freed within {patience_s:g} s: {lack}\nnext: {step}"
 
     def _prove(self, service: LocalService, container: str, key: str, cancel: threading.Event) -> None:
         """Note the verdict on a rank, unless another start has taken the place of the one that was proven.

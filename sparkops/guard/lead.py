@@ -14,7 +14,7 @@ from sparkops.guard.direct_front import DirectFront
 from sparkops.guard.gateway_front import GatewayFront
 from sparkops.guard.state import State
 from sparkops.swap import effects
-from sparkops.swap.effects import LeaderEffect
+from sparkops.swap.effects import FrontEffect
 from sparkops.swap.events import SwapEvent, narrate
 from sparkops.swap.fleet_state import FleetState, Report
 from sparkops.swap.intents import Deploy, Intent, NothingToDo, Refused, accept
@@ -31,24 +31,46 @@ LONGEST_GAP_S = 5.0  # time in which this process did not run is no time in whic
 
 @dataclass
 class PhaseClocks:
-    """The seconds of a phase: those in which requests were sampled, and those in which nothing has moved."""
+    """The seconds of a phase: those in which requests were sampled, and those without a state that is new in it."""
 
     sampled_s: float = 0.0
     waited_s: float = 0.0
     phase: object = None
-    moved: object = None
+    known: set[object] = field(default_factory=set)
+    """The states of this phase so far: one that returns, such as that of a guard that restarts, is no progress."""
     last_s: float | None = None
 
-    def tick(self, now_s: float, phase: object, moved: object, *, sampled: bool) -> None:
-        """Advance by the time since the last call."""
+    def tick(self, now_s: float, phase: object, state: object, *, sampled: bool) -> None:
+        """Advance by the time since the last call. `state`: what the phase may wait for."""
         passed_s = 0.0 if self.last_s is None else min(now_s - self.last_s, LONGEST_GAP_S)
         self.last_s = now_s
         if phase != self.phase:
-            self.sampled_s = self.waited_s = 0.0
+            self.sampled_s, self.phase, self.known = 0.0, phase, set()
         elif sampled:
             self.sampled_s += passed_s
-        self.waited_s = 0.0 if (phase, moved) != (self.phase, self.moved) else self.waited_s + passed_s
-        self.phase, self.moved = phase, moved
+        self.waited_s = self.waited_s + passed_s if state in self.known else 0.0
+        self.known.add(state)
+
+
+@dataclass
+class Attempts:
+    """The last effect on the gateway, while it has failed or changed nothing. Times in monotonic seconds."""
+
+    effect: FrontEffect | None = None
+    since_s: float = 0.0
+    why: str = ""
+    """Why the last attempt failed; empty if it did not."""
+
+    def begin(self, effect: FrontEffect, now_s: float) -> bool:
+        """Note that an effect is about to be executed. Returns whether the same one was before."""
+        repeated = effect == self.effect
+        if not repeated:
+            self.effect, self.since_s = effect, now_s
+        return repeated
+
+    def forget(self) -> None:
+        """Note that another effect or none is due: the last one had its result."""
+        self.effect, self.why = None, ""
 
 
 @dataclass
@@ -75,6 +97,7 @@ class Lead:
     times: list[tuple[str, float]] = field(default_factory=list)
     """The phases of the intent in progress, each with its start in monotonic seconds."""
     cut: int = 0
+    attempts: Attempts = field(default_factory=Attempts)
 
     @property
     def busy(self) -> bool:
@@ -112,9 +135,13 @@ class Lead:
             self._look(fresh=True)
             effect = step(self.journal, self.fleet)
         if effect is None:
+            if not self.attempts.why:
+                self.attempts.forget()
             return PAUSE_S if self.busy else self.idle_s
-        self._execute(effect)
-        return 0.0
+        if isinstance(effect, effects.WriteJournal):
+            self._write(effect.journal)
+            return 0.0
+        return self._change(effect)
 
     def _look(self, *, fresh: bool = False) -> None:
         """Read the front and the reports, and advance the clocks of this phase."""
@@ -125,20 +152,39 @@ class Lead:
         reports = dict(self.reports())
         serving = view.answer(traffic(journal)) if view else Answer.UNKNOWN
         sampled = view is not None and (serving is Answer.YES or traffic(journal) is None)
-        moved = (_moving(reports), view and (view.active, tuple(sorted(view.answers.items()))))
-        self.clocks.tick(
-            time.monotonic(), (swap and swap.key, swap and swap.phase, journal.stopping), moved, sampled=sampled
+        moved = (_moving(journal, reports), view and (view.active, tuple(sorted(view.answers.items()))))
+        now_s = time.monotonic()
+        phase = (swap and swap.key, swap and swap.phase, journal.stopping)
+        self.clocks.tick(now_s, phase, moved, sampled=sampled)
+        tried = self.attempts
+        self.fleet = FleetState(
+            reports=reports,
+            gateway=view,
+            contacts=self.contacts(),
+            sampled_s=self.clocks.sampled_s,
+            waited_s=self.clocks.waited_s,
+            tried=tried.effect,
+            tried_s=now_s - tried.since_s if tried.effect else 0.0,
+            why=tried.why,
         )
-        self.fleet = FleetState(reports, view, self.contacts(), self.clocks.sampled_s, self.clocks.waited_s)
 
-    def _execute(self, effect: LeaderEffect) -> None:
-        if isinstance(effect, effects.WriteJournal):
-            self._write(effect.journal)
-            return
-        self._note_effect(effect, self.front.execute(effect))
+    def _change(self, effect: FrontEffect) -> float:
+        """Execute an effect on the gateway. Returns the seconds to wait before the next turn.
+
+        Raises SparkopsError and OSError; the machine learns of it by `tried`.
+        """
+        repeated = self.attempts.begin(effect, time.monotonic())
+        try:
+            printed = self.front.execute(effect)
+        except (SparkopsError, OSError) as error:
+            self.attempts.why = str(error)
+            raise
+        self.attempts.why = ""
+        self._note_effect(effect, printed, repeated=repeated)
         self._look(fresh=True)
+        return FAILED_S if repeated else 0.0
 
-    def _note_effect(self, effect: LeaderEffect, printed: str) -> None:
+    def _note_effect(self, effect: FrontEffect, printed: str, *, repeated: bool) -> None:
         match effect:
             case effects.SwitchTraffic(deployment=None, hold=effects.RequestHold(left_s=left_s)):
                 self.note(SwapEvent("traffic", f"requests wait, about {left_s:.0f} s"))
@@ -146,7 +192,7 @@ class Lead:
                 self.note(SwapEvent("traffic", "no release has the traffic"))
             case effects.SwitchTraffic(deployment=Deployment() as deployment):
                 self.note(SwapEvent("traffic", f"{deployment.release} ({deployment.slot}) has the traffic"))
-            case effects.CutRequests(deployment=deployment):
+            case effects.CutRequests(deployment=deployment) if not repeated:
                 self.cut += int(printed or 0)
                 self.note(SwapEvent("note", f"{printed or 0} requests in {deployment.release} were cut"))
             case _:
@@ -157,6 +203,7 @@ class Lead:
         old = self.journal
         self.state.write_journal(journal)
         self.journal = journal
+        self.attempts.forget()
         now_s = time.monotonic()
         if journal.swap and (old.swap is None or old.swap.intent != journal.swap.intent):
             self.times, self.cut = [], 0
@@ -223,6 +270,8 @@ class Lead:
         return self.frozen or needs_operator(self.journal, self.fleet)
 
 
-def _moving(reports: Mapping[str, Report]) -> object:
-    """Return the parts of reports that show progress: each phase of a start changes them."""
-    return tuple(sorted((node, report.adopted, report.armed, report.engines) for node, report in reports.items()))
+def _moving(journal: Journal, reports: Mapping[str, Report]) -> object:
+    """Return the parts of reports that show progress of a service: each phase of a start changes them."""
+    ranks = (*(rank for item in journal.deployments for rank in item.ranks), *journal.stopped)
+    nodes = sorted({rank.node for rank in ranks} & set(reports))
+    return tuple((node, reports[node].adopted, reports[node].armed, reports[node].engines) for node in nodes)

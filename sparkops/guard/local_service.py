@@ -16,6 +16,8 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Phase, RankSpec
 from sparkops.swap.orders import Order, Want, unpromoted
 
+REFUSED_S, REFUSED_MOST_S = 5.0, 60.0
+"""Seconds from a refused start to the next one: twice as long each time, up to the second figure."""
 SETTLE_S = 3.0
 """Docker lists a kill after it has sent the signal: a container that has just ended may lack it for a moment."""
 
@@ -40,6 +42,8 @@ class LocalService:
     """The end of the last job: an earlier read is out of date. Monotonic seconds, like `read_s`."""
     retry_s: float = -math.inf
     pending: str = ""
+    restarting: bool = False
+    """Whether the pending start is one from the boot record."""
     started: bool = False
     """Whether the pending start has been executed."""
     answered: dict[str, float] = field(default_factory=dict)
@@ -54,6 +58,12 @@ class LocalService:
     unproven: dict[tuple[str, str], int] = field(default_factory=dict)
     """By container and start: the proofs that could not be carried out."""
     problems: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """By container: why its start has not happened. It is retried."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """By container: the starts in a row that Docker refused."""
+    due_s: dict[str, float] = field(default_factory=dict)
+    """By container: when its next start is due after one that failed, in monotonic seconds."""
     rooms: dict[str, MeasuredRoom] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
     """By container: the start for which page cache was dropped."""
@@ -74,8 +84,8 @@ class LocalService:
         proving = {rank.rank.container for rank in order.ranks if rank.prove}
         self.proofs = {name: proof for name, proof in self.proofs.items() if name in proving}
         if self._key(order) != self._key(self.order):
-            self.problems.clear()
-            self.lacking.clear()
+            for known in (self.problems, self.refused, self.refusals, self.due_s, self.lacking):
+                known.clear()
         self.order = order
 
     @staticmethod
@@ -83,16 +93,29 @@ class LocalService:
         swap = order.journal.swap if order else None
         return swap.key if swap else ""
 
-    def begin(self, container: str) -> None:
-        """Note that a start was marked on disk."""
-        self.pending, self.started = container, False
+    def begin(self, container: str, *, restarting: bool = False) -> None:
+        """Note that a start was marked on disk. `restarting`: from the boot record."""
+        self.pending, self.restarting, self.started = container, restarting, False
         self.problems.pop(container, None)
+        self.refused.pop(container, None)
         self.proofs.pop(container, None)
         self.unproven = {proof: count for proof, count in self.unproven.items() if proof[0] != container}
         self.killed.pop(container, None)
         self.rooms.pop(container, None)
         self.lacking.pop(container, None)
         self.progress.pop(container, None)
+
+    def refuse(self, container: str, why: str, now_s: float) -> int:
+        """Note that Docker refused a start, and when the next one is due. Returns the refusals in a row."""
+        count = self.refusals[container] = self.refusals.get(container, 0) + 1
+        self.refused[container] = why
+        self.due_s[container] = now_s + min(REFUSED_S * 2 ** (count - 1), REFUSED_MOST_S)
+        return count
+
+    def start(self, container: str) -> None:
+        """Note that Docker has started a container."""
+        self.refused.pop(container, None)
+        self.refusals.pop(container, None)
 
     def cancel(self) -> None:
         """Cancel what runs in threads."""
@@ -144,8 +167,8 @@ class LocalService:
         """Return whether the leader has ordered its stop in this boot."""
         return self.record.boot == boot and container in self.record.down
 
-    def local(self, boot: str, free_gib: float = 0.0) -> Local:
-        """Return the input of the machine's decisions."""
+    def local(self, boot: str, free_gib: float = 0.0, now_s: float = math.inf) -> Local:
+        """Return the input of the machine's decisions. `now_s`: monotonic seconds, for starts that are not due yet."""
         others = self._mismatched()
         running = {name for name in others if self.containers[name].running}
         engines = {name: self._state(self.containers[name]) for name in self.ranks if name in self.containers}
@@ -160,6 +183,8 @@ class LocalService:
             pending=self.pending,
             proofs=dict(self.proofs),
             problems={**self.problems, **{name: f"{name} runs with another spec" for name in running}},
+            refused=dict(self.refused),
+            paused=frozenset(name for name, due_s in self.due_s.items() if due_s > now_s),
         )
 
     def _mismatched(self) -> set[str]:

@@ -40,7 +40,7 @@ def next_task(service: LocalService, moment: Moment) -> Task | None:
     """
     free_gib = -math.inf if moment.blocked else math.inf
     while True:
-        effect = reconcile(service.order, service.local(moment.boot, free_gib))
+        effect = reconcile(service.order, service.local(moment.boot, free_gib, moment.now_s))
         if not isinstance(effect, MarkStart | MarkRestart):
             return effect
         room = service.rooms.get(effect.container)

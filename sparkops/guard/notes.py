@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,9 @@ from sparkops.swap.follower import Record
 
 HOUR_S = 3600.0
 RESTART = "restart"
+RESTART_PAUSES_S = (20.0, 300.0)
+"""Least seconds from the first start of an hour from the boot record to the second, and from that to the third, since
+a driver or a disk may be late after a boot."""
 Note = effects.KeepCopy | effects.ArmBoot | effects.MarkStart | effects.MarkRestart | effects.MarkStop
 """Effects that are notes on disk."""
 
@@ -32,31 +36,53 @@ class Notes:
 
     def write(self, service: LocalService, effect: Note, boot: str) -> None:
         """Write an effect that is a note. Raises OSError, and then nothing follows from it."""
+        restarting = isinstance(effect, effects.MarkRestart)
         if isinstance(effect, effects.MarkRestart):
-            service.restarted_s = self._note_restart(service.name, effect.container)
+            service.restarted_s = self._note_restart(service, effect.container)
         self._write_record(service, service.record.after(effect, boot))
         if isinstance(effect, effects.KeepCopy):
             self.state.forget_secrets(service.name, secrets(effect.journal), SECRET_S)
         if isinstance(effect, effects.MarkStart | effects.MarkRestart):
-            service.begin(effect.container)
+            service.begin(effect.container, restarting=restarting)
+            if restarting:
+                pause_s = RESTART_PAUSES_S[min(service.record.restarts, len(RESTART_PAUSES_S)) - 1]
+                service.due_s[effect.container] = time.monotonic() + pause_s
             self.note_stops(service, service.by_hand - {effect.container})
 
     def _write_record(self, service: LocalService, record: Record) -> None:
         self.state.write_record(service.name, record)
         service.record = record
 
-    def _note_restart(self, service: str, container: str) -> float:
+    def refused(self, service: LocalService, container: str, why: str, *, lost: bool) -> None:
+        """Note that a start has not happened. `lost`: Docker did not reply, so that it may happen yet.
+
+        A start from the boot record that Docker refused does not count. Raises OSError.
+        """
+        with self.lock:
+            restarting = service.restarting and service.pending == container
+            first = service.refuse(container, why, time.monotonic()) == 1
+            if restarting and not lost:
+                self._write_record(service, service.record.refused())
+        if first:
+            text = f"{container}: not started, retried: {why.splitlines()[0]}"
+            self._add(service.name, {"kind": "note", "text": text, "lasting": True})
+
+    def _add(self, service: str, event: Mapping[str, object]) -> None:
+        """Add an event. A full disk loses it, and stops nothing."""
+        try:
+            self.state.add_event(service, event)
+        except OSError as error:
+            self.log(f"{service}: event not saved: {event['text']}: {error}")
+
+    def _note_restart(self, service: LocalService, container: str) -> float:
         """Add the event of a restart that is about to happen; return its BOOTTIME in seconds.
 
         Events make the budget of an hour survive this process. A full disk stops no restart: the record counts them.
         """
         clock = self.state.clock()
-        text = f"{container} starts from the boot record"
-        event = {"kind": RESTART, "text": text, "lasting": True, "boot": clock.boot, "boottime_s": clock.now_s}
-        try:
-            self.state.add_event(service, event)
-        except OSError as error:
-            self.log(f"{service}: restart of {container} not written to the history: {error}")
+        if container not in service.refused:  # retries of a refused start are one event
+            event = {"kind": RESTART, "text": f"{container} starts from the boot record", "lasting": True}
+            self._add(service.name, {**event, "boot": clock.boot, "boottime_s": clock.now_s})
         return clock.now_s
 
     def reset_restarts(self, service: LocalService) -> None:

@@ -226,7 +226,7 @@ def test_a_guard_that_cannot_report_a_service_confirms_no_former_leader_of_it(tm
     leadership = Leadership(state, RecordingNode("n1"), Follower(state, LocalNode("n1"), print), lambda *_: met, print)
     leadership.over.set()  # no turn but those below
     lead = leadership._lead(old)
-    view = GatewayView("", {RELEASES[OLD].slot: OLD.container}, {OLD.container: Answer.YES})
+    view = GatewayView(None, {RELEASES[OLD].slot: OLD.container}, {RELEASES[OLD].slot: Answer.YES})
 
     leadership.members.reach.exchange(met)
 

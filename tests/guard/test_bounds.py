@@ -1,0 +1,166 @@
+"""A wait of a leader has a bound that nothing unrelated resets, and a change of the gateway that fails is an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from sparkops.errors import SparkopsError
+from sparkops.guard import lead as lead_module
+from sparkops.guard.lead import FAILED_S, Front, Lead
+from sparkops.guard.state import State
+from sparkops.swap.effects import CutRequests, FrontEffect
+from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Answer, Limits, Phase
+from tests.guard.test_reproductions import NEW, OLD, RELEASES, begun
+
+SLOTS = {item.slot: item.release for item in RELEASES.values()}
+OLD_SLOT, NEW_SLOT = RELEASES[OLD].slot, RELEASES[NEW].slot
+FULL = "No space left on device"
+
+
+@dataclass
+class Clock:
+    """Monotonic seconds, in place of those of this process."""
+
+    now_s: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(lead_module, "time", clock)
+    return clock
+
+
+@dataclass
+class Gateway:
+    """A gateway with both releases in their slots, none of them active. `full`: every change fails."""
+
+    view: GatewayView
+    full: bool = False
+    executed: list[FrontEffect] = field(default_factory=list)
+
+    def look(self, *_: object, **__: object) -> GatewayView:
+        return self.view
+
+    def execute(self, effect: FrontEffect) -> str:
+        self.executed.append(effect)
+        if self.full:
+            raise SparkopsError(f"{effect}: {FULL}")
+        return "1"
+
+
+def lead(journal: Journal, tmp_path: Path, gateway: Gateway, reports: Callable[[Lead], dict[str, Report]]) -> Lead:
+    leads: list[Lead] = []
+    front = cast(Front, gateway)
+    peers = lambda: frozenset({"n2"})  # noqa: E731
+    leads.append(Lead(journal, State(tmp_path), front, lambda: reports(leads[0]), peers, lambda _: None))
+    return leads[0]
+
+
+def view(**changes: Any) -> GatewayView:
+    answers = {NEW_SLOT: Answer.NO, OLD_SLOT: Answer.NO}
+    return replace(GatewayView(None, SLOTS, answers, {NEW_SLOT: 0, OLD_SLOT: 0}), **changes)
+
+
+@pytest.mark.parametrize("flaps", [False, True], ids=["steady", "an unrelated guard comes and goes"])
+def test_a_stop_that_hangs_has_a_bound(tmp_path: Path, clock: Clock, flaps: bool) -> None:
+    wedged = (EngineReport(NEW.container, EngineState.STOPPED), EngineReport(OLD.container, EngineState.HEALTHY))
+
+    def reports(led: Lead) -> dict[str, Report]:
+        at = led.journal.revision
+        known = {"n1": Report("n1", "b", 1, at, at, wedged), "n2": Report("n2", "b", 1, at, at)}
+        up = not flaps or clock.now_s % 600 < 300
+        return {**known, "n3": Report("n3", "b", 1, at, at)} if up else known
+
+    led = lead(replace(begun(Phase.FREE), peers=("n2", "n3")), tmp_path, Gateway(view()), reports)
+    while clock.now_s < 1000.0:
+        led.turn()
+        clock.now_s += 3.0
+
+    assert led.trouble() == "no progress in phase 'stop old release'"
+
+
+def test_a_node_that_comes_and_goes_is_no_progress_either(tmp_path: Path, clock: Clock) -> None:
+    wedged = (EngineReport(NEW.container, EngineState.STOPPED), EngineReport(OLD.container, EngineState.HEALTHY))
+
+    def reports(led: Lead) -> dict[str, Report]:
+        at = led.journal.revision
+        known = {"n2": Report("n2", "b", 1, at, at)}
+        return {**known, "n1": Report("n1", "b", 1, at, at, wedged)} if clock.now_s % 100 < 50 else known
+
+    led = lead(replace(begun(Phase.FREE), peers=("n2",)), tmp_path, Gateway(view()), reports)
+    while clock.now_s < 1000.0:
+        led.turn()
+        clock.now_s += 3.0
+
+    assert led.trouble() == "no progress in phase 'stop old release'"
+
+
+def proven(led: Lead) -> dict[str, Report]:
+    """The new release is proven, the old one has stopped."""
+    swap = led.journal.swap
+    key, at = swap.key if swap else "", led.journal.revision
+    engines = (
+        EngineReport(NEW.container, EngineState.HEALTHY, key, Answer.YES, key),
+        EngineReport(OLD.container, EngineState.STOPPED),
+    )
+    return {"n1": Report("n1", "b", 1, at, at, engines), "n2": Report("n2", "b", 1, at, at)}
+
+
+def test_a_full_disk_of_the_gateway_s_node_is_reported_and_the_swap_ends_once_it_is_freed(
+    tmp_path: Path, clock: Clock
+) -> None:
+    journal = replace(begun(Phase.SWITCH), leader="n1", peers=("n2",))
+    gateway = Gateway(view(answers={NEW_SLOT: Answer.YES, OLD_SLOT: Answer.NO}), full=True)
+    led = lead(journal, tmp_path, gateway, proven)
+
+    while clock.now_s < 1000.0 and not led.journal.trouble:
+        clock.now_s += led.turn() or 0.01
+
+    assert FULL in led.trouble()
+    assert led.journal.swap
+    gateway.full = False
+    gateway.view = replace(gateway.view, active=NEW_SLOT)
+    for _ in range(5):
+        led.turn()
+    assert led.trouble() == ""
+    assert led.journal.swap.phase.order > Phase.SWITCH.order
+
+
+def test_requests_that_a_cut_does_not_end_are_counted_once_and_have_a_bound(tmp_path: Path, clock: Clock) -> None:
+    journal = begun(Phase.QUIESCE)
+    assert journal.swap
+    assert journal.swap.source
+    source = replace(journal.swap.source, limits=Limits(drain_s=0.0, start_s=0.0))
+    journal = replace(journal, swap=replace(journal.swap, source=source), active=source, peers=("n2",))
+    stuck = view(answers={OLD_SLOT: Answer.YES, NEW_SLOT: Answer.NO}, open={OLD_SLOT: 1, NEW_SLOT: 0})
+    gateway = Gateway(stuck)
+    engines = (EngineReport(NEW.container, EngineState.STOPPED), EngineReport(OLD.container, EngineState.HEALTHY))
+
+    def reports(led: Lead) -> dict[str, Report]:
+        at = led.journal.revision
+        return {"n1": Report("n1", "b", 1, at, at, engines), "n2": Report("n2", "b", 1, at, at)}
+
+    led = lead(journal, tmp_path, gateway, reports)
+    paused: list[float] = []
+
+    while clock.now_s < 1000.0 and not led.journal.swap.reverting:  # type: ignore[union-attr]
+        paused.append(led.turn())
+        clock.now_s += paused[-1] or 0.01
+
+    assert led.journal.swap
+    assert led.journal.swap.reverting
+    assert {type(effect) for effect in gateway.executed} == {CutRequests}
+    assert paused[2:-1] == [FAILED_S] * len(paused[2:-1])
+    assert led.cut == 1
+    assert len([event for event in led.state.events("chat") if "were cut" in event["text"]]) == 1
