@@ -90,7 +90,8 @@ class Recipe(Section):
     engine: EngineName = "vllm"
     """Inference server. `atlas` has its own flags; `stand-in` has vLLM's endpoints and no model, for tests."""
     nodes: list[Name] = []
-    """Nodes of the inventory for this recipe; if empty, the plan or `--node` chooses."""
+    """Nodes of the inventory for this recipe; if empty, the plan or `--node` chooses. A deploy moves a release that
+    serves on others to them."""
     image: Image
     model: Model
     serve: Serve = Serve()

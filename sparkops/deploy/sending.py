@@ -101,13 +101,19 @@ def _closed(operation: Operation, plan: SwapPlan) -> SwapPlan:
 
 
 def dry_run(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Draft | None:
-    """Plan a deploy and send nothing; None where the release serves already."""
+    """Plan a deploy and send nothing; None where the release serves already, on the nodes that were named."""
 
     def planned() -> Draft | None:
         state = _known(operation, leader, release.service)
-        return None if service_state.serves(state, release.id) else draft(operation, release, options, state)
+        serves = service_state.serves(state, release.id, _named(release, options))
+        return None if serves else draft(operation, release, options, state)
 
     return operation.until_free(planned)
+
+
+def _named(release: Release, options: DeployOptions) -> tuple[str, ...]:
+    """Return the nodes that a deploy names; none where any will do. A release that serves on others moves there."""
+    return options.nodes or tuple(release.recipe.nodes)
 
 
 def _known(operation: Operation, leader: Leader, service: str) -> ServiceState:
@@ -122,7 +128,8 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
 
     def attempt() -> Draft | None:
         state = _known(operation, leader, release.service)
-        if service_state.joins(state, release.id) or service_state.serves(state, release.id):
+        nodes = _named(release, options)
+        if service_state.joins(state, release.id, nodes) or service_state.serves(state, release.id, nodes):
             return None
         planned = draft(operation, release, options, state)
         preview.accepted(state, planned.intent)
@@ -153,11 +160,11 @@ def deploy(
 def _deploy(
     operation: Operation, leader: Leader, release: Release, options: DeployOptions, planned: Draft | None = None
 ) -> Accepted | None:
-    state = leader.state(release.service)
-    if state.swap and service_state.joins(state, release.id):
+    state, nodes = leader.state(release.service), _named(release, options)
+    if state.swap and service_state.joins(state, release.id, nodes):
         operation.report(Event(operation.node, f"joining the {release.service} swap in phase '{state.swap.phase}'"))
         return Accepted(state.swap.intent, state.last)
-    if service_state.serves(state, release.id):
+    if service_state.serves(state, release.id, nodes):
         return None
     current_draft = planned if planned and planned.holds(state) else draft(operation, release, options, state)
     if planned is None or current_draft.intent.target != planned.intent.target:

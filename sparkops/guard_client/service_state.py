@@ -10,7 +10,7 @@ from sparkops.errors import PlanRefused
 from sparkops.swap import values
 from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import Journal, Swap
-from sparkops.swap.model import Answer
+from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.orders import traffic
 
 Progress = Mapping[str, Mapping[str, str]]
@@ -112,12 +112,22 @@ def unnamed(service: str, node: str) -> PlanRefused:
     return PlanRefused(problem, next_step=step)
 
 
-def joins(state: ServiceState, release: str) -> bool:
-    """Return whether a swap to this release is in progress, so that a deploy of it follows that swap."""
-    return state.swap is not None and not state.swap.reverting and state.swap.target.release == release
+def joins(state: ServiceState, release: str, nodes: Collection[str] = ()) -> bool:
+    """Return whether a swap to this release on some of `nodes` is in progress, so that a deploy of it follows that one.
+
+    No nodes: anywhere.
+    """
+    return state.swap is not None and not state.swap.reverting and _is_on(state.swap.target, release, nodes)
 
 
-def serves(state: ServiceState, release: str) -> bool:
-    """Return whether a release is active and no swap is in progress: then a deploy of it changes nothing."""
+def serves(state: ServiceState, release: str, nodes: Collection[str] = ()) -> bool:
+    """Return whether a release is active on some of `nodes`, without a swap: then a deploy of it there changes nothing.
+
+    No nodes: anywhere. On others it is to move: its release is the same, its place is not.
+    """
     active = state.journal.active
-    return state.swap is None and active is not None and active.release == release and not state.fails
+    return state.swap is None and active is not None and _is_on(active, release, nodes) and not state.fails
+
+
+def _is_on(deployed: Deployment, release: str, nodes: Collection[str]) -> bool:
+    return deployed.release == release and (not nodes or all(rank.node in nodes for rank in deployed.ranks))

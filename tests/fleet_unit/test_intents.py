@@ -94,6 +94,69 @@ def test_the_same_deploy_again_sends_nothing(make: Make) -> None:
     assert len(peer(world).requests("intend")) == 1
 
 
+ON_N2 = DeployOptions(nodes=("n2",))
+
+
+def places(world: World) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Node and slot of the active release, and of the previous one."""
+    active, previous = journal(world).active, journal(world).previous
+    assert active
+    assert previous
+    first, second = ((next(item.heads).node, item.slot.value) for item in (active, previous))
+    return first, second
+
+
+def test_a_serving_release_moves_to_the_node_that_is_named(make: Make) -> None:
+    world = make(2)
+    serve(world, world.release("1"))
+
+    ending = serve(world, world.release("1"), ON_N2)
+
+    assert (ending.result, ending.release, ending.mode) == ("done", world.release("1").id, "across")
+    assert places(world) == (("n2", "green"), ("n1", "blue"))
+    with led(world) as client:
+        assert sending.deploy(*client, world.release("1"), ON_N2) is None
+        assert sending.deploy(*client, world.release("1"), DeployOptions()) is None
+        assert sending.deploy(*client, world.release("1"), DeployOptions(nodes=("n1", "n2"))) is None
+
+
+def test_a_serving_release_moves_to_the_nodes_of_its_recipe(make: Make) -> None:
+    world = make(2)
+    serve(world, world.release("1"))
+    named = world.release("1", nodes=["n2"])
+
+    ending = serve(world, named, DeployOptions())
+
+    assert (ending.release, ending.mode) == (world.release("1").id, "across")
+    assert places(world) == (("n2", "green"), ("n1", "blue"))
+
+
+def test_a_rollback_of_a_move_returns_to_the_former_node(make: Make) -> None:
+    world = make(2)
+    serve(world, world.release("1"))
+    serve(world, world.release("1"), ON_N2)
+
+    with led(world) as client:
+        ending = finished(world, client, sending.rollback(*client, "chat", DeployOptions()))
+
+    assert (ending.result, ending.mode) == ("done", "across")
+    assert places(world) == (("n1", "blue"), ("n2", "green"))
+
+
+def test_a_move_in_progress_is_followed_only_by_a_deploy_to_its_nodes(make: Make) -> None:
+    world = make(3)
+    serve(world, world.release("1"))
+    with led(world) as client:
+        moving = sending.deploy(*client, world.release("1"), ON_N2)
+        joined = sending.deploy(*client, world.release("1"), ON_N2)
+        with pytest.raises(Busy, match=r"a swap to .* is in phase 'prepare'"):
+            sending.deploy(*client, world.release("1"), DeployOptions(nodes=("n3",)))
+
+    assert moving
+    assert joined
+    assert moving.intent == joined.intent
+
+
 def test_the_next_release_is_planned_on_the_revision_that_was_read(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
