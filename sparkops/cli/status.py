@@ -24,7 +24,8 @@ def status(
 ) -> None:
     """Show nodes, services and releases
 
-    Exit code 1 if a node cannot be read, 7 if a service needs an operator. `sparkops schema status` describes the JSON.
+    Exit code 1 if a node or its guard cannot be read, 7 if a service or a stopped guard needs an operator. `sparkops
+    schema status` describes the JSON.
 
     Example: sparkops status --watch
     """

@@ -13,7 +13,7 @@ from sparkops.cli.terminal import data_json, say, visible
 from sparkops.config import addresses
 from sparkops.errors import NeedsOperator, SparkopsError
 from sparkops.nodes.node import GatewayPlace
-from sparkops.status.drift import NEEDS_PERSON
+from sparkops.status.drift import GUARD_DOWN, GUARD_SILENT, NEEDS_PERSON
 from sparkops.status.join import join
 from sparkops.status.picture import Status
 from sparkops.status.read import Reader
@@ -35,9 +35,10 @@ def show(settings: Settings, reader: Reader, outcomes: Outcomes, *, json: bool) 
     else:
         for line in lines(joined):
             typer.echo(styled(line))
-    if any(drift.code == NEEDS_PERSON for drift in joined.drift):
+    codes = {drift.code for drift in joined.drift}
+    if codes & {NEEDS_PERSON, GUARD_DOWN}:
         raise typer.Exit(NeedsOperator.exit_code)
-    if not all(row.reachable for row in joined.nodes):
+    if GUARD_SILENT in codes or not all(row.reachable for row in joined.nodes):
         raise typer.Exit(1)
 
 

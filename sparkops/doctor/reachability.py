@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor.node_facts import NodeFacts, warning
-from sparkops.errors import ConnectionLost, NodeError, SparkopsError
+from sparkops.errors import NodeError, SparkopsError
 from sparkops.network.finding import Finding
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift
@@ -19,20 +19,25 @@ Reports = Mapping[str, NodeReport | SparkopsError]
 def findings(nodes: Sequence[NodeFacts], reports: Reports, drift: Sequence[Drift]) -> Iterator[Finding]:
     """Yield the agents that do not run or do not answer. `reports` and `drift` are those of status."""
     for node in nodes:
-        report = reports.get(node.name)
-        if down := _down("GUARD_DOWN", CONTAINER, node):
-            yield down
-        elif isinstance(report, SparkopsError):
-            yield _unread(node.name, report)
-        if down := _down("GATEWAY_DOWN", GATEWAY, node):
-            yield down
-        elif isinstance(report, NodeReport) and report.gateway and report.gateway.problem:
-            problem, step = f"{GATEWAY} does not answer: {report.gateway.problem}", f"docker logs --tail 50 {GATEWAY}"
-            yield Finding(code="GATEWAY_DOWN", node=node.name, problem=problem, next_step=step)
+        yield from _of_node(node, reports.get(node.name))
     for row in drift:
         if row.code == NOT_REACHED:
             step = f"docker logs --tail 50 {CONTAINER}, on both nodes; docs/security.md lists the port"
             yield Finding(code="GUARD_NOT_REACHED", node=row.node, problem=row.detail, next_step=step)
+
+
+def _of_node(node: NodeFacts, report: NodeReport | SparkopsError | None) -> Iterator[Finding]:
+    if down := _down("GUARD_DOWN", CONTAINER, node):
+        yield down
+    elif isinstance(report, SparkopsError):
+        yield _unread(code="STATUS_FAILED", node=node.name, error=report)
+    elif report and report.guard_error:
+        yield _unread(code="GUARD_SILENT", node=node.name, error=report.guard_error)
+    if down := _down("GATEWAY_DOWN", GATEWAY, node):
+        yield down
+    elif isinstance(report, NodeReport) and report.gateway and report.gateway.problem:
+        problem, step = f"{GATEWAY} does not answer: {report.gateway.problem}", f"docker logs --tail 50 {GATEWAY}"
+        yield Finding(code="GATEWAY_DOWN", node=node.name, problem=problem, next_step=step)
 
 
 def _down(code: str, container: str, node: NodeFacts) -> Finding | None:
@@ -46,8 +51,7 @@ def _down(code: str, container: str, node: NodeFacts) -> Finding | None:
     return Finding(code=code, node=node.name, problem=problem, next_step=step, fixable=startable)
 
 
-def _unread(node: str, error: SparkopsError) -> Finding:
-    code = "GUARD_SILENT" if isinstance(error, ConnectionLost) else "STATUS_FAILED"
+def _unread(*, code: str, node: str, error: SparkopsError) -> Finding:
     problem = error.problem if isinstance(error, NodeError) else str(error)
     return Finding(code=code, node=node, problem=problem, next_step=error.next_step or "sparkops status")
 

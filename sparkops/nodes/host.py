@@ -38,7 +38,7 @@ fi
 
 GPU_STATE_SCRIPT = """\
 command -v nvidia-smi >/dev/null || exit 0
-fields=utilization.gpu,power.draw,temperature.gpu,clocks.sm
+fields=utilization.gpu,power.draw,temperature.gpu,clocks.sm,memory.used,memory.total
 timeout 8 nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits || true
 """
 
@@ -79,12 +79,18 @@ class GpuMemory:
 
 @dataclass(frozen=True)
 class GpuState:
-    """Load of a GPU: share of the time in which it computes, watts, degrees Celsius, MHz. None: unknown."""
+    """Load of a GPU: share of the time in which it computes, watts, degrees Celsius, MHz, GiB. None: unknown.
+
+    A GPU that shares the node's memory has none of its own (GB10: [N/A]). Used and free memory are less than the total
+    of nvidia-smi, which counts what the driver reserves.
+    """
 
     use: float | None
     power_w: float | None
     temperature_c: float | None
     clock_mhz: float | None
+    memory_used_gib: float | None = None
+    memory_total_gib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -134,10 +140,14 @@ def parse_gpu_states(text: str) -> tuple[GpuState, ...]:
     """Parse the output of GPU_STATE. A figure that the driver lacks is None; any other line is a message."""
     rows = [[_number(cell) for cell in line.split(", ")] for line in text.splitlines()]
     return tuple(
-        GpuState(row[0] / 100 if row[0] is not None else None, *row[1:])
+        GpuState(row[0] / 100 if row[0] is not None else None, *row[1:4], *(_mib(figure) for figure in row[4:]))
         for row in rows
         if len(row) == len(fields(GpuState)) and any(figure is not None for figure in row)
     )
+
+
+def _mib(figure: float | None) -> float | None:
+    return None if figure is None else figure * MIB / GIB
 
 
 def _number(cell: str) -> float | None:

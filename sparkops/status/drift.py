@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkops.docker.places import CONTAINER, GATEWAY
+from sparkops.errors import NodeError, NotReady
 from sparkops.status.observation import NodeReport, ServiceReport, missing, replicas
 from sparkops.status.picture import Drift
 
 NEEDS_PERSON = "NEEDS_PERSON"
+GUARD_DOWN = "GUARD_DOWN"
+GUARD_SILENT = "GUARD_SILENT"
 
 
 def of_service(service: ServiceReport) -> Iterator[Drift]:
@@ -64,14 +67,16 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
 
 def _of_releases(service: ServiceReport) -> Iterator[Drift]:
     """Yield containers that no release needs. Two releases are right during a swap, and while the old one is warm."""
+    if not service.led:
+        return  # which releases it needs is unknown
     if service.front is None:
         yield from _two_releases(service)
         return
     deployments = [deployment for journal in service.journals for deployment in journal.deployments]
-    needed = {rank.container for deployment in deployments for rank in deployment.ranks}
+    needed = {rank.place for deployment in deployments for rank in deployment.ranks}
     for rank in service.ranks:
         container = rank.container
-        if container.running and container.name not in needed and rank not in service.live_ranks:
+        if container.running and (container.node, container.name) not in needed and rank not in service.live_ranks:
             detail = f"{container.name} runs, but no release of its service needs it"
             step = f"docker stop {container.name}, on {container.node}"
             yield Drift(code="ORPHAN", node=container.node, detail=detail, next_step=step)
@@ -85,6 +90,16 @@ def _two_releases(service: ServiceReport) -> Iterator[Drift]:
             detail = f"{service.name} runs {' and '.join(releases)}"
             step = f"sparkops stop {service.name} --node {node}, then deploy it again"
             yield Drift(code="TWO_RELEASES", node=node, detail=detail, next_step=step)
+
+
+def of_guards(reports: Sequence[NodeReport]) -> Iterator[Drift]:
+    """Yield the guards whose journals could not be read."""
+    for report in reports:
+        if error := report.guard_error:
+            problem = error.problem if isinstance(error, NodeError) else str(error)
+            detail = f"{problem}; what it leads is shown from containers and gateway"
+            code = GUARD_DOWN if isinstance(error, NotReady) else GUARD_SILENT
+            yield Drift(code=code, node=report.name, detail=detail, next_step=error.next_step)
 
 
 def of_gateway(reports: Sequence[NodeReport]) -> list[Drift]:

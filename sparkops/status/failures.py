@@ -22,6 +22,8 @@ def progress(container: Container, states: Sequence[ServiceState]) -> str | None
 
 def of_rank(rank: RankReport, service: ServiceReport) -> tuple[str, str]:
     """Return the problem of a container and the next command; both empty if it works or was stopped."""
+    if service.ended and not rank.container.running:
+        return "", ""
     reported = _reported(rank.container, service.states)
     problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, service) else _observed(rank))
     if not problem:
@@ -38,8 +40,11 @@ def _reported(container: Container, states: Sequence[ServiceState]) -> str:
 
 
 def _replaced(rank: RankReport, service: ServiceReport) -> bool:
-    """Return whether a container has ended while another release of its service works: its end is history."""
-    if not service.states or service.live is None:
+    """Return whether a container has ended while another release of its service works: its end is history.
+
+    The gateway alone shows that too, while no guard can be asked.
+    """
+    if service.live is None or (service.led and not service.states):
         return False
     return rank not in service.live_ranks and not rank.container.running
 

@@ -26,12 +26,17 @@ def join(
         for report in reports.values()
         if isinstance(report, NodeReport)
     ]
-    observed = [*services(reached)]
+    unread = any(isinstance(report, SparkopsError) or report.guard_error for report in reports.values())
+    observed = [*services(reached, complete=not unread)]
     return picture.Status(
         nodes=[_node(name, reports[name]) for name in names],
         services=[_service(service, gateway) for service in observed],
         gateway=_gateway(gateway, reports) if gateway else None,
-        drift=[row for service in observed for row in drift.of_service(service)] + drift.of_gateway(reached),
+        drift=[
+            *(row for service in observed for row in drift.of_service(service)),
+            *drift.of_guards(reached),
+            *drift.of_gateway(reached),
+        ],
     )
 
 
@@ -53,7 +58,16 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
         return NodeRow(name=name, reachable=False, error=problem, memory=None, next_step=report.next_step or None)
     host = report.host
     memory = Memory(total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1))
-    gpus = [Gpu(**asdict(gpu)) for gpu in report.gpus]
+    gpus = [
+        Gpu(
+            **{
+                **asdict(gpu),
+                "memory_used_gib": _rounded(gpu.memory_used_gib, 1),
+                "memory_total_gib": _rounded(gpu.memory_total_gib, 1),
+            }
+        )
+        for gpu in report.gpus
+    ]
     disk = _rounded(host.disk_free_gib, 1)
     return NodeRow(name=name, reachable=True, error=None, memory=memory, disk_free_gib=disk, gpus=gpus)
 
@@ -63,7 +77,7 @@ def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.Se
     return picture.ServiceRow(
         name=service.name,
         url=gateway.url(service.front.port) if gateway and service.front else None,
-        state=_state(service.live_ranks if service.front and service.live else service.ranks, service.journals),
+        state=_state(service),
         live=picture.Live(slot=live.slot, release=live.release, image=live.image) if live else None,
         swap=next((swap for journal in service.journals if (swap := _swap(journal))), None),
         waiting=_waiting(service.front.hold) if service.front and service.front.hold else None,
@@ -101,10 +115,11 @@ def _swap(journal: Journal) -> picture.SwapRow | None:
     )
 
 
-def _state(ranks: Sequence[RankReport], journals: Sequence[Journal]) -> picture.State:
+def _state(service: ServiceReport) -> picture.State:
     """Return the state of a service. A stopped container beside a running one is history, not a failure."""
+    ranks, journals = service.live_ranks if service.front and service.live else service.ranks, service.journals
     healths = {rank.health for rank in ranks if rank.container.running}
-    if not healths and any(_crashed(rank.container, journals) for rank in ranks):
+    if not healths and not service.ended and any(_crashed(rank.container, journals) for rank in ranks):
         return "failed"
     if _stops(journals):
         return "stopping"

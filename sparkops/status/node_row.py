@@ -27,6 +27,10 @@ class Gpu:
     """Temperature in degrees Celsius."""
     clock_mhz: float | None
     """Clock of the processors in MHz."""
+    memory_used_gib: float | None = None
+    """Used memory of a discrete GPU in GiB (2^30 bytes); null where it shares the node's, as on a Spark."""
+    memory_total_gib: float | None = None
+    """Total memory of a discrete GPU in GiB; null where it shares the node's."""
 
 
 @dataclass(frozen=True, kw_only=True)

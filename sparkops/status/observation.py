@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sparkops.docker.facts import Container
 from sparkops.engine.load import UNKNOWN, Load, Rates
+from sparkops.errors import SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.host import GpuState, HostFacts
@@ -41,6 +42,8 @@ class NodeReport:
     events: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By service that its guard leads: the last events, oldest first."""
     gpus: tuple[GpuState, ...] = ()
+    guard_error: SparkopsError | None = None
+    """Why the services that its guard leads are unknown: NotReady for a guard that is stopped."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,13 @@ class ServiceReport:
     """States of its leaders: one behind the gateway, else one for each replica; none if no guard leads it."""
     events: tuple[str, ...] = ()
     """Its last events, oldest first."""
+    led: bool = True
+    """Whether it is known who leads it; False: without a state, and a node or its guard could not be read."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was stopped on request, and nothing was deployed since: how its containers ended is history."""
+        return bool(self.journals) and all(map(_ended, self.journals))
 
     @property
     def journals(self) -> tuple[Journal, ...]:
@@ -76,6 +86,11 @@ class ServiceReport:
         return next((ranks for ranks in replicas(self.ranks) if self.live in ranks), ())
 
 
+def _ended(journal: Journal) -> bool:
+    outcome = journal.outcomes[-1].result if journal.outcomes else ""
+    return not (journal.deployments or journal.stopping) and outcome not in ("", "reverted")
+
+
 def replicas(ranks: Sequence[RankReport]) -> list[tuple[RankReport, ...]]:
     """Return the ranks of each replica, rank 0 first. Without labels of several ranks, each container is a replica."""
     groups: dict[tuple[str, ...], list[RankReport]] = {}
@@ -92,7 +107,8 @@ def missing(ranks: Sequence[RankReport]) -> tuple[int, ...]:
     return tuple(number for number in range(ranks[0].container.ranks) if number not in running) if running else ()
 
 
-def services(reports: Sequence[NodeReport]) -> Iterator[ServiceReport]:
+def services(reports: Sequence[NodeReport], *, complete: bool = True) -> Iterator[ServiceReport]:
+    """Yield every service of these nodes by name. `complete`: all nodes and their guards could be read."""
     ranks = [rank for report in reports for rank in report.ranks]
     fronts = {name: facts for report in reports if report.gateway for name, facts in report.gateway.services.items()}
     states = [state for report in reports for state in report.states]
@@ -102,4 +118,4 @@ def services(reports: Sequence[NodeReport]) -> Iterator[ServiceReport]:
         own_states = tuple(state for state in states if state.journal.service == name)
         front = None if any(state.direct for state in own_states) else fronts.get(name)
         events = tuple(event for report in reports for event in report.events.get(name, ()))
-        yield ServiceReport(name, own_ranks, front, own_states, events)
+        yield ServiceReport(name, own_ranks, front, own_states, events, led=complete or bool(own_states))

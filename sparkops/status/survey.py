@@ -24,6 +24,8 @@ from sparkops.status.picture import Health
 
 REPLY_LIMIT = 4 * 2**20
 """Characters of a guard's reply."""
+NOT_RUNNING = "is not running"
+"""Of the words with which Docker refuses `docker exec` in a stopped container (errNotRunning of daemon/errors.go)."""
 Facts = Mapping[str, Any]
 
 
@@ -38,8 +40,8 @@ def reported(node: str, outcome: str | SparkopsError) -> NodeReport | SparkopsEr
 def read(node: str, text: str) -> NodeReport:
     """Return what the program printed on a node.
 
-    Raises NotReady where Docker does not answer, NodeError for a failed query, ConnectionLost for a guard that does
-    not reply, and the error that it replied.
+    Raises NotReady where Docker does not answer, and NodeError for a failed query. A guard that does not run, does not
+    reply or replies an error hides nothing else: the report has the error.
     """
     line, _, gpus = text.partition("\n")
     survey = json.loads(line)
@@ -47,6 +49,7 @@ def read(node: str, text: str) -> NodeReport:
         raise NotReady.without_docker(node, _words(survey["docker"]))
     if survey["host"]["code"]:
         raise NodeError(node, f"memory cannot be read: {_words(survey['host'])}")
+    states, events, guard_error = _guard(node, survey["guard"])
     return NodeReport(
         name=node,
         host=(facts := host.parse(survey["host"]["out"])),
@@ -56,8 +59,9 @@ def read(node: str, text: str) -> NodeReport:
             for inspect, engine in zip(survey["containers"], survey["engines"], strict=True)
         ),
         gateway=_gateway(survey["gateway"]) if survey["gateway"] else None,
-        states=(states := tuple(state for state in _states(node, survey["guard"]) if state.journal.leader == node)),
-        events={state.journal.service: _events(node, state.journal.service, survey["guard"]) for state in states},
+        states=states,
+        events=events,
+        guard_error=guard_error,
     )
 
 
@@ -112,6 +116,15 @@ def _gateway(shown: Facts) -> GatewayFacts | None:
         return GatewayFacts(services={}, files={}, loaded=False, problem=str(error))
 
 
+def _guard(node: str, guard: Facts) -> tuple[tuple[ServiceState, ...], Mapping[str, list[str]], SparkopsError | None]:
+    """Return the services that the guard leads, their last events, and why they are unknown."""
+    try:
+        states = tuple(state for state in _states(node, guard) if state.journal.leader == node)
+        return states, {state.journal.service: _events(node, state.journal.service, guard) for state in states}, None
+    except SparkopsError as error:
+        return (), {}, error
+
+
 def _states(node: str, guard: Facts) -> Iterator[ServiceState]:
     """Yield the guard's state of every service that it knows; none before a deploy has created the guard."""
     if not guard["services"] and f"No such container: {CONTAINER}" in guard["errors"]:
@@ -129,6 +142,8 @@ def _events(node: str, service: str, guard: Facts) -> list[str]:
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:
     if problem := unfit(op, line, REPLY_LIMIT):
+        if NOT_RUNNING in errors:
+            raise NotReady(node, "the guard is stopped", next_step=f"docker start {CONTAINER}, on {node}")
         why = f"{problem}: {errors.strip()}" if errors.strip() else problem
         raise ConnectionLost(node, why, next_step=f"docker logs {CONTAINER}, on {node}")
     reply = json.loads(line)

@@ -6,12 +6,15 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.status import picture
+from sparkops.status.drift import GUARD_DOWN, GUARD_SILENT
 from sparkops.status.failures import ENDED_WELL
 from sparkops.status.node_row import Gpu, NodeRow
 
 Cell = tuple[str, str]
 """Text and colour; without a colour empty."""
 Line = tuple[Cell, ...]
+Place = tuple[str, str] | None
+"""Release and slot of the active release, which may move from one slot to the other; None without one."""
 BAD, BUSY, GOOD, FAINT, STRONG = "red", "yellow", "green", "bright_black", "bold"
 COLORS = {
     **dict.fromkeys(("healthy", "up", "ok", "reachable"), GOOD),
@@ -37,7 +40,7 @@ def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
         yield from _failure(f"{node.name}: {node.error}" if node.error else None, node.next_step, "", width)
     if status.gateway:
         yield from _cut([_gateway(status.gateway)], width)
-    for service in status.services:
+    for service in sorted(status.services, key=lambda service: service.state == "stopped"):
         yield ()
         yield from _service(service, width)
     for drift in status.drift:
@@ -45,7 +48,10 @@ def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
         yield from _failure(f"drift {drift.code} on {drift.node}: {drift.detail}", drift.next_step, "", width)
     if not status.services:
         yield ()
-        yield from _folded("no service; next: sparkops deploy RECIPE", "", "", width)
+        unread = any(drift.code in (GUARD_DOWN, GUARD_SILENT) for drift in status.drift)
+        read = all(node.reachable for node in status.nodes) and not unread
+        text = "no service; next: sparkops deploy RECIPE" if read else "no service known: not every node could be read"
+        yield from _folded(text, "", "", width)
 
 
 def age(seconds: float | None) -> str:
@@ -70,6 +76,8 @@ def _gpu(title: str, gpu: Gpu, width: int) -> Iterator[Line]:
     use = None if gpu.use is None else f"{gpu.use:.0%} busy"
     figures = ((gpu.power_w, "W"), (gpu.temperature_c, "°C"), (gpu.clock_mhz, "MHz"))
     parts = [title, use, *(f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None)]
+    if gpu.memory_used_gib is not None and gpu.memory_total_gib is not None:
+        parts.append(f"{gpu.memory_used_gib:.1f} of {gpu.memory_total_gib:.1f} GiB used")
     yield from _folded("  ".join(part.replace(" ", "\0") for part in parts if part), "", "", width)
 
 
@@ -90,16 +98,16 @@ def _service(service: picture.ServiceRow, width: int) -> Iterator[Line]:
         yield from _folded(_waiting(service.waiting), "  ", BUSY, width)
     if service.hold:
         yield from _folded(f"on hold: {service.hold}", "  ", BUSY, width)
-    active = service.live.release if service.live else ""
-    hidden = 0
+    active = (service.live.release, service.live.slot) if service.live else None
+    hidden, compact = 0, service.state == "stopped"
     for replica in service.replicas:
-        shown = [rank for rank in replica.ranks if rank.exit_code not in ENDED_WELL or rank.problem]
+        shown = [rank for rank in replica.ranks if rank.problem or not (compact or rank.exit_code in ENDED_WELL)]
         hidden += len(replica.ranks) - len(shown)
         if shown:
             yield from _replica(replica, shown, active, width)
     if hidden:
         yield from _folded(f"and {hidden} stopped, which --json lists", "  ", FAINT, width)
-    for event in service.events:
+    for event in () if compact else service.events:
         yield from _folded(event, "  ", FAINT, width)
 
 
@@ -115,8 +123,10 @@ def _waiting(row: picture.WaitingRow) -> str:
     return f"{row.requests} requests wait, longest {row.longest_s:.0f} s, about {row.left_s:.0f} s left ({limits})"
 
 
-def _replica(replica: picture.ReplicaRow, ranks: Sequence[picture.RankRow], active: str, width: int) -> Iterator[Line]:
-    mark = "  active" if replica.release == active else ""
+def _replica(
+    replica: picture.ReplicaRow, ranks: Sequence[picture.RankRow], active: Place, width: int
+) -> Iterator[Line]:
+    mark = "  active" if (replica.release, replica.slot) == active else ""
     title = f"  {replica.slot:<5}  {replica.release}  age {age(replica.age_s)}"
     yield from _cut([((title, ""), (mark, GOOD))], width)
     for rank, row in zip(ranks, _aligned(map(_rank, ranks), "    "), strict=True):

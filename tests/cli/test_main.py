@@ -107,7 +107,7 @@ def test_status_shows_a_node_that_refuses_and_ends_with_1(sparkops: Sparkops, re
         f"n1: {refusing}",
         f"  next: Test it with: ssh {where}",
         "",
-        "no service; next: sparkops deploy RECIPE",
+        "no service known: not every node could be read",
     ]
 
 

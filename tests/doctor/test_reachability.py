@@ -44,7 +44,7 @@ def test_before_the_first_deploy_there_are_no_agents(node: NodeFacts) -> None:
     ],
 )
 def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, step: str, fixable: bool) -> None:
-    silent = ConnectionLost("a", "its guard gave no answer")
+    silent = replace(WELL, guard_error=NotReady("a", "the guard is stopped"))
 
     [finding] = reachability.findings([replace(node, agents={**RUN, "sparkops-guard": state})], {"a": silent}, [])
 
@@ -55,7 +55,7 @@ def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, s
 def test_a_guard_that_runs_and_does_not_answer_is_not_restarted(node: NodeFacts) -> None:
     silent = ConnectionLost("a", "no answer to services", next_step="docker logs sparkops-guard, on a")
 
-    [finding] = reachability.findings([node], {"a": silent}, [])
+    [finding] = reachability.findings([node], {"a": replace(WELL, guard_error=silent)}, [])
 
     assert (finding.code, finding.problem, finding.fixable) == ("GUARD_SILENT", "no answer to services", False)
     assert finding.next_step == "docker logs sparkops-guard, on a"

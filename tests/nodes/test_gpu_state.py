@@ -10,16 +10,17 @@ pytestmark = pytest.mark.unit
 
 
 def test_the_figures_of_two_gpus_are_read() -> None:
-    """Those of an H100 with an engine, from nvidia-smi's table (driver 580.159.04), and of a busy one."""
-    assert parse_gpu_states("0, 119.23, 37, 1980\n97, 612.50, 61, 1755\n") == (
-        GpuState(0.0, 119.23, 37.0, 1980.0),
-        GpuState(0.97, 612.5, 61.0, 1755.0),
+    """An H100 (driver 580.159.04) without a program, and with one that has 4 GiB of it; both as it printed them."""
+    assert parse_gpu_states("0, 70.69, 30, 345, 0, 81559\n3, 78.53, 31, 1980, 4715, 81559\n") == (
+        GpuState(0.0, 70.69, 30.0, 345.0, 0.0, 81559 / 1024),
+        GpuState(0.03, 78.53, 31.0, 1980.0, 4715 / 1024, 81559 / 1024),
     )
 
 
 def test_what_the_driver_does_not_have_is_unknown_and_not_0() -> None:
-    assert parse_gpu_states("12, [N/A], 54, [N/A]\n") == (GpuState(0.12, None, 54.0, None),)
-    assert parse_gpu_states("[N/A], [Not Supported], 54, 702\n") == (GpuState(None, None, 54.0, 702.0),)
+    shared = "[N/A], [N/A]"
+    assert parse_gpu_states(f"12, [N/A], 54, [N/A], {shared}\n") == (GpuState(0.12, None, 54.0, None),)
+    assert parse_gpu_states(f"[N/A], [Not Supported], 54, 702, {shared}\n") == (GpuState(None, None, 54.0, 702.0),)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,8 @@ def test_what_the_driver_does_not_have_is_unknown_and_not_0() -> None:
         "No devices were found\n",
         "NVIDIA-SMI has failed, because, of, it\n",
         "1, 2\n",
-        "[N/A], [N/A], [N/A], [N/A]\n",
+        "0, 119.23, 37, 1980\n",
+        "[N/A], [N/A], [N/A], [N/A], [N/A], [N/A]\n",
     ],
 )
 def test_a_message_is_no_gpu(text: str) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from sparkops.config.addresses import GatewayAddress
 from sparkops.engine.load import Load, Rates
-from sparkops.errors import NotReachable, SparkopsError
+from sparkops.errors import NotReachable, NotReady, SparkopsError
+from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.names import Slot
+from sparkops.names import Slot, backend
 from sparkops.status.join import join
 from sparkops.status.node_row import Memory, NodeRow
 from sparkops.status.observation import NodeReport, RankReport
@@ -152,6 +154,71 @@ def test_a_service_is_stopped_once_its_guards_have_reported_it(
     node = replace(NodeReport("n1", HOST, (engine,)), states=states)
 
     assert join(("n1",), {"n1": node}).services[0].state == state
+
+
+SERVERS = ("10.0.0.1:8001",)
+STOPPED = NotReady("n1", "the guard is stopped", next_step="docker start sparkops-guard, on n1")
+
+
+def test_with_its_guard_stopped_a_service_is_shown_from_its_containers_and_the_gateway() -> None:
+    """The old release is warm, and an attempt failed: without the journal nobody knows whether they are needed."""
+    active, old, failed = rank(), rank(slot=Slot.GREEN, model={"revision": "old"}), rank(model={"revision": "bad"})
+    reports = (
+        RankReport(container(active), Health.OK, "serving"),
+        RankReport(container(old), Health.OK, "serving"),
+        RankReport(container(failed, state="exited", exit_code=1)),
+    )
+    slot = SlotFacts("chat", Slot.BLUE, active.release.id, active.release.id, SERVERS, SERVERS)
+    front = ServiceFacts("chat", 8000, backend("chat", Slot.BLUE), backend("chat", Slot.BLUE), {Slot.BLUE: slot})
+    gateway = GatewayFacts(services={"chat": front}, files={}, loaded=True)
+    node = NodeReport("n1", HOST, reports, gateway, guard_error=STOPPED)
+
+    joined = join(["n1"], {"n1": node}, GatewayAddress("n1", "10.0.0.1"))
+
+    assert joined.nodes[0].reachable
+    assert joined.gateway
+    assert joined.gateway.state == "up"
+    [service] = joined.services
+    assert (service.state, service.live and service.live.release) == ("healthy", active.release.id)
+    assert [row.problem for replica in service.replicas for row in replica.ranks] == [None, None, None]
+    detail = "the guard is stopped; what it leads is shown from containers and gateway"
+    assert joined.drift == [Drift(code="GUARD_DOWN", node="n1", detail=detail, next_step=STOPPED.next_step)]
+
+
+def test_a_node_that_cannot_be_read_may_lead_what_runs_on_another() -> None:
+    old, new = rank(model={"revision": "old"}), rank(slot=Slot.GREEN)
+    node = NodeReport("n1", HOST, (RankReport(container(old), Health.OK), RankReport(container(new), Health.OK)))
+
+    joined = join(["n1", "n2"], {"n1": node, "n2": NotReachable("n2", "no answer")})
+
+    assert joined.drift == []
+
+
+ATTEMPTS = [
+    RankReport(container(rank(model={"revision": str(number)}), state="exited", exit_code=1)) for number in range(4)
+]
+STOPPED_CHAT = HALTING.confirmed_stopped(HALTING.stopped).noted("i1", "accepted")
+
+
+@pytest.mark.parametrize(
+    ("journal", "state", "problems"),
+    [
+        (STOPPED_CHAT, "stopped", 0),
+        (HALTING.noted("i1", "accepted"), "stopping", 0),
+        (STOPPED_CHAT.noted("i2", "reverted"), "failed", 4),
+    ],
+    ids=["stopped", "stopping", "the next deploy failed"],
+)
+def test_failed_attempts_of_a_service_that_was_stopped_on_request_are_history(
+    journal: Journal, state: str, problems: int
+) -> None:
+    node = replace(NodeReport("n1", HOST, (*ATTEMPTS, GONE)), states=(ServiceState(journal),))
+
+    [service] = join(["n1"], {"n1": node}).services
+
+    assert service.state == state
+    rows = [row for replica in service.replicas for row in replica.ranks]
+    assert len([row for row in rows if row.problem]) == problems
 
 
 def test_only_a_release_that_answers_is_live() -> None:

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from sparkops.cli.options import Settings
+from sparkops.cli.status_output import show
 from sparkops.config import inventory, programs
 from sparkops.engine.load import Load, Rates
 from sparkops.errors import ConnectionLost, NotReady
@@ -51,6 +54,7 @@ case "$1 $2" in
   cat {here}/guard >&2; exit 1 ;;
 esac
 """
+STOPPED = "Error response from daemon: container 0a1b2c3d is not running\n"
 TWO_ENGINES = """vllm:kv_cache_usage_perc{engine="1"} 0.25
 vllm:kv_cache_usage_perc{engine="2"} 0.75
 """
@@ -258,10 +262,47 @@ def test_a_node_without_gateway_and_guard_is_no_error(docker: Docker) -> None:
 
 
 def test_a_guard_that_does_not_reply_is_not_taken_for_none(docker: Docker) -> None:
-    (docker.here / "guard").write_text("Error response from daemon: container is not running\n")
+    (docker.here / "guard").write_text("Error response from daemon: container 0a is paused, unpause it\n")
 
-    with pytest.raises(ConnectionLost, match=r"the guard ended before it replied to `services`: .*is not running"):
-        docker.report()
+    report = docker.report()
+
+    assert isinstance(report.guard_error, ConnectionLost)
+    assert "the guard ended before it replied to `services`: " in report.guard_error.problem
+    assert report.guard_error.next_step == "docker logs sparkops-guard, on n1"
+
+
+def test_a_stopped_guard_hides_neither_its_node_nor_engines_and_gateway(docker: Docker) -> None:
+    (docker.here / "guard").write_text(STOPPED)
+    with engine(CAPTURED.read_text()) as port:
+        docker.has(chat("c", port))
+        report = docker.report(at_gateway=True)
+
+    assert [(rank.container.name, rank.health) for rank in report.ranks] == [("c", Health.OK)]
+    assert report.host.memory_total_gib > 0
+    assert report.states == ()
+    assert isinstance(report.guard_error, NotReady)
+    assert (report.guard_error.problem, report.guard_error.next_step) == (
+        "the guard is stopped",
+        "docker start sparkops-guard, on n1",
+    )
+
+
+@pytest.mark.parametrize(("words", "code"), [("is not running", 7), ("is restarting, wait until it runs", 1)])
+def test_the_exit_code_of_status_names_a_guard_that_cannot_be_read(
+    docker: Docker, capsys: pytest.CaptureFixture[str], words: str, code: int
+) -> None:
+    (docker.here / "guard").write_text(f"Error response from daemon: container 0a1b {words}\n")
+    file = docker.here / "inventory.yaml"
+    file.write_text("nodes:\n  n1: {transport: local}\n")
+    fleet = inventory.load(file)
+
+    with closing(Reader(fleet, fleet.nodes)) as reader, pytest.raises(typer.Exit) as ended:
+        show(Settings(file, verbose=False), reader, reader.read(), json=False)
+
+    out = capsys.readouterr().out
+    assert ended.value.exit_code == code
+    assert "n1    reachable" in out
+    assert "no service known: not every node could be read" in out
 
 
 @pytest.mark.parametrize("at_gateway", [True, False])
@@ -282,7 +323,7 @@ def test_a_guard_reports_every_service_that_it_leads(docker: Docker, *, at_gatew
 def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
     (docker.here / "inventory.yaml").write_text("nodes:\n  n1: {transport: local}\n")
     program = docker.here / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho '7, 55.10, 48, [N/A]'\n")
+    program.write_text("#!/bin/sh\necho '7, 55.10, 48, [N/A], 4715, 81559'\n")
     program.chmod(0o755)
     fleet = inventory.load(docker.here / "inventory.yaml")
 
@@ -293,7 +334,7 @@ def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
 
     assert isinstance(with_gpus, NodeReport)
     assert isinstance(without_gpus, NodeReport)
-    assert with_gpus.gpus == (GpuState(0.07, 55.1, 48.0, None),)
+    assert with_gpus.gpus == (GpuState(0.07, 55.1, 48.0, None, 4715 / 1024, 81559 / 1024),)
     assert without_gpus.gpus == ()
     assert with_gpus.host.disk_free_gib is None or with_gpus.host.disk_free_gib > 0
 

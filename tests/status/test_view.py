@@ -89,15 +89,18 @@ def colors(status: Status = STATUS) -> dict[str, str]:
 def test_disk_and_gpus_are_shown_where_they_are_known() -> None:
     node = STATUS.nodes[0]
     gb10 = Gpu(use=0.96, power_w=None, temperature_c=71.0, clock_mhz=2411.0)
-    known = replace(node, name="spark-2", disk_free_gib=812.44, gpus=[gb10])
+    memory = {"memory_used_gib": 24.4, "memory_total_gib": 79.6}
+    h100 = Gpu(use=0.0, power_w=119.2, temperature_c=37.0, clock_mhz=1980.0, **memory)
+    known = replace(node, name="spark-2", disk_free_gib=812.44, gpus=[gb10, h100])
 
     shown = texts(replace(STATUS, nodes=[node, known]))
 
-    assert shown[:4] == [
+    assert shown[:5] == [
         "NODE     STATE      MEMORY AVAILABLE   DISK FREE",
         "spark-1  reachable  33.1 of 119.7 GiB  -",
         "spark-2  reachable  33.1 of 119.7 GiB  812.4 GiB",
         "spark-2: GPU 0  96% busy  71 °C  2411 MHz",
+        "spark-2: GPU 1  0% busy  119 W  37 °C  1980 MHz  24.4 of 79.6 GiB used",
     ]
 
 
@@ -160,6 +163,32 @@ def test_a_container_that_was_stopped_is_counted() -> None:
 
     assert "  and 1 stopped, which --json lists" in shown
     assert not [line for line in shown if OLD in line]
+
+
+def test_a_stopped_service_is_shown_last_in_two_lines() -> None:
+    attempts = [rank(**IDLE, state="exited", exit_code=1, health=Health.NONE) for _ in range(4)]
+    replicas = [ReplicaRow(release=f"r{number}", slot="blue", ranks=[row]) for number, row in enumerate(attempts)]
+    stopped = replace(SERVICE, name="a-chat", state="stopped", live=None, swap=None, replicas=replicas)
+
+    shown = texts(Status(nodes=[], services=[stopped, SERVICE], drift=[]))
+
+    assert shown.index("qwen3.5-122b  degraded  http://192.168.1.11:8000/v1") < shown.index("") + 2
+    assert shown[-2:] == [
+        "a-chat  stopped  http://192.168.1.11:8000/v1",
+        "  and 4 stopped, which --json lists",
+    ]
+
+
+def test_a_release_in_both_slots_is_active_in_one() -> None:
+    """It moves from one node to another."""
+    moves = [ReplicaRow(release=OLD, slot=slot, age_s=70.0, ranks=[rank()]) for slot in ("blue", "green")]
+
+    shown = texts(Status(nodes=[], services=[replace(SERVICE, replicas=moves)], drift=[]))
+
+    assert [line for line in shown if OLD in line] == [
+        f"  blue   {OLD}  age 1 min  active",
+        f"  green  {OLD}  age 1 min",
+    ]
 
 
 @pytest.mark.parametrize(
