@@ -53,7 +53,7 @@ class GatewayAddress:
     encrypted: bool = False
 
     def url(self, port: int) -> str:
-        return gateway_url(self.address, port, encrypted=self.encrypted)
+        return gateway_url(self.address, self.port or port, encrypted=self.encrypted)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,9 @@ class Gateway(Section):
     """Maximum requests of one client address to one port in 10 s; more get 429."""
 
     def url(self, port: int) -> str:
-        return gateway_url(self.address or "", port, encrypted=bool(self.tls_certificate))  # load has filled it in
+        """Return the base URL for OpenAI clients: of all services if there is one, else of the service on `port`."""
+        encrypted = bool(self.tls_certificate)
+        return gateway_url(self.address or "", self.port or port, encrypted=encrypted)  # load has filled it in
 
 
 class Inventory(Section):

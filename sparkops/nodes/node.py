@@ -96,7 +96,7 @@ class GatewayPlace(Protocol):
         """Port of one address for all services."""
 
     def url(self, port: int) -> str:
-        """Return the base URL for OpenAI clients of the service on `port`."""
+        """Return the base URL for OpenAI clients: of all services if there is one, else of the service on `port`."""
 
 
 class Routes(Protocol):

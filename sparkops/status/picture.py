@@ -139,7 +139,7 @@ class ServiceRow:
     name: str
     """Name that clients pass as `model`."""
     url: str | None
-    """Base URL for OpenAI clients on the gateway; null without a gateway."""
+    """Base URL for OpenAI clients: that of all services with `gateway.port`, else its own; null without a gateway."""
     state: State
     """`degraded`: some replicas answer; `failed`: one exited, or none answers; `stopping`: not confirmed yet."""
     live: Live | None

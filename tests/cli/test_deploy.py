@@ -21,6 +21,7 @@ NODES = "nodes: {n1: {address: 10.0.0.1}, n2: {address: 10.0.0.2}}\n"
         ("", "http://10.0.0.2:8000/v1/chat/completions", False),
         ("gateway: {node: n1}\n", "http://10.0.0.1:8000/v1/chat/completions", False),
         ("gateway: {node: n1, address: spark, api_keys: [k]}\n", "http://spark:8000/v1/chat/completions", True),
+        ("gateway: {node: n1, port: 9000}\n", "http://10.0.0.1:9000/v1/chat/completions", False),
     ],
 )
 def test_the_request_is_one_that_a_shell_understands(tmp_path: Path, gateway: str, url: str, authorized: bool) -> None:
