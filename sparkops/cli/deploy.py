@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.deploying import direct, swap
+from sparkops.cli.deploying import direct, foresee, plan_json, swap
 from sparkops.cli.fit import section
 from sparkops.cli.images import make_order
 from sparkops.cli.intents import Options
@@ -28,7 +28,7 @@ from sparkops.cli.options import (
     WITHOUT,
 )
 from sparkops.cli.progress import progress
-from sparkops.cli.terminal import data, say
+from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.provision import missing, provision
@@ -48,6 +48,7 @@ def plan(
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
     set_: SET = None,
+    json: JSON = False,
 ) -> None:
     """Preview a deploy
 
@@ -57,7 +58,7 @@ def plan(
 
     Example: sparkops plan 122b-autoround
     """
-    deploy(context, recipe, node, blue_green, mode, allow_downtime, set_=set_, dry_run=True)
+    deploy(context, recipe, node, blue_green, mode, allow_downtime, set_=set_, dry_run=True, json=json)
 
 
 def deploy(
@@ -117,33 +118,54 @@ def up(
     token_file: TOKEN_FILE = None,
     endpoint: ENDPOINT = "",
     wait: WAIT = 0.0,
+    set_: SET = None,
+    detach: DETACH = False,
     dry_run: DRY_RUN = False,
+    json: JSON = False,
 ) -> None:
     """Build, download and deploy what is missing
 
-    Brings image and weights to the recipe's nodes, deploys it, and prints a request to try. Continues when run again
-    after an interruption.
+    Brings image and weights to the recipe's nodes, deploys it, and prints a request to try. Before it builds anything,
+    it refuses what `plan` would refuse. Continues when run again after an interruption.
 
     Exit codes as for deploy.
 
     Example: sparkops up qwen3.6-35b-nvfp4
     """
     fleet = load_fleet(context.obj)
-    loaded = load_recipe(recipe, fleet)
+    loaded = load_recipe(recipe, fleet, set_ or ())
     order, source = make_order(loaded, fleet), make_hub(fleet, token_file, endpoint)
     names = tuple(node or loaded.nodes or fleet.nodes)
+    release = Release(loaded, order.context.digest)
+    options = Options(nodes=tuple(node or ()), mode=mode, allow_downtime=allow_downtime, wait_s=wait)
+    planned = foresee(fleet, release, options, names) if fleet.gateway else None
     with connect(fleet, names) as connected, progress() as report:
         due = missing(connected, loaded, order)
         for line in due:
-            (data if dry_run else say)(line)
+            (data if dry_run and not json else say)(line)
         if due.weights and not due.complete and loaded.lock and loaded.lock.checkpoint:
             say(section(connected, loaded, names).strip())
         if not dry_run:
             provision(connected, due, order, source, report, wait)
     if not (dry_run and (due.image or due.weights)):
-        deploy(context, recipe, node, mode=mode, allow_downtime=allow_downtime, wait=wait, dry_run=dry_run)
+        deploy(
+            context,
+            recipe,
+            node,
+            mode=mode,
+            allow_downtime=allow_downtime,
+            wait=wait,
+            set_=set_,
+            detach=detach,
+            dry_run=dry_run,
+            json=json,
+        )
+    elif json:
+        data_json({**plan_json(release, None), "mode": planned.mode.value if planned else None, "missing": list(due)})
+    elif planned:
+        data(str(planned))
     if not dry_run:
-        data(request(fleet, loaded, names[0]))
+        (say if json else data)(request(fleet, loaded, names[0]))
 
 
 def request(fleet: Fleet, recipe: Recipe, node: str) -> str:

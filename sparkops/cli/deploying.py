@@ -18,6 +18,7 @@ from sparkops.deploy import leads, preview, sending
 from sparkops.deploy.leads import Place
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import SwapPlan
 from sparkops.deploy.rollout import Rollout
 from sparkops.deploy.sending import Draft
 from sparkops.errors import Interrupted, SparkopsError
@@ -57,6 +58,16 @@ def swap(fleet: Fleet, release: Release, options: Options) -> None:
             following = Following(leader, release.service, operation.report)
             conclude(following, accepted, detach=options.detach, json=options.json)
         say(f"  {url}   model: {release.service}")
+
+
+def foresee(fleet: Fleet, release: Release, options: Options, provided: Sequence[str]) -> SwapPlan | None:
+    """Plan the deploy of a release behind the gateway before its image and weights are on these nodes.
+
+    None where it serves, or its swap is in progress. Raises PlanRefused, with the arithmetic, and Busy.
+    """
+    choices = replace(options.choices(fleet), provided=frozenset(provided))
+    with gateway_leader(fleet, options.wait_s) as (operation, leader):
+        return sending.foresee(operation, leader, release, choices)
 
 
 def _show_swap(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -15,6 +16,13 @@ from sparkops.docker.facts import Container
 from sparkops.errors import UsageError
 from sparkops.nodes.connected import Connected, Member, connect
 
+TIME = re.compile(
+    r"(\d+(\.\d+)?(ms|s|m|h))+"
+    r"|\d{4}-\d\d-\d\d(T\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?(Z|[+-]\d\d:\d\d)?"
+    r"|\d+(\.\d+)?"
+)
+"""What `docker logs --since` reads: a span before now, a time of the node's clock or with a zone, or a Unix time."""
+
 
 def logs(
     context: typer.Context,
@@ -27,13 +35,21 @@ def logs(
     tail: Annotated[
         int | None, typer.Option("--tail", metavar="LINES", help="Print only the last LINES of each log")
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Print only lines since TIME, such as 10m or 2026-11-25T09:30"),
+    ] = None,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Print the time of each line")] = False,
 ) -> None:
     """Show a service's logs
 
     Prints the log of the newest container on each node.
 
-    Example: sparkops logs qwen3.5-122b --follow
+    Example: sparkops logs qwen3.5-122b --since 10m --follow
     """
+    if since is not None and not TIME.fullmatch(since):
+        step = "a time span such as 90s, 10m or 1h30m, or a time such as 2026-11-25T09:30 or 2026-11-25T09:30:00Z"
+        raise UsageError(f"--since: not a time: {since}", next_step=f"Pass {step}.")
     with connect(load_fleet(context.obj), node or ()) as connected:
         newest = _newest(connected, service, rank)
         if not newest:
@@ -43,7 +59,9 @@ def logs(
         def print_log(member: Member) -> None:
             mark = f"{member.name} | " if len(newest) > 1 else ""
             if member.name in newest:
-                command = commands.logs(newest[member.name].name, follow=follow, tail=tail)
+                command = commands.logs(
+                    newest[member.name].name, follow=follow, tail=tail, since=since, timestamps=timestamps
+                )
                 member.node.run(command, on_line=lambda line: data(f"{mark}{line}"))
 
         connected.all(print_log)

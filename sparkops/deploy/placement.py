@@ -27,6 +27,8 @@ class DeployOptions:
     promote: bool = True
     without: frozenset[str] = frozenset()
     """Nodes that are given up."""
+    provided: frozenset[str] = frozenset()
+    """Nodes to which image and weights are brought before the deploy: to lack them refuses nothing."""
 
 
 def nodes_of(deployment: Deployment) -> tuple[str, ...]:
@@ -58,6 +60,8 @@ class Site:
     reserve_gib: float
     ending: frozenset[tuple[str, str]] = frozenset()
     """Node and container of engines that an earlier change stops."""
+    provided: bool = False
+    """Whether image and weights are brought to the node before the deploy."""
 
     @property
     def running(self) -> bool:
@@ -95,7 +99,7 @@ class Site:
         return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
 
     def problems(self) -> Iterator[SparkopsError]:
-        yield from obstacles(self.rank, self.node)
+        yield from obstacles(self.rank, self.node, provided=self.provided)
         if ending := self._ending():
             yield ending
             return  # what they still take of the memory is unknown
@@ -149,7 +153,14 @@ class Option:
         blue = self.current.blue if self.mode is Mode.IN_PLACE else None
         stops = frozenset(rank.container for item in (blue, *self.leaves) if item for rank in item.ranks)
         return tuple(
-            Site(rank, node, stops, self._reserve_gib(rank, node, stops), self.current.ending)
+            Site(
+                rank,
+                node,
+                stops,
+                self._reserve_gib(rank, node, stops),
+                self.current.ending,
+                rank.node in self.options.provided,
+            )
             for rank, node in zip(self.ranks, self.nodes, strict=True)
         )
 

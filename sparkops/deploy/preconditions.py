@@ -110,8 +110,11 @@ def own(rank: Rank, node: Observed) -> Container | None:
     return next((other for other in node.containers if other.name == rank.container and other.running), None)
 
 
-def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
-    """Yield what a node lacks for a replica, whatever else runs there; nothing where the replica runs already."""
+def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator[SparkopsError]:
+    """Yield what a node lacks for a replica, whatever else runs there; nothing where the replica runs already.
+
+    `provided`: image and weights are brought to the node before the deploy.
+    """
     recipe = rank.release.recipe
     if own(rank, node):
         return
@@ -120,17 +123,24 @@ def obstacles(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         yield NotReady(rank.node, f"containers get no GPU, and {recipe.name} needs {recipe.backend}", next_step=step)
     else:
         yield from too_large(recipe, rank.node, node.host)
-    if node.image is None:
-        step = f"sparkops build {recipe.name} --node {rank.node}"
-        yield NotReady(rank.node, f"image not found: {rank.release.image}", next_step=step)
-    if ENGINES[recipe.engine].weights:
-        yield from _weights_refused(rank, node)
+    if not provided:
+        yield from _missing(rank, node)
     if rank.index:
         return  # only rank 0 listens on ports of its own choosing
     owner = next((item for item in node.containers if item.running and item.port == rank.port), None)
     if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
         problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
         yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")
+
+
+def _missing(rank: Rank, node: Observed) -> Iterator[NodeError]:
+    """Yield what `up` brings to a node."""
+    recipe = rank.release.recipe
+    if node.image is None:
+        step = f"sparkops build {recipe.name} --node {rank.node}"
+        yield NotReady(rank.node, f"image not found: {rank.release.image}", next_step=step)
+    if ENGINES[recipe.engine].weights:
+        yield from _weights_refused(rank, node)
 
 
 def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:

@@ -55,11 +55,8 @@ class Draft:
 def draft(operation: Operation, release: Release, options: DeployOptions, state: ServiceState) -> Draft:
     """Plan the deploy of a release on the journal of `state`. Raises PlanRefused, Busy and errors of nodes."""
     connected, direct = operation.connected, bool(operation.direct)
-    replaced = replace(current(state), direct=direct)
-    observed = observe.before_deploy(connected, release)
-    if replaced.blue:  # in another mode too: a later rollback may start this release in place
-        replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
-    swap_plan = _closed(operation, plan(release, observed, replaced, options, connected.fleet.fabric))
+    swap_plan, observed = _plan(operation, release, options, state)
+    swap_plan, replaced = _closed(operation, swap_plan), swap_plan.current
     addresses = {
         rank.node: LOOPBACK if direct else connected.fleet.engine_address(rank.node) for rank in swap_plan.ranks
     }
@@ -68,6 +65,17 @@ def draft(operation: Operation, release: Release, options: DeployOptions, state:
     target = deployment(swap_plan, observed, addresses, engine_spec.token_digest(token.encode()), start_s)
     intent = Deploy(new_id(), state.journal.revision, target, swap_plan.mode, options.promote, options.without)
     return Draft(swap_plan, observed, state, intent, token)
+
+
+def _plan(
+    operation: Operation, release: Release, options: DeployOptions, state: ServiceState
+) -> tuple[SwapPlan, Mapping[str, Observed]]:
+    """Return the plan of a deploy and the nodes that it was made from. Raises PlanRefused, Busy and errors of nodes."""
+    replaced = replace(current(state), direct=bool(operation.direct))
+    observed = observe.before_deploy(operation.connected, release)
+    if replaced.blue:  # in another mode too: a later rollback may start this release in place
+        replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
+    return plan(release, observed, replaced, options, operation.connected.fleet.fabric), observed
 
 
 def _gap(operation: Operation, release: Release, node: str) -> estimate.Forecast | None:
@@ -107,6 +115,22 @@ def dry_run(operation: Operation, leader: Leader, release: Release, options: Dep
         state = _known(operation, leader, release.service)
         serves = service_state.serves(state, release.id, _named(release, options))
         return None if serves else draft(operation, release, options, state)
+
+    return operation.until_free(planned)
+
+
+def foresee(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> SwapPlan | None:
+    """Plan a deploy before its image and weights are on the nodes that `options.provided` names.
+
+    None where the release serves or a swap to it is in progress. Changes nothing. Raises Busy, PlanRefused and errors
+    of nodes.
+    """
+
+    def planned() -> SwapPlan | None:
+        state, nodes = _known(operation, leader, release.service), _named(release, options)
+        if service_state.joins(state, release.id, nodes) or service_state.serves(state, release.id, nodes):
+            return None
+        return _plan(operation, release, options, state)[0]
 
     return operation.until_free(planned)
 

@@ -163,9 +163,13 @@ def remove_by_force(container: str) -> Command:
     return docker("rm", "--force", container)
 
 
-def logs(container: str, *, follow: bool, tail: int | None) -> Command:
-    """Print the container's log, both streams."""
-    options = (*(("--follow",) if follow else ()), f"--tail={tail if tail is not None else 'all'}")
+def logs(
+    container: str, *, follow: bool, tail: int | None, since: str | None = None, timestamps: bool = False
+) -> Command:
+    """Print the container's log, both streams. `since`: a time, or how long ago, as Docker reads it on the node."""
+    flags = [flag for flag, given in (("--follow", follow), ("--timestamps", timestamps)) if given]
+    times = [f"--since={since}"] if since else []
+    options = (*flags, *times, f"--tail={tail if tail is not None else 'all'}")
     timeout_s = 30 * 24 * 3600.0 if follow else 120.0
     return Command(("docker", "logs", *options, container), timeout_s=timeout_s)
 

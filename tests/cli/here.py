@@ -51,15 +51,15 @@ class Here:
 
 
 @contextmanager
-def install(directory: Path) -> Iterator[Here]:
-    """Make an inventory and a `docker` program in `directory`."""
-    (directory / "inventory.yaml").write_text(INVENTORY)
+def install(directory: Path, *, built: bool = True, inventory: str = INVENTORY) -> Iterator[Here]:
+    """Make an inventory and a `docker` program in `directory`. `built`: its node has every image."""
+    (directory / "inventory.yaml").write_text(inventory)
     peer = Peer(directory / "peer", "here", ("here",))
     peer.directory.mkdir()
     program = directory / "bin/docker"
     program.parent.mkdir()
     dial, ask = (" ".join(command.argv[1:]) for command in (DIAL, RELAY))
-    with closing(Listener("127.0.0.1", 0, Machine("here", "127.0.0.1").api)) as api, serve(peer) as guard:
+    with closing(Listener("127.0.0.1", 0, Machine("here", "127.0.0.1", built=built).api)) as api, serve(peer) as guard:
         words = {"dial": dial, "ask": ask, "api": relay.line(api.port), "guard": relay.line(guard)}
         program.write_text(PROGRAM.format(**words))
         program.chmod(0o755)

@@ -30,6 +30,17 @@ from tests.deploy.swaps import (
 from tests.examples import release
 
 
+def test_what_is_brought_to_a_node_before_the_deploy_refuses_nothing() -> None:
+    bare = replace(on(90), image=None, weights=None)
+    brought = DeployOptions(provided=frozenset({"n1"}))
+
+    assert chosen(plan(Current(), brought, n1=bare)) == (Mode.FIRST, "n1", Slot.BLUE)
+    short = refusal(Current(), brought, n1=replace(on(10), image=None, weights=None))
+    assert reasons(short) == ["  first on n1: 10.0 GiB available - 40 claimed: 30.0 GiB short"]
+    other = refusal(Current(), DeployOptions(provided=frozenset({"n2"})), n1=bare)
+    assert "image not found" in str(other)
+
+
 def test_where_nothing_serves_green_goes_to_the_freest_node_at_once() -> None:
     swap_plan = plan(Current(), n1=on(50), n2=on(70), n3=on(60))
 

@@ -171,6 +171,12 @@ def test_reading_logs_changes_nothing(*, follow: bool, tail: int | None, line: s
     assert (str(command), command.timeout_s, command.changes) == (line, timeout_s, False)
 
 
+def test_logs_since_a_time_with_the_time_of_each_line() -> None:
+    command = commands.logs("c", follow=False, tail=None, since="10m", timestamps=True)
+
+    assert str(command) == "docker logs --timestamps --since=10m --tail=all c"
+
+
 def test_only_the_user_of_the_engine_may_read_a_file_that_is_put_into_its_container() -> None:
     command = commands.put("c", "/run/token", b"secret")
 

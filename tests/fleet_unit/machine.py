@@ -62,6 +62,8 @@ class Machine:
     name: str
     address: str
     memory_gib: float = 100.0
+    built: bool = True
+    """Whether it has every image."""
     layer: str = "sha256:1"
     """What its image holds."""
     gate: Gate | None = None
@@ -296,6 +298,8 @@ class Machine:
                 hangs.wait()
             known = {"json": json.dumps(self.containers[name]).encode(), "logs": self.log(name).encode()}
             return 200, known.get(kind, STATS)
+        if "/images/" in path and not self.built:
+            return 404, b'{"message": "No such image"}'
         held = {"Os": "linux", "Architecture": "arm64", "Size": 1, "RootFS": {"Layers": [self.layer]}, "Config": {}}
         return 200, json.dumps({"Id": IMAGE, **held}).encode()
 

@@ -1,0 +1,94 @@
+"""`plan`, `up` and `deploy` on this machine: what they refuse first, and the one address that they print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.here import INVENTORY, Here, install
+from tests.examples import RECIPE
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]  # several processes, while other tests have the cores
+
+Install = Callable[..., Here]
+ONE_ADDRESS = INVENTORY.replace("address: 127.0.0.1}", "address: 127.0.0.1, port: 8000}")
+HUGE_GIB = 1e5
+"""More than the node has."""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[Install]:
+    """sparkops with this machine as its only node, and a recipe that claims so many GiB."""
+    with ExitStack() as stack:
+
+        def install_here(claim_gib: float = 0.1, *, built: bool = True) -> Here:
+            write_recipe(tmp_path, claim_gib)
+            return stack.enter_context(install(tmp_path, built=built, inventory=ONE_ADDRESS))
+
+        yield install_here
+
+
+def write_recipe(directory: Path, claim_gib: float) -> None:
+    image = {"template": "stand-in", "base": "debian:bookworm-slim"}
+    changes: dict[str, Any] = {"engine": "stand-in", "image": image, "serve": {"port": 8100}}
+    memory = {"claim_gib": claim_gib, "basis": "a guess"}
+    (directory / "q.yaml").write_text(json.dumps({**RECIPE, **changes, "memory": memory}))
+
+
+def test_up_refuses_what_does_not_fit_before_it_builds(installed: Install) -> None:
+    here = installed(HUGE_GIB, built=False)
+
+    ran, planned = here("up", "q.yaml"), here("plan", "q.yaml")
+
+    assert (ran.code, planned.code) == (5, 5)
+    assert f"{HUGE_GIB:g} GiB" in ran.err
+    arithmetic = [line for line in planned.err.splitlines() if "GiB" in line]
+    assert arithmetic
+    assert [line.split("GiB claimed")[0] for line in ran.err.splitlines() if "GiB" in line] == [
+        line.split("GiB claimed")[0] for line in arithmetic
+    ]
+    assert "build" not in ran.err
+
+
+def test_a_dry_run_of_up_shows_where_the_release_would_run(installed: Install) -> None:
+    here = installed(built=False)
+
+    shown, as_json = here("up", "q.yaml", "--dry-run"), here("up", "q.yaml", "--dry-run", "--json")
+
+    assert (shown.code, as_json.code) == (0, 0)
+    assert "image: build or copy to here" in shown.out
+    assert "0.1 claimed" in shown.out
+    assert as_json.json["missing"] == ["image: build or copy to here"]
+    assert (as_json.json["service"], as_json.json["mode"], as_json.json["effects"]) == ("chat", "first", [])
+
+
+def test_up_takes_values_of_the_recipe(installed: Install) -> None:
+    ran = installed(built=False)("up", "q.yaml", "--set", f"memory.claim_gib={HUGE_GIB:g}")
+
+    assert ran.code == 5
+    assert f"{HUGE_GIB:g} GiB" in ran.err
+
+
+def test_plan_prints_json_like_a_dry_run_of_deploy(installed: Install) -> None:
+    here = installed()
+
+    planned, dry = here("plan", "q.yaml", "--json"), here("deploy", "q.yaml", "--dry-run", "--json")
+
+    assert planned.code == 0
+    assert planned.json == dry.json
+    assert (planned.json["service"], planned.json["mode"]) == ("chat", "first")
+    assert planned.json["effects"][0]["phase"] == "prepare"
+
+
+@pytest.mark.parametrize("options", [["--since", "yesterday"], ["--since", "10 minutes"], ["--since", ""]])
+def test_logs_refuse_what_is_no_time(installed: Install, options: list[str]) -> None:
+    ran = installed()("logs", "chat", *options)
+
+    assert ran.code == 2
+    assert "--since: not a time: " in ran.err
+    assert "  next: Pass a time span such as 90s, 10m or 1h30m" in ran.err
