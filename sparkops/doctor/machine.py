@@ -25,6 +25,9 @@ for process in "$1"/proc/[0-9]*; do
 done 2>/dev/null
 cat "$1/proc/net/tcp" "$1/proc/net/tcp6" 2>/dev/null | awk '$4 == "0A" && $2 ~ /:0947$/ {print "docker-tcp", $2}'
 cat "$1/proc/net/tcp" "$1/proc/net/tcp6" 2>/dev/null | awk '$4 == "0A" {print "listen", $2}'
+if command -v docker >/dev/null; then
+  echo "live-restore $(timeout 8 docker info --format '{{.LiveRestoreEnabled}}' 2>/dev/null)"
+fi
 sed -n 's/^SwapTotal: */swap /p' "$1/proc/meminfo" 2>/dev/null
 for model in "$1$HOME"/.cache/huggingface/hub/models--*; do
   if [ -d "$model" ]; then echo "hub-cache $(timeout 4 du -sk "$model" | cut -f1) ${model#"$1"}"; fi
@@ -85,6 +88,8 @@ class MachineFacts:
     """Two samples, a second apart; none where the driver does not report all three figures."""
     hub_cache: Mapping[str, float] = field(default_factory=dict)
     """Models in the hub's own cache of the SSH user: directory and size in GiB."""
+    live_restore: bool | None = None
+    """Whether containers run on while dockerd ends and starts again; None: Docker did not say."""
 
 
 def query(root: str = "") -> Command:
@@ -99,6 +104,7 @@ def parse(text: str) -> MachineFacts:
     if "kho" not in values:
         raise ValueError(f"no 'kho' in {text!r}")
     docker = [_address(socket) for socket in values["docker-tcp"]]
+    live_restore = {"true": True, "false": False}
     cached = [value.partition(" ") for value in values["hub-cache"]]
     return MachineFacts(
         kho_off=values["kho"][-1] == "kho=off",
@@ -113,6 +119,7 @@ def parse(text: str) -> MachineFacts:
         oom_killers=frozenset(values["killer"]),
         clocks=tuple(_clocks(values["clocks"])),
         hub_cache={directory: _gib(kib) for kib, _, directory in cached if kib.isdecimal()},  # others took too long
+        live_restore=live_restore.get("".join(values["live-restore"])),
     )
 
 

@@ -16,6 +16,8 @@ REASONS: Mapping[str, str] = {
     "DOCKER_OLD": "sparkops is tested with Docker Engine 26; its builds and copies need BuildKit's streams.",
     "NO_BUILDKIT": "Images of sparkops are built with cache mounts and secrets, which only BuildKit has.",
     "DOCKER_TCP": "Port 2375 has neither TLS nor a password (docs.docker.com, Protect the Docker daemon socket).",
+    "NO_LIVE_RESTORE": "dockerd stops every container when it ends with SIGTERM, as in an update of its package: "
+    "streams are cut, and every model loads again (docs.docker.com, Live restore).",
     "GPU_SILENT": "An engine cannot start. GB10 needs the open kernel modules: with the proprietary ones of 580.173.02 "
     "nvidia-smi finds no device (Start9Labs/start-technologies#3693).",
     "NO_DRIVER": "An engine with CUDA cannot start without the driver.",

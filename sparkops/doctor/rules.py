@@ -77,6 +77,10 @@ def _docker(node: NodeFacts) -> Iterator[Finding]:
         problem = "Docker has no BuildKit"
         step = "sudo apt-get install docker-buildx-plugin (docker-buildx on Debian)"
         yield Finding(code="NO_BUILDKIT", node=node.name, problem=problem, next_step=step)
+    if node.machine.live_restore is False:
+        problem = "a restart or an update of Docker stops gateway, guard and engines: live-restore is off"
+        step = 'Set "live-restore": true in /etc/docker/daemon.json; sudo systemctl reload docker (nothing stops)'
+        yield warning("NO_LIVE_RESTORE", node.name, problem, step)
     for address in node.machine.docker_tcp:
         problem = f"Docker listens on {address}:2375 without TLS: any client that reaches it is root"
         step = "Remove tcp:// from `hosts` in /etc/docker/daemon.json and from dockerd's unit, and restart Docker."

@@ -173,3 +173,13 @@ def test_models_in_the_hub_s_own_cache_have_their_size(tree: Path) -> None:
     put(tree, f"{home[1:]}/datasets--a--b/blobs/1", "x")
 
     assert read(tree).hub_cache == {f"{home}/models--a--b": pytest.approx(2**20 / 2**30, rel=0.2)}
+
+
+@pytest.mark.parametrize(
+    ("body", "enabled"),
+    [("echo true", True), ("echo false", False), ("echo Cannot connect to the Docker daemon >&2; exit 1", None)],
+)
+def test_whether_containers_survive_dockerd_is_docker_s_own_word(tree: Path, body: str, enabled: bool | None) -> None:
+    program(tree, "docker", f'test "$*" = "info --format {{{{.LiveRestoreEnabled}}}}" || exit 2; {body}')
+
+    assert read(tree).live_restore is enabled

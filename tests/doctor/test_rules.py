@@ -38,6 +38,7 @@ WELL = MachineFacts(
     gpu_error="",
     swap_gib=0.0,
     oom_killers=frozenset({"earlyoom"}),
+    live_restore=True,
 )
 STUCK = Clocks(702, 3003, 96)
 """Under load: eugr/spark-vllm-docker#334; 3003 MHz is the rating in NVIDIA/open-gpu-kernel-modules#1358."""
@@ -96,6 +97,7 @@ PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
         ({"skew_s": 6.0}, "CLOCK", WARNING),
         ({"skew_s": -6.0}, "CLOCK", WARNING),
         ({"machine": replace(WELL, docker_tcp=("0.0.0.0",))}, "DOCKER_TCP", WARNING),
+        ({"machine": replace(WELL, live_restore=False)}, "NO_LIVE_RESTORE", WARNING),
         ({"machine": replace(WELL, oom_score={"sshd": 0})}, "OOM_SCORE", WARNING),
         ({"machine": replace(WELL, gpu="", gpu_error="No devices were found")}, "GPU_SILENT", PROBLEM),
         ({"machine": replace(WELL, toolkit=False)}, "NO_TOOLKIT", PROBLEM),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fleet
 
 # A container may not give its daemons a better score; DISK to SWAP are what the machine under all nodes is like, and
 # HUB_LOGIN depends on whether an earlier test has left a model on a node.
-EXPECTED = {"OOM_SCORE", "DISK", "MEMORY", "SWAP", "HUB_LOGIN"}
+EXPECTED = {"NO_LIVE_RESTORE", "OOM_SCORE", "DISK", "MEMORY", "SWAP", "HUB_LOGIN"}
 GUARD, GATEWAY = "sparkops-guard", "sparkops-gateway"
 NOBODY = "10.77.255.254"
 
