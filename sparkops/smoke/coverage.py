@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkops.config.recipe import Recipe
-from sparkops.config.smoke import SmokeCheck
 
 SMALL_WINDOW = 2048
 STRUCTURED_FLAGS = ("structured-outputs-config", "guided-decoding-backend")
@@ -113,12 +112,14 @@ LIGHT = {"health", "questions"}
 
 
 def light(recipe: Recipe) -> Recipe:
-    """Return the recipe with only the checks that take no time, to repeat them while clients use the server."""
+    """Return the recipe with only those of its checks that take no time, to repeat them while clients use the server.
+
+    What the recipe disables stays disabled: a release is not judged by a check that it was not deployed with.
+    """
     smoke = recipe.probe.smoke
     checks = {
-        name: getattr(smoke, name).model_copy(update={"enabled": name in LIGHT})
-        for name in type(smoke).model_fields
-        if isinstance(getattr(smoke, name), SmokeCheck)
+        check.name: getattr(smoke, check.name).model_copy(update={"enabled": check.runs and check.name in LIGHT})
+        for check in planned(recipe)
     }
     return recipe.model_copy(
         update={"probe": recipe.probe.model_copy(update={"smoke": smoke.model_copy(update=checks)})}

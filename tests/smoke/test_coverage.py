@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkops.config.recipe import Recipe
+from sparkops.config.recipe import Recipe, load
 from sparkops.config.smoke import Smoke
 from sparkops.smoke import coverage, suite
 from tests.examples import recipe
 
+ROOT = Path(__file__).parent.parent.parent
 ALWAYS = {
     "health",
     "version",
@@ -105,3 +107,21 @@ def test_a_mistake_in_the_tuning_is_refused(probe: dict[str, Any], problem: str)
         recipe(probe=probe)
 
     assert problem in str(caught.value)
+
+
+TINY = [ROOT / "recipes/tiny-qwen3-cpu.yaml", ROOT / "tests/gpu/recipes/gpu-tiny.yaml"]
+
+
+@pytest.mark.parametrize("file", TINY, ids=lambda file: file.stem)
+@pytest.mark.parametrize("disabled", [(), ("questions",), ("questions", "health")])
+def test_the_bake_runs_no_check_that_the_gate_did_not(file: Path, disabled: tuple[str, ...]) -> None:
+    gate = load(file, None, [f"probe.smoke.{name}.enabled=false" for name in disabled])
+
+    assert runs(coverage.light(gate)) == coverage.LIGHT - set(disabled)
+    assert runs(coverage.light(gate)) <= runs(gate)
+
+
+def test_the_bake_runs_no_slow_check_even_if_the_recipe_enables_it() -> None:
+    enabled = {name: {"enabled": True} for name in Smoke.model_fields if name in coverage.DEFAULTS}
+
+    assert runs(coverage.light(recipe(probe={"smoke": enabled}))) == coverage.LIGHT

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -89,9 +90,9 @@ def test_the_client_waits_for_an_engine_that_works_and_gives_up_one_that_hangs(b
     assert (reply.problem, reply.status) == (problem, 200 if beats else 0)
 
 
-def release_at(port: int, timeout_s: float) -> Deployment:
-    """A release whose engine answers at a port of this machine, with so much time for each answer."""
-    changes = {"serve": {"port": port}, "probe": {"smoke": {"timeout_s": timeout_s}}}
+def release_at(port: int, **smoke: Any) -> Deployment:
+    """A release whose engine answers at a port of this machine, with these settings of the smoke suite."""
+    changes = {"serve": {"port": port}, "probe": {"smoke": smoke}}
     data = recipe(**changes).model_dump(mode="json", exclude_defaults=True)
     given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "jobs": 1}
     spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}, "direct": True})
@@ -116,3 +117,11 @@ def test_an_engine_that_is_too_busy_to_answer_in_time_is_not_wrong_while_it_make
         over.set()
 
     assert problem == (failure and f"the smoke suite failed in pass 1 of 1: questions: {failure}")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_release_in_service_is_not_judged_by_questions_that_its_recipe_disables(asked: bool) -> None:
+    with Player(lambda connection, _: connection.sendall(whole("no answer that anybody expects"))).up() as player:
+        problem = light_pass(release_at(player.port, questions={"enabled": asked}))
+
+    assert bool(problem) is asked
