@@ -31,7 +31,7 @@ echo "docker ${{DOCKER_HOST:-default}}"
 {QUERY_SCRIPT}{DISK_SCRIPT}"""
 GPU_SCRIPT = """\
 if command -v nvidia-smi >/dev/null; then
-  timeout 8 nvidia-smi --query-gpu=memory.total,memory.free --format=csv,noheader,nounits 2>/dev/null |
+  timeout 8 nvidia-smi --query-gpu=memory.total,memory.free,memory.reserved --format=csv,noheader,nounits 2>/dev/null |
     sed 's/^/gpu-memory /'
 fi
 """
@@ -71,7 +71,7 @@ PREFLIGHT = Command(("sh", "-c", PREFLIGHT_SCRIPT), timeout_s=30.0)
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """Memory of one discrete GPU in GiB."""
+    """Memory of one discrete GPU in GiB, without what the driver reserves: the total that CUDA and vLLM count."""
 
     total_gib: float
     free_gib: float
@@ -187,10 +187,14 @@ def parse(text: str) -> HostFacts:
 
 
 def _gpus(rows: Iterable[str]) -> Iterator[GpuMemory | None]:
-    """Parse nvidia-smi's `total, free` in MiB. Any other line is a message without a figure."""
+    """Parse nvidia-smi's `total, free, reserved` in MiB. Any other line is a message without a figure.
+
+    An H100 has 81559 with 480 reserved, and torch.cuda.mem_get_info 81079 (driver 580.159.04).
+    """
     for row in rows:
-        total, _, free = row.partition(", ")
+        total, free, reserved = (*row.split(", "), "", "")[:3]
         if total.isdecimal() and free.isdecimal():
-            yield GpuMemory(int(total) * MIB / GIB, int(free) * MIB / GIB)
+            usable = int(total) - (int(reserved) if reserved.isdecimal() else 0)
+            yield GpuMemory(usable * MIB / GIB, int(free) * MIB / GIB)
         elif total == "[N/A]":
             yield None

@@ -14,7 +14,8 @@ from sparkops.nodes import host
 from sparkops.nodes.host import GpuMemory, HostFacts
 from sparkops.nodes.local import LocalNode
 
-H100, BUSY = GpuMemory(81559 / 1024, 81079 / 1024), GpuMemory(81559 / 1024, 1000 / 1024)
+H100, BUSY = GpuMemory(81079 / 1024, 81079 / 1024), GpuMemory(81079 / 1024, 1000 / 1024)
+OLD = GpuMemory(81559 / 1024, 81079 / 1024)
 SHORT = "arch aarch64\nnow 1.5\nMemTotal: 2097152\nMemAvailable: 1048576\n"
 
 
@@ -45,9 +46,12 @@ def test_the_cores_of_a_node() -> None:
 @pytest.mark.parametrize(
     ("printed", "gpus", "discrete"),
     [
-        ("81559, 81079", (H100,), True),  # captured on an H100: nvidia-smi-q-580.159-h100.txt, FB Memory Usage
-        ("81559, 81079\n81559, 1000", (H100, BUSY), True),
-        ("[N/A], [N/A]", (None,), False),  # a GB10, as its owners print it
+        # an H100 with driver 580.159.04, where torch.cuda.mem_get_info() has 81079 MiB in total
+        ("81559, 81079, 480", (H100,), True),
+        ("81559, 81079, 480\n81559, 1000, 480", (H100, BUSY), True),
+        ("81559, 81079, [N/A]", (OLD,), True),
+        ("81559, 81079", (OLD,), True),
+        ("[N/A], [N/A], [N/A]", (None,), False),  # a GB10, as its owners print it
         ("No devices were found", (), False),
     ],
 )
