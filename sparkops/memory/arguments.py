@@ -18,6 +18,9 @@ LARGE_GIB = 70.0
 CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 OWN_DRAFTS = ("mtp", "deepseek_mtp", "qwen3_next_mtp", "qwen3_5_mtp", "glm4_moe_mtp")
 WITHOUT_MODEL = ("ngram", "suffix")
+V2_RELEASE, V2_SETTING = 23, "VLLM_USE_V2_MODEL_RUNNER"
+V2_ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM")
+"""DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of vLLM 0.23.0. A later runner measures its graphs (the log of 0.32)."""
 RELEASE = re.compile(r"[^=]*==0\.(\d+)\.")
 
 
@@ -30,7 +33,9 @@ class Arguments:
     graphs: int
     """Largest batch of a CUDA graph; 0 without graphs."""
     graphs_counted: bool
-    """Whether vLLM counts the graphs in its share, as from 0.21 on. Before, they are additional."""
+    """Whether vLLM counts the graphs in its share, as from 0.21 on. Before, they are additional; so are those of V2."""
+    v2: bool
+    """Whether the V2 model runner of vLLM 0.23 runs the model, whose profile_cudagraph_memory returns 0."""
     loader: str
 
 
@@ -57,7 +62,9 @@ def read(recipe: Recipe, shape: Shape, total_gib: float) -> Arguments:
     )
     largest = _number(args, "max-cudagraph-capture-size", overhead.captured(requests, drafts))
     graphs = 0 if cpu or args.get("enforce-eager") is True else largest
-    return Arguments(serving, requests, graphs, _counts_graphs(recipe), str(args.get("load-format", "auto")))
+    v2 = not cpu and _is_v2(recipe, shape)
+    counted = _counts_graphs(recipe) and not v2
+    return Arguments(serving, requests, graphs, counted, v2, str(args.get("load-format", "auto")))
 
 
 def cpu_space_gib(recipe: Recipe) -> float:
@@ -94,6 +101,19 @@ def _counts_graphs(recipe: Recipe) -> bool:
     """Return whether the share includes graphs: VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, the default from 0.21 on."""
     release = RELEASE.match(recipe.image.vllm or "")
     return release is None or int(release[1]) >= 21
+
+
+def _is_v2(recipe: Recipe, shape: Shape) -> bool:
+    """Return whether vLLM 0.23 runs the model with its V2 model runner: use_v2_model_runner in vllm/config/vllm.py."""
+    release = RELEASE.match(recipe.image.vllm or "")
+    if release is None or int(release[1]) != V2_RELEASE:
+        return False
+    if V2_SETTING in recipe.serve.env:
+        return recipe.serve.env[V2_SETTING] == "1"
+    drafts = recipe.serve.args.get("speculative-config")
+    ngrams = isinstance(drafts, Mapping) and drafts.get("method") in WITHOUT_MODEL
+    supported = shape.dense and not recipe.serve.args.get("quantization") and not ngrams
+    return supported and any(name in V2_ARCHITECTURES for name in shape.architectures)
 
 
 def _number(args: Mapping[str, Any], name: str, default: int) -> int:

@@ -16,6 +16,9 @@ from sparkops.nodes.host import GIB
 HOST_GIB = 5.0
 """GiB of the host side: memory of an engine outside its own budget. The least of 5 to 5.6 in the sources, so that no
 valid claim is refused."""
+OUTSIDE_GIB = 2.4
+"""GiB of a discrete GPU that an engine takes outside its budget: CUDA context, CUDA graphs of the V2 model runner,
+workspaces of a warm engine. The most of 2.0 to 2.4 measured on an H100 with vLLM 0.23.0: no claim may be below it."""
 KV_BYTES = "kv-cache-memory-bytes"
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """vLLM's own suffixes: human_readable_int in vllm/utils/argparse_utils.py."""
@@ -31,15 +34,19 @@ class Bound:
     share: float | None = None
 
 
-def bound(recipe: Recipe, total_gib: float, host_gib: float = HOST_GIB) -> Bound | None:
+def bound(
+    recipe: Recipe, total_gib: float, host_gib: float = HOST_GIB, beside: str = "of the host side"
+) -> Bound | None:
     """Return the bound on a node or GPU of `total_gib`; None on a CPU, where no argument sets one.
+
+    `host_gib`: GiB beside the engine's budget, which `beside` names.
 
     With kv-cache-memory-bytes vLLM ignores its utilization (vllm/config/cache.py): the bound is then the sum of weights
     and cache. Raises ValueError for an argument that is not a number in its range.
     """
     if recipe.backend == "cpu":
         return None
-    beside = f" + {host_gib:g} GiB of the host side" if host_gib else ""
+    beside = f" + {host_gib:g} GiB {beside}" if host_gib else ""
     if KV_BYTES in recipe.serve.args:
         cache_gib = cache_bytes(recipe.serve.args) / GIB
         weights_gib = (recipe.model.size_gb or 0) * 1e9 / GIB / recipe.serve.tensor_parallel
@@ -85,7 +92,7 @@ def refusals(
         yield PlanRefused(problem, next_step="Use a node with more memory, or a smaller model: sparkops recipes")
         return
     try:
-        most = bound(recipe, total_gib, host_gib)
+        most = bound(recipe, total_gib, host_gib, "outside its budget" if of else "of the host side")
     except ValueError as error:
         yield PlanRefused(f"{node}: serve.args.{error}", next_step=f"Change it in {name}.")
         return

@@ -11,7 +11,8 @@ from typing import Any
 from sparkops.config.lock import Described
 from sparkops.nodes.host import GIB
 
-LISTS = ("layer_types", "layers_block_type")
+LISTS = ("architectures", "layer_types", "layers_block_type")
+ROPE = ("rope_parameters", "rope_scaling", "rope_local_base_freq", "partial_rotary_factor")
 DRAFT = re.compile(r"(^|\.)mtp\.|\.\+\.")
 """Tensors of an MTP head: `mtp.` in Qwen's checkpoints, layers past num_hidden_layers (`+`) in DeepSeek's and GLM's."""
 WHOLE = re.compile(r"norm|\.gate\.(weight|bias|e_score)|router|shared_expert_gate|_a_proj|kv_a_proj_with_mqa")
@@ -63,7 +64,7 @@ def to_lock(description: Description, model: str, commit: str | None) -> Describ
 
 
 def short(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a config.json that describe its layers and cache: numbers, names, lists of layers."""
+    """Return the values of a config.json that describe its layers, RoPE tables and cache: numbers, names, lists."""
     kept: dict[str, Any] = {}
     for key, value in config.items():
         if key == "text_config" and isinstance(value, Mapping):
@@ -72,7 +73,7 @@ def short(config: Mapping[str, Any]) -> dict[str, Any]:
             kept[key] = {}
         elif key == "quantization_config" and isinstance(value, Mapping):
             kept[key] = _cache_part(value)
-        elif key in LISTS or isinstance(value, (str, int)):
+        elif key in LISTS or key in ROPE or isinstance(value, (str, int)):
             kept[key] = value
     return kept
 

@@ -21,6 +21,24 @@ HEADROOM_GIB = 8.0
 """GiB that a safe utilization leaves free: 8 to 10 in spark-vllm-docker, NVIDIA's playbook and sparkrun."""
 
 
+CONTEXT_GIB = 0.5
+"""GiB of a discrete GPU that an engine has outside its budget besides CUDA graphs: 24938 MiB of a process with 0.3 of
+an H100, which had captured 0.11 GiB of graphs (nvidia-smi, vLLM 0.23.0)."""
+UNSURE = 0.1
+"""Share of the KV cache from which its prediction is a range."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What vLLM reported at a start of the same recipe, which may have had another utilization. GiB of one rank."""
+
+    weights_gib: float
+    cache_gib: float
+    share: float
+    """Its gpu-memory-utilization."""
+    graphs_gib: float = 0.0
+
+
 @dataclass(frozen=True)
 class Fit:
     """Memory of one rank on one node in GiB. `share` is None if no utilization sets it."""
@@ -32,12 +50,23 @@ class Fit:
     weights_gib: float
     terms: tuple[Term, ...]
     outside_gib: float
-    """CUDA graphs that vLLM before 0.21 does not count in its share."""
+    """CUDA graphs that vLLM does not count in its share: those before 0.21, and of the V2 model runner of 0.23."""
     budget_gib: float
     cache_gib: float
+    most_cache_gib: float
+    """The KV cache where the overhead is the least that a start reserves."""
+    measured: bool
+    """Whether weights and overhead are those of the last start."""
     share: float | None
     reserve_gib: float
     loaders: tuple[Loader, ...]
+    note: str = ""
+    """Why a figure of the last start is missing; empty if none is."""
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the size of the KV cache is only known as a range: from `cache_gib` to `most_cache_gib`."""
+        return self.most_cache_gib - self.cache_gib > UNSURE * max(self.cache_gib, 0.0)
 
     @property
     def overhead_gib(self) -> float:
@@ -100,20 +129,31 @@ class Fit:
             yield f"load-format {self.loaders[0]}"
 
 
-def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
-    """Return the memory of one rank on a node. Raises ValueError for an unsupported model or argument."""
+def fit(recipe: Recipe, description: Description, room: Room, measured: Measured | None = None) -> Fit:
+    """Return the memory of one rank on a node, from what its last start there `measured`, or else from rules.
+
+    Raises ValueError for an unsupported model or argument.
+    """
     shape = parse(description.config)
     args = arguments.read(recipe, shape, room.total_gib)
     cpu = recipe.backend == "cpu"  # its overhead is part of the host side
     if cpu:
         room = replace(room, host_gib=overhead.CPU_HOST_GIB)
     ranks, drafts = args.serving.ranks, args.serving.draft_tokens > 0
-    weights_gib = rank_gib(description.tensors, ranks, shape.kv_heads, drafts=drafts)
-    terms = () if cpu else overhead.terms(shape, args.serving, args.requests, args.graphs)
+    rope_gib = 0.0 if cpu else shape.rope_elements * cache.BYTES[args.serving.model_dtype] / GIB
+    weights_gib = rank_gib(description.tensors, ranks, shape.kv_heads, drafts=drafts) + rope_gib
+    terms = () if cpu else overhead.terms(shape, args.serving, args.requests, args.graphs, v2=args.v2)
+    least_gib = 0.0 if cpu else overhead.least_gib(shape, args.serving, args.requests)
+    if measured:
+        weights_gib, terms = measured.weights_gib, _measured(measured, room, graphs_counted=args.graphs_counted)
     outside_gib = 0.0 if args.graphs_counted else sum(term.gib for term in terms if term.name == overhead.GRAPHS)
+    if not room.shared and not cpu:  # OUTSIDE_GIB has the graphs of a model as those that were measured
+        room = replace(room, host_gib=max(room.host_gib - outside_gib, CONTEXT_GIB))
     layout = cache.layout(shape, args.serving)
     inside_gib = weights_gib + sum(term.gib for term in terms) - outside_gib
     budget_gib, share = _budget(recipe, room, inside_gib)
+    cache_gib = budget_gib - inside_gib
+    sure = cpu or share is None or measured is not None
     shard_gib = description.largest_bytes / GIB
     known = loaders(args.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
     return Fit(
@@ -125,11 +165,20 @@ def fit(recipe: Recipe, description: Description, room: Room) -> Fit:
         terms=terms,
         outside_gib=outside_gib,
         budget_gib=budget_gib,
-        cache_gib=budget_gib - inside_gib,
+        cache_gib=cache_gib,
+        most_cache_gib=cache_gib if sure else max(cache_gib, budget_gib - weights_gib - least_gib),
+        measured=measured is not None,
         share=share,
         reserve_gib=recipe.swap.reserve_gib,
         loaders=tuple(known)[:1] if cpu else tuple(known),
     )
+
+
+def _measured(measured: Measured, room: Room, *, graphs_counted: bool) -> tuple[Term, ...]:
+    """Return what a start reserved besides weights and KV cache: the rest of its budget, of the same node or GPU."""
+    rest_gib = max(measured.share * room.total_gib - measured.weights_gib - measured.cache_gib, 0.0)
+    graphs = () if graphs_counted else (Term(overhead.GRAPHS, measured.graphs_gib),)
+    return Term("measured", rest_gib), *graphs
 
 
 def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float | None]:

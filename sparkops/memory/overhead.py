@@ -14,10 +14,11 @@ from sparkops.memory.relief import FLOOR_GIB
 from sparkops.memory.shape import Shape
 from sparkops.nodes.host import GIB
 
-RUNTIME_GIB = 0.4
+RUNTIME_GIB, LEAST_RUNTIME_GIB = 0.4, 0.15
 VISION_GIB = 1.6
-LOGIT_BYTES = 10
-GRAPH_GIB, GRAPH_SIZE_GIB = 0.134, 0.0227
+LOGIT_BYTES, LEAST_LOGIT_BYTES = 10, 6
+"""Bytes of a logit while the V1 model runner samples, fitted; at least 2 in 16 bits and a copy in 4 (Sampler of V2)."""
+GRAPH_GIB, GRAPH_SIZE_GIB, GRAPH_LAYERS = 0.134, 0.0227, 48
 MOST_CAPTURED = 512
 GRAPHS = "CUDA graphs"
 CPU_HOST_GIB = 2.4
@@ -35,21 +36,33 @@ class Term:
     gib: float
 
 
-def terms(shape: Shape, serving: Serving, requests: int, graphs: int) -> tuple[Term, ...]:
+def terms(shape: Shape, serving: Serving, requests: int, graphs: int, *, v2: bool = False) -> tuple[Term, ...]:
     """Return the terms of a running engine. `requests`: max-num-seqs; `graphs`: largest batch of a CUDA graph, or 0.
 
-    The sampler is fitted to the start of 122b-autoround, vision to that of 122b-nvfp4-sehyo. Runtime is CUDA context,
-    NCCL and workspaces: 0.17 to 0.32 GiB on an H100, FlashInfer's 0.39. CUDA graphs are linear through two starts: 0.27
-    GiB for 6 sizes, 1.29 for 51.
+    The sampler is fitted to the start of 122b-autoround, vision to that of 122b-nvfp4-sehyo. Runtime is NCCL and
+    workspaces: 0.17 to 0.32 GiB on an H100, FlashInfer's 0.39. `v2`: the V2 model runner, which takes activations and
+    logits one after the other (profile_run in vllm/v1/worker/gpu/model_runner.py of 0.23.0), so that the larger counts.
     """
-    logits = min(requests, serving.batched_tokens) * shape.vocabulary
+    activations, logits = _activations(shape, serving), min(requests, serving.batched_tokens) * shape.vocabulary
+    after_gib = max(logits * LEAST_LOGIT_BYTES / GIB - activations, 0.0)
     return (
-        Term("activations", _activations(shape, serving)),
-        Term("sampler", logits * LOGIT_BYTES / GIB),
+        Term("activations", activations),
+        Term("sampler", after_gib if v2 else logits * LOGIT_BYTES / GIB),
         Term("vision", VISION_GIB if shape.vision else 0.0),
         Term("runtime", RUNTIME_GIB),
-        Term(GRAPHS, graph_gib(graphs)),
+        Term(GRAPHS, graph_gib(graphs, len(shape.layers))),
     )
+
+
+def least_gib(shape: Shape, serving: Serving, requests: int) -> float:
+    """Return the GiB that a start reserves at least: the larger of a pass's tensors and the logits, and no CUDA graph.
+
+    vLLM 0.23.0 estimated 0.12 GiB of graphs for a model of two layers.
+    """
+    experts = shape.experts_per_token * 3 * shape.intermediate // serving.ranks
+    tensors_gib = serving.batched_tokens * 2 * (3 * shape.hidden + experts) / GIB
+    logits_gib = min(requests, serving.batched_tokens) * shape.vocabulary * LEAST_LOGIT_BYTES / GIB
+    return max(tensors_gib, logits_gib) + (VISION_GIB if shape.vision else 0.0) + LEAST_RUNTIME_GIB
 
 
 def _activations(shape: Shape, serving: Serving) -> float:
@@ -63,11 +76,15 @@ def captured(requests: int, draft_tokens: int) -> int:
     return min(requests * (1 + draft_tokens) * 2, MOST_CAPTURED)
 
 
-def graph_gib(largest: int) -> float:
-    """Return GiB of CUDA graphs: 1, 2, 4, then every 8th batch size up to 256 and every 16th up to `largest`."""
+def graph_gib(largest: int, layers: int) -> float:
+    """Return GiB of CUDA graphs: 1, 2, 4, then every 8th batch size up to 256 and every 16th up to `largest`.
+
+    Linear through two starts of a model of GRAPH_LAYERS layers: 0.27 GiB for 6 sizes, 1.29 for 51. A graph has a part
+    for each layer: 51 sizes took 0.52 GiB with 28 layers and 0.10 with 2 (tests/captured).
+    """
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, MOST_CAPTURED + 1, 16)]
     count = sum(size <= largest for size in sizes)
-    return GRAPH_GIB + GRAPH_SIZE_GIB * count if count else 0.0
+    return GRAPH_GIB + GRAPH_SIZE_GIB * count * layers / GRAPH_LAYERS if count else 0.0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
-from sparkops.memory.bound import HOST_GIB, refusals
+from sparkops.memory.bound import HOST_GIB, OUTSIDE_GIB, refusals
 from sparkops.nodes.host import HostFacts
 
 
@@ -22,7 +22,7 @@ class Pool:
     need_gib: float
     of: str = ""
     beside_gib: float = HOST_GIB
-    """GiB that an engine takes of it besides its share: the host side, unless the GPU has its own memory."""
+    """GiB that an engine takes of it besides its share: the host side, or OUTSIDE_GIB of a GPU with its own memory."""
     claimed: bool = True
     """Whether the recipe's claim is for this pool, or only the host side."""
 
@@ -54,7 +54,7 @@ def pools(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> tuple[Po
         return (shared, replace(shared, available_gib=host.memory_free_gib, of=" of MemFree"))
     side = Pool(host.memory_total_gib, host.memory_available_gib, min(HOST_GIB, claim_gib), claimed=False)
     gpu = host.gpu
-    return (Pool(gpu.total_gib, gpu.free_gib, claim_gib, " of GPU memory", 0.0), side) if gpu else (side,)
+    return (Pool(gpu.total_gib, gpu.free_gib, claim_gib, " of GPU memory", OUTSIDE_GIB), side) if gpu else (side,)
 
 
 def too_large(recipe: Recipe, node: str, host: HostFacts) -> Iterator[PlanRefused]:
@@ -74,7 +74,7 @@ def free_gib(recipe: Recipe, host: HostFacts, *, dropped: bool = False) -> float
 class Room:
     """Memory of one node in GiB; of the GPU, if it has its own (`shared` False).
 
-    `host_gib`: host side of an engine; `old_gib`: claims of the running containers `old`.
+    `host_gib`: GiB of an engine beside its budget; `old_gib`: claims of the running containers `old`.
     """
 
     node: str

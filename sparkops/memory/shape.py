@@ -6,13 +6,14 @@ The keys are those of the configuration classes of Transformers 5.5.3; the cache
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
 UNSUPPORTED = ("compress_ratios", "index_topk", "indexer_head_dim", "attention_chunk_size", "is_encoder_decoder")
 """Keys of models whose cache has other parts than attention and state: DeepSeek 3.2 and 4, Llama 4, encoders."""
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 PATTERN = {"M": "mamba", "*": "full_attention", "-": "none", "E": "none"}
 """Letters of `hybrid_override_pattern` (Nemotron-H): a Mamba layer, attention, and layers without a cache."""
 
@@ -66,6 +67,11 @@ class Shape:
     dtype: str
     cache_dtype: str
     """KV cache dtype of the checkpoint's quantization; `auto` without one."""
+    rope_elements: int = 0
+    """Elements of the RoPE tables, which no checkpoint has and every rank keeps in full."""
+    dense: bool = False
+    """Whether it has neither experts nor quantized weights."""
+    architectures: tuple[str, ...] = ()
 
 
 def parse(config: Mapping[str, Any]) -> Shape:
@@ -91,7 +97,42 @@ def parse(config: Mapping[str, Any]) -> Shape:
         window=_required(text, "max_position_embeddings"),
         dtype=str(_first(text, "dtype", "torch_dtype") or _first(config, "dtype", "torch_dtype") or "bfloat16"),
         cache_dtype=_cache_dtype(config.get("quantization_config") or {}),
+        rope_elements=sum(_rope_tables(text)),
+        dense="quantization_config" not in config and not _optional(text, *EXPERTS),
+        architectures=tuple(config.get("architectures") or ()),
     )
+
+
+def _rope_tables(text: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the elements of each RoPE table: cosine and sine of every position of the scaled context.
+
+    Source: get_rope and the classes in vllm/model_executor/layers/rotary_embedding of 0.23.0. Models with sliding
+    windows have a table for each kind of attention (Gemma 3: models/gemma3.py). Nemotron-H has none.
+    """
+    if "hybrid_override_pattern" in text:
+        return
+    given = _first(text, "rope_parameters", "rope_scaling") or {}
+    kinds = {kind for kind in _kinds(text) if kind in ("full_attention", "attention", "sliding_attention")}
+    local = "rope_local_base_freq" in text  # Transformers 4: its scaling is that of the layers without a window
+    apart = local or any(kind in given for kind in kinds)
+    for kind in sorted(kinds) if apart else sorted(kinds)[:1]:
+        rope = given.get(kind, {}) if kind in given else {} if local and kind == "sliding_attention" else given
+        layer = _attention(text, kind)
+        width = _required(text, "qk_rope_head_dim") if layer.latent else layer.elements // 2
+        share = rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1.0
+        yield int(_positions(text, rope) * int(width * share))
+
+
+def _positions(text: Mapping[str, Any], rope: Mapping[str, Any]) -> float:
+    """Return the rows of a RoPE table."""
+    window, factor = _required(text, "max_position_embeddings"), float(rope.get("factor") or 1.0)
+    match rope.get("rope_type") or rope.get("type"):
+        case "linear" | "dynamic":
+            return window * factor
+        case "yarn" | "deepseek_yarn" | "deepseek_llama_scaling":
+            return _optional(rope, "original_max_position_embeddings", default=window) * factor
+        case _:  # MRotaryEmbedding: four times as many, for images and videos
+            return window * 4.0 if "mrope_section" in rope else float(window)
 
 
 def _layers(text: Mapping[str, Any]) -> list[Layer]:

@@ -130,6 +130,7 @@ GPT_OSS: Config = {
 """gpt-oss-120b: the defaults of GptOssConfig in Transformers are this model; its layers alternate."""
 
 MID: Config = {
+    "architectures": ["Qwen3ForCausalLM"],
     "hidden_size": 2048,
     "intermediate_size": 6144,
     "num_hidden_layers": 28,

@@ -25,8 +25,11 @@ def text() -> str:
 def _table(cases: Iterable[Case]) -> Iterator[str]:
     yield HEAD
     for case in cases:
-        figures = (_figure(case.predicted, case.unit), _figure(case.measured, case.unit))
-        error = "-" if case.error is None else f"{case.error:+.1%}"
+        predicted = _figure(case.predicted, case.unit)
+        if case.most is not None:
+            predicted = f"{case.predicted:.2f} to {_figure(case.most, case.unit)}"
+        figures = (predicted, _figure(case.measured, case.unit))
+        error = "-" if case.error is None else "in the range" if case.holds else f"{case.error:+.1%}"
         yield f"| {' | '.join((case.what, *figures, error, case.source, case.missing))} |"
 
 

@@ -8,25 +8,42 @@ from typing import Any
 
 import pytest
 
+from sparkops.memory import arguments
+from sparkops.memory.bound import OUTSIDE_GIB
 from sparkops.memory.description import Description
-from sparkops.memory.fit import Fit, fit, lower
+from sparkops.memory.fit import Fit, Measured, fit, lower
 from sparkops.memory.overhead import loaders
 from sparkops.memory.pools import Room, room
 from sparkops.memory.report import as_json, lines
+from sparkops.memory.shape import parse
 from sparkops.nodes.host import GpuMemory
 from tests.examples import CUDA, HOST, container, rank, recipe
 from tests.memory.cases import SPARK, autoround, predicted, sehyo, shipped
 from tests.memory.configs import MID, TINY
+from tests.memory.tensors import BF16, tensors
 
 GIB = 2**30
 WEIGHTS = {"model.layers.*.mlp.up_proj.weight": 20 * GIB}
+ROPE_GIB = parse(MID).rope_elements * 2 / GIB
 
 
-def of(share: float = 0.5, weights_gib: float = 20.0, space: Room = SPARK, **args: Any) -> Fit:
+H100 = Room("n1", 79.18, 79.18, OUTSIDE_GIB, shared=False)
+
+
+def of(
+    share: float = 0.5,
+    weights_gib: float = 20.0,
+    space: Room = SPARK,
+    measured: Measured | None = None,
+    *,
+    v2: bool = False,
+    **args: Any,
+) -> Fit:
     flags = {"gpu-memory-utilization": share, **{name.replace("_", "-"): value for name, value in args.items()}}
-    model_recipe = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": flags})
-    weights = {name: int(size * weights_gib / 20) for name, size in WEIGHTS.items()}
-    return fit(model_recipe, Description(MID, weights, 5 * GIB, "q.lock"), space)
+    serve = {"args": flags, "env": {} if v2 else {"VLLM_USE_V2_MODEL_RUNNER": "0"}}
+    model_recipe = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve=serve)
+    weights = {name: int((weights_gib - ROPE_GIB) * GIB) for name in WEIGHTS}
+    return fit(model_recipe, Description(MID, weights, 5 * GIB, "q.lock"), space, measured)
 
 
 def test_the_parts_add_up() -> None:
@@ -79,12 +96,103 @@ def test_a_fixed_cache_decides_instead_of_the_share() -> None:
     assert not any("utilization" in line for line in lines(result))
 
 
-def test_a_gpu_with_its_own_memory_has_no_host_side() -> None:
-    gpu = Room("n1", 80.0, 79.0, 0.0, shared=False)
-    result = of(share=0.92, space=gpu)
+@pytest.mark.parametrize("v2", [False, True])
+def test_an_engine_takes_more_of_a_discrete_gpu_than_its_budget(v2: bool) -> None:
+    """Its CUDA graphs are among what was measured, also where vLLM does not count them."""
+    result = of(share=0.92, space=H100, v2=v2)
 
-    assert result.taken_gib == pytest.approx(result.budget_gib)
-    assert result.safe_share == 1.0
+    assert result.taken_gib == pytest.approx(0.92 * 79.18 + 2.4)
+    assert result.safe_share == 0.96
+    assert result.problems == ()
+    assert of(share=0.98, space=H100, v2=v2).problems == ("80.0 GiB taken, 79.2 GiB in total: 0.8 GiB short",)
+
+
+def test_the_graphs_of_the_v2_model_runner_are_outside_the_budget() -> None:
+    one, two = of(), of(v2=True)
+
+    assert one.outside_gib == 0.0
+    assert two.outside_gib == pytest.approx(0.81, abs=0.01)
+    assert two.taken_gib == pytest.approx(one.taken_gib + two.outside_gib)
+    assert two.cache_gib == pytest.approx(one.cache_gib + two.outside_gib, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "image", "args", "env", "v2"),
+    [
+        ({}, "vllm==0.23.0", {}, {}, True),
+        ({}, "vllm==0.22.0", {}, {}, False),
+        ({}, "vllm==0.32.0", {}, {}, False),
+        ({}, "vllm==0.23.0", {}, {"VLLM_USE_V2_MODEL_RUNNER": "0"}, False),
+        ({}, "vllm==0.23.0", {"quantization": "fp8"}, {}, False),
+        ({}, "vllm==0.23.0", {"speculative-config": {"method": "ngram", "num_speculative_tokens": 2}}, {}, False),
+        ({"quantization_config": {}}, "vllm==0.23.0", {}, {}, False),
+        ({"num_experts": 8, "moe_intermediate_size": 64}, "vllm==0.23.0", {}, {}, False),
+        ({"architectures": ["Gemma3ForCausalLM"]}, "vllm==0.23.0", {}, {}, False),
+        ({"architectures": ["Gemma3ForCausalLM"]}, "vllm==0.23.0", {}, {"VLLM_USE_V2_MODEL_RUNNER": "1"}, True),
+    ],
+)
+def test_vllm_0_23_runs_only_some_models_with_its_v2_runner(
+    change: dict[str, Any], image: str, args: dict[str, Any], env: dict[str, str], v2: bool
+) -> None:
+    candidate = recipe(image={"torch": CUDA, "vllm": image}, serve={"args": args, "env": env})
+
+    assert arguments.read(candidate, parse({**MID, **change}), 79.18).v2 is v2
+
+
+QWEN3_8B = {
+    **MID,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+}
+
+
+@pytest.mark.parametrize(("share", "overhead_gib"), [(0.85, 1.5), (0.4, 1.2)])
+def test_a_dense_qwen3_on_an_h100_gets_the_cache_that_was_measured(share: float, overhead_gib: float) -> None:
+    """Of 79.18 GiB vLLM took 1.2 to 1.5 besides weights and cache; sparkops had said 4.26, of 79.65."""
+    flags = {"gpu-memory-utilization": share}
+    dense = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": flags})
+    result = fit(dense, Description(QWEN3_8B, tensors(QWEN3_8B, BF16, BF16, BF16, drafts=False), GIB, "tests"), H100)
+
+    assert result.weights_gib == pytest.approx(15.27, abs=0.02)
+    assert result.cache_gib == pytest.approx(share * 79.18 - result.weights_gib - overhead_gib, rel=0.05)
+    assert not result.unsure
+
+
+def test_a_cache_that_estimates_may_miss_by_a_tenth_is_a_range() -> None:
+    moe = {**QWEN3_8B, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}
+    flags = {"gpu-memory-utilization": 0.4}
+    sparse = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": flags})
+    result = fit(sparse, Description(moe, {"w": 20 * GIB}, GIB, "tests"), H100)
+
+    assert result.unsure
+    [row] = [line for line in lines(result) if line.startswith("  KV cache")]
+    assert row.startswith(f"  KV cache      {result.cache_gib:.1f} to {result.most_cache_gib:.1f} GiB = ")
+    assert json.loads(json.dumps(as_json(result)))["kv_cache"]["most_gib"] == round(result.most_cache_gib, 2)
+
+
+def test_what_vllm_reported_at_the_last_start_comes_before_any_rule() -> None:
+    last = Measured(weights_gib=15.3, cache_gib=50.4, share=0.85, graphs_gib=1.1)
+    same, lower_share = of(0.85, space=H100, measured=last, v2=True), of(0.4, space=H100, measured=last, v2=True)
+
+    assert same.weights_gib == 15.3
+    assert same.cache_gib == pytest.approx(50.4)
+    assert lower_share.cache_gib == pytest.approx(50.4 - 0.45 * 79.18)
+    assert (same.outside_gib, same.unsure) == (1.1, False)
+    assert "  overhead      1.6 GiB, as vLLM reported at the last start here" in [*lines(same)]
+    assert as_json(same)["measured"] is True
+
+
+def test_one_output_has_one_verdict() -> None:
+    busy = of(share=0.5, space=replace(SPARK, available_gib=30.0), max_model_len=1024)
+    report = "\n".join(lines(busy))
+
+    assert report.startswith("spark: fits an empty node\n")
+    assert "  now           30.0 GiB available: 35.8 GiB short" in report.splitlines()
+    assert report.count("fit") == 1
 
 
 def test_a_cpu_takes_what_the_environment_says() -> None:
@@ -102,7 +210,7 @@ def test_old_and_new_release_fit_together_only_with_the_reserve() -> None:
     assert alone.together_gib == pytest.approx(121.7 - 15 - 2 * alone.taken_gib)
     assert beside.together_gib < 0
     assert with_old.together_gib == pytest.approx(121.7 - 15 - 60.0 - with_old.taken_gib)
-    assert "chat-blue (60 GiB claimed) and this release, 15 GiB reserve: does not fit" in "\n".join(lines(with_old))
+    assert "chat-blue (60 GiB claimed) and this release, 15 GiB reserve: 0.9 GiB short" in "\n".join(lines(with_old))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +241,7 @@ def test_a_loader_that_is_not_safe_does_not_fit() -> None:
     got = fit(unsafe_recipe, Description(MID, {"w": 72 * GIB}, 36 * GIB, "q.lock"), SPARK)
 
     assert got.problems == (
-        "load-format fastsafetensors: weights 72.0 + largest file 36.0 twice + host side 5 = 149.0 GiB, "
+        "load-format fastsafetensors: weights 72.1 + largest file 36.0 twice + host side 5 = 149.1 GiB, "
         "NOT SAFE: above 117.7 GiB",
     )
 
@@ -147,7 +255,7 @@ def test_two_ranks_share_the_weights() -> None:
 def test_the_report_begins_with_the_verdict() -> None:
     report = list(lines(sehyo()))
 
-    assert report[0] == "spark: fits"
+    assert report[0] == "spark: fits an empty node"
     assert "  weights       76.0 GiB per rank" in report
     assert "  utilization   0.9; safe up to 0.89, one request needs 0.67" in report
 
@@ -173,7 +281,7 @@ def test_the_room_of_a_gpu_is_its_own_memory() -> None:
     host = replace(HOST, gpu_model="NVIDIA H100 80GB HBM3", gpus=(GpuMemory(79.2, 70.0),))
     space = room("n1", recipe(image={"torch": CUDA}), host, [])
 
-    assert (space.total_gib, space.available_gib, space.host_gib, space.shared) == (79.2, 70.0, 0.0, False)
+    assert (space.total_gib, space.available_gib, space.host_gib, space.shared) == (79.2, 70.0, 2.4, False)
 
 
 def test_a_gpu_that_cannot_be_read_has_no_room() -> None:

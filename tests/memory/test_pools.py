@@ -18,7 +18,7 @@ from sparkops.swap.model import Mode
 from tests.deploy.swaps import BLUE_RUNS, SERVING, plan
 from tests.examples import CHECKPOINT, CUDA, HOST, IMAGE_ID, node, recipe, release
 
-ARGS = {"args": {"gpu-memory-utilization": 0.4}}
+ARGS = {"args": {"gpu-memory-utilization": 0.36}}
 NEW = release(memory={"claim_gib": 32.0}, image={"torch": CUDA}, serve=ARGS)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkops.memory.description import short
 from sparkops.memory.shape import Attention, Recurrent, parse
 from tests.memory.configs import GPT_OSS, MID, QWEN_122B
 
@@ -95,3 +96,65 @@ def test_what_has_no_rule_is_refused(change: dict[str, Any], problem: str) -> No
 def test_a_model_without_attention_is_refused() -> None:
     with pytest.raises(ValueError, match="no attention layer"):
         parse({**NEMOTRON, "hybrid_override_pattern": "MMMM"})
+
+
+GEMMA_3_4B = {
+    "num_hidden_layers": 34,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "hidden_size": 2560,
+    "intermediate_size": 10240,
+    "vocab_size": 262208,
+    "max_position_embeddings": 131072,
+    "sliding_window": 1024,
+    "sliding_window_pattern": 6,
+}
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"rope_scaling": LINEAR, "rope_local_base_freq": 10000.0},
+        {"rope_parameters": {"full_attention": LINEAR, "sliding_attention": {"rope_type": "default"}}},
+    ],
+    ids=["Transformers 4", "Transformers 5"],
+)
+def test_gemma_3_has_a_rope_table_for_each_kind_of_attention(rope: dict[str, Any]) -> None:
+    """0.56 GiB that no checkpoint has: 7 % of the 4B model's weights."""
+    assert parse({**GEMMA_3_4B, **rope}).rope_elements == 256 * 131072 * (8 + 1)
+
+
+@pytest.mark.parametrize(
+    ("rope", "rows"),
+    [
+        ({}, 4096),
+        ({"rope_scaling": None}, 4096),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, 4 * 4096),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 4096),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 1024}}, 32 * 1024),
+        ({"rope_parameters": {"rope_type": "default", "mrope_section": [11, 11, 10]}}, 4 * 4096),
+        ({"partial_rotary_factor": 0.25}, 1024),
+    ],
+)
+def test_a_rope_table_has_a_row_for_each_position_of_the_scaled_context(rope: dict[str, Any], rows: int) -> None:
+    assert parse({**PLAIN, **rope}).rope_elements == rows * 64
+
+
+def test_a_lock_keeps_what_decides_about_rope_tables_and_the_model_runner() -> None:
+    config = {**GEMMA_3_4B, "rope_scaling": LINEAR, "rope_local_base_freq": 1e4, "architectures": ["Gemma3ForCausalLM"]}
+
+    assert parse(short(config)) == parse(config)
+    assert parse(short({**PLAIN, "partial_rotary_factor": 0.25})).rope_elements == 1024 * 64
+
+
+PLAIN = {
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "head_dim": 64,
+    "hidden_size": 256,
+    "intermediate_size": 1024,
+    "vocab_size": 100,
+    "max_position_embeddings": 4096,
+}
