@@ -119,9 +119,9 @@ def test_an_engine_that_is_too_busy_to_answer_in_time_is_not_wrong_while_it_make
     assert problem == (failure and f"the smoke suite failed in pass 1 of 1: questions: {failure}")
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_a_release_in_service_is_not_judged_by_questions_that_its_recipe_disables(asked: bool) -> None:
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_release_in_service_is_not_judged_by_questions_that_its_recipe_disables(enabled: bool) -> None:
     with Player(lambda connection, _: connection.sendall(whole("no answer that anybody expects"))).up() as player:
-        problem = light_pass(release_at(player.port, questions={"enabled": asked}))
+        problem = light_pass(release_at(player.port, questions={"enabled": enabled}))
 
-    assert bool(problem) is asked
+    assert bool(problem) is enabled
