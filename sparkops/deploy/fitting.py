@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
+from sparkops.docker.places import CONTAINER
 from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
+from sparkops.guard_client.leader import connect_guard
 from sparkops.memory import description, fit
 from sparkops.memory.description import Description
-from sparkops.memory.fit import Fit
+from sparkops.memory.fit import Fit, Measured
 from sparkops.memory.pools import room
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
+from sparkops.startup import estimate
+from sparkops.startup.estimate import Started
 from sparkops.transfer import transfer
 from sparkops.weights import commands
 from sparkops.weights.steps import remedy
@@ -38,12 +45,39 @@ def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]
 
 
 def _fit(member: Member, recipe: Recipe) -> Fit:
-    facts = host.parse(member.node.run(host.FREE).stdout)
+    facts, running = host.parse(member.node.run(host.FREE).stdout), containers(member)
+    described = _description(member, recipe)
+    last, problem = _last_start(member, recipe)
     try:
-        return fit.fit(recipe, _description(member, recipe), room(member.name, recipe, facts, containers(member)))
+        known = fit.fit(recipe, described, room(member.name, recipe, facts, running), last)
+        return replace(known, note=problem)
     except ValueError as error:
         step = f"Change it in {recipe.name}, or measure a start and set memory.claim_gib."
         raise PlanRefused(f"{member.name}: memory unknown: {error}", next_step=step) from error
+
+
+def _last_start(member: Member, recipe: Recipe) -> tuple[Measured | None, str]:
+    """Return the memory of the last start on a node, from its guard; or why that cannot be read."""
+    if member.engine.container(CONTAINER) is None:
+        return None, ""
+    try:
+        with connect_guard(member) as guard:
+            return measured(recipe, estimate.remembered(guard.starts(recipe.service))), ""
+    except SparkopsError as error:
+        return None, f"past starts not read: {error}"
+
+
+def measured(recipe: Recipe, past: Iterable[Started]) -> Measured | None:
+    """Return the memory of the newest start with the settings of a recipe; None without one whose log had it all.
+
+    `past` begins with the oldest start.
+    """
+    key, newest = estimate.settings(recipe), None
+    for start in past:
+        memory, share = start.memory, start.share
+        if start.settings == key and share and memory.weights_gib is not None and memory.cache_gib is not None:
+            newest = Measured(memory.weights_gib, memory.cache_gib, share, memory.graphs_gib or 0.0)
+    return newest
 
 
 def _description(member: Member, recipe: Recipe) -> Description:

@@ -273,7 +273,7 @@ class Jobs:
             self.notes.save_evidence(service, container, problem, loaded.files)
         elif not problem and began:  # how long a start took is known only if it was watched from its beginning
             kind = estimate.kind(recipe, container.inputs)
-            started = estimate.started(container.release, kind, loaded.watch)
+            started = estimate.started(container.release, kind, loaded.watch, recipe)
             self.state.learn(service.name, started.model_dump(mode="json"))
 
     def _forecast(self, recipe: Recipe, container: Container) -> Forecast | None:

@@ -1,4 +1,4 @@
-"""Estimate the duration of a start from past starts on its node. Pure.
+"""What past starts on a node tell about the next one: its duration, and the memory that vLLM reported. Pure.
 
 Starts of the same release are comparable, or else starts with the same image, recipe name and model, which differ only
 in arguments.
@@ -6,6 +6,8 @@ in arguments.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,11 +16,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
+from sparkops.memory.bound import bound
 from sparkops.release import SHORT
 from sparkops.startup.durations import spell
 from sparkops.startup.verdict import Watch
-from sparkops.startup.vllm_log import Stage
+from sparkops.startup.vllm_log import ReportedMemory, Stage
 
 NEWEST = 9  # number of starts in an estimate; older ones may not be typical of the node any more
 
@@ -29,13 +33,19 @@ def kind(recipe: Recipe, inputs: str) -> str:
 
 
 class Started(BaseModel):
-    """A successful start. `stages`: seconds from the container's start to each stage."""
+    """A successful start. `stages`: seconds from the container's start to each stage.
+
+    `memory` is what vLLM logged of it, with `settings` (see there) and a gpu-memory-utilization of `share`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     release: str
     kind: str
     stages: dict[Stage, float]
+    settings: str = ""
+    share: float | None = None
+    memory: ReportedMemory = ReportedMemory()
 
     @property
     def took_s(self) -> float:
@@ -43,8 +53,23 @@ class Started(BaseModel):
         return max(self.stages.values())
 
 
-def started(release: str, like: str, watch: Watch) -> Started:
-    return Started(release=release, kind=like, stages={stage: round(at_s, 2) for stage, at_s in watch.reached})
+def settings(recipe: Recipe) -> str:
+    """Return the key of starts that take the same memory besides the KV cache: all arguments but the utilization."""
+    serve, share_flag = recipe.serve, ENGINES[recipe.engine].share_flag
+    args = {name: value for name, value in serve.args.items() if name != share_flag}
+    of = (recipe.image.vllm, recipe.model.id, recipe.model.revision, recipe.model.path)
+    text = json.dumps([*of, args, serve.env, serve.tensor_parallel], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:SHORT]
+
+
+def started(release: str, like: str, watch: Watch, recipe: Recipe) -> Started:
+    """Return a successful start as it is stored. Raises ValueError for an invalid utilization."""
+    stages = {stage: round(at_s, 2) for stage, at_s in watch.reached}
+    budget = bound(recipe, 1.0, 0.0)
+    share = budget.share if budget else None
+    return Started(
+        release=release, kind=like, stages=stages, settings=settings(recipe), share=share, memory=watch.memory
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sparkops.config.startup import Startup
 from sparkops.memory import relief
 from sparkops.startup import vllm_log
-from sparkops.startup.vllm_log import Stage, headline
+from sparkops.startup.vllm_log import ReportedMemory, Stage, headline
 
 WINDOW_S = 30.0  # interval for CPU time and bytes read; half of the stall time if that is shorter
 CPU_MOVES = 5.0 / 30  # CPU seconds per second: compiling, tuning and graph capture are silent but busy
@@ -73,6 +73,7 @@ class Watch:
     window: Sample = field(default_factory=lambda: Sample(0.0))
     known_lines: frozenset[str] = frozenset()
     tail: tuple[str, ...] = ()
+    memory: ReportedMemory = field(default_factory=ReportedMemory)
     fatal: bool = False
     healthy: bool = False
     failure: str = ""
@@ -107,7 +108,8 @@ def _read_lines(watch: Watch, sample: Sample) -> Watch:
         tail = (*watch.tail, line)[-KEEP_LINES:]
         fatal = watch.fatal or reading.fatal
         moved_s = sample.at_s if new else watch.moved_s
-        watch = replace(watch, known_lines=known, tail=tail, fatal=fatal, moved_s=moved_s)
+        memory = vllm_log.read_memory(line, watch.memory)
+        watch = replace(watch, known_lines=known, tail=tail, fatal=fatal, moved_s=moved_s, memory=memory)
         if reading.stage is not None:
             watch = _reach(watch, reading.stage, at_s, sample.at_s)
         if watch.stage is Stage.WEIGHTS and reading.percent is not None:

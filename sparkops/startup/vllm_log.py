@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -107,6 +107,35 @@ def read(line: str) -> Reading:
     percent = int(match["percent"]) if (match := SHARDS.search(line)) else None
     stage = next((stage for stage, marker in MARKERS if marker.search(line)), None)
     return Reading(stage=Stage.WEIGHTS if percent is not None else stage, percent=percent)
+
+
+WEIGHTS_LOADED = re.compile(r"Model loading took ([\d.]+) GiB")
+CACHE_LEFT = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
+GRAPHS_TAKEN = re.compile(r"Graph capturing finished in .* took (-?[\d.]+) GiB")
+
+
+@dataclass(frozen=True)
+class ReportedMemory:
+    """GiB of one rank that vLLM logged at a start; None: it did not, such as no cache with kv-cache-memory-bytes.
+
+    Of several ranks in one log, the largest weights and the smallest cache, which vLLM uses for all.
+    """
+
+    weights_gib: float | None = None
+    cache_gib: float | None = None
+    graphs_gib: float | None = None
+
+
+def read_memory(line: str, so_far: ReportedMemory) -> ReportedMemory:
+    """Return the figures with those of one more line."""
+    if match := WEIGHTS_LOADED.search(line):
+        return replace(so_far, weights_gib=max(float(match[1]), so_far.weights_gib or 0.0))
+    if match := CACHE_LEFT.search(line):
+        known = so_far.cache_gib
+        return replace(so_far, cache_gib=float(match[1]) if known is None else min(float(match[1]), known))
+    if match := GRAPHS_TAKEN.search(line):
+        return replace(so_far, graphs_gib=max(float(match[1]), so_far.graphs_gib or 0.0))
+    return so_far
 
 
 def fingerprint(line: str) -> str:

@@ -27,8 +27,10 @@ while piece := stream.recv(65536):
     rest += piece
     while b"\\r\\n\\r\\n" in rest:
         asked, _, rest = rest.partition(b"\\r\\n\\r\\n")
-        body = b'{{"ApiVersion": "1.43"}}' if b"/version" in asked.split(b"\\r\\n")[0] else b"[]"
-        stream.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (len(body), body))
+        line = asked.split(b"\\r\\n")[0]
+        status, body = (b"404 Not Found", b'{{"message": "none"}}') if b"sparkops-guard" in line else (b"200 OK", b"[]")
+        body = b'{{"ApiVersion": "1.43"}}' if b"/version" in line else body
+        stream.sendall(b"HTTP/1.1 %s\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (status, len(body), body))
 """
 
 
@@ -58,7 +60,7 @@ def test_a_recipe_that_fits(sparkops: Sparkops, root: Path) -> None:
     ran = sparkops("fit", "q.yaml")
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("here: fits\n  model         2 full attention (here: ")
+    assert ran.out.startswith("here: fits an empty node\n  model         2 full attention (here: ")
     assert "KV cache      1.0 GiB = 2,097,152 tokens" in ran.out
     assert "2048.00 requests of 1,024 tokens" in ran.out
     assert "old and new   two releases of this size, 15 GiB reserve: " in ran.out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,12 +13,14 @@ import pytest
 from sparkops.cli.fit import section
 from sparkops.config.lock import Described, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.fitting import fits
+from sparkops.deploy.fitting import fits, measured
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
-from sparkops.memory.fit import Fit
+from sparkops.memory.fit import Fit, Measured
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine
-from tests.examples import recipe
+from sparkops.startup.estimate import Started, settings
+from sparkops.startup.vllm_log import ReportedMemory, Stage
+from tests.examples import CUDA, recipe
 from tests.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor
 from tests.weights.places import connected, member
@@ -30,6 +34,9 @@ class NoContainers:
 
     def containers(self, **_: str) -> list[dict[str, Any]]:
         return []
+
+    def container(self, name: str) -> None:
+        """There is none of that name."""
 
 
 def on(root: Path) -> Connected:
@@ -109,7 +116,7 @@ def test_a_plan_prints_the_same(tmp_path: Path) -> None:
     give_model(tmp_path)
     lines = section(on(tmp_path), WANTED, ["n1"]).splitlines()
 
-    assert lines[:3] == ["", "memory, predicted:", "  n1: fits"]
+    assert lines[:3] == ["", "memory, predicted:", "  n1: fits an empty node"]
     assert "    weights       0.0 GiB per rank" in lines
 
 
@@ -124,3 +131,65 @@ def test_a_plan_of_an_engine_without_a_model_has_no_such_section(tmp_path: Path)
     stand_in = recipe(engine="stand-in", image={"torch": None, "vllm": None, "template": "stand-in"})
 
     assert section(on(tmp_path), stand_in, ["n1"]) == ""
+
+
+SHARE = {"gpu-memory-utilization": 0.5}
+DENSE = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": SHARE})
+
+
+def started(cache_gib: float | None, of: Recipe = DENSE, share: float | None = 0.5) -> Started:
+    memory = ReportedMemory(2.72, cache_gib, 0.52)
+    stages = {Stage.SERVING: 5.0}
+    return Started(release="q-1", kind="q", stages=stages, settings=settings(of), share=share, memory=memory)
+
+
+@pytest.mark.parametrize(
+    ("past", "expected"),
+    [
+        ([], None),
+        ([started(36.0), started(36.19)], Measured(2.72, 36.19, 0.5, 0.52)),
+        ([started(36.19), started(None)], Measured(2.72, 36.19, 0.5, 0.52)),
+        ([started(36.19, share=None)], None),
+        ([started(36.19, recipe(serve={"args": {"max-num-seqs": 8}}))], None),
+    ],
+    ids=["none", "the newest", "a log without it", "a fixed cache", "other settings"],
+)
+def test_the_newest_start_with_the_same_settings_counts(past: list[Started], expected: Measured | None) -> None:
+    assert measured(DENSE, past) == expected
+
+
+class Guarded(NoContainers):
+    """A Docker Engine whose node has a guard."""
+
+    def container(self, name: str) -> Any:
+        return {"Name": name}
+
+
+@pytest.mark.local
+@pytest.mark.parametrize("answers", [True, False])
+def test_fit_asks_the_guard_of_the_node_for_its_last_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """The program `docker exec` is replaced, which connects to the guard; a GPU of an H100 is shown."""
+    give_model(tmp_path)
+    stored = [started(36.19).model_dump(mode="json")]
+    script = f"import json, sys\nfor _ in sys.stdin: print(json.dumps({{'ok': {stored!r}}}), flush=True)"
+    printed = {
+        "docker": f'#!/bin/sh\nexec {sys.executable} -c "{script}"\n' if answers else "#!/bin/sh\nexit 1\n",
+        "nvidia-smi": "#!/bin/sh\necho '81559, 81079, 480'\n",
+    }
+    (tmp_path / "bin").mkdir()
+    for name, text in printed.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    node: Member = replace(member("n1", tmp_path), engine=cast("Engine", Guarded()))
+
+    [fit] = fits(connected(node), DENSE).values()
+
+    assert isinstance(fit, Fit), fit
+    assert fit.measured is answers
+    if answers:
+        assert (fit.weights_gib, round(fit.cache_gib, 2), fit.note) == (2.72, 36.19, "")
+    else:
+        assert fit.note.startswith("past starts not read: n1: ")

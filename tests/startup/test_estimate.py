@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from sparkops.config.startup import Startup
 from sparkops.startup import durations, estimate
 from sparkops.startup.durations import spell
-from sparkops.startup.estimate import Forecast, Started, forecast, kind
+from sparkops.startup.estimate import Forecast, Started, forecast, kind, settings
 from sparkops.startup.verdict import Line, Sample, Watch, advance
-from sparkops.startup.vllm_log import Stage
-from tests.examples import INPUTS, recipe
+from sparkops.startup.vllm_log import ReportedMemory, Stage
+from tests.examples import CUDA, INPUTS, recipe
 
 KIND = "q 0123456789ab org/q c0ffee"
 LEARNT = Forecast(600.0, "from 3 past starts", {Stage.STARTING: 600.0, Stage.WEIGHTS: 590.0, Stage.COMPILING: 90.0})
@@ -34,9 +38,10 @@ def loading(since_s: float, percent: int = 43) -> Watch:
 def test_a_start_is_remembered_with_the_seconds_of_its_stages() -> None:
     watch = advance(loading(12.346), Sample(600.0, healthy=True))
 
-    remembered = estimate.started("q-1", KIND, watch)
+    remembered = estimate.started("q-1", KIND, watch, recipe())
 
-    assert remembered == past(600.0, weights=12.35)
+    assert remembered.stages == past(600.0, weights=12.35).stages
+    assert (remembered.release, remembered.kind, remembered.settings) == ("q-1", KIND, settings(recipe()))
     assert Started.model_validate(remembered.model_dump(mode="json")) == remembered
 
 
@@ -156,3 +161,55 @@ def test_without_stages_the_whole_start_is_counted() -> None:
 )
 def test_durations_are_told_as_people_say_them(seconds: float, text: str) -> None:
     assert spell(seconds) == text
+
+
+def watched(log: str) -> Watch:
+    lines = tuple(Line(float(second), text) for second, text in enumerate(log.splitlines()))
+    return advance(Watch(Startup()), Sample(60.0, lines, healthy=True))
+
+
+@pytest.mark.parametrize(
+    ("log", "memory"),
+    [
+        ("vllm-0.23.0-cuda-h100-start-1.4B-8-shards.log", ReportedMemory(2.72, 36.19, 0.52)),
+        ("vllm-0.23.0-cuda-h100-start-warm.log", ReportedMemory(0.0, 23.48, 0.11)),
+        ("vllm-0.23.0-cuda-h100-start-fp8.log", ReportedMemory(0.0, 11.47, 0.05)),
+        ("vllm-0.23.0-cuda-tp2-mp-rank1.log", ReportedMemory(0.0, 23.58, 0.22)),
+        ("vllm-0.23.0-cuda-tp2-ray-rank0.log", ReportedMemory(0.0, 23.58, 0.22)),
+        ("vllm-0.23.0-cuda-out-of-memory.log", ReportedMemory(0.0, None, None)),
+    ],
+)
+def test_a_start_is_remembered_with_the_memory_that_vllm_logged(
+    captured: Callable[[str], str], log: str, memory: ReportedMemory
+) -> None:
+    half = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"}, serve={"args": {"gpu-memory-utilization": 0.5}})
+
+    remembered = estimate.started("q-1", KIND, watched(captured(log)), half)
+
+    assert (remembered.memory, remembered.share) == (memory, 0.5)
+    assert Started.model_validate(json.loads(remembered.model_dump_json())) == remembered
+
+
+def test_a_start_that_an_older_guard_stored_has_no_memory() -> None:
+    [old] = estimate.remembered([{"release": "q-1", "kind": KIND, "stages": {"serving": 5.0}}])
+
+    assert (old.memory, old.settings, old.share) == (ReportedMemory(), "", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({}, True),
+        ({"serve": {"args": {"gpu-memory-utilization": 0.4}}}, True),
+        ({"serve": {"args": {"gpu-memory-utilization": 0.4, "max-num-seqs": 8}}}, False),
+        ({"serve": {"env": {"VLLM_USE_V2_MODEL_RUNNER": "0"}}}, False),
+        ({"serve": {"tensor_parallel": 2}}, False),
+        ({"image": {"torch": CUDA, "vllm": "vllm==0.24.0"}}, False),
+    ],
+)
+def test_only_the_utilization_may_differ_between_starts_of_the_same_settings(
+    change: dict[str, Any], same: bool
+) -> None:
+    image = {"image": {"torch": CUDA, "vllm": "vllm==0.23.0"}}
+
+    assert (settings(recipe(**{**image, **change})) == settings(recipe(**image))) is same
