@@ -164,15 +164,14 @@ def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
 
 def _misfit(active: Deployment | None, intent: Deploy, taken: Slot | None, *, fails: bool) -> str:
     """Return why the mode cannot replace the active release; empty if it can. `taken`: the slot with the traffic."""
+    if taken is intent.target.slot and active != intent.target:
+        return f"slot {taken} has the traffic"
     if intent.mode is Mode.FIRST:
-        if active and not fails:
-            return f"{active.release} is active"
-        changes = taken is intent.target.slot and active != intent.target
-        return f"slot {taken} has the traffic" if changes else ""
-    if active is None or intent.mode is Mode.RESTART:
-        return f"mode {intent.mode} needs an active release"
+        return f"{active.release} is active" if active and not fails else ""
+    if active is None or fails or intent.mode is Mode.RESTART:
+        return f"mode {intent.mode} needs a release that serves"  # one that fails may be about to end
     if active.slot == intent.target.slot:
-        return f"slot {active.slot} has the traffic"
+        return f"slot {active.slot} is that of the active release"
     shared = {rank.node for rank in active.ranks} & {rank.node for rank in intent.target.ranks}
     return f"mode {intent.mode} does not fit these nodes" if bool(shared) == (intent.mode is Mode.ACROSS) else ""
 

@@ -93,11 +93,18 @@ class Visited:
 
 
 def explore(
-    start: World, *, faults_: int, intents: int, limit: int = 10_000_000, reduced: bool = True, before: int = 0
+    start: World,
+    *,
+    faults_: int,
+    intents: int,
+    limit: int = 10_000_000,
+    reduced: bool = True,
+    before: int = 0,
+    anytime: bool = True,
 ) -> Result:
     """Visit every state. Raises Violation with the trace that leads to it.
 
-    `before`: faults that have happened already.
+    `before`: faults that have happened already. `anytime`: the causes of faults end at every later point.
     `reduced`: leave out faults and intents that commute with the next transition, see `distinct` and `_asks`.
     """
     begin = _state(start, faults_, intents)
@@ -112,7 +119,7 @@ def explore(
             raise Violation("\n".join([*visited.trace(state.key), *wrongs]))
         if after is None:
             ends.append(state.world)
-        for label, reached in _branches(state, after, reduced):
+        for label, reached in _branches(state, after, reduced, anytime):
             if after is not None:
                 visited.fair.setdefault(state.place, reached.place)  # the first branch is that of the fair schedule
             if visited.add(reached, state.key, label):
@@ -148,11 +155,12 @@ def _state(world: World, faults_: int, intents: int) -> State:
     return State(world, hash(identity(world)), faults_, intents)
 
 
-def _branches(state: State, after: Transition | None, reduced: bool) -> Iterator[tuple[str, State]]:
+def _branches(state: State, after: Transition | None, reduced: bool, anytime: bool) -> Iterator[tuple[str, State]]:
     world, left, intents = state.world, state.faults, state.intents
     if after is not None:
         yield after[0], _state(after[1], left, intents)
-    yield from _causes(state, after)
+    if anytime:
+        yield from _causes(state, after)
     if left:
         for label, hurt in distinct(world) if reduced else faults(world):
             if hurt is not world:

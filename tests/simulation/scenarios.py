@@ -70,7 +70,9 @@ def _accepted(world: World, leader: Leader, intent: Intent, reply: Reply) -> Wor
     if not isinstance(reply, Journal):
         return None
     accepted = world.with_leader(written(leader, reply))
-    return replace(accepted, unacknowledged=(*world.unacknowledged, (intent.id, reply.revision)))
+    down = world.serves(world.gateway.active) is not Answer.YES  # a fault that no request met has hit later ones
+    unacknowledged = (*world.unacknowledged, (intent.id, reply.revision))
+    return replace(accepted, unacknowledged=unacknowledged, touched=accepted.touched or down)
 
 
 def rebuild(world: World) -> Transition | None:

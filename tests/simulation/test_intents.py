@@ -113,7 +113,7 @@ def test_work_on_a_node_keeps_no_release_back_that_runs_there() -> None:
     ("mode", "node", "slot", "problem"),
     [
         (Mode.FIRST, "n3", Slot.BLUE, "b is active"),
-        (Mode.RESTART, "n2", Slot.BLUE, "mode restart needs an active release"),
+        (Mode.RESTART, "n2", Slot.BLUE, "mode restart needs a release that serves"),
         (Mode.IN_PLACE, "n2", Slot.GREEN, "slot green has the traffic"),
         (Mode.IN_PLACE, "n3", Slot.BLUE, "mode in-place does not fit these nodes"),
         (Mode.BESIDE, "n3", Slot.BLUE, "mode beside does not fit these nodes"),
@@ -131,7 +131,7 @@ def test_without_an_active_release_only_a_first_deploy_is_accepted() -> None:
     journal = world.leader.journal
     deploy = Deploy("c", journal.revision, C, Mode.IN_PLACE)
 
-    assert why(answer(world, journal, deploy)) == "mode in-place needs an active release"
+    assert why(answer(world, journal, deploy)) == "mode in-place needs a release that serves"
     assert isinstance(answer(world, journal, replace(deploy, mode=Mode.FIRST), gateway=None), Journal)
     assert why(answer(world, journal, Stop("stop", journal.revision))) == "chat does not run"
 
@@ -170,8 +170,9 @@ def test_a_swap_makes_way_only_once_it_needs_an_operator_and_nothing_serves() ->
     stuck, busy = replace(story.journal, trouble="stuck"), "a swap to b is in phase 'wait until ready'"
 
     assert why(answer(story.world, story.journal, deploy)) == busy
-    assert isinstance(answer(story.world, stuck, across), Journal)
-    assert why(answer(story.world, stuck, across, gateway=None)) == busy
+    assert isinstance(answer(story.world, stuck, deploy), Journal)
+    assert why(answer(story.world, stuck, across)) == "mode across needs a release that serves"
+    assert why(answer(story.world, stuck, deploy, gateway=None)) == busy
 
 
 def test_promote_ends_a_bake_that_waits_and_is_refused_where_none_does() -> None:
