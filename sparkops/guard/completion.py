@@ -13,9 +13,11 @@ from math import inf
 
 from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
+from sparkops.smoke.openai import SHOWN_ERROR, shown
 from sparkops.swap.model import Answer
 
 CONNECT_S, ANSWER_S = 2.0, 10.0
+MOST_GOT = 1000  # characters of a failure that are kept with a release
 FAILURES = 3  # in a row: a release does not answer
 IDLE_S, BUSY_S = 10.0, 1.0  # between two completions of a release that answers; of another one, or during a swap
 COMPLETIONS = "/v1/chat/completions"
@@ -31,6 +33,14 @@ class Completion(StrEnum):
     CLOSED = "no connection is taken"
 
 
+@dataclass(frozen=True)
+class CompletionEnd:
+    """How one completion ended. `got` is what came instead of the right answer, up to MOST_GOT characters."""
+
+    result: Completion
+    got: str = ""
+
+
 @dataclass
 class ReleaseHealth:
     """The health of one release: the last verdict, failures in a row, and the engine's own counters."""
@@ -40,12 +50,14 @@ class ReleaseHealth:
     next_s: float = -inf
     """When the next completion is due."""
     steps: tuple[float, ...] = ()
-    pending: Future[Completion] | None = None
+    pending: Future[CompletionEnd] | None = None
+    got: str = ""
+    """What came instead of the last answer."""
 
-    def learn(self, result: Completion, steps: tuple[float, ...] = ()) -> None:
+    def learn(self, result: Completion, steps: tuple[float, ...] = (), got: str = "") -> None:
         """Update the verdict. An engine that is late and steps is busy, not hung; a closed gateway shows nothing."""
         busy = result is Completion.LATE and bool(steps) and steps != self.steps
-        self.steps = steps
+        self.steps, self.got = steps, got
         if result is Completion.RIGHT:
             self.answer, self.failures = Answer.YES, 0
         elif result is Completion.CLOSED:
@@ -78,35 +90,40 @@ class CompletionRequest:
     path: str = ""
     """Prefix of the request's path: /SERVICE where the port is that of the one address."""
 
-    def send(self) -> Completion:
+    def send(self) -> CompletionEnd:
         """Send it and judge the response."""
         connection = self._connection()
         try:
             connection.connect()
-        except ssl.SSLError:
-            return Completion.WRONG
+        except ssl.SSLError as error:
+            return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: {error}")
         except OSError:
-            return Completion.CLOSED
+            return CompletionEnd(Completion.CLOSED)
         try:
             connection.sock.settimeout(self.answer_s)
             return self._result(connection)
         except TimeoutError:
-            return Completion.LATE
-        except (OSError, HTTPException):
-            return Completion.WRONG
+            return CompletionEnd(Completion.LATE, f"{COMPLETIONS}: no answer within {self.answer_s:g} s")
+        except (OSError, HTTPException) as error:
+            return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: the connection broke: {error!r}"[:MOST_GOT])
         finally:
             connection.close()
 
-    def _result(self, connection: HTTPConnection) -> Completion:
+    def _result(self, connection: HTTPConnection) -> CompletionEnd:
         message = {"role": "user", "content": "1"}
         body = {"model": self.service, "messages": [message], "max_tokens": 1, "temperature": 0}
         headers = {"Content-Type": "application/json", TOKEN_HEADER: self.token, SLOT_HEADER: self.slot.value}
         connection.request("POST", self.path + COMPLETIONS, json.dumps(body), headers)
         response = connection.getresponse()
-        if len(response.read(MOST_BYTES + 1)) > MOST_BYTES:
-            return Completion.WRONG
-        right = response.status == HTTPStatus.OK and response.headers.get(RELEASE_HEADER, "") == self.release
-        return Completion.RIGHT if right else Completion.WRONG
+        content = response.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: an answer of more than {MOST_BYTES} bytes")
+        release = response.headers.get(RELEASE_HEADER, "")
+        if response.status == HTTPStatus.OK and release == self.release:
+            return CompletionEnd(Completion.RIGHT)
+        of = "" if release == self.release else f", of {f'release {release}' if release else 'no release'}"
+        text = shown(content.decode(errors="replace"), SHOWN_ERROR)
+        return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP {response.status}{of}: {text}"[:MOST_GOT])
 
     def _connection(self) -> HTTPConnection:
         """Return a connection to this very node, where the name in the certificate does not matter."""

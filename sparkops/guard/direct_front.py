@@ -53,7 +53,7 @@ class Inquiry:
 def inquire(service: str, deployment: Deployment) -> Inquiry:
     """Send both requests to the engine of a release on this node. It takes up to 17 s."""
     address, port = endpoints(deployment)[0]
-    result = CompletionRequest(service, port).send()
+    result = CompletionRequest(service, port).send().result
     with direct(address, port) as session:
         page = metrics_page(session)
     # nothing is in between that could be closed

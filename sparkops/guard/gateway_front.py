@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -16,7 +16,7 @@ from sparkops.engine.endpoints import metrics_page
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
-from sparkops.guard.completion import Completion, CompletionRequest, ReleaseHealth
+from sparkops.guard.completion import MOST_GOT, Completion, CompletionRequest, ReleaseHealth
 from sparkops.guard.environment import log
 from sparkops.guard.smoke_runs import Baking
 from sparkops.nodes.http import direct
@@ -90,7 +90,7 @@ class GatewayFront:
     releases: dict[Deployment, ReleaseHealth] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     log: Callable[[str], None] = log
-    executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=3))
+    executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=3))
     baking: Baking = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,11 +117,16 @@ class GatewayFront:
         self.releases = {item: self.releases.get(item, ReleaseHealth()) for item in pointed}
         for deployment, health in self.releases.items():
             self._test(health, service, deployment, swapping=swapping)
+        answers = self.baking.judged({item.slot: self.releases[item].answer for item in pointed}, baked)
+        failures = {item.slot: health.got for item, health in self.releases.items() if health.answer is Answer.NO}
+        if baked and self.baking.verdict:
+            failures[baked.slot] = self.baking.verdict[:MOST_GOT]
         return GatewayView(
             active=service.active.slot if service.active and not service.hold else None,
             held=service.hold.mark if service.hold and service.holds else "",
             slots={item.slot: item.release for item in pointed},
-            answers=self.baking.judged({item.slot: self.releases[item].answer for item in pointed}, baked),
+            answers=answers,
+            failures=failures,
             open={item.slot: service.slots[item.slot].sessions for item in pointed},
         )
 
@@ -130,8 +135,8 @@ class GatewayFront:
         if health.pending is not None:
             if not health.pending.done():
                 return
-            result, health.pending = health.pending.result(), None
-            health.learn(result, _steps(deployment) if result is Completion.LATE else ())
+            end, health.pending = health.pending.result(), None
+            health.learn(end.result, _steps(deployment) if end.result is Completion.LATE else (), end.got)
             health.next_s = self.clock() + health.interval_s(swapping=swapping)
         if self.clock() < health.next_s:
             return

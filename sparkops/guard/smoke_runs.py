@@ -65,6 +65,8 @@ class Baking:
     clock: Callable[[], float] = time.monotonic
     release: str = ""
     failures: int = 0
+    problem: str = ""
+    """What failed in the last pass; empty if it passed."""
     next_s: float = 0.0
     pending: Future[str] | None = None
 
@@ -86,9 +88,14 @@ class Baking:
         wrong = self.wrong(deployment)
         return {**answers, deployment.slot: Answer.NO} if wrong and deployment else answers
 
+    @property
+    def verdict(self) -> str:
+        """What failed in the passes of a release that is wrong; empty otherwise."""
+        return self.problem if self.failures >= WRONG else ""
+
     def _learn(self, problem: str) -> None:
         self.pending, self.next_s = None, self.clock() + (1.0 if problem else PAUSE_S)
-        self.failures = self.failures + 1 if problem else 0
+        self.failures, self.problem = self.failures + 1 if problem else 0, problem
         if problem:
             self.log(f"{self.release}: a light pass failed: {problem}")
 
@@ -115,5 +122,5 @@ def light_pass(deployment: Deployment) -> str:
         except (SparkopsError, OSError) as error:
             return str(error)
         if not report.ok:
-            return report.failure
+            return "; ".join(report.findings)
     return ""

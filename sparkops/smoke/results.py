@@ -83,12 +83,21 @@ class SmokeReport:
         return self.passes >= self.required
 
     @property
+    def failed(self) -> tuple[CheckVerdict, ...]:
+        """The checks that failed, in every pass."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.ok)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What failed, a check each."""
+        return tuple(f"{verdict.check}: {verdict.finding}" for verdict in self.failed)
+
+    @property
     def failure(self) -> str:
         """Why it may not; empty if it may."""
-        failed = [verdict for verdict in self.verdicts if not verdict.ok]
+        failed, lines = self.failed, self.findings
         if not failed:
             return ""
-        lines = [f"{verdict.check}: {verdict.finding}" for verdict in failed]
         head = f"the smoke suite failed in pass {failed[0].number} of {self.required}: "
         return head + (lines[0] if len(lines) == 1 else "".join(f"\n    {line}" for line in lines))
 

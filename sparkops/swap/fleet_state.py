@@ -87,6 +87,8 @@ class GatewayView:
     """Whether the release of a slot answers a real completion."""
     open: Mapping[Slot, int] = field(default_factory=dict)
     """Requests in progress in the release of a slot, in every HAProxy worker."""
+    failures: Mapping[Slot, str] = field(default_factory=dict)
+    """What failed of a release that does not answer: the request or check, with what was got instead. Bounded."""
     held: str = ""
     """The start that requests wait for; empty: none."""
 
@@ -103,6 +105,11 @@ class GatewayView:
         if deployment is None:
             return Answer.NO
         return self.answers.get(deployment.slot, Answer.UNKNOWN) if self.has(deployment) else Answer.UNKNOWN
+
+    def failed(self, deployment: Deployment, where: str = "") -> str:
+        """Return that a release does not answer, with what failed if that is known. `where`: ` through the gateway`."""
+        why = self.failures.get(deployment.slot, "")
+        return f"{deployment.release} does not answer{where}" + (f" correctly: {why}" if why else "")
 
     def requests(self, deployment: Deployment) -> int | None:
         """Return the number of requests in progress in a release; None where they cannot be counted."""

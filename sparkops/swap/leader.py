@@ -148,7 +148,8 @@ def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEf
     ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO
     if ended and not active.alone and journal.restarts < RETRIES:
         return WriteJournal(journal.restarted())
-    return _give_up(journal, f"{active.release} does not answer", fleet.waited_s)
+    why = fleet.gateway.failed(active) if fleet.gateway else f"{active.release} does not answer"
+    return _give_up(journal, why, fleet.waited_s)
 
 
 def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
@@ -175,8 +176,17 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
             return f"{rank.node}: {rank.container} failed its checks"
     checked = proven(journal, swap, fleet) is Answer.YES
     if checked and fleet.gateway and fleet.gateway.answer(swap.target) is Answer.NO:
-        return f"{swap.target.release} does not answer through the gateway"
+        return _not_answering(swap, fleet.gateway, " through the gateway")
     return ""
+
+
+def _not_answering(swap: Swap, gateway: GatewayView, where: str = "") -> str:
+    """Return that the target does not answer, with what failed.
+
+    A return or restart is retried, and keeps one text: another one would be a new revision of the journal at each look.
+    """
+    plain = swap.reverting or swap.mode is Mode.RESTART
+    return f"{swap.target.release} does not answer{where}" if plain else gateway.failed(swap.target, where)
 
 
 def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
@@ -189,8 +199,8 @@ def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
         return ""
     if swap.reverting or swap.mode is Mode.RESTART:
         offline = swap.stops_source and gateway.active is None
-        return f"{swap.target.release} does not answer" if offline else ""
+        return _not_answering(swap, gateway) if offline else ""
     in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES
-    return f"{swap.target.release} does not answer" if in_place or first or other else ""
+    return _not_answering(swap, gateway) if in_place or first or other else ""

@@ -5,16 +5,27 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
+from sparkops.deploy.deployment import endpoints
+from sparkops.gateway import commands
+from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
 from sparkops.guard import completion
 from sparkops.guard.completion import Completion, CompletionRequest
+from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard.smoke_runs import Baking
+from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
+from sparkops.swap.model import Answer, Deployment, Replica
+from tests.examples import IMAGE_ID, INPUTS, recipe
+from tests.nodes.recording import RecordingNode
 
 pytestmark = pytest.mark.local
 
@@ -54,7 +65,7 @@ def gateway(
 
 
 def ask(port: int, **more: Any) -> Completion:
-    return CompletionRequest("chat", port, "q-2", Slot.GREEN, "t0k3n", **more).send()
+    return CompletionRequest("chat", port, "q-2", Slot.GREEN, "t0k3n", **more).send().result
 
 
 @pytest.mark.parametrize(
@@ -69,6 +80,26 @@ def ask(port: int, **more: Any) -> Completion:
 def test_only_the_right_release_counts(status: int, release: str, expected: Completion) -> None:
     with gateway(status, release) as port:
         assert ask(port) is expected
+
+
+@pytest.mark.parametrize(
+    ("status", "release", "size", "got"),
+    [
+        (200, "q-2", 0, ""),
+        (503, "q-2", 3, r"/v1/chat/completions: HTTP 503: '\x00\x00\x00'"),
+        (200, "q-1", 0, "/v1/chat/completions: HTTP 200, of release q-1: ''"),
+        (500, "", 0, "/v1/chat/completions: HTTP 500, of no release: ''"),
+        (200, "q-2", 4 * MOST_BYTES, f"/v1/chat/completions: an answer of more than {MOST_BYTES} bytes"),
+    ],
+)
+def test_what_came_instead_of_the_answer_is_kept(status: int, release: str, size: int, got: str) -> None:
+    with gateway(status, release, size=size) as port:
+        assert CompletionRequest("chat", port, "q-2", Slot.GREEN, "t0k3n").send().got == got
+
+
+def test_of_a_long_answer_only_the_start_is_kept() -> None:
+    with gateway(500, "q-2", size=100_000) as port:
+        assert len(CompletionRequest("chat", port, "q-2", Slot.GREEN, "t0k3n").send().got) <= completion.MOST_GOT
 
 
 def test_at_the_one_address_the_path_names_the_service() -> None:
@@ -98,3 +129,56 @@ def test_an_answer_that_is_too_long_is_wrong(size: int, expected: Completion) ->
 def test_tls_that_the_gateway_does_not_speak_is_wrong() -> None:
     with gateway(200, "q-2") as port:
         assert ask(port, encrypted=True) is Completion.WRONG
+
+
+class AtOnce(Executor):
+    """Executes where it is submitted."""
+
+    def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **more))
+        return future
+
+
+@dataclass
+class Front:
+    """The gateway's view of release q-2 in slot green, whose completions go to a port; each look is a minute later."""
+
+    port: int
+    check: str = ""
+    now_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        data = recipe().model_dump(mode="json", exclude_defaults=True)
+        given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.GREEN, "index": 0, "jobs": 1}
+        spec = EngineSpec.model_validate({**given, "address": "10.0.0.1", "node": {"transport": "local"}})
+        self.target = Deployment("q-2", Slot.GREEN, (Replica((rank_spec(spec, "n1"),)),))
+        [(address, port)] = endpoints(self.target)
+        slot = SlotFacts("chat", Slot.GREEN, "q-2", "q-2", (f"{address}:{port}",))
+        service = ServiceFacts("chat", self.port, "", "be_chat_green", {Slot.GREEN: slot})
+        facts = GatewayFacts({"chat": service}, {}, loaded=True)
+        node = RecordingNode("n1", {str(commands.TOKEN): "t0k3n"})
+        container = GatewayContainer(node, facts=facts, read_s=0.0, clock=lambda: 0.0)
+        self.front = GatewayFront("chat", container, clock=lambda: self.now_s, executor=AtOnce())
+        self.front.baking = Baking(AtOnce(), lambda _: None, lambda _: self.check, lambda: self.now_s)
+
+    def failed(self, looks: int = 8) -> str:
+        """Return what the view says of the release after some looks."""
+        for _ in range(looks):
+            view = self.front.look((self.target,), swapping=True, baked=self.target)
+            self.now_s += 60.0
+        assert view
+        assert view.answer(self.target) is Answer.NO
+        return view.failed(self.target)
+
+
+def test_the_view_of_a_release_that_fails_has_the_answer_of_its_last_completion() -> None:
+    with gateway(500, "q-2") as port:
+        assert Front(port).failed() == "q-2 does not answer correctly: /v1/chat/completions: HTTP 500: ''"
+
+
+def test_the_view_of_a_release_whose_answers_are_wrong_has_the_question() -> None:
+    wrong = "questions: only 2 of 3 answers are right; expected at least 3; got '2+2?' answered with '5', not '4'"
+    with gateway(200, "q-2") as port:
+        assert Front(port, wrong).failed() == f"q-2 does not answer correctly: {wrong}"
+        assert len(Front(port, wrong * 100).failed()) < completion.MOST_GOT + 100

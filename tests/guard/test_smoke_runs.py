@@ -56,7 +56,12 @@ def test_one_failed_pass_is_repeated_before_a_verdict() -> None:
 
 
 def test_two_failed_passes_in_a_row_are_wrong() -> None:
-    assert Passes(["nonsense", "nonsense", ""]).looks(5) == [False] * 4 + [True]
+    passes = Passes(["a first reason", "questions: only 2 of 3 answers are right", "", ""])
+
+    assert passes.looks(5) == [False] * 4 + [True]
+    assert passes.baking.verdict == "questions: only 2 of 3 answers are right"
+    assert passes.looks(2)[-1] is False
+    assert passes.baking.verdict == ""
 
 
 def test_the_failures_of_another_release_do_not_count() -> None:

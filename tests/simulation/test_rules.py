@@ -8,6 +8,7 @@ import pytest
 
 from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests, ProveEngine, SwitchTraffic, WriteJournal
+from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView
 from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
 from sparkops.swap.intents import Deploy
@@ -458,6 +459,34 @@ def test_a_new_release_that_fails_is_left_only_for_an_old_one_that_answers(phase
     both, one = (FleetState(gateway=gateway_view(a=answer, b=Answer.NO)) for answer in (old, Answer.YES))
 
     assert (failure(story.journal, swap, both), failure(story.journal, swap, one)) == ("", "b does not answer")
+
+
+@pytest.mark.parametrize(
+    ("world", "text"),
+    [
+        ("across", "b does not answer correctly: questions: only 2 of 3 answers are right"),
+        ("in-place", "b does not answer correctly: /v1/chat/completions: no answer within 10 s"),
+    ],
+)
+def test_the_reason_of_a_return_has_what_failed(world: str, text: str) -> None:
+    story = Story.of(world).until(Phase.BAKE)
+    swap = present(story.journal.swap)
+    view = replace(seen("b", a=Answer.YES, b=Answer.NO), failures={Slot.GREEN: text.partition("correctly: ")[2]})
+
+    why = failure(story.journal, swap, FleetState(gateway=view))
+    events = [event.text for event in narrate(story.journal, story.journal.reverted(why))]
+
+    assert why == text
+    assert events[0] == f"{text}; rolling back"
+
+
+def test_a_return_that_is_tried_again_has_one_reason() -> None:
+    """Each new text would be a new revision of the journal, at every look."""
+    story = Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.SWITCH)
+    swap = present(story.journal.swap)
+    view = replace(seen(a=Answer.NO), failures={Slot.BLUE: "HTTP 503: 'request 4711'"})
+
+    assert failure(story.journal, swap, FleetState(gateway=view)) == "a does not answer"
 
 
 def test_a_return_keeps_the_release_that_failed_no_longer_than_it_must() -> None:
