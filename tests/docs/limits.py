@@ -42,6 +42,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "docs/decisions.md": {"8 GiB": NVCC_GIB, "4 GiB": FLOOR_GIB},
     "docs/guard.md": {"2 s": daemon.SAMPLE_S, "15 s": node_report.IDLE_S, "4 s": node_report.OLD_S},
     "docs/operations.md": {
+        "5 s": written("templates/stand-in/stand_in/main.py", r"WATCHDOG_S = ([\d.]+)"),
         "32 MiB": float(capacity.LARGEST_MIB),
         "10 minutes": Limits().unknown_s / 60,
         "64 MiB": evidence.QUOTA / host.MIB,

@@ -124,6 +124,11 @@ def test_a_server_that_hangs_is_given_up() -> None:
         until(load, lambda report: {"short timeout", "stream timeout"} <= set(report.failures))
 
 
+def test_a_stream_that_vllm_ends_after_its_core_has_died_is_cut() -> None:
+    with Program(CORE_DIES_AFTER_S="1", TOK_S="5") as program, small(program.serves().url, rate=0.0) as load:
+        until(load, lambda report: "stream cut" in report.failures)
+
+
 def test_nobody_there_is_refused() -> None:
     with small(f"http://127.0.0.1:{free_port()}", streams=0) as load:
         until(load, lambda report: report.failures.get("short refused", 0) > 3)
@@ -150,10 +155,12 @@ def test_a_broken_answer_is_told_as_what_it_is(answer: bytes, reason: str) -> No
         (b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n", True),
         (b"a\r\ndata: [DON\r\n4\r\nE]\n\n\r\n0\r\n\r\n", True),
         (b"8\r\ndata: {}\r\n0\r\n\r\n", False),
+        (b'15\r\ndata: {"error": {}}\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n', False),
+        (b'a\r\ndata: {"er\r\na\r\nror": {}}\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n', False),
         (b"8\r\ndata: {}\r\n", False),
     ],
 )
-def test_a_stream_is_whole_only_with_done_at_its_end(rest: bytes, clean: bool) -> None:
+def test_a_stream_is_whole_only_with_done_at_its_end_and_no_error_before_it(rest: bytes, clean: bool) -> None:
     with canned(CHUNKED + rest) as url, small(url, streams=1, rate=0.0) as load:
         until(load, lambda _: bool(load.records()))
     assert load.report().clean is clean

@@ -15,6 +15,8 @@ from tests.load.record import STOPPED, Record, write
 
 PATH = "/v1/chat/completions"
 DONE = b"data: [DONE]"
+ERROR = b'data: {"error":'
+"""An error within a stream. vLLM sends [DONE] after it as well: chat_completion_stream_generator of 0.23.0."""
 FLUSH_S = 0.05
 MOST_OPEN = 200  # short requests at once, below the 256 connections that the gateway takes from one address
 
@@ -188,14 +190,18 @@ class Worker:
                 sent.failed("wrong", body.decode(errors="replace"))
 
     async def _read_stream(self, sent: Sent, connection: Connection, head: Head) -> None:
-        pauses, tail = Pauses(sent.start), b""
+        pauses, tail, error = Pauses(sent.start), b"", b""
         try:
             async for part in connection.parts(head):
                 pauses.part()
+                if not error and ERROR in (seam := tail + part):
+                    error = seam[seam.index(ERROR) :][:400]
                 tail = (tail + part)[-64:]
         finally:
             sent.outcome |= {"first_s": round(pauses.first_s, 6), "pause_s": round(pauses.longest_s, 6)}
-        if DONE not in tail:
+        if error:
+            sent.failed("cut", f"the stream has an error: {error.decode(errors='replace')}")
+        elif DONE not in tail:
             sent.failed("cut", f"the stream ended without [DONE], with {tail[-40:]!r}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -130,6 +131,18 @@ def test_it_dies_some_time_after_it_began_to_serve() -> None:
         assert program.serves().get("/health").status_code == 200
         assert program.ended(1.0) == 1
     assert "EngineDeadError" in program.log
+
+
+def test_a_stream_whose_engine_core_dies_ends_with_an_error_and_done() -> None:
+    """As vLLM's API server does, which lives on for some seconds."""
+    with Program(CORE_DIES_AFTER_S="0.5", TOK_S="10") as program:
+        stream = program.serves().post(program.body("Talk.", max_tokens=200, stream=True)).text
+        assert program.get("/health").status_code == 503
+        assert program.post(program.body(FRANCE)).status_code == 500
+    *_, last, error, done, end = stream.split("\n\n")
+    assert json.loads(last.removeprefix("data: "))["choices"][0]["finish_reason"] is None
+    assert json.loads(error.removeprefix("data: "))["error"]["type"] == "InternalServerError"
+    assert (done, end) == ("data: [DONE]", "")
 
 
 def test_told_to_end_it_finishes_what_runs_and_takes_nothing_new() -> None:

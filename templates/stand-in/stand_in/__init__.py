@@ -20,6 +20,8 @@ environment variable, read once, at the start; an unknown one is an error. Stand
 | HEALTH_ONLY          | 0, 1        | 0       | /health returns 200, and no completion ends                          |
 | HANG_AFTER_S         | seconds     |         | time from the first listening to HEALTH_ONLY                         |
 | ERROR_RATE           | 0 to 1      | 0       | share of the completions that return 500                             |
+| CORE_DIES_AFTER_S    | seconds     |         | time from the first listening to the end of the core's process: open |
+|                      |             |         | streams end with an error and [DONE], and 5 s later the server ends  |
 | DIE_AFTER_S          | seconds     |         | time from the first listening to a crash of the engine core          |
 | DIE_AFTER_REQUESTS   | 1 and more  |         | number of completions before a crash of the engine core              |
 | IGNORE_TERM          | 0, 1        | 0       | SIGTERM does nothing                                                 |

@@ -88,6 +88,7 @@ class Knobs:
     health_only: bool = _knob(_switch, default=False)
     hang_after_s: float | None = _knob(SECONDS)
     error_rate: float = _knob(_number(0, 1, "a share from 0 to 1"), 0.0)
+    core_dies_after_s: float | None = _knob(SECONDS)
     die_after_s: float | None = _knob(SECONDS)
     die_after_requests: int | None = _knob(_whole(1, 1_000_000_000, "a whole number from 1"))
     ignore_term: bool = _knob(_switch, default=False)

@@ -17,6 +17,7 @@ from stand_in.server import Engine, die
 from stand_in.startup import Crashed, Start
 
 BACKLOG = 2048
+WATCHDOG_S = 5.0  # until a server ends after its engine core: watchdog_loop in vllm/entrypoints/launcher.py of 0.23.0
 DRAIN_TICK_S = 0.02
 
 
@@ -88,6 +89,9 @@ async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(lambda: Connection(engine.server), sock=taken, backlog=BACKLOG)
     console.tell_script(lines.SERVING.format(pid=os.getpid()))
+    if wanted.core_dies_after_s is not None:
+        loop.call_later(wanted.core_dies_after_s, engine.lose_core)
+        loop.call_later(wanted.core_dies_after_s + WATCHDOG_S, told.set)
     if wanted.die_after_s is not None:
         loop.call_later(wanted.die_after_s, die, f"{wanted.die_after_s:g} s after serving began")
     if wanted.hang_after_s is not None:

@@ -18,7 +18,7 @@ from stand_in.asking import Refused, Wanted
 from stand_in.http1 import Connection, Request, Server
 from stand_in.knobs import Knobs
 from stand_in.metrics import Metrics
-from stand_in.replies import Reply, dumps
+from stand_in.replies import DONE, Reply, dumps, event
 from stand_in.work import Core
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +43,7 @@ class Engine:
         self.completions = 0
         self.owed_errors = 0.0
         self.hangs = knobs.health_only
+        self.core_is_dead = False
         self.routes: dict[str, dict[str, Handler]] = {
             "/health": {"GET": self._health},
             "/ping": {"GET": self._health, "POST": self._health},
@@ -75,7 +76,7 @@ class Engine:
         return not self.key or hmac.compare_digest(given.encode(), f"Bearer {self.key}".encode())
 
     async def _health(self, _: Request, by: Connection) -> None:
-        by.respond(200, b"")
+        by.respond(503 if self.core_is_dead else 200, b"")
 
     async def _version(self, _: Request, by: Connection) -> None:
         by.respond(200, dumps({"version": VERSION, "stand_in": self.knobs.release_name or ""}))
@@ -113,7 +114,14 @@ class Engine:
         """Make all later completions hang."""
         self.hangs = True
 
+    def lose_core(self) -> None:
+        """Go on without the engine core, as vLLM's API server does until its watchdog ends it."""
+        console.tell_script(lines.DIED.format(error="RuntimeError: the stand-in loses its engine core"))
+        self.core_is_dead = True
+
     def _misbehave(self) -> None:
+        if self.core_is_dead:
+            raise _core_died()
         self.completions += 1
         after = self.knobs.die_after_requests
         if after is not None and self.completions > after:
@@ -121,8 +129,7 @@ class Engine:
         self.owed_errors += self.knobs.error_rate
         if self.owed_errors >= 1:
             self.owed_errors -= 1
-            message = "EngineCore encountered an issue. See stack trace (above) for the root cause."
-            raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, message, kind="InternalServerError")
+            raise _core_died()
 
     async def _whole(self, wanted: Wanted, said: Answer, waited_s: float, by: Connection) -> None:
         async with aclosing(self.core.run(wanted, said, waited_s)) as tokens:
@@ -138,9 +145,12 @@ class Engine:
         events = reply.events()
         async with aclosing(self.core.run(wanted, said, waited_s)) as tokens:
             async for new in tokens:
+                if self.core_is_dead:
+                    break
                 for _ in range(new):
                     by.send(next(events))
-        by.send(reply.last())
+        # vLLM ends a stream that failed with [DONE] as well: chat_completion_stream_generator of 0.23.0
+        by.send(event({"error": _core_died().error}) + DONE if self.core_is_dead else reply.last())
         by.end()
 
     def _sent(self, by: Connection, status: int, size: int, took_s: float) -> None:
@@ -173,6 +183,11 @@ class Engine:
         return lines.STATS.format(
             prompt=prompt, generated=generated, running=int(running), waiting=int(waiting), usage=usage * 100
         )
+
+
+def _core_died() -> Refused:
+    message = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, message, kind="InternalServerError")
 
 
 async def _unauthorized(_: Request, by: Connection) -> None:
