@@ -139,10 +139,10 @@ def test_a_stream_whose_engine_core_dies_ends_with_an_error_and_done() -> None:
         stream = program.serves().post(program.body("Talk.", max_tokens=200, stream=True)).text
         assert program.get("/health").status_code == 503
         assert program.post(program.body(FRANCE)).status_code == 500
-    *_, last, error, done, end = stream.split("\n\n")
+    *_, last, error, last_event, rest = stream.split("\n\n")
     assert json.loads(last.removeprefix("data: "))["choices"][0]["finish_reason"] is None
     assert json.loads(error.removeprefix("data: "))["error"]["type"] == "InternalServerError"
-    assert (done, end) == ("data: [DONE]", "")
+    assert (last_event, rest) == ("data: [DONE]", "")
 
 
 def test_told_to_end_it_finishes_what_runs_and_takes_nothing_new() -> None:
