@@ -88,11 +88,12 @@ def _armed(journal: Journal, node: str) -> Armed | None:
     active = journal.active
     if active is not None and (rank := next(active.on(node), None)):
         return Armed(rank, active.alone)
+    known = {journal.leader, *journal.peers, *journal.without}
+    if active is not None and any(rank.node not in known for rank in active.ranks):
+        return None
     swap = journal.swap
     moving = swap is not None and (swap.reverting or swap.phase is Phase.PROMOTE)
-    known = {journal.leader, *journal.peers, *journal.without}
-    unknown = active is not None and any(rank.node not in known for rank in active.ranks)
-    return None if moving or unknown else Armed()
+    return None if moving else Armed()
 
 
 def slots(journal: Journal) -> Iterator[Deployment]:
