@@ -83,7 +83,7 @@ def test_an_error_that_nobody_has_foreseen_fails_no_start(world: World, tmp_path
     release, rank, _ = started(world)
     node: Any = Faulty(world.machines["n1"], world.home, errors=[KeyError("unforeseen")])
     lines: list[str] = []
-    world.machines["n1"].loads[release.release] = 1
+    world.machines["n1"].loads[release.release] = 3  # its start is watched when the error comes
     follower = Follower(State(tmp_path / "state"), node, lines.append)
     follower.jobs.retry_s = 0.1
     journal = Journal("chat", "n1").begun("i1", Mode.FIRST, release, automatic=True)
