@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -41,6 +42,8 @@ class GatewayContainer:
     facts: GatewayFacts | None = None
     read_s: float = -inf
     clock: Callable[[], float] = time.monotonic
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held for a read of the stream: without it, one service would read the reply to another one's request."""
 
     def __post_init__(self) -> None:
         self.stream = LineStream(self.node, commands.SHOW_EACH)
@@ -68,11 +71,12 @@ class GatewayContainer:
 
         A new `docker exec` takes 0.25 s of a core (two x86-64 cores, Docker 26.1), and a swap reads every second.
         """
-        with suppress(OSError):
-            if line := self.stream.request("", REPLY_S):
-                return line
-        self.stream.close()
-        return ""
+        with self.lock:
+            with suppress(OSError):
+                if line := self.stream.request("", REPLY_S):
+                    return line
+            self.stream.close()
+            return ""
 
     def preview_token(self, *, fresh: bool = False) -> str:
         """Return the token of requests to a slot without traffic. Raises CommandFailed."""

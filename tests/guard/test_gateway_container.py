@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -56,3 +58,22 @@ def test_a_gateway_that_knows_no_stream_is_asked_by_a_command() -> None:
     assert by_command is not None
     assert by_stream is not None
     assert by_command.services != by_stream.services
+
+
+def test_services_that_read_at_once_get_the_replies_to_their_own_requests() -> None:
+    """A thread of each service reads one gateway. A reply that is older than its request belongs to another one."""
+    long = "x" * 20000  # a reply that is read in several parts
+    script = f"while read -r _; do echo $(date +%s%N) {long}; done"
+    gateway = GatewayContainer(GatewayNode("n1", script=script))
+
+    def read_often(_: int) -> list[tuple[int, str]]:
+        return [(time.time_ns(), gateway.printed()) for _ in range(40)]
+
+    with ThreadPoolExecutor(4) as services:
+        replies = [reply for of_one in services.map(read_often, range(4)) for reply in of_one]
+    gateway.stream.close()
+
+    for sent_ns, reply in replies:
+        answered_ns, padding = reply.split()
+        assert padding == long
+        assert int(answered_ns) >= sent_ns
