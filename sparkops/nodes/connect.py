@@ -6,12 +6,14 @@ import getpass
 import logging
 import socket
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import paramiko
 from paramiko.pkey import UnknownKeyType
 
+from sparkops.command import quote
 from sparkops.errors import NotReachable, UsageError
 from sparkops.nodes.host_keys import Pins
 from sparkops.nodes.local import LocalNode
@@ -132,17 +134,40 @@ class Connector:
         return connection
 
     def _explain(self, name: str, config: Route, error: Exception) -> NotReachable:
-        where = f"{config.user or getpass.getuser()}@{config.address}:{config.port or 22}"
+        where = f"{_at(config)}:{config.port or 22}"
         match error:
             case paramiko.AuthenticationException():
-                why, step = "the node refused the key", f"Check user and ssh_key of {name}, or: ssh-copy-id {where}"
+                copy = quote("ssh-copy-id", *self._ssh_options(config), _at(config))
+                why, step = "the node refused the key", f"Check user and ssh_key of {name}, or: {copy}"
             case TimeoutError():
                 why, step = "no answer", "Check that the node is on and its network is up."
             case socket.gaierror():
                 why, step = "unknown address", f"Correct the address of {name} in {self.fleet.file}."
             case _:
-                why, step = str(error) or type(error).__name__, f"Test it with: ssh {where}"
+                test = quote("ssh", *self._ssh_options(config), _at(config))
+                why, step = str(error) or type(error).__name__, f"Test it with: {test}"
         return NotReachable(name, f"cannot connect to {where}: {why}", next_step=step)
+
+    def _ssh_options(self, config: Route) -> Iterator[str]:
+        """Yield the options with which ssh and ssh-copy-id take the same way; both read HOST:PORT as a host name."""
+        if config.port not in (None, 22):
+            yield from ("-p", str(config.port))
+        if config.ssh_key:
+            yield from ("-i", str(self.fleet.resolve(config.ssh_key)))
+        if config.jump:
+            yield from ("-o", f"ProxyJump={','.join(self._jumps(config.jump))}")
+
+    def _jumps(self, name: str) -> Iterator[str]:
+        """Yield the jump hosts on the way to `name` and itself, the first one first."""
+        config = self.fleet.node(name)
+        if config.jump:
+            yield from self._jumps(config.jump)
+        user, _, address = _at(config).partition("@")
+        yield f"{user}@[{address}]:{config.port or 22}" if ":" in address else f"{user}@{address}:{config.port or 22}"
+
+
+def _at(config: Route) -> str:
+    return f"{config.user or getpass.getuser()}@{config.address}"
 
 
 def _passing(error: BaseException) -> bool:

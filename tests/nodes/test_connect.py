@@ -9,7 +9,7 @@ import threading
 import paramiko
 import pytest
 
-from sparkops.command import Command
+from sparkops.command import Command, unquote
 from sparkops.config.inventory import Fleet
 from sparkops.errors import HostKeyRefused, Interrupted, NotReachable
 from sparkops.nodes.connect import Connector
@@ -76,7 +76,8 @@ def test_a_refused_user_says_what_to_check(fleet: Fleet, server: SshServer) -> N
 
     where = f"root@127.0.0.1:{server.port}"
     assert str(error) == f"stranger: cannot connect to {where}: the node refused the key"
-    assert error.next_step == f"Check user and ssh_key of stranger, or: ssh-copy-id {where}"
+    copy = f"ssh-copy-id -p {server.port} -i {fleet.resolve('id')} root@127.0.0.1"
+    assert error.next_step == f"Check user and ssh_key of stranger, or: {copy}"
 
 
 def test_a_missing_key_file_is_named(fleet: Fleet) -> None:
@@ -111,6 +112,42 @@ def test_a_key_file_that_cannot_be_used_says_why(
 
     assert str(error).startswith("n1: " + problem.format(file=file))
     assert error.next_step == step.format(inventory=fleet.file)
+
+
+def read_by_ssh(next_step: str) -> dict[str, str]:
+    """Return the settings with which OpenSSH would run the command at the end of a next step."""
+    _, *words = unquote(next_step.partition(": ")[2])
+    printed = subprocess.run(["ssh", "-G", "-F", "none", *words], check=True, capture_output=True, text=True).stdout
+    return dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
+
+
+def test_the_test_that_an_error_names_reaches_the_port_of_the_node(fleet: Fleet) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    mute = fleet.model_copy(update={"nodes": {"n1": fleet.nodes["n1"].model_copy(update={"port": port})}})
+
+    settings = read_by_ssh(refusal(mute, "n1").next_step)
+
+    assert (settings["user"], settings["hostname"], settings["port"]) == ("ops", "127.0.0.1", str(port))
+    assert settings["identityfile"] == str(fleet.resolve("id"))
+
+
+def test_the_test_of_a_node_on_the_default_port_names_no_port(fleet: Fleet) -> None:
+    route = fleet.nodes["n1"].model_copy(update={"port": None, "ssh_key": None, "address": "255.255.255.255"})
+    mute = fleet.model_copy(update={"nodes": {"n1": route}})
+
+    assert refusal(mute, "n1").next_step == "Test it with: ssh ops@255.255.255.255"
+
+
+def test_the_test_that_an_error_names_goes_through_the_jump_host(fleet: Fleet, server: SshServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    far = fleet.nodes["far"].model_copy(update={"port": port})
+
+    settings = read_by_ssh(refusal(fleet.model_copy(update={"nodes": {**fleet.nodes, "far": far}}), "far").next_step)
+
+    assert (settings["hostname"], settings["port"]) == ("localhost", str(port))
+    assert settings["proxyjump"] == f"ops@[127.0.0.1]:{server.port}"
 
 
 def test_an_address_that_does_not_exist_is_named(fleet: Fleet, server: SshServer) -> None:
