@@ -15,6 +15,7 @@ from sparkops.guard_client.leader import Leader, connect_guard, leading
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
+from sparkops.swap.rebuild import given_up
 
 SERVE_S, POLL_S = 90.0, 1.0
 
@@ -72,7 +73,8 @@ def failing(leader: Leader, service: str) -> str:
     state = leader.state(service)
     active, view = state.journal.active, state.gateway
     if active is None:
-        return "no release remains" if state.journal.previous or state.journal.stopped else ""
+        lost = given_up(state.journal)
+        return f"no release remains: {' and '.join(lost)} ran on lost nodes" if lost else ""
     if state.needs_operator:
         return state.needs_operator
     return "" if view and view.serves(active) else f"{active.release} has no traffic yet"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import RankSpec
 
 
 def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: int = 0) -> Journal:
@@ -30,6 +31,16 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
         swap=swap,
         stopped=(*newest.stopped, *given_up),
     )
+
+
+def given_up(journal: Journal) -> tuple[str, ...]:
+    """Return the containers of a release that served on lost nodes; none if the service was stopped before.
+
+    The release of a stopped service is its previous one.
+    """
+    previous = set(journal.previous.ranks) if journal.previous else set[RankSpec]()
+    lost = (rank for rank in journal.stopped if rank.node in journal.without and rank not in previous)
+    return () if journal.active else tuple(rank.container for rank in lost)
 
 
 def taken(service: str, copies: Sequence[Journal], node: str, peers: tuple[str, ...]) -> Journal:

@@ -14,8 +14,11 @@ from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import leading
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import RankSpec
 from tests.deploy.states import serving
 from tests.fleet_unit.conftest import Make
+
+LOST = RankSpec("n9", "q-9-r0")
 
 
 def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make: Make) -> None:
@@ -39,7 +42,11 @@ def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make:
         ({}, ""),
         ({"trouble": "q does not answer"}, "q does not answer"),
         ({"active": None}, ""),
-        ({"active": None, "previous": serving().journal.active}, "no release remains"),
+        ({"active": None, "previous": serving().journal.active}, ""),
+        (
+            {"active": None, "stopped": (LOST,), "without": frozenset({"n9"})},
+            "no release remains: q-9-r0 ran on lost nodes",
+        ),
     ],
 )
 def test_a_service_is_rebuilt_once_it_has_its_traffic(make: Make, changes: dict[str, object], why: str) -> None:
