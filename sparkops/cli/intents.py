@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
+from sparkops.cli.named import require_service
 from sparkops.cli.outcome import conclude, conclude_all
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data_json, say
@@ -82,7 +84,8 @@ def leaders(fleet: Fleet, service: str, wait_s: float = 0.0) -> Iterator[list[Ta
 
 
 @contextmanager
-def _leaders(operation: Operation, service: str) -> Iterator[list[Target]]:
+def _leaders(operation: Operation, service: str, *, forgotten: bool = False) -> Iterator[list[Target]]:
+    """Yield the leaders. `forgotten`: also of a forgotten service. Raises UsageError for an unknown one."""
     connected, gateway = operation.connected, operation.connected.fleet.gateway
     with ExitStack() as opened:
         first = opened.enter_context(leading(connected.member(gateway.node))) if gateway else None
@@ -92,6 +95,9 @@ def _leaders(operation: Operation, service: str) -> Iterator[list[Target]]:
             targets.append((replace(operation, direct=node if direct else ""), leader))
         if not targets:
             all_or_raise(connected.unreachable)
+        states = [leads.state_by(connected.member(at.node), leader, service) for at, leader in targets]
+        if not any(state and (forgotten or not state.journal.forgotten) for state in states):
+            require_service(connected, service)
         yield targets
 
 
@@ -147,8 +153,8 @@ def follow(target: Target, service: str, accepted: Accepted | None, options: Opt
     return Following(leader, service, operation.report).until_end(accepted)
 
 
-def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options) -> None:
-    """Send the intent to stop a service, without a gateway on `nodes` only.
+def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options, *, forget: bool = False) -> None:
+    """Send the intent to stop a service, without a gateway on `nodes` only; `forget`: then the one to forget it.
 
     Raises UsageError for some nodes of a service behind the gateway, PlanRefused for containers that no guard leads.
     """
@@ -157,7 +163,7 @@ def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options
     alone = fleet.gateway is None
     with (
         _reached(fleet, options.wait_s, nodes if alone else (), required=alone) as reached,
-        _leaders(reached, service) as targets,
+        _leaders(reached, service, forgotten=forget) as targets,
     ):
         connected = reached.connected
         known = [
@@ -170,12 +176,26 @@ def send_stop(fleet: Fleet, service: str, nodes: Sequence[str], options: Options
             problem = f"--node: {service} is behind the gateway, whose leader stops it on all nodes"
             raise UsageError(problem, next_step=step)
         if chosen := [target for target in known if not nodes or target[0].node in nodes]:
-            _send_to(chosen, service, lambda at, leader: at.until_free(lambda: intents.stop(leader, service)), options)
+            quiet = replace(options, json=options.json and not forget)
+            _send_to(chosen, service, lambda at, leader: at.until_free(lambda: intents.stop(leader, service)), quiet)
         elif leader := leads.leader_elsewhere(connected, service):
             step = f"{leads.stop_step(connected, service, leader)} --node {leader}"
             raise UsageError(f"--node: {service} is led by {leader}, which stops all its ranks", next_step=step)
         elif running := leads.running(connected, service):
             names = [f"docker stop {' '.join(names)} on {node}" for node, names in running.items()]
             raise PlanRefused(f"{service}: containers run, but no guard leads the service", next_step="\n".join(names))
-        else:
+        elif not forget:
             _print_nothing(service, json=options.json)
+        if forget:
+            _forget(known or targets, service, json=options.json)
+
+
+def _forget(targets: Sequence[Target], service: str, *, json: bool) -> None:
+    """Let the leaders of a stopped service forget it. Raises Busy, PlanRefused, NodeError."""
+    forgotten = [at.until_free(partial(intents.forget, leader, service)) for at, leader in targets]
+    if not any(forgotten):
+        _print_nothing(service, json=json)
+        return
+    say(f"{service}: forgotten; its names and port are free", fg="green")
+    if json:
+        data_json({"service": service, **Ending("forgotten", DONE).as_json()})

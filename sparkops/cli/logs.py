@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import load_fleet
+from sparkops.cli.named import load_fleet, require_service
 from sparkops.cli.options import NODES, SERVICE
 from sparkops.cli.terminal import data
 from sparkops.deploy import observe
@@ -53,6 +53,7 @@ def logs(
     with connect(load_fleet(context.obj), node or ()) as connected:
         newest = _newest(connected, service, rank)
         if not newest:
+            require_service(connected, service)
             which = f"rank {rank} of {service}" if rank is not None else f"container of {service}"
             raise UsageError(f"{which}: not found", next_step="sparkops status")
 

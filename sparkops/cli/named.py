@@ -11,7 +11,9 @@ from sparkops.config import inventory, recipe
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import known_recipes
-from sparkops.errors import UsageError
+from sparkops.deploy import leads
+from sparkops.errors import ConfigError, UsageError
+from sparkops.nodes.connected import Connected
 
 
 def load_fleet(settings: Settings) -> Fleet:
@@ -33,6 +35,30 @@ def copy_targets(fleet: Fleet, recipe: Recipe, source: str, named: Sequence[str]
 def load_recipe(named: str, fleet: Fleet, changes: Sequence[str] = ()) -> Recipe:
     """Return the recipe of a file or name, with these KEY=VALUE changes. Raises ConfigError, UsageError."""
     return recipe.load(find_recipe(named), fleet.nodes, changes)
+
+
+def require_service(connected: Connected, service: str) -> None:
+    """Raise UsageError with the nearest names unless the nodes know a service of this name."""
+    known, unread = leads.known_services(connected)
+    if service in known:
+        return
+    if of := _service_of_recipe(service):
+        problem, near = f"no such service: {service} is a recipe of service {of}", [of] if of in known else []
+    else:
+        problem, near = f"no such service: {service}", difflib.get_close_matches(service, known, n=3)
+    if unread:
+        problem += f"; not read: {', '.join(unread)}"
+    step = f"Did you mean {' or '.join(near)}? " if near else ""
+    raise UsageError(problem, next_step=f"{step}`sparkops status` lists all.")
+
+
+def _service_of_recipe(name: str) -> str:
+    """Return the service of the recipe of this name; empty without one, or for one that cannot be read."""
+    file = known_recipes().get(name)
+    try:
+        return recipe.load_unlocked(file).service if file else ""
+    except ConfigError:  # the name that was passed is not that of a service in any case
+        return ""
 
 
 def find_recipe(named: str) -> Path:

@@ -72,20 +72,28 @@ def stop(
     context: typer.Context,
     service: SERVICE,
     node: NODES = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Free its names and port too, and list it no longer")
+    ] = False,
     wait: WAIT = 0.0,
     detach: DETACH = False,
     json: JSON = False,
 ) -> None:
     """Stop a service
 
-    Behind the gateway, open requests finish first; containers and logs stay.
+    Behind the gateway, open requests finish first; containers and logs stay. The gateway keeps the names and the port
+    of a stopped service; with --forget, other services may take them.
 
     Exit code 4 if another change is in progress, 7 if an operator is needed.
 
     Example: sparkops stop qwen3.5-122b
     """
     fleet = load_fleet(context.obj)
-    send_stop(fleet, service, node or (), Options(wait_s=wait, detach=detach, json=json))
+    if forget and (detach or node):
+        option = "--detach" if detach else "--node"
+        step = f"sparkops stop {service} {option}, and --forget once all of it has stopped"
+        raise UsageError(f"--forget: not with {option}: only a service that has stopped is forgotten", next_step=step)
+    send_stop(fleet, service, node or (), Options(wait_s=wait, detach=detach, json=json), forget=forget)
 
 
 def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None:

@@ -15,7 +15,7 @@ from sparkops.guard_client.replies import Record, merge
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.swap.intents import Cancel, Hold, Intent, Promote, Stop
+from sparkops.swap.intents import Cancel, Forget, Hold, Intent, Promote, Stop
 from sparkops.swap.journal import Journal
 
 CHANGED_TRIES = 5  # a swap changes the journal at each phase
@@ -49,6 +49,11 @@ def stop(leader: Leader, service: str) -> Accepted | None:
         return Accepted("", state.last)
     accepted = _changed(leader, state, lambda journal: Stop(new_id(), journal.revision))
     return replace(accepted, intent="") if accepted else None
+
+
+def forget(leader: Leader, service: str) -> Accepted | None:
+    """Give up a stopped service: its names and port at the gateway are free. Raises Busy or PlanRefused."""
+    return unplanned(leader, service, lambda journal: Forget(new_id(), journal.revision))
 
 
 def in_progress(leader: Leader, service: str, report: OnEvent) -> Accepted | None:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from sparkops.deploy import observe, plan
 from sparkops.deploy.placement import DeployOptions, nodes_of
 from sparkops.deploy.preconditions import Current, differing, place
+from sparkops.docker.places import GATEWAY
 from sparkops.errors import PlanRefused, SparkopsError
+from sparkops.gateway.commands import SHOW
+from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client import membership
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import GuardConnection, Leader, connect_guard
@@ -63,6 +66,33 @@ def heads(connected: Connected, service: str, report: OnEvent, gateway: Leader |
 
 def _deployed(state: ServiceState) -> bool:
     return bool(state.journal.deployments) or state.journal.stopping
+
+
+def known_services(connected: Connected) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the services of guards, containers and gateway, and the nodes that could not be read.
+
+    Forgotten services are left out.
+    """
+    gateway = connected.fleet.gateway
+    known, unread = set[str](), list(connected.unreachable)
+    for name, names in connected.on_each(
+        lambda member: _services_on(member, gateway=gateway is not None and member.name == gateway.node)
+    ).items():
+        if isinstance(names, SparkopsError):
+            unread.append(name)
+        else:
+            known |= names
+    return frozenset(known), tuple(unread)
+
+
+def _services_on(member: Member, *, gateway: bool) -> frozenset[str]:
+    names = {container.service for container in observe.containers(member) if container.running}
+    if gateway and member.engine.container(GATEWAY):
+        names |= parse_gateway(member.node.run(SHOW).stdout).services.keys()
+    if member.engine.container(CONTAINER):
+        with connect_guard(member) as opened:
+            names |= {name for name in opened.services() if not opened.state(name).journal.forgotten}
+    return frozenset(names)
 
 
 def leader_elsewhere(connected: Connected, service: str) -> str:

@@ -158,6 +158,13 @@ class GatewayFront:
         except CommandFailed as failed:
             raise SparkopsError(f"{effect}: {failed.completed.last_lines}") from failed
 
+    def forget(self) -> None:
+        """Remove the service from the gateway, if it has it. Raises SparkopsError."""
+        try:
+            self.gateway.node.run(commands.forget(self.service))
+        except CommandFailed as failed:
+            raise SparkopsError(f"{self.service} stays at the gateway: {failed.completed.last_lines}") from failed
+
     def close(self) -> None:
         """Send no more completions."""
         self.executor.shutdown(wait=False, cancel_futures=True)

@@ -17,7 +17,7 @@ from sparkops.swap import effects
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.events import SwapEvent, narrate
 from sparkops.swap.fleet_state import FleetState, Report
-from sparkops.swap.intents import Deploy, Intent, NothingToDo, Refused, accept
+from sparkops.swap.intents import Deploy, Forget, Intent, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
@@ -239,12 +239,17 @@ class Lead:
         return nodes <= set(self.reports()) and (not peers or bool(peers & self.contacts()))
 
     def intend(self, intent: Intent) -> Refused | NothingToDo | None:
-        """Decide on an intent; None: accepted. Raises OSError where it cannot be written."""
+        """Decide on an intent; None: accepted.
+
+        Raises OSError where it cannot be written, SparkopsError where the gateway does not forget a service.
+        """
         with self.lock:
             self.frozen = ""
             self._look(fresh=True)
             reply = accept(self.journal, intent, self.fleet)
             if isinstance(reply, Journal):
+                if isinstance(intent, Forget) and isinstance(self.front, GatewayFront):
+                    self.front.forget()  # first: a crash in between leaves a stopped service, to be forgotten again
                 self._write(reply)
                 return None
             return reply

@@ -20,7 +20,7 @@ Record = Mapping[str, Any]
 class Ending:
     """The result of a swap or stop: done, waiting (for `promote`), reverted, cancelled, stopped or needs operator.
 
-    Without one in progress: nothing.
+    Without one in progress: nothing, or forgotten.
     """
 
     result: str

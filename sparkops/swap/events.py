@@ -42,6 +42,8 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     yield from _stop(old, new)
     if old.hold != new.hold:
         yield SwapEvent("note", f"on hold: {new.hold}" if new.hold else "hold released")
+    if new.forgotten and not old.forgotten:
+        yield SwapEvent("note", f"{new.service} is forgotten: its names and port are free")
     if new.trouble and new.trouble != old.trouble:
         step = f"sparkops status; sparkops rollback {new.service}"
         more = {"result": "needs operator", "exit_code": NEEDS_OPERATOR, "next_step": step}

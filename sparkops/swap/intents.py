@@ -65,7 +65,16 @@ class Hold:
     kind: Literal["hold"] = "hold"
 
 
-Intent = Deploy | Promote | Cancel | Stop | Hold
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Give up a stopped service: free its names and port at the gateway, and list it no longer."""
+
+    id: str
+    revision: int
+    kind: Literal["forget"] = "forget"
+
+
+Intent = Deploy | Promote | Cancel | Stop | Hold | Forget
 
 
 class Code(IntEnum):
@@ -136,6 +145,8 @@ def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
             return _stop(journal, intent)
         case Hold():
             return _hold(journal, intent, fleet)
+        case Forget():
+            return _forget(journal, intent)
 
 
 def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
@@ -199,6 +210,18 @@ def _stop(journal: Journal, intent: Stop) -> Reply:
     if journal.active is None and journal.swap is None:
         return NothingToDo(f"{journal.service} does not run")
     return journal.noted(intent.id, "accepted", stopping=True)
+
+
+def _forget(journal: Journal, intent: Forget) -> Reply:
+    """Mark a service in which nothing runs, and nothing could: a node that returns must still find what to stop."""
+    if journal.forgotten:
+        return NothingToDo(f"{journal.service} is forgotten")
+    if journal.deployments:
+        return Refused(f"{journal.service} is not stopped: {journal.deployments[0].release} may run")
+    if journal.stopped:
+        ranks = ", ".join(f"{rank.container} on {rank.node}" for rank in journal.stopped)
+        return Refused(f"{journal.service}: no guard has confirmed that these have stopped: {ranks}", Code.BUSY)
+    return journal.noted(intent.id, "accepted", forgotten=True, previous=None, trouble="")
 
 
 def _hold(journal: Journal, intent: Hold, fleet: FleetState) -> Reply:

@@ -110,6 +110,11 @@ class Journal:
     hold: str = ""
     trouble: str = ""
     """Why the service needs an operator."""
+    forgotten: bool = False
+    """Whether an operator gave up the stopped service: its names and port are free. The next deploy ends that.
+
+    The journal stays: its position is above that of every copy, which a new one would not be.
+    """
     starts: int = 0
     restarts: int = 0
     """Restarts of a replica over several nodes since the last intent."""
@@ -175,7 +180,14 @@ class Journal:
         started = {rank.place for rank in target.ranks}
         stopped = self._stopped(rank for rank in retire if rank.place not in started)
         return self.noted(
-            intent, "accepted", swap=swap, stopped=stopped, starts=self.starts + 1, trouble="", restarts=0
+            intent,
+            "accepted",
+            swap=swap,
+            stopped=stopped,
+            starts=self.starts + 1,
+            trouble="",
+            restarts=0,
+            forgotten=False,
         )
 
     def restarted(self) -> Journal:

@@ -10,11 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sparkops.names import Slot
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.cli.here import Here, install
+from tests.examples import RECIPE
 
 pytestmark = pytest.mark.local
 STARTS_MANY = pytest.mark.timeout(180)  # up to nine processes, while other tests have the cores
@@ -190,4 +192,60 @@ def test_history_shows_every_lasting_event_and_says_where_there_is_none(sparkops
     ]
     events = sparkops("history", "chat", "--json").json["events"]
     assert [event["kind"] for event in events[:2]] == ["intent", "phase"]
-    assert sparkops("history", "other").err == "other: no events\n"
+    sparkops.peer.write(Journal("quiet", "here", revision=1))
+    assert sparkops("history", "quiet").err == "quiet: no events\n"
+
+
+@STARTS_MANY
+@pytest.mark.parametrize("verb", ["stop", "history", "logs", "follow", "rollback", "promote", "cancel", "unhold"])
+def test_a_name_that_is_no_service_is_wrong_input_with_the_nearest_names(sparkops: Here, verb: str) -> None:
+    sparkops.peer.write(SERVING)
+
+    ran = sparkops(verb, "chta")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "sparkops: no such service: chta",
+        "  next: Did you mean chat? `sparkops status` lists all.",
+    ]
+    assert not sparkops.peer.requests("intend")
+
+
+def test_the_name_of_a_recipe_is_answered_with_its_service(sparkops: Here) -> None:
+    recipes = sparkops.directory / "recipes"
+    recipes.mkdir()
+    (recipes / "mine.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "mine", "service": "chat"}))
+    sparkops.peer.write(SERVING)
+
+    ran = sparkops("history", "mine")
+
+    assert ran.code == 2
+    assert ran.err.splitlines() == [
+        "sparkops: no such service: mine is a recipe of service chat",
+        "  next: Did you mean chat? `sparkops status` lists all.",
+    ]
+
+
+@STARTS_MANY
+def test_a_stopped_service_is_forgotten_and_the_same_again_is_nothing_to_do(sparkops: Here) -> None:
+    sparkops.peer.write(replace(SERVING, revision=1))
+
+    ran = sparkops("stop", "chat", "--forget", "--json")
+
+    assert (ran.code, ran.json["result"]) == (0, "forgotten")
+    assert ran.err.splitlines()[-2:] == ["chat: stopped", "chat: forgotten; its names and port are free"]
+    journal = sparkops.peer.journal("chat")
+    assert journal is not None
+    assert (journal.forgotten, journal.active, journal.previous) == (True, None, None)
+    again = sparkops("stop", "chat", "--forget")
+    assert (again.code, again.err.splitlines()[-1]) == (0, "chat: nothing to do")
+    assert sparkops("history", "chat").code == sparkops("rollback", "chat").code == 2
+
+
+def test_a_service_is_not_forgotten_before_its_stop_has_ended(sparkops: Here) -> None:
+    sparkops.peer.write(SERVING)
+
+    ran = sparkops("stop", "chat", "--forget", "--detach")
+
+    assert ran.code == 2
+    assert not sparkops.peer.requests("intend")

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.errors import PlanRefused
+from sparkops.errors import PlanRefused, SparkopsError
+from sparkops.gateway import commands
 from sparkops.guard.follower import Follower
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Lead
@@ -26,6 +27,7 @@ from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.fleet_state import EngineState, Report
 from sparkops.swap.follower import Local, Record, reconcile
+from sparkops.swap.intents import Forget, NothingToDo, Refused
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 from sparkops.swap.orders import Armed, order
@@ -121,6 +123,51 @@ def test_other_guards_receive_what_follows_from_an_intent_at_once(leadership: Le
     assert leadership.verbs()["intend"]({"service": "chat", "intent": intent}) == ACCEPTED
 
     until(lambda: wire.revision() == 2)
+
+
+FORGET = str(commands.forget("chat"))
+
+
+def forget(state: State, node: RecordingNode, intent: str) -> Refused | NothingToDo | None:
+    """Forget the service as the guard of this node does, started anew."""
+    journal = state.journal("chat")
+    assert journal
+    lead = Lead(journal, state, GatewayFront("chat", GatewayContainer(node)), dict, frozenset, print)
+    return lead.intend(Forget(intent, journal.revision))
+
+
+def test_a_forgotten_service_leaves_the_gateway_before_the_journal_says_so(tmp_path: Path) -> None:
+    state, node = State(tmp_path), RecordingNode("n1")
+    state.write_journal(Journal("chat", "n1", revision=1, previous=RELEASE))
+
+    assert forget(state, node, "f") is None
+    assert [str(command) for command in node.ran].count(FORGET) == 1
+    journal = state.journal("chat")
+    assert journal
+    assert (journal.forgotten, journal.previous) == (True, None)
+    assert state.events("chat")[-1]["text"] == "chat is forgotten: its names and port are free"
+    assert isinstance(forget(state, node, "g"), NothingToDo)
+    assert [str(command) for command in node.ran].count(FORGET) == 1
+
+
+def test_a_gateway_that_does_not_forget_a_service_leaves_it_to_be_forgotten_again(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_journal(Journal("chat", "n1", revision=1, previous=RELEASE))
+    before = state.journal("chat")
+
+    with pytest.raises(SparkopsError, match="chat stays at the gateway: "):
+        forget(state, RecordingNode("n1", exit_codes={FORGET: 1}), "f")
+
+    assert state.journal("chat") == before
+    assert forget(state, RecordingNode("n1"), "f") is None
+
+
+def test_a_service_that_runs_stays_at_the_gateway(tmp_path: Path) -> None:
+    state, node = State(tmp_path), RecordingNode("n1")
+    state.write_journal(Journal("chat", "n1", revision=1, active=RELEASE))
+
+    assert isinstance(forget(state, node, "f"), Refused)
+    assert FORGET not in map(str, node.ran)
 
 
 def test_an_intent_waits_for_the_first_reply_over_a_new_link(wire: Wire, request: pytest.FixtureRequest) -> None:

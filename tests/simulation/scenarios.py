@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import GatewayView
-from sparkops.swap.intents import Cancel, Deploy, Hold, Intent, Promote, Reply, Stop, accept
+from sparkops.swap.intents import Cancel, Deploy, Forget, Hold, Intent, Promote, Reply, Stop, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, RankSpec, Replica
 from sparkops.swap.rebuild import rebuilt
@@ -163,6 +163,7 @@ def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, 
         ("cancel", Cancel),
         ("promote", Promote),
         ("stop", Stop),
+        ("forget", Forget),
         ("hold", lambda id_, revision: Hold(id_, revision, "exam")),
         ("move", _move(journal)),
         *((f"deploy back ({mode})", _back(journal, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),

@@ -10,7 +10,19 @@ import pytest
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.follower import BOOT_RESTARTS
-from sparkops.swap.intents import Cancel, Code, Deploy, Hold, Intent, NothingToDo, Promote, Refused, Stop, accept
+from sparkops.swap.intents import (
+    Cancel,
+    Code,
+    Deploy,
+    Forget,
+    Hold,
+    Intent,
+    NothingToDo,
+    Promote,
+    Refused,
+    Stop,
+    accept,
+)
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
 from sparkops.swap.orders import traffic
@@ -209,6 +221,47 @@ def test_a_first_deploy_is_stopped_as_well(phase: Phase) -> None:
     assert story.ask(Stop)
     assert traffic(story.journal) is None
     assert (story.settle().running, story.journal.swap) == ([], None)
+
+
+def test_a_service_is_forgotten_only_once_every_guard_has_confirmed_its_stop() -> None:
+    serving = Story.of("across").settle()
+    stopped = Story.of("across").settle().operator("stop").settle()
+    unconfirmed = stopped.journal.changed(stopped=(next(deployment("b", Slot.GREEN, "n3").ranks),))
+    forget = Forget("forget", stopped.journal.revision)
+
+    assert why(serving.reply(Forget("f", serving.journal.revision))) == "chat is not stopped: b may run"
+    refused = answer(stopped.world, unconfirmed, replace(forget, revision=unconfirmed.revision))
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.why) == (
+        Code.BUSY,
+        "chat: no guard has confirmed that these have stopped: b-r0 on n3",
+    )
+    assert isinstance(stopped.reply(forget), Journal)
+
+
+def test_a_forgotten_service_has_no_way_back_and_is_forgotten_once() -> None:
+    story = Story.of("across").settle().operator("stop").settle().operator("forget").settle()
+
+    assert (story.journal.forgotten, story.journal.previous, story.running) == (True, None, [])
+    assert why(story.reply(Forget("again", story.journal.revision))) == "chat is forgotten"
+    assert all(machine.record.copy == story.journal for machine in story.world.machines)
+
+
+def test_a_deploy_of_a_forgotten_service_makes_it_known_again() -> None:
+    story = Story.of("across").settle().operator("stop").settle().operator("forget").settle()
+
+    assert story.deploy(Mode.FIRST, "n2")
+    story.settle()
+
+    assert (active(story), story.journal.forgotten) == ("c", False)
+
+
+def test_a_service_that_only_the_gateway_knows_is_forgotten() -> None:
+    """A deploy that was refused after it had changed the gateway leaves its names and port there."""
+    journal = accept(Journal("chat", "n1"), Forget("f", 0), empty().fleet(empty().leader))
+
+    assert isinstance(journal, Journal)
+    assert journal.forgotten
 
 
 def test_a_hold_needs_a_release_that_serves_and_its_end_needs_none() -> None:

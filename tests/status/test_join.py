@@ -221,6 +221,15 @@ def test_failed_attempts_of_a_service_that_was_stopped_on_request_are_history(
     assert len([row for row in rows if row.problem]) == problems
 
 
+@pytest.mark.parametrize(("engine", "listed"), [(GONE, False), (ENDS, True)])
+def test_a_forgotten_service_is_not_listed_unless_it_runs(engine: RankReport, *, listed: bool) -> None:
+    state = ServiceState(Journal("chat", "n1", revision=9, forgotten=True))
+
+    status = join(("n1",), {"n1": replace(NodeReport("n1", HOST, (engine,)), states=(state,))})
+
+    assert [service.name for service in status.services] == (["chat"] if listed else [])
+
+
 def test_only_a_release_that_answers_is_live() -> None:
     assert ranks(report(Health.STARTING)).services[0].live is None
 
