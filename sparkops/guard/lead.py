@@ -270,6 +270,15 @@ class Lead:
             elif not self.journal.revision:
                 self.journal = replace(self.journal, peers=peers)
 
+    def warm_until(self) -> float | None:
+        """Return when the old release stops that is kept warm, in Unix time of this node; None without one, or late.
+
+        The clock of this time stands while the new release does not answer, or the gateway cannot be read.
+        """
+        warm = self.journal.warm
+        left_s = warm.limits.keep_old_s - self.fleet.sampled_s if warm else 0.0
+        return time.time() + left_s if left_s > 0 else None
+
     def trouble(self) -> str:
         """Return why only an operator can continue; empty while the fleet can."""
         return self.frozen or needs_operator(self.journal, self.fleet)

@@ -26,6 +26,7 @@ def as_json(
     progress: Mapping[str, Mapping[str, str]],
     lost: Mapping[str, str],
     last: int,
+    warm_until: float | None = None,
 ) -> dict[str, Any]:
     """Return the reply to `state`, where nothing needs an operator and the service is behind a gateway."""
     expected = {journal.leader, *journal.peers, *(rank.node for rank in journal.halting)} if journal else set()
@@ -39,6 +40,7 @@ def as_json(
         "missing": sorted(expected - set(fleet.reports)),
         "why_missing": dict(lost),
         "last": last,
+        "warm_until": warm_until,
     }
 
 
@@ -67,7 +69,7 @@ class OperatorRequests:
         if lead is None or (copy and copy.term > lead.journal.term):
             return {**as_json(copy, FleetState(), {}, reach.lost, last), "needs_operator": trouble}
         progress = {**reach.progress(service), leadership.node.name: leadership.follower.progress(service)}
-        shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last)
+        shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last, lead.warm_until())
         return {**shown, "needs_operator": trouble or lead.trouble(), "direct": isinstance(lead.front, DirectFront)}
 
     def _copy(self, service: str) -> tuple[Journal | None, str]:

@@ -35,6 +35,8 @@ class ServiceState:
     """Number of the last event."""
     direct: bool = False
     """Whether the guard leads a service without a gateway."""
+    warm_until: float | None = None
+    """When the old release stops that is kept warm, in Unix time; None without one, if late, and of older guards."""
 
     @property
     def swap(self) -> Swap | None:
@@ -65,6 +67,7 @@ def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
         why_missing=reply["why_missing"],
         last=reply["last"],
         direct=reply.get("direct", False),
+        warm_until=reply.get("warm_until"),
     )
 
 

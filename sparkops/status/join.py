@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from sparkops.docker.facts import Container
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.gateway.facts import HoldFacts
+from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.node import GatewayPlace
 from sparkops.startup import durations
 from sparkops.status import drift, failures, picture
@@ -80,6 +81,7 @@ def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.Se
         state=_state(service),
         live=picture.Live(slot=live.slot, release=live.release, image=live.image) if live else None,
         swap=next((swap for journal in service.journals if (swap := _swap(journal))), None),
+        warm=next((warm for state in service.states if (warm := _warm(state))), None),
         waiting=_waiting(service.front.hold) if service.front and service.front.hold else None,
         hold=next((journal.hold for journal in service.journals if journal.hold), None),
         replicas=[
@@ -101,8 +103,13 @@ def _waiting(hold: HoldFacts) -> picture.WaitingRow:
     )
 
 
+def _warm(state: ServiceState) -> picture.WarmRow | None:
+    warm = state.journal.warm
+    return picture.WarmRow(release=warm.release, until=state.warm_until) if warm else None
+
+
 def _swap(journal: Journal) -> picture.SwapRow | None:
-    swap = journal.swap
+    swap = journal.unfinished
     if swap is None:
         return None
     return picture.SwapRow(

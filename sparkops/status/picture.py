@@ -117,6 +117,16 @@ class SwapRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmRow:
+    """The old release after a swap, kept running so that a rollback takes seconds."""
+
+    release: str
+    """ID of the old release."""
+    until: float | None
+    """Unix time at which it stops; null if unknown, or while only it answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WaitingRow:
     """Requests that wait in the gateway for a release."""
 
@@ -145,7 +155,9 @@ class ServiceRow:
     live: Live | None
     """The active release, or without a gateway the one that answers; null without one."""
     swap: SwapRow | None = None
-    """The swap in progress; null without one."""
+    """The swap in progress; null without one, also while the old release is kept warm."""
+    warm: WarmRow | None = None
+    """The old release while it is kept warm; null without one."""
     waiting: WaitingRow | None = None
     """Requests that wait for a release; null while they are answered or refused."""
     hold: str | None = None

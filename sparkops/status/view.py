@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.status import picture
@@ -94,6 +95,7 @@ def _service(service: picture.ServiceRow, width: int) -> Iterator[Line]:
     yield from _cut([(*head, (f"  {service.url}", "")) if service.url else head], width)
     if service.swap:
         yield from _swap(service.swap, service.name, width)
+    yield from _folded(_warm(service.warm), "  ", FAINT, width)
     if service.waiting:
         yield from _folded(_waiting(service.waiting), "  ", BUSY, width)
     if service.hold:
@@ -116,6 +118,13 @@ def _swap(swap: picture.SwapRow, service: str, width: int) -> Iterator[Line]:
     yield from _folded(f"{verb} {swap.release}, {swap.mode}, phase {swap.phase}{why}", "  ", BUSY, width)
     step = "promote" if swap.waits_for_promote else "follow"
     yield from _folded(f"next: sparkops {step} {service}", "    ", STRONG, width)
+
+
+def _warm(row: picture.WarmRow | None) -> str:
+    if row is None:
+        return ""
+    until = "" if row.until is None else time.strftime(" until %H:%M", time.localtime(row.until))
+    return f"keeps {row.release} warm{until}; rollback takes seconds"
 
 
 def _waiting(row: picture.WaitingRow) -> str:

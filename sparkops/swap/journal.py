@@ -133,6 +133,11 @@ class Journal:
         return swap if swap and (swap.reverting or swap.phase is not Phase.RETIRE) else None
 
     @property
+    def warm(self) -> Deployment | None:
+        """The old release that is kept for a quick return, after the swap; None without one."""
+        return self.swap.source if self.swap and not self.unfinished else None
+
+    @property
     def deployments(self) -> tuple[Deployment, ...]:
         """The releases whose engines may run."""
         swap = self.swap

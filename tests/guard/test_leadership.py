@@ -25,11 +25,11 @@ from sparkops.guard_client import service_state
 from sparkops.guard_client.service_state import unreported
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.swap.fleet_state import EngineState, Report
+from sparkops.swap.fleet_state import EngineState, FleetState, Report
 from sparkops.swap.follower import Local, Record, reconcile
 from sparkops.swap.intents import Forget, NothingToDo, Refused
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
+from sparkops.swap.model import Deployment, Limits, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import Armed, order
 from tests.nodes.recording import RecordingNode
 
@@ -101,6 +101,24 @@ def test_the_end_of_a_stop_has_no_seconds_of_an_earlier_swap(tmp_path: Path) -> 
     assert (completed["result"], stopped["result"]) == ("done", "stopped")
     assert "verify" in completed["seconds"]
     assert stopped["seconds"] == {}
+
+
+def test_a_leader_reports_when_the_old_release_stops_that_is_kept_warm(tmp_path: Path) -> None:
+    limits = Limits(keep_old_s=600.0)
+    old, new = (replace(RELEASE, release=name, limits=limits) for name in ("q-1", "q-2"))
+    journal = Journal("chat", "n1", active=old).begun("i", Mode.BESIDE, replace(new, slot=Slot.GREEN), automatic=True)
+    while journal.swap and journal.swap.phase is not Phase.RETIRE:
+        drained, journal = journal, journal.advanced()
+    front = GatewayFront("chat", GatewayContainer(RecordingNode("n1")))
+    leads = [Lead(item, State(tmp_path), front, dict, frozenset, print) for item in (drained, journal, journal)]
+    leads[1].fleet, leads[2].fleet = FleetState(sampled_s=200.0), FleetState(sampled_s=600.0)
+    earliest_s = time.time() + 400.0
+
+    before, warm_until, late = (lead.warm_until() for lead in leads)
+
+    assert (before, late) == (None, None)
+    assert warm_until is not None
+    assert earliest_s <= warm_until <= time.time() + 400.0
 
 
 def until(true: Callable[[], Any]) -> None:

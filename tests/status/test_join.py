@@ -16,8 +16,9 @@ from sparkops.names import Slot, backend
 from sparkops.status.join import join
 from sparkops.status.node_row import Memory, NodeRow
 from sparkops.status.observation import NodeReport, RankReport
-from sparkops.status.picture import Drift, Health, Live, RankRow, ReplicaRow, ServiceRow, Status
+from sparkops.status.picture import Drift, Health, Live, RankRow, ReplicaRow, ServiceRow, Status, WarmRow
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import Mode, Phase
 from tests.deploy.states import deployed
 from tests.examples import HOST, IMAGE_ID, container, rank
 
@@ -228,6 +229,24 @@ def test_a_forgotten_service_is_not_listed_unless_it_runs(engine: RankReport, *,
     status = join(("n1",), {"n1": replace(NodeReport("n1", HOST, (engine,)), states=(state,))})
 
     assert [service.name for service in status.services] == (["chat"] if listed else [])
+
+
+@pytest.mark.parametrize(
+    ("phase", "reverting", "warm"),
+    [(Phase.RETIRE, False, True), (Phase.DRAIN, False, False), (Phase.RETIRE, True, False)],
+)
+def test_after_the_drain_the_old_release_is_warm_and_no_swap_is_in_progress(
+    phase: Phase, *, reverting: bool, warm: bool
+) -> None:
+    begun = Journal("chat", "n1", active=ACTIVE).begun("i", Mode.BESIDE, ACTIVE, automatic=True)
+    assert begun.swap
+    journal = replace(begun, swap=replace(begun.swap, phase=phase, reverting=reverting))
+    state = ServiceState(journal, warm_until=1_780_000_000.0)
+
+    [service] = join(("n1",), {"n1": replace(NodeReport("n1", HOST, (RUNNING,)), states=(state,))}).services
+
+    expected = WarmRow(release=ACTIVE.release, until=1_780_000_000.0) if warm else None
+    assert (service.warm, service.swap is None) == (expected, warm)
 
 
 def test_only_a_release_that_answers_is_live() -> None:

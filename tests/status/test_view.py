@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from sparkops.status.picture import (
     ServiceRow,
     Status,
     SwapRow,
+    WarmRow,
 )
 from sparkops.status.view import BAD, BUSY, GOOD, WIDE, age, lines
 
@@ -102,6 +104,19 @@ def test_disk_and_gpus_are_shown_where_they_are_known() -> None:
         "spark-2: GPU 0  96% busy  71 °C  2411 MHz",
         "spark-2: GPU 1  0% busy  119 W  37 °C  1980 MHz  24.4 of 79.6 GiB used",
     ]
+
+
+def test_a_release_that_is_kept_warm_is_no_swap_that_the_owner_must_follow() -> None:
+    until = 1_780_000_000.0
+    calm = replace(SERVICE, state="healthy", swap=None, warm=WarmRow(release=OLD, until=until))
+    late = replace(calm, warm=WarmRow(release=OLD, until=None))
+
+    shown, shown_late = (texts(replace(STATUS, services=[service])) for service in (calm, late))
+
+    clock = time.strftime("%H:%M", time.localtime(until))
+    assert f"  keeps {OLD} warm until {clock}; rollback takes seconds" in shown
+    assert f"  keeps {OLD} warm; rollback takes seconds" in shown_late
+    assert not [line for line in shown if "swap" in line or "follow" in line]
 
 
 def test_a_status_on_200_columns() -> None:
