@@ -15,6 +15,7 @@ from sparkops.guard_client.leader import Leader, connect_guard, leading
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
+from sparkops.swap import trouble
 from sparkops.swap.rebuild import given_up
 
 SERVE_S, POLL_S = 90.0, 1.0
@@ -35,7 +36,7 @@ def read_copies(connected: Connected) -> dict[str, GuardCopies]:
 def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: OnEvent) -> Mapping[str, str]:
     """Make the planned node lead with these journals, and run the gateway there. Every step can be repeated.
 
-    Returns by service why it does not serve after SERVE_S; empty if it serves. Raises NodeError.
+    Returns by service why it does not serve after SERVE_S, with the next step; none that serves. Raises NodeError.
     """
     member = connected.member(plan.node)
     agents.ensure_guard(member, specs.guard, report)
@@ -61,7 +62,7 @@ def _until_served(leader: Leader, plan: Rebuild, report: OnEvent) -> dict[str, s
 
     def report_missing(missing: Mapping[str, str]) -> None:
         for service, why in missing.items():
-            report(Event(plan.node, f"waiting for {service}: {why}", lasting=False))
+            report(Event(plan.node, f"waiting for {service}: {trouble.reason(why)}", lasting=False))
 
     interrupted = Interrupted("interrupted; the fleet continues", next_step="sparkops status")
     waiting = Waiting(POLL_S, SERVE_S, leader.node.cancel, interrupted=interrupted)
@@ -69,12 +70,18 @@ def _until_served(leader: Leader, plan: Rebuild, report: OnEvent) -> dict[str, s
 
 
 def failing(leader: Leader, service: str) -> str:
-    """Return why a service does not serve; empty if it serves, was stopped or never had a release."""
+    """Return why a service does not serve, with the next step; empty if it serves, was stopped or never had a release.
+
+    The two are in one text, separated by `trouble.NEXT`.
+    """
     state = leader.state(service)
     active, view = state.journal.active, state.gateway
     if active is None:
         lost = given_up(state.journal)
-        return f"no release remains: {' and '.join(lost)} ran on lost nodes" if lost else ""
-    if state.needs_operator:
-        return state.needs_operator
-    return "" if view and view.serves(active) else f"{active.release} has no traffic yet"
+        why = f"no release remains: {' and '.join(lost)} ran on lost nodes"
+        return f"{why}{trouble.NEXT}{trouble.AGAIN}" if lost else ""
+    if why := state.needs_operator:
+        step = trouble.next_step(state.journal, why, state.missing)
+        return f"{trouble.reason(why)}{trouble.NEXT}{step}"
+    waits = f"{active.release} has no traffic yet{trouble.NEXT}sparkops status"
+    return "" if view and view.serves(active) else waits

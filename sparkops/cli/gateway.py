@@ -17,6 +17,7 @@ from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.errors import NeedsOperator, UsageError
 from sparkops.nodes.connected import connect
+from sparkops.swap import trouble
 
 PATIENCE_S = 5.0  # to connect: a lost node does not answer
 family = make_family("gateway", "Manage the gateway")
@@ -52,9 +53,9 @@ def rebuild(
     if json:
         data_json(_as_json(planned, failing, dry_run=dry_run))
     if failing:
-        problem = "\n".join(f"{service}: {why}" for service, why in failing.items())
-        steps = (f"sparkops rollback {service}" for service in failing)
-        raise NeedsOperator(problem, next_step="\n".join(["sparkops status", *steps]))
+        problem = "\n".join(f"{service}: {trouble.reason(why)}" for service, why in failing.items())
+        steps = dict.fromkeys(step for why in failing.values() for step in why.partition(trouble.NEXT)[2].splitlines())
+        raise NeedsOperator(problem, next_step="\n".join(steps))
     if not dry_run and fleet.gateway:
         for service in planned.services:
             say(f"{service.name}: {fleet.gateway.url(service.port)}", fg="green")
@@ -78,7 +79,7 @@ def _as_json(planned: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> 
             "term": journal.term,
             "revision": journal.revision,
             "release": journal.active.release if journal.active else None,
-            "problem": failing.get(journal.service),
+            "problem": trouble.reason(failing[journal.service]) if journal.service in failing else None,
         }
         for journal in (*planned.journals, *planned.kept)
     ]

@@ -15,6 +15,7 @@ from sparkops.guard_client.replies import Record, merge
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
+from sparkops.swap import trouble
 from sparkops.swap.intents import Cancel, Forget, Hold, Intent, Promote, Stop
 from sparkops.swap.journal import Journal
 
@@ -65,7 +66,8 @@ def in_progress(leader: Leader, service: str, report: OnEvent) -> Accepted | Non
         report(Event(leader.node.name, swap_line(state.swap)))
         return Accepted(state.swap.intent, state.last)
     if state.needs_operator:
-        raise NeedsOperator(f"{service}: {state.needs_operator}", next_step=f"sparkops rollback {service}")
+        step = trouble.next_step(state.journal, state.needs_operator, state.missing)
+        raise NeedsOperator(f"{service}: {trouble.reason(state.needs_operator)}", next_step=step)
     return None
 
 

@@ -8,6 +8,7 @@ from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.network.finding import Finding
+from sparkops.status.drift import NEEDS_PERSON
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift
 
@@ -24,6 +25,13 @@ def findings(nodes: Sequence[NodeFacts], reports: Reports, drift: Sequence[Drift
         if row.code == NOT_REACHED:
             step = f"docker logs --tail 50 {CONTAINER}, on both nodes; docs/security.md lists the port"
             yield Finding(code="GUARD_NOT_REACHED", node=row.node, problem=row.detail, next_step=step)
+
+
+def unresolved(drift: Sequence[Drift]) -> Iterator[Finding]:
+    """Yield the services that need an operator, with the next step that status shows."""
+    for row in drift:
+        if row.code == NEEDS_PERSON:
+            yield Finding(code="NEEDS_PERSON", node=row.node, problem=row.detail, next_step=row.next_step)
 
 
 def _of_node(node: NodeFacts, report: NodeReport | SparkopsError | None) -> Iterator[Finding]:

@@ -49,6 +49,7 @@ REASONS: Mapping[str, str] = {
     "GUARD_SILENT": "sparkops cannot read the services of this guard, and deploys that need it fail.",
     "STATUS_FAILED": "`sparkops status` cannot show the node either.",
     "GUARD_NOT_REACHED": "Swaps wait for every guard that takes part.",
+    "NEEDS_PERSON": "The fleet does not continue by itself: each way on may cost requests or a release.",
     "DRIVERS": UNLIKE,
     "KERNELS": UNLIKE,
     "FIRMWARE": "The vendor does not test links between different firmware versions.",

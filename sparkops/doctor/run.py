@@ -59,6 +59,7 @@ def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | N
     reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **_reports(connected)}
     status = join(list(results), reports, fleet.gateway)
     live += reachability.findings(nodes, reports, status.drift)
+    live += reachability.unresolved(status.drift)
     live += _closed(status)
     live += login.findings(nodes) if login else ()
     return DoctorResult(rules.diagnose(results, joined, live), status)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from sparkops.swap import trouble
 from sparkops.swap.events import DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Mode, Phase
@@ -57,9 +58,10 @@ def of_event(event: Record) -> Ending | None:
     return Ending(event["result"], event["exit_code"], why=why, **details)
 
 
-def needs_operator(journal: Journal, why: str) -> Ending:
-    """Return the ending of a change that the fleet cannot continue by itself."""
-    return Ending("needs operator", NEEDS_OPERATOR, _serving(journal), why=why)
+def needs_operator(journal: Journal, why: str, missing: Collection[str] = ()) -> Ending:
+    """Return the ending of a change that the fleet cannot continue by itself. `missing`: as for `next_step`."""
+    step = trouble.next_step(journal, why, missing)
+    return Ending("needs operator", NEEDS_OPERATOR, _serving(journal), why=trouble.reason(why), next_step=step)
 
 
 def settled(journal: Journal, intent: str, known_trouble: str = "") -> Ending | None:

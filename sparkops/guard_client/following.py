@@ -72,7 +72,7 @@ class Following:
             self.stuck_since_s = None
             return None
         self.stuck_since_s = self.stuck_since_s or now_s
-        return needs_operator(state.journal, why) if now_s - self.stuck_since_s >= STUCK_S else None
+        return needs_operator(state.journal, why, state.missing) if now_s - self.stuck_since_s >= STUCK_S else None
 
     def _report_events(self, since: int, wait_s: float) -> int:
         """Report the events after `since`. Returns the number of the last one."""

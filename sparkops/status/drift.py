@@ -8,6 +8,8 @@ from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.errors import NodeError, NotReady
 from sparkops.status.observation import NodeReport, ServiceReport, missing, replicas
 from sparkops.status.picture import Drift
+from sparkops.swap import trouble
+from sparkops.swap.journal import Journal
 
 NEEDS_PERSON = "NEEDS_PERSON"
 GUARD_DOWN = "GUARD_DOWN"
@@ -43,11 +45,10 @@ def _of_traffic(service: ServiceReport) -> Iterator[Drift]:
         containers = (rank.container for rank in service.ranks)
         node = next((container.node for container in containers if container.release == active.release), "")
         detail = f"{service.name}: {active.release} is active but not running"
-        yield Drift(code="LIVE_NOT_RUNNING", node=node, detail=detail, next_step=_ways_out(service.name))
-
-
-def _ways_out(service: str) -> str:
-    return f"sparkops history {service}\nsparkops rollback {service}"
+        journal = next(iter(service.journals), Journal(service.name, ""))
+        missing = [name for state in service.states for name in state.missing]
+        step = trouble.next_step(journal, f"{active.release} does not answer", missing)
+        yield Drift(code="LIVE_NOT_RUNNING", node=node, detail=detail, next_step=step)
 
 
 def _of_journals(service: ServiceReport) -> Iterator[Drift]:
@@ -56,8 +57,9 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
     for state in service.states:
         leader = state.journal.leader
         if state.needs_operator:
-            detail = f"{name}: {state.needs_operator}"
-            yield Drift(code=NEEDS_PERSON, node=leader, detail=detail, next_step=_ways_out(name))
+            detail = f"{name}: {trouble.reason(state.needs_operator)}"
+            step = trouble.next_step(state.journal, state.needs_operator, state.missing)
+            yield Drift(code=NEEDS_PERSON, node=leader, detail=detail, next_step=step)
         for node in sorted(set(state.missing) & set(state.why_missing)):  # a guard that has just started asks soon
             why = state.why_missing[node]
             detail = f"{name}: {leader} cannot reach the guard of {node}, swaps wait: {why}"

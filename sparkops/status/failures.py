@@ -8,10 +8,10 @@ from sparkops.docker.facts import Container
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.status.observation import RankReport, ServiceReport
 from sparkops.status.picture import Health
+from sparkops.swap.trouble import NEXT
 
 ENDED_WELL = {0, 137, 143}
 """Exit codes of a program that ended by itself, or by the SIGKILL or SIGTERM of `docker stop`."""
-NEXT = "\nnext: "
 
 
 def progress(container: Container, states: Sequence[ServiceState]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sparkops.swap.journal import Journal, Outcome, Swap
 from sparkops.swap.model import Mode, Phase
+from sparkops.swap.trouble import next_step, reason
 
 DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR = 0, 1, 6, 7
 """Exit codes of an ended swap as in docs/operations.md."""
@@ -45,9 +46,9 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     if new.forgotten and not old.forgotten:
         yield SwapEvent("note", f"{new.service} is forgotten: its names and port are free")
     if new.trouble and new.trouble != old.trouble:
-        step = f"sparkops status; sparkops rollback {new.service}"
+        step = next_step(new, new.trouble)
         more = {"result": "needs operator", "exit_code": NEEDS_OPERATOR, "next_step": step}
-        yield SwapEvent("trouble", f"needs an operator: {new.trouble}", more=more)
+        yield SwapEvent("trouble", f"needs an operator: {reason(new.trouble)}", more=more)
 
 
 def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:

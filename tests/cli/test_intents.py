@@ -143,7 +143,8 @@ def test_a_service_that_needs_an_operator_ends_with_7_and_the_next_step(sparkops
     assert (ran.code, ran.out) == (7, "")
     assert ran.err.splitlines() == [
         "sparkops: chat: q-1 does not answer",
-        "  next: sparkops rollback chat",
+        "  next: sparkops logs chat",
+        "  next: sparkops deploy RECIPE",
     ]
 
 
@@ -237,8 +238,8 @@ def test_a_stopped_service_is_forgotten_and_the_same_again_is_nothing_to_do(spar
     journal = sparkops.peer.journal("chat")
     assert journal is not None
     assert (journal.forgotten, journal.active, journal.previous) == (True, None, None)
-    again = sparkops("stop", "chat", "--forget")
-    assert (again.code, again.err.splitlines()[-1]) == (0, "chat: nothing to do")
+    repeated = sparkops("stop", "chat", "--forget")
+    assert (repeated.code, repeated.err.splitlines()[-1]) == (0, "chat: nothing to do")
     assert sparkops("history", "chat").code == sparkops("rollback", "chat").code == 2
 
 

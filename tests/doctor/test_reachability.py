@@ -81,6 +81,15 @@ def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: NodeFacts) -> N
     assert (finding.code, finding.problem) == ("GATEWAY_DOWN", "sparkops-gateway does not answer: no socket")
 
 
+def test_a_service_that_needs_an_operator_is_a_problem_with_the_step_of_status() -> None:
+    drift = [Drift(code="NEEDS_PERSON", node="a", detail="chat: q does not answer", next_step="sparkops logs chat")]
+
+    [finding] = reachability.unresolved([*drift, Drift(code="ORPHAN", node="b", detail="x runs")])
+
+    expected = ("NEEDS_PERSON", "a", "chat: q does not answer", "sparkops logs chat")
+    assert (finding.code, finding.node, finding.problem, finding.next_step) == expected
+
+
 def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) -> None:
     drift = [
         Drift(code="GUARD_NOT_REACHED", node="b", detail="chat: a cannot reach the guard of b"),

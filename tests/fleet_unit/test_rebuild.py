@@ -40,12 +40,12 @@ def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make:
     ("changes", "why"),
     [
         ({}, ""),
-        ({"trouble": "q does not answer"}, "q does not answer"),
+        ({"trouble": "q does not answer"}, "q does not answer\nnext: sparkops logs chat\nsparkops deploy RECIPE"),
         ({"active": None}, ""),
         ({"active": None, "previous": serving().journal.active}, ""),
         (
             {"active": None, "stopped": (LOST,), "without": frozenset({"n9"})},
-            "no release remains: q-9-r0 ran on lost nodes",
+            "no release remains: q-9-r0 ran on lost nodes\nnext: sparkops deploy RECIPE",
         ),
     ],
 )

@@ -87,7 +87,8 @@ def test_a_stop_ends_when_nothing_is_left_to_run() -> None:
 def test_new_trouble_ends_the_following_and_old_trouble_does_not() -> None:
     journal = swapping(Phase.LOAD, trouble="no progress").journal
 
-    assert settled(journal, "i1") == Ending("needs operator", 7, OLD.id, why="no progress")
+    step = "sparkops logs chat\nsparkops deploy RECIPE"
+    assert settled(journal, "i1") == Ending("needs operator", 7, OLD.id, why="no progress", next_step=step)
     assert settled(journal, "i1", "no progress") is None
 
 

@@ -1,0 +1,64 @@
+"""The next commands for each reason why a service needs an operator. Pure.
+
+Every place that shows such a reason takes its commands from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Phase
+
+NEXT = "\nnext: "
+"""Separates a reason from a next step of its own, in one text of a guard."""
+AGAIN = "sparkops deploy RECIPE"
+"""RECIPE: one that works. A deploy replaces what does not serve, also in the middle of a swap."""
+
+
+def reason(why: str) -> str:
+    """Return the reason without a next step of its own."""
+    return why.partition(NEXT)[0]
+
+
+def next_step(journal: Journal, why: str, missing: Collection[str] = ()) -> str:
+    """Return the commands for a reason, one a line. `missing`: nodes whose guards do not report, as far as known."""
+    own = why.partition(NEXT)[2]
+    return own or "\n".join(_commands(journal, why, missing))
+
+
+def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[str]:
+    service, leader = journal.service, journal.leader
+    if "sparkops gateway rebuild" in why:  # another guard has a newer journal
+        yield f"sparkops gateway rebuild {leader}"
+    elif why.startswith("no other guard confirms"):
+        silent = [node for node in journal.peers if node not in journal.without]
+        yield f"docker start sparkops-guard, on {' or '.join(silent)}; sparkops doctor"
+        yield f"If they are lost: {AGAIN}{_without(silent)}"
+    elif why.startswith("Traceback"):  # an error of the guard's own code
+        yield f"docker restart sparkops-guard, on {leader}; sparkops history {service}"
+    elif why.startswith("the gateway cannot be read"):
+        yield "sparkops doctor --fix"
+    elif "does not report" in why:  # a stop that no guard confirms
+        yield "sparkops doctor"
+    elif journal.swap:
+        yield from _of_swap(journal, service, why, missing)
+    else:
+        yield f"sparkops logs {service}"
+        lost = [rank.node for rank in journal.active.ranks if rank.node in missing] if journal.active else []
+        yield f"sparkops rollback {service}{_without(lost)}" if journal.previous else AGAIN + _without(lost)
+
+
+def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
+    """Yield the way out of a swap: what it waits for is shown by doctor; a return or restart cannot be cancelled."""
+    swap = journal.swap
+    waits = why.startswith("no progress in phase")
+    yield "sparkops doctor" if waits else f"sparkops logs {service}"
+    if swap and waits and not swap.reverting and not swap.reached(Phase.PROMOTE):
+        yield f"sparkops cancel {service}"
+    else:
+        yield AGAIN + _without(sorted({rank.node for rank in swap.target.ranks} & {*missing} if swap else ()))
+
+
+def _without(nodes: Collection[str]) -> str:
+    return "".join(f" --without {node}" for node in dict.fromkeys(nodes))
