@@ -49,6 +49,13 @@ class ConfigError(SparkopsError):
         where = f"{file}:{line}:" + (f" {field}:" if field else "")
         super().__init__(f"{where} {problem}")
 
+    @classmethod
+    def joined(cls, errors: Sequence[ConfigError]) -> ConfigError:
+        """Return the first error, with the text of all, a line each."""
+        first = errors[0]
+        first.args = ("\n".join(dict.fromkeys(map(str, errors))),)
+        return first
+
 
 class UsageError(SparkopsError):
     exit_code = 2

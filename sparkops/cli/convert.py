@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,7 @@ def import_(
             next_step=f"-o {output.parent}/{name}.yaml",
         )
     conversion = other_tools.convert(original, file.read_text(encoding="utf-8"), name, without or ())
+    _require_known(conversion, without or ())
     _refuse(conversion)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     text = _text(conversion)
@@ -65,6 +67,17 @@ def import_(
         data_json({"recipe": conversion.data, "not_carried_over": rows, "guessed": conversion.guessed})
     elif not output:
         data(text.rstrip())
+
+
+def _require_known(conversion: Conversion, without: Sequence[str]) -> None:
+    """Raise UsageError for a key of --without that the original does not have, or that is imported."""
+    known = dict.fromkeys(omission.key for omission in conversion.omissions)
+    for key in without:
+        if key not in known:
+            words = ", ".join(known) or "none: every setting is imported"
+            raise UsageError(
+                f"--without {key}: not a flag or key that can be left out", next_step=f"Those of this recipe: {words}"
+            )
 
 
 def _refuse(conversion: Conversion) -> None:

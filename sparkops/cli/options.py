@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 MOST = 1_000_000  # as in config/fields.py, which --help does not load
 
 
@@ -24,6 +26,26 @@ def in_range(number: float | None) -> float | None:
     if number is not None and not 0 <= number <= MOST:
         raise typer.BadParameter(f"{number} is not in the range 0<=x<={MOST}.")
     return number
+
+
+def seconds(text: str | float) -> float:
+    """Return a time span in seconds: a number of them, or such as 90s, 10m or 1h30m. Raises BadParameter."""
+    try:
+        return float(text)
+    except ValueError:
+        parts = SPAN.fullmatch(str(text))
+    if not parts or not any(parts.groups()):
+        raise typer.BadParameter(f"expected seconds, or a time span such as 90s, 10m or 1h30m; got {text!r}")
+    hours, minutes, rest = (float(part or 0) for part in parts.groups())
+    return 3600 * hours + 60 * minutes + rest
+
+
+def gib(text: str | float) -> float:
+    """Return an amount of GiB. Raises BadParameter."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number of GiB, such as 20; got {text!r}") from None
 
 
 RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="File or name of a recipe")]
@@ -45,7 +67,11 @@ ALLOW_DOWNTIME = Annotated[bool, typer.Option("--allow-downtime", help="Allow do
 WAIT = Annotated[
     float,
     typer.Option(
-        "--wait", callback=in_range, metavar="SECONDS", help="Time to wait while another change is in progress"
+        "--wait",
+        parser=seconds,
+        callback=in_range,
+        metavar="TIME",
+        help="Seconds, or such as 10m, to wait while another change is in progress",
     ),
 ]
 TOKEN_FILE = Annotated[

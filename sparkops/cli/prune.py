@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.named import load_fleet
-from sparkops.cli.options import JSON, NODES, WAIT, YES, in_range
+from sparkops.cli.options import JSON, NODES, WAIT, YES, gib, in_range
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.errors import NodeError, SparkopsError, joined
@@ -26,11 +26,13 @@ def prune(
     ] = 3,
     free: Annotated[
         float | None,
-        typer.Option(callback=in_range, metavar="GIB", help="Stop when this much of Docker's disk is free"),
+        typer.Option(parser=gib, callback=in_range, metavar="GIB", help="Stop when this much of Docker's disk is free"),
     ] = None,
     build_cache: Annotated[
         float | None,
-        typer.Option(callback=in_range, metavar="GIB", help="Shrink BuildKit's cache to this size; default: keep all"),
+        typer.Option(
+            parser=gib, callback=in_range, metavar="GIB", help="Shrink BuildKit's cache to this size; default: keep all"
+        ),
     ] = None,
     wait: WAIT = 0.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed or kept, and why")] = False,

@@ -86,7 +86,8 @@ def render(
     if check and stale:
         step = "sparkops render --all"
         raise SparkopsError(f"out of date: {', '.join(map(str, stale))}", next_step=step)
-    say(f"{len(texts)} Dockerfiles up to date" if not stale else f"{len(stale)} of {len(texts)} written")
+    files_ = f"{len(texts)} Dockerfile{'' if len(texts) == 1 else 's'}"
+    say(f"{files_} up to date" if not stale else f"{len(stale)} of {files_} written")
 
 
 def _dockerfiles(files: Sequence[Path], *, agents: bool) -> dict[str, str]:

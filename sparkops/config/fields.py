@@ -6,11 +6,19 @@ import difflib
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from sparkops.redact import MASK, names_secret
 
@@ -34,14 +42,24 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _refuse_unknown_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key in data:
-                if key not in cls.model_fields:
-                    raise wrong_at((key,), _hint(cls, key))
-        return data
+    def _refuse_unknown_keys(cls, data: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse unknown keys with the nearest known one, together with what is wrong with the others.
+
+        A key that one of them may be, mistyped, is not reported as missing, too.
+        """
+        unknown = [key for key in data if key not in cls.model_fields] if isinstance(data, dict) else []
+        if not unknown:
+            return check(data)
+        errors = [InitErrorDetails(type=wrong_at((key,), _hint(cls, key)), input=data[key]) for key in unknown]
+        try:
+            check({key: value for key, value in data.items() if key in cls.model_fields})
+        except ValidationError as error:
+            meant = {("missing", _similar(cls, key)) for key in unknown}
+            others = (details for details in error.errors() if (details["type"], details["loc"]) not in meant)
+            errors += [_again(details) for details in others]
+        raise ValidationError.from_exception_data(cls.__name__, errors)
 
 
 def wrong_at(where: tuple[str | int, ...], problem: str) -> PydanticCustomError:
@@ -49,11 +67,23 @@ def wrong_at(where: tuple[str | int, ...], problem: str) -> PydanticCustomError:
     return PydanticCustomError("wrong_at", "{problem}", {"where": where, "problem": problem})
 
 
+def _again(details: ErrorDetails) -> InitErrorDetails:
+    """Return an error of pydantic to be raised once more, among others."""
+    context = {**details.get("ctx", {}), "words": details["msg"]}
+    kind = PydanticCustomError(details["type"], "{words}", context)
+    return InitErrorDetails(type=kind, loc=details["loc"], input=details["input"])
+
+
 def _hint(section: type[BaseModel], key: object) -> str:
     keys = list(section.model_fields)
-    if similar := difflib.get_close_matches(str(key), keys, n=1, cutoff=0.5):
+    if similar := _similar(section, key):
         return f"unknown key, did you mean '{similar[0]}'?"
     return f"unknown key, expected one of: {', '.join(keys)}"
+
+
+def _similar(section: type[BaseModel], key: object) -> tuple[str, ...]:
+    """Return the known key that is most like an unknown one, or nothing."""
+    return tuple(difflib.get_close_matches(str(key), section.model_fields, n=1, cutoff=0.5))
 
 
 def one_line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +16,9 @@ from sparkops.config.lock import Lock, fingerprint, lock_file, read_lock, stale
 from sparkops.config.model import Model
 from sparkops.config.serve import MemorySettings, Serve
 from sparkops.config.smoke import Smoke
-from sparkops.config.source import Source
+from sparkops.config.source import Location, Source
 from sparkops.config.startup import Startup
+from sparkops.errors import ConfigError
 from sparkops.swap.model import Limits
 
 LIMITS = Limits()
@@ -177,23 +178,26 @@ def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, par
     read = overlay.read(file)
     overlay.apply(read, set_)
     recipe = source.validate(read, Recipe)
-    name = file.name.removesuffix(".yaml")
-    if recipe.name != name:
-        raise read.fail(("name",), f"expected '{name}' as in the file's name, got {recipe.name!r}")
-    for number, node in enumerate(recipe.nodes):
-        if nodes is not None and node not in nodes:
-            raise read.fail(("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}")
-    for where, problem in opt_in.refusals(recipe.serve):  # not in the model: journals hold recipes of older versions
-        raise read.fail(where, problem)
-    if parts:
-        _check_parts(read, recipe.image)
+    problems = [*_problems(recipe, file, nodes), *(_missing_parts(recipe.image) if parts else ())]
+    if problems:
+        raise ConfigError.joined([read.fail(where, problem) for where, problem in problems])
     return read, recipe
 
 
-def _check_parts(read: Source, image: Image) -> None:
+def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iterator[tuple[Location, str]]:
+    name = file.name.removesuffix(".yaml")
+    if recipe.name != name:
+        yield ("name",), f"expected '{name}' as in the file's name, got {recipe.name!r}"
+    for number, node in enumerate(recipe.nodes):
+        if nodes is not None and node not in nodes:
+            yield ("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}"
+    yield from opt_in.refusals(recipe.serve)  # not in the model: journals hold recipes of older versions
+
+
+def _missing_parts(image: Image) -> Iterator[tuple[Location, str]]:
     templates, mods = assets.template_names(), assets.mod_names()
     if image.template not in templates:
-        raise read.fail(("image", "template"), f"expected one of: {', '.join(templates)}; got {image.template!r}")
+        yield ("image", "template"), f"expected one of: {', '.join(templates)}; got {image.template!r}"
     for number, name in enumerate(image.mods):
         if name not in mods:
-            raise read.fail(("image", "mods", number), f"unknown mod '{name}', expected one of: {', '.join(mods)}")
+            yield ("image", "mods", number), f"unknown mod '{name}', expected one of: {', '.join(mods)}"

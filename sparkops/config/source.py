@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from yaml.constructor import SafeConstructor
 
 from sparkops.config.compose import MAX_DEPTH, TooMuch, compose
@@ -85,7 +86,7 @@ def value(place: Path, where: Location, text: str) -> object:
 
 
 def validate(source: Source, model: type[Model]) -> Model:
-    """Check the data of a file against `model`. Raises ConfigError for the first thing that is wrong."""
+    """Check the data of a file against `model`. Raises ConfigError for all that is wrong, a line each."""
     if not isinstance(source.data, dict):
         raise source.fail((), "expected a mapping of keys to values, like `name: my-recipe`")
     try:
@@ -95,18 +96,31 @@ def validate(source: Source, model: type[Model]) -> Model:
 
 
 def _translate(source: Source, error: ValidationError) -> ConfigError:
-    first = error.errors(include_url=False)[0]
+    """Return the errors of a file by line, missing keys last: a key that is unknown may be one of them, mistyped.
+
+    Of several about one value, such as one for each member of a union, the first counts.
+    """
     parts = {part for location in source.lines for part in location}
-    where: Location = tuple(part for part in first["loc"] if part in parts)  # pydantic adds names of union members
-    if first["type"] == "wrong_at":
-        return source.fail((*where, *first["ctx"]["where"]), first["msg"])
-    if first["type"] == "missing":
-        return source.fail((*where, first["loc"][-1]), "missing, but required")
-    problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", first["msg"])
+    problems: dict[Location, tuple[bool, str]] = {}
+    for details in error.errors(include_url=False):
+        where, problem = _problem(details, parts)
+        problems.setdefault(where, (details["type"] == "missing", problem))
+    places = sorted(problems, key=lambda where: (problems[where][0], source.place(where)[1]))
+    return ConfigError.joined([source.fail(where, problems[where][1]) for where in places])
+
+
+def _problem(details: ErrorDetails, parts: Collection[str | int]) -> tuple[Location, str]:
+    """Return the place of one error, whose parts are in the file, and its text."""
+    where: Location = tuple(part for part in details["loc"] if part in parts)  # pydantic adds names of union members
+    if details["type"] == "wrong_at":
+        return (*where, *details["ctx"]["where"]), details["msg"]
+    if details["type"] == "missing":
+        return (*where, details["loc"][-1]), "missing, but required"
+    problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", details["msg"])
     problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
-    got = first.get("input")
+    got = details.get("input")
     shown = "got" not in problem and (isinstance(got, str | int | float | bool) or got is None)
-    return source.fail(where, problem + (f", got {got!r}" if shown else ""))
+    return where, problem + (f", got {got!r}" if shown else "")
 
 
 def _plain(match: re.Match[str]) -> str:

@@ -53,6 +53,10 @@ def convert(source: Source, text: str, name: str, without: Collection[str] = ())
     original = source.data
     if not isinstance(original, dict):
         raise source.fail((), "expected a recipe: a mapping of keys to values")
+    if "recipe_version" not in original and (isinstance(original.get("image"), dict) or "extends" in original):
+        own = source.fail((), "a recipe of sparkops already: nothing to convert")
+        own.next_step = f"sparkops show {source.file}"
+        raise own
     version = str(original.get("recipe_version", "2"))
     if not version.isdecimal():
         got = original["recipe_version"]

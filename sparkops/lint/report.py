@@ -81,13 +81,20 @@ def as_json(report: LintReport) -> dict[str, Any]:
 
 
 def summary(report: LintReport) -> str:
-    """Return the report in one line."""
-    files = f"{report.files} file{'' if report.files == 1 else 's'}"
+    """Return the report in one line; without a file that was read, only that none was."""
+    files, unread = _files(report.files), len(report.unreadable)
+    also = f"; {_files(unread)} not read" if unread else ""
+    if unread and not report.files:
+        return f"{_files(unread)} not read"
     if not report.findings:
-        return f"{files}: no findings"
+        return f"{files}: no findings{also}"
     places = len({finding.file for finding in report.findings})
     number = len(report.findings)
-    return f"{number} finding{'' if number == 1 else 's'} in {places} of {files}"
+    return f"{number} finding{'' if number == 1 else 's'} in {places} of {files}{also}"
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
 
 
 def as_sarif(report: LintReport) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import typer
 
 from sparkops import __version__
 from sparkops.cli.main import app
+from sparkops.cli.options import seconds
 from tests.cli.conftest import Sparkops
 
 VERBS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
@@ -53,6 +54,30 @@ def test_a_number_out_of_range_is_refused_where_it_is_read(sparkops: Sparkops, a
 
     assert ran.code == 2
     assert f"Invalid value for '{argv[-1]}': {float(number)} is not in the range" in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (("stop", "x", "--wait", "soon"), "expected seconds, or a time span such as 90s, 10m or 1h30m; got 'soon'"),
+        (("stop", "x", "--wait", ""), "expected seconds, or a time span such as 90s, 10m or 1h30m; got ''"),
+        (("prune", "--free", "20G"), "expected a number of GiB, such as 20; got '20G'"),
+    ],
+)
+def test_a_wrong_amount_is_answered_with_the_expected_form(
+    sparkops: Sparkops, argv: tuple[str, ...], expected: str
+) -> None:
+    ran = sparkops(*argv)
+
+    assert ran.code == 2
+    assert f"Invalid value for '{argv[-2]}': {expected}" in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_s"), [("90", 90), ("0.5", 0.5), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("1h0m1.5s", 3601.5)]
+)
+def test_a_wait_is_seconds_or_a_time_span(text: str, expected_s: float) -> None:
+    assert seconds(text) == expected_s
 
 
 NEEDS_INVENTORY = [["status"], ["build", "x"], ["plan", "x"], ["deploy", "x"], ["stop", "x"], ["logs", "x"], ["trust"]]
@@ -100,12 +125,12 @@ def test_status_shows_a_node_that_refuses_and_ends_with_1(sparkops: Sparkops, re
     ran = sparkops("status")
 
     head, row, *rest = ran.out.splitlines()
-    where = refusing.split()[3].removesuffix(":")
+    where, _, port = refusing.split()[3].removesuffix(":").partition(":")
     assert (ran.code, ran.err) == (1, "")
     assert (head.split()[:2], row.split()) == (["NODE", "STATE"], ["n1", "unreachable", "-"])
     assert rest == [
         f"n1: {refusing}",
-        f"  next: Test it with: ssh {where}",
+        f"  next: Test it with: ssh -p {port} {where}",
         "",
         "no service known: not every node could be read",
     ]
@@ -117,7 +142,7 @@ def test_status_in_json_says_the_same(sparkops: Sparkops, refusing: str) -> None
     assert ran.code == 1
     [node] = ran.json["nodes"]
     assert (node["name"], node["reachable"], node["error"], node["memory"]) == ("n1", False, refusing, None)
-    assert node["next_step"].startswith("Test it with: ssh ops@127.0.0.1:")
+    assert node["next_step"].startswith("Test it with: ssh -p ")
     assert ran.err == f"n1: {refusing}\n"
 
 
@@ -126,7 +151,7 @@ def test_a_verb_that_needs_the_node_ends_with_5(sparkops: Sparkops, refusing: st
     ran = sparkops(*argv)
 
     assert (ran.code, ran.out) == (5, "")
-    assert ran.err.startswith(f"sparkops: n1: {refusing}\n  next: Test it with: ssh ops@127.0.0.1:")
+    assert ran.err.startswith(f"sparkops: n1: {refusing}\n  next: Test it with: ssh -p ")
 
 
 @pytest.mark.usefixtures("refusing")

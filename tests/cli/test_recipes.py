@@ -77,10 +77,29 @@ def test_credentials_in_a_url_are_never_shown(sparkops: Sparkops) -> None:
 def test_a_broken_recipe_is_named_with_its_line(sparkops: Sparkops) -> None:
     Path("q.yaml").write_text("name: q\nservce: chat\n")
 
-    assert (sparkops("show", "q.yaml").code, sparkops("show", "q.yaml").err) == (
+    ran = sparkops("show", "q.yaml")
+
+    missing = ("description", "image", "model", "memory", "verified")
+    assert (ran.code, ran.err.splitlines()) == (
         2,
-        "sparkops: q.yaml:2: servce: unknown key, did you mean 'service'?\n",
+        [
+            "sparkops: q.yaml:2: servce: unknown key, did you mean 'service'?",
+            *(f"q.yaml:1: {key}: missing, but required" for key in missing),
+        ],
     )
+
+
+def test_everything_that_is_wrong_with_a_recipe_is_listed_at_once(sparkops: Sparkops) -> None:
+    image = {**RECIPE["image"], "mods": ["no-mod"], "template": "nope"}
+    Path("q.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "p", "image": image}))
+    Path("r.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": {"port": "x", "prot": 1}, "memory": {"basis": 1}}))
+
+    parts, values = sparkops("show", "q.yaml"), sparkops("show", "r.yaml")
+
+    named = [line.rpartition("q.yaml:")[2].split(": ")[1] for line in parts.err.splitlines()]
+    assert (parts.code, named) == (2, ["name", "image.template", "image.mods[0]"])
+    fields = [line.rpartition("r.yaml:")[2].split(": ")[1] for line in values.err.splitlines()]
+    assert fields == ["memory.basis", "serve.port", "serve.prot", "memory.claim_gib"]
 
 
 def test_the_committed_dockerfiles_are_as_rendered(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +113,9 @@ def test_the_committed_dockerfiles_are_as_rendered(sparkops: Sparkops, monkeypat
 def test_render_writes_what_check_then_accepts(sparkops: Sparkops) -> None:
     written = sparkops("render", "tiny-qwen3-cpu", "-o", "made")
 
-    assert (written.code, written.err) == (0, "wrote made/tiny-qwen3-cpu.Dockerfile\n1 of 1 written\n")
-    assert sparkops("render", "tiny-qwen3-cpu", "--check", "-o", "made").code == 0
+    assert (written.code, written.err) == (0, "wrote made/tiny-qwen3-cpu.Dockerfile\n1 of 1 Dockerfile written\n")
+    checked = sparkops("render", "tiny-qwen3-cpu", "--check", "-o", "made")
+    assert (checked.code, checked.err) == (0, "1 Dockerfile up to date\n")
     committed = ROOT / "Dockerfiles/tiny-qwen3-cpu.Dockerfile"
     assert Path("made/tiny-qwen3-cpu.Dockerfile").read_text() == committed.read_text()
 

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import recipe
+from sparkops.config import recipe, shipped
 from sparkops.convert import command_lines, other_tools, recipe_keys
 from sparkops.convert.conversion import Conversion
-from sparkops.errors import ConfigError
+from sparkops.errors import ConfigError, UsageError
 
 EXAMPLES = Path(__file__).parent / "examples"
 
@@ -82,7 +82,7 @@ def test_version_2_without_a_command_takes_its_defaults() -> None:
 
 @pytest.mark.parametrize(("name", "ranks"), [("one", 2), ("two", 1)])
 def test_the_written_recipe_loads(tmp_path: Path, name: str, ranks: int) -> None:
-    without = ["--without", "chat-template"]
+    without = ["--without", "chat-template"] if name == "one" else []
     file = str(tmp_path / "mine.yaml")
     ran = CliRunner().invoke(app, ["import", str(EXAMPLES / f"{name}.yaml"), "-o", file, *without])
 
@@ -122,6 +122,27 @@ def test_a_file_that_is_not_a_recipe_is_refused(tmp_path: Path, text: str, probl
     with pytest.raises(ConfigError) as refused:
         of(tmp_path, text)
     assert problem in str(refused.value)
+
+
+def test_a_recipe_of_sparkops_is_not_converted_once_more() -> None:
+    file = shipped.directory("recipes") / "tiny-qwen3-cpu.yaml"
+
+    ran = CliRunner().invoke(app, ["import", str(file)])
+
+    assert isinstance(ran.exception, ConfigError)
+    assert str(ran.exception) == f"{file}:2: a recipe of sparkops already: nothing to convert"
+    assert ran.exception.next_step == f"sparkops show {file}"
+
+
+def test_a_key_that_cannot_be_left_out_is_answered_with_those_that_can(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("recipe_version: '1'\nmodel: a/b\ncommand: vllm serve a/b --tokenizer c/d\n")
+
+    ran = CliRunner().invoke(app, ["import", str(file), "--without", "tokeniser"])
+
+    assert isinstance(ran.exception, UsageError)
+    assert str(ran.exception) == "--without tokeniser: not a flag or key that can be left out"
+    assert ran.exception.next_step == "Those of this recipe: tokenizer"
 
 
 @pytest.mark.parametrize(

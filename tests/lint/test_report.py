@@ -43,6 +43,9 @@ def test_the_summary_counts() -> None:
     assert summary(REPORT) == "2 findings in 2 of 4 files"
     assert summary(LintReport(1, [ONE])) == "1 finding in 1 of 1 file"
     assert summary(LintReport(4, [])) == "4 files: no findings"
+    assert summary(LintReport(4, [], ["x: is gone"])) == "4 files: no findings; 1 file not read"
+    assert summary(LintReport(1, [ONE], ["x", "y"])) == "1 finding in 1 of 1 file; 2 files not read"
+    assert summary(LintReport(0, [], ["x: is gone"])) == "1 file not read"
 
 
 def test_sarif_has_a_result_with_a_place_for_each_finding() -> None:

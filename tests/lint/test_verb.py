@@ -157,6 +157,9 @@ def test_an_unknown_rule_format_or_file_is_bad_input(sparkops: Sparkops, argv: l
     assert (ran.code, ran.out, ran.err) == (2, "", f"sparkops: {err}")
 
 
+LACKING = ("description", "model", "memory", "verified")
+
+
 def test_a_file_that_cannot_be_read_is_bad_input_and_the_others_are_looked_at(sparkops: Sparkops) -> None:
     write(d__Dockerfile=BAD, d__recipes__a___yaml="name: a\nservce: x\nimage:\n", d__recipes__b___yaml="image: [\n")
     Path("d/Dockerfile.latin").write_bytes(b"FROM a:1\n# \xe9\n")
@@ -164,7 +167,9 @@ def test_a_file_that_cannot_be_read_is_bad_input_and_the_others_are_looked_at(sp
     errors = [
         "d/Dockerfile.latin is not text in UTF-8",
         "d/gone.yaml:1: cannot be read: No such file or directory",
-        "d/recipes/a.yaml:2: servce: unknown key, did you mean 'service'?",
+        "d/recipes/a.yaml:2: servce: unknown key, did you mean 'service'?\n"
+        "d/recipes/a.yaml:3: image: expected a mapping of keys to values, got None\n"
+        + "\n".join(f"d/recipes/a.yaml:1: {key}: missing, but required" for key in LACKING),
         "d/recipes/b.yaml:2: not YAML: expected the node content, but found '<stream end>'",
     ]
 
