@@ -17,6 +17,10 @@ from sparkops.release import Rank
 from sparkops.swap.model import Deployment, Mode
 
 
+class ShortOfMemory(PlanRefused):
+    """A node lacks memory for one way. Its next step counts only where no other way is open."""
+
+
 @dataclass(frozen=True)
 class DeployOptions:
     """The operator's options of a deploy. `nodes` empty: any node; `mode` None: the safest that fits."""
@@ -106,7 +110,18 @@ class Site:
         yield from self._strangers()
         for pool in self.pools:
             if self.remaining_gib(pool) < 0 and not self.running:
-                yield PlanRefused(self.arithmetic(pool))
+                yield ShortOfMemory(self.arithmetic(pool), next_step=self._room_step())
+
+    def _room_step(self) -> str:
+        """Return what frees memory on the node: the services there that this plan does not stop, or another node."""
+        recipe, node = self.rank.release.recipe, self.rank.node
+        others: dict[str, float] = {}
+        for item in self.node.containers:
+            if item.running and item.name not in self.stops and item.service != recipe.service:
+                others[item.service] = others.get(item.service, 0.0) + item.claim_gib
+        frees = [f"sparkops stop {service} (frees {claim_gib:g} GiB)" for service, claim_gib in others.items()]
+        room = f"Free memory on {node}: {' or '.join(frees) or 'sparkops status shows what is used'}"
+        return f"{room}; or use a node with more: --node; or lower what it takes: sparkops fit {recipe.name}"
 
     def _ending(self) -> Busy | None:
         """Return why the node's memory is unknown. The rank's own container does not count: the guard restarts it."""

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
-from sparkops.deploy.placement import DeployOptions, Option, network, nodes_of
+from sparkops.deploy.placement import DeployOptions, Option, ShortOfMemory, network, nodes_of
 from sparkops.deploy.preconditions import Current, Observed
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.memory.pools import pools
@@ -77,6 +77,7 @@ def plan(
     nodes = options.nodes or tuple(release.recipe.nodes) or tuple(observed)
     missing = [name for name in nodes if name not in observed]
     refused = [f"  {name} cannot be reached" for name in missing]
+    room, open_ways = list[str](), 0
     steps = [f"Check {name} with `sparkops doctor`, or deploy to other nodes with --node." for name in missing]
     for option in _options(release, observed, current, replace(options, nodes=nodes), rules):
         if busy and option.mode is Mode.IN_PLACE:
@@ -87,10 +88,13 @@ def plan(
             return SwapPlan(release, option.mode, option.ranks, current, notes, option.leaves, joined)
         busy = busy or _wait([problem for _, problem in problems])
         refused += [f"  {option.mode} on {node}: {str(error).removeprefix(f'{node}: ')}" for node, error in problems]
-        steps += [problem.next_step for _, problem in problems if problem.next_step]
+        short = [problem.next_step for _, problem in problems if isinstance(problem, ShortOfMemory)]
+        room, open_ways = room + short, open_ways + (not short)
+        steps += [step for _, problem in problems if (step := problem.next_step) and step not in short]
     if busy:
         raise busy
     reasons = "\n".join(refused) or f"  {_no_way(release, nodes, current, options)}"
+    steps += () if open_ways else room
     raise PlanRefused(f"no safe mode for {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
 
 

@@ -172,7 +172,11 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         ("nodes:\n  a: h\n", "2: nodes.a: expected a mapping of keys to values, got 'h'"),
         ("nodes:\n  a: {}\n", "2: nodes.a: expected an `address`, or `transport: local`"),
         ("node: {}\n", "1: node: unknown key, did you mean 'nodes'?"),
-        ("x: 1\n", f"1: x: unknown key, expected one of: {', '.join(Inventory.model_fields)}"),
+        (
+            "x: 1\n",
+            f"1: x: unknown key, expected one of: {', '.join(Inventory.model_fields)}\n"
+            "inventory.yaml:1: nodes: missing, but required",
+        ),
         (NODE + "adress: h\n", "4: nodes.a.adress: unknown key, did you mean 'address'?"),
         (
             "nodes:\n  A: {address: h}\n",

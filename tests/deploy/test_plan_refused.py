@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.preconditions import Current
 from sparkops.errors import Busy
 from sparkops.names import Slot
 from sparkops.release import Rank
@@ -44,6 +45,23 @@ def test_in_place_too_must_fit() -> None:
     error = refusal(options=DeployOptions(allow_downtime=True), n1=on(5, runs(OLD, Slot.BLUE, gib=30)))
 
     assert reasons(error)[-1] == "  in-place on n1: 5.0 GiB available + 30 freed - 40 claimed: 5.0 GiB short"
+    assert error.next_step == room("n1", "sparkops status shows what is used")
+
+
+def test_a_first_deploy_that_fits_nowhere_names_what_frees_memory_on_each_node() -> None:
+    other = replace(runs(OLD, Slot.BLUE, gib=30), service="embed", name="embed-r0")
+
+    error = refusal(Current(), n1=on(5, other), n2=on(30))
+
+    assert error.next_step.splitlines() == [
+        room("n2", "sparkops status shows what is used"),
+        room("n1", "sparkops stop embed (frees 30 GiB)"),
+    ]
+
+
+def room(node: str, frees: str) -> str:
+    what = "; or use a node with more: --node; or lower what it takes: sparkops fit q"
+    return f"Free memory on {node}: {frees}{what}"
 
 
 def test_a_forced_mode_that_does_not_fit_is_refused_with_its_own_reason_only() -> None:
@@ -141,4 +159,5 @@ def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
     assert error.next_step.splitlines() == [
         "sparkops build q --node n2",
         "sparkops models pull q --node n2   (or: sparkops models copy q --to n2 --from NODE)",
+        room("n2", "sparkops status shows what is used"),
     ]
