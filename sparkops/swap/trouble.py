@@ -22,9 +22,13 @@ def reason(why: str) -> str:
 
 
 def next_step(journal: Journal, why: str, missing: Collection[str] = ()) -> str:
-    """Return the commands for a reason, one a line. `missing`: nodes whose guards do not report, as far as known."""
+    """Return the commands for a reason, one a line. `missing`: nodes whose guards do not report, as far as known.
+
+    A step that the reason names itself comes first; alone it does not end a swap.
+    """
     own = why.partition(NEXT)[2]
-    return own or "\n".join(_commands(journal, why, missing))
+    further = _commands(journal, reason(why), missing) if journal.swap or not own else ()
+    return "\n".join([*([own] if own else ()), *further])
 
 
 def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[str]:

@@ -105,6 +105,16 @@ def test_a_reason_that_names_its_own_step_keeps_it() -> None:
     assert (reason(why), next_step(SERVING, why)) == (why.splitlines()[0], "docker exec sparkops-guard mv x x.bad")
 
 
+def test_the_step_of_an_engine_that_failed_is_followed_by_the_way_out_of_the_swap() -> None:
+    journal = replace(exhausted(), trouble="n2: q-1-n2 was OOM-killed\nnext: lower gpu-memory-utilization")
+
+    assert next_step(journal, journal.trouble).splitlines() == [
+        "lower gpu-memory-utilization",
+        "sparkops logs chat",
+        "sparkops deploy RECIPE",
+    ]
+
+
 def test_an_error_of_the_guard_itself_is_ended_by_its_restart() -> None:
     step = "docker restart sparkops-guard, on n1; sparkops history chat"
 
