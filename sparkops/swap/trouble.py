@@ -43,6 +43,10 @@ def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[
         yield f"docker restart sparkops-guard, on {leader}; sparkops history {service}"
     elif why.startswith("the gateway cannot be read"):
         yield "sparkops doctor --fix"
+    elif why.startswith("gateway "):  # a change that it refuses, and that is tried again
+        yield f"df and docker logs --tail 50 sparkops-gateway, on {leader}; sparkops doctor"
+    elif why.endswith("was stopped by hand"):
+        yield AGAIN
     elif "does not report" in why:  # a stop that no guard confirms
         yield "sparkops doctor"
     elif journal.swap:

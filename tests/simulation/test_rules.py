@@ -471,7 +471,9 @@ def test_a_new_release_that_fails_is_left_only_for_an_old_one_that_answers(phase
 def test_the_reason_of_a_return_has_what_failed(world: str, text: str) -> None:
     story = Story.of(world).until(Phase.BAKE)
     swap = present(story.journal.swap)
-    view = replace(seen("b", a=Answer.YES, b=Answer.NO), failures={Slot.GREEN: text.partition("correctly: ")[2]})
+    view = replace(
+        gateway_view("b", a=Answer.YES, b=Answer.NO), failures={Slot.GREEN: text.partition("correctly: ")[2]}
+    )
 
     why = failure(story.journal, swap, FleetState(gateway=view))
     events = [event.text for event in narrate(story.journal, story.journal.reverted(why))]
@@ -484,7 +486,7 @@ def test_a_return_that_is_tried_again_has_one_reason() -> None:
     """Each new text would be a new revision of the journal, at every look."""
     story = Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.SWITCH)
     swap = present(story.journal.swap)
-    view = replace(seen(a=Answer.NO), failures={Slot.BLUE: "HTTP 503: 'request 4711'"})
+    view = replace(gateway_view(a=Answer.NO), failures={Slot.BLUE: "HTTP 503: 'request 4711'"})
 
     assert failure(story.journal, swap, FleetState(gateway=view)) == "a does not answer"
 

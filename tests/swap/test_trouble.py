@@ -27,7 +27,7 @@ def deployed(release: str, slot: Slot, *nodes: str) -> Deployment:
 OLD, NEW = deployed("q-1", Slot.BLUE, "n2"), deployed("q-2", Slot.GREEN, "n3")
 SERVING = Journal("chat", "n1", peers=("n2", "n3"), revision=5, active=OLD)
 FAILS = FleetState(
-    gateway=GatewayView("q-1", {Slot.BLUE: "q-1"}, {"q-1": Answer.NO}), contacts=CONTACTS, waited_s=LONG_S
+    gateway=GatewayView(Slot.BLUE, {Slot.BLUE: "q-1"}, {Slot.BLUE: Answer.NO}), contacts=CONTACTS, waited_s=LONG_S
 )
 
 
