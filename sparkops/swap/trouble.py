@@ -45,16 +45,22 @@ def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[
         yield "sparkops doctor --fix"
     elif why.startswith("gateway "):  # a change that it refuses, and that is tried again
         yield f"df and docker logs --tail 50 sparkops-gateway, on {leader}; sparkops doctor"
-    elif why.endswith("was stopped by hand"):
-        yield AGAIN
     elif "does not report" in why:  # a stop that no guard confirms
         yield "sparkops doctor"
     elif journal.swap:
         yield from _of_swap(journal, service, why, missing)
     else:
-        yield f"sparkops logs {service}"
-        lost = [rank.node for rank in journal.active.ranks if rank.node in missing] if journal.active else []
-        yield f"sparkops rollback {service}{_without(lost)}" if journal.previous else AGAIN + _without(lost)
+        yield from _of_release(journal, service, why, missing)
+
+
+def _of_release(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
+    """Yield the way out where the active release does not answer; one that an operator stopped is deployed again."""
+    if why.endswith("was stopped by hand"):
+        yield AGAIN
+        return
+    yield f"sparkops logs {service}"
+    lost = [rank.node for rank in journal.active.ranks if rank.node in missing] if journal.active else []
+    yield f"sparkops rollback {service}{_without(lost)}" if journal.previous else AGAIN + _without(lost)
 
 
 def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
