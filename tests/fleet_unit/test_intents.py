@@ -120,6 +120,27 @@ def test_a_serving_release_moves_to_the_node_that_is_named(make: Make) -> None:
         assert sending.deploy(*client, world.release("1"), DeployOptions(nodes=("n1", "n2"))) is None
 
 
+def test_the_plan_of_a_move_switches_the_traffic_before_the_old_engine_stops(make: Make) -> None:
+    """Both slots of the gateway then have one release: they differ by their slot alone."""
+    world = make(2)
+    serve(world, world.release("1"))
+
+    with led(world) as client:
+        draft = sending.dry_run(*client, world.release("1"), ON_N2)
+
+    release = world.release("1").id
+    assert draft is not None
+    assert draft.effects is not None
+    effects = [(planned.node, str(planned.effect)) for planned in draft.effects.effects]
+    steps = [
+        ("n2", f"docker start {release}-green-r0"),
+        ("n1", f"gateway point green {release}"),
+        ("n1", f"gateway switch green {release}"),
+        ("n1", f"docker stop {release}-blue-r0"),
+    ]
+    assert [effect for effect in effects if effect in steps] == steps
+
+
 def test_a_serving_release_moves_to_the_nodes_of_its_recipe(make: Make) -> None:
     world = make(2)
     serve(world, world.release("1"))
