@@ -36,7 +36,7 @@ from tests.load.report import Report
 from tests.real.program import Cli, Ran
 from tests.real.service import Service, with_gateway, write_inventory
 from tests.wheels import remote
-from tests.wheels.images import BASE, CAPTURED, SITE, TEST, base_on
+from tests.wheels.images import BASE, CAPTURED, FREE, SITE, TEST, base_on
 
 PAGE = CHECKOUT / "docs/evidence/arm64.md"
 README_RECIPE = "qwen3.6-35b-nvfp4"
@@ -50,6 +50,9 @@ verified: by `make arm64`
 BUILD_S = 4 * 3600.0
 """A bound on a hang: the emulated build of the CUDA image took 699 s on two cores that did other work too."""
 GENTLE: dict[str, Any] = {"rate": 2.0, "streams": 1, "timeout_s": 300, "stream_tokens": 200}
+CPU_TORCH = "torch==2.10.0"
+"""The last torch whose wheel for arm64 in the package index is for the CPU: later ones are for CUDA."""
+PYTHON = "import sys; print(f'{sys.version_info[0]}.{sys.version_info[1]}')"
 MACHINE = ("docker", "image", "inspect", "--format", "{{.Architecture}}")
 
 
@@ -209,10 +212,7 @@ def versions(lock: Path) -> list[str]:
 
 
 def faults(nodes: RealFleet, file: Path, tag: str, notes: list[str]) -> None:
-    """Run the gate in the image, and in the same one with one fault each. Keeps the answers.
-
-    No index that builds here reach has a torch for the CPU of arm64, so it is not exchanged.
-    """
+    """Run the gate in the image, and in the same one with one fault each. Keeps the answers."""
     node, of, name = nodes.node("node-1"), recipe.load(file), "gate-vllm-0.28.0-cu130-arm64"
     kernels = judge(node, of, tag, name)[0].kernels.loaded
     notes.append(f"passed: {', '.join(kernels)}")
@@ -220,10 +220,16 @@ def faults(nodes: RealFleet, file: Path, tag: str, notes: list[str]) -> None:
     other = remote.find("vllm==0.28.0", "x86_64")
     if other is None:
         sys.exit("the index has no wheel for x86-64")
+    torch = cpu_torch(node.exec("docker", "run", "--rm", "--entrypoint=python", tag, "-c", PYTHON))
+    exchanged = f"COPY {torch[0]} /tmp/\nRUN {FREE} --no-deps --no-index /tmp/{torch[0]}"
     foreign = f"COPY kernel.so /tmp/\nRUN cp /tmp/kernel.so {SITE}/../{first}"
-    changes = {"kernels-deleted": f"RUN rm {SITE}/_*C*.so", "kernels-for-x86-64": foreign}
-    for fault, steps in changes.items():
-        files = (("Dockerfile", f"FROM {tag}\n{steps}\n".encode()), ("kernel.so", other.archive.read(first)))
+    changes: dict[str, tuple[str, tuple[tuple[str, bytes], ...]]] = {
+        "kernels-deleted": (f"RUN rm {SITE}/_*C*.so", ()),
+        "kernels-for-x86-64": (foreign, (("kernel.so", other.archive.read(first)),)),
+        "torch-for-the-CPU": (exchanged, (torch,)),
+    }
+    for fault, (steps, added) in changes.items():
+        files = (("Dockerfile", f"FROM {tag}\n{steps}\n".encode()), *added)
         build = ("docker", "build", "--quiet", "--platform=linux/arm64", f"--tag={TEST}", "-")
         node.exec(*build, stdin=images.archive(files))
         refused = [verdict for verdict in judge(node, of, TEST, f"{name}-{fault}")[1] if not verdict.ok]
@@ -231,6 +237,14 @@ def faults(nodes: RealFleet, file: Path, tag: str, notes: list[str]) -> None:
             sys.exit(f"an image passed in spite of {fault}")
         notes += [f"{fault}: refused: {verdict.cause}" for verdict in refused]
         node.exec("docker", "rmi", TEST)
+
+
+def cpu_torch(python: str) -> tuple[str, bytes]:
+    """Return a wheel of torch for the CPU of arm64, for this Python (3.11), by file name."""
+    wheel = remote.find(CPU_TORCH, "aarch64", python)
+    if wheel is None:
+        sys.exit(f"{CPU_TORCH}: the index has no wheel for arm64 and Python {python}")
+    return wheel.name, wheel.content()
 
 
 def judge(node: FleetNode, of: Recipe, image: str, name: str) -> tuple[ImageFacts, tuple[GateVerdict, ...]]:

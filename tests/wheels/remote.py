@@ -1,4 +1,4 @@
-"""Wheels in the package index, of which only the parts that are read are downloaded."""
+"""Wheels in the package index, of which only the parts that are read are downloaded, or the whole file."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ class Wheel:
     def archive(self) -> zipfile.ZipFile:
         """The wheel, read by range requests. Raises requests.RequestException, BadZipFile."""
         return zipfile.ZipFile(io.BufferedReader(Remote(self.url, self.size), READ_AHEAD))
+
+    def content(self) -> bytes:
+        """Return the whole file. Raises requests.RequestException."""
+        reply = requests.get(self.url, timeout=TIMEOUT_S)
+        reply.raise_for_status()
+        return reply.content
 
 
 class Remote(io.RawIOBase):
