@@ -102,9 +102,21 @@ def test_a_return_waits_for_a_device_that_is_missing() -> None:
     story = Story.of("in-place", turns="wrong").until(Phase.VERIFY)
     while not (story.journal.swap and story.journal.swap.reverting):
         assert story.step()
-    story.fault("Docker on n2 refuses to start").settle()
+    story.fault("Docker on n2 refuses to start")
+    while (swap := story.journal.swap) and story.step():
+        assert (swap.restarts, story.journal.trouble) == (0, "")
 
-    assert (story.running, story.journal.trouble) == (["a-r0"], "")
+    assert story.settle().running == ["a-r0"]
+
+
+def test_a_first_deploy_waits_for_what_is_unknown_since_nothing_else_serves() -> None:
+    story = Story.of("first").until(Phase.START)
+    fleet = replace(story.world.fleet(story.world.leader), reports={}, waited_s=LONG)
+
+    effect = step(story.journal, fleet)
+
+    assert isinstance(effect, WriteJournal)
+    assert (effect.journal.swap is None, effect.journal.trouble) == (False, "no progress in phase 'start'")
 
 
 def test_a_new_release_that_docker_refuses_to_start_has_failed() -> None:
