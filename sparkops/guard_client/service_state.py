@@ -61,7 +61,7 @@ def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
         journal=values.parse(Journal, journal) if journal else Journal(service, leader),
         needs_operator=reply["needs_operator"],
         reports={node: values.parse(Report, report) for node, report in reply["reports"].items()},
-        gateway=values.parse(GatewayView, gateway) if gateway else None,
+        gateway=values.parse(GatewayView, _by_slot(gateway)) if gateway else None,
         progress=reply["progress"],
         missing=tuple(reply["missing"]),
         why_missing=reply["why_missing"],
@@ -69,6 +69,18 @@ def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
         direct=reply.get("direct", False),
         warm_until=reply.get("warm_until"),
     )
+
+
+def _by_slot(view: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the gateway with its figures by slot: a guard up to 0.2.0 sends them by release."""
+    if "traffic" not in view:
+        return view
+    slots = {release: slot for slot, release in view["slots"].items()}
+    figures = {
+        name: {slots[release]: figure for release, figure in view[name].items() if release in slots}
+        for name in ("answers", "open")
+    }
+    return {**view, **figures, "active": slots.get(view["traffic"])}
 
 
 def ways_out(service: str) -> Iterator[str]:

@@ -40,6 +40,23 @@ def test_a_reply_is_read_back_as_the_leader_has_sent_it() -> None:
     assert received == replace(state, progress=progress, missing=("n3",), why_missing={"n3": "refused"})
 
 
+def test_the_gateway_of_a_guard_of_an_earlier_version_is_read() -> None:
+    view = {
+        "traffic": "q-1",
+        "slots": {"blue": "q-1", "green": "q-2"},
+        "answers": {"q-1": "yes", "q-2": "no"},
+        "open": {"q-1": 3, "q-2": 0},
+        "held": "",
+    }
+
+    gateway = read("chat", "n1", {**REPLY, "gateway": view}).gateway
+
+    slots, answers = {Slot.BLUE: "q-1", Slot.GREEN: "q-2"}, {Slot.BLUE: Answer.YES, Slot.GREEN: Answer.NO}
+    assert gateway == GatewayView(Slot.BLUE, slots, answers, {Slot.BLUE: 3, Slot.GREEN: 0})
+    idle = read("chat", "n1", {**REPLY, "gateway": {**view, "traffic": "", "slots": {}}}).gateway
+    assert idle == GatewayView()
+
+
 def test_a_stop_is_unreported_once_only_lost_guards_could_confirm_it() -> None:
     offline = serving(stopping=True).journal.offline()
     why = f"n1 does not report: its guard stops {OLD.id}-blue-r0 once the leader reaches it"
