@@ -8,7 +8,7 @@ from sparkops.config.inventory import Gateway
 from sparkops.config.startup import Startup
 from sparkops.docker.commands import GATE_MEMORY
 from sparkops.gateway import capacity
-from sparkops.guard import daemon, evidence, node_report, operator_socket
+from sparkops.guard import daemon, evidence, local_service, node_report, notes, operator_socket
 from sparkops.memory.compilers import NVCC_GIB
 from sparkops.memory.relief import FLOOR_GIB
 from sparkops.network import commands as network
@@ -67,6 +67,14 @@ LIMITS: dict[str, dict[str, float]] = {
         "1309 connections": float(capacity.frontend_connections(2048)),
         "1819 connections": float(capacity.frontend_connections(2685)),
     },
-    "docs/swap.md": {"60 s": operator_socket.LEASE_S, "10 minutes": Limits().unknown_s / 60},
+    "docs/swap.md": {
+        "60 s": operator_socket.LEASE_S,
+        "10 minutes": Limits().unknown_s / 60,
+        "4 hours": Limits().load_s / 3600,
+        "1 hour": Limits().verify_s / 3600,
+        "5 s": local_service.REFUSED_S,
+        "20 s": notes.RESTART_PAUSES_S[0],
+        "300 s": notes.RESTART_PAUSES_S[1],
+    },
 }
 """By page: a figure as it is written there, and its value in its last unit."""
