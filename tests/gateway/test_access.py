@@ -79,7 +79,7 @@ def test_the_container_has_no_rights_and_its_sockets_are_its_own(live: Live) -> 
     assert "660 /run/gateway/admin.sock" in modes
     assert "600 /run/gateway/master.sock" in modes
     assert "700 /run/gateway" in modes
-    assert "600 /var/lib/gateway/active.map" in modes
+    assert "600 /var/lib/gateway/state" in modes
     assert live.machine.exec("docker", "exec", commands.CONTAINER, "sh", "-c", "touch /x 2>&1 || true").endswith(
         "Read-only file system"
     )

@@ -82,7 +82,8 @@ def test_a_gateway_that_is_killed_comes_back_with_the_slot_of_its_file(live: Liv
 
 
 def test_after_a_crash_between_file_and_haproxy_the_file_wins_and_the_drift_has_a_name(live: Live) -> None:
-    live.inside("sh", "-c", "echo chat be_chat_green > /var/lib/gateway/active.map")
+    change = "import sys; sys.path[0] = '/opt/sparkops/gateway'; import disk; disk.activate({'chat': 'be_chat_green'})"
+    live.inside("python3", "-c", change)
 
     assert list(live.facts.drift) == [("MAP_RUNTIME_DIFF", "chat: be_chat_green in the file, be_chat_blue in HAProxy")]
     assert live.ask().served_by == SERVED_BY[BLUE]

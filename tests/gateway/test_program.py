@@ -32,7 +32,8 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name, text in CONFIG.items():
         module.put(module.STATE / name, text)
     yield module
-    del sys.modules["disk"]
+    for name in ("disk", "store"):
+        del sys.modules[name]
 
 
 def test_only_the_owner_may_read_a_file(disk: Any) -> None:
@@ -43,7 +44,7 @@ def test_only_the_owner_may_read_a_file(disk: Any) -> None:
 
 
 def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
-    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_green"})
+    disk.activate({"chat": "be_chat_green"})
     disk.remember("be_chat_green", {"release": "chat-1", "servers": ["10.0.0.1:8002", "[fd00::2]:8002"]})
 
     disk.compose({})
@@ -76,25 +77,27 @@ def test_a_new_service_is_switched_to_nobody(disk: Any) -> None:
 def test_requests_wait_again_after_a_start_only_where_the_map_says_so(disk: Any) -> None:
     hold = {"mark": "1.2", "until": 1e9, "longest_s": 540.0, "most": 5}
     disk.put_hold("chat", hold)
-    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_wait"})
+    disk.activate({"chat": "be_chat_wait"})
     disk.compose({})
+    disk.settle()
     assert (disk.holds(), disk.read(disk.ACTIVE)) == ({"chat": hold}, "chat be_chat_wait\n")
 
-    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_blue"})
+    disk.activate({"chat": "be_chat_blue"})
     disk.compose({})
+    disk.settle()
     assert disk.holds() == {}
 
 
 def test_a_row_that_the_file_has_lost_is_taken_from_what_runs(disk: Any) -> None:
-    disk.put(disk.ACTIVE, "cha")
-
     disk.compose({"chat": "be_chat_blue"})
+    disk.settle()
+    disk.compose({})
 
     assert disk.read(disk.ACTIVE) == "chat be_chat_blue\n"
 
 
 def test_the_file_wins_over_what_runs(disk: Any) -> None:
-    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_green"})
+    disk.activate({"chat": "be_chat_green"})
 
     disk.compose({"chat": "be_chat_blue"})
 
@@ -144,7 +147,7 @@ def test_the_digest_changes_with_what_only_a_reload_can_change(disk: Any) -> Non
     for name in ("gateway.cfg", "one.cfg", "keys", "tls.pem", "services/new.cfg"):
         disk.put(disk.STATE / name, "changed")
         digests.add(disk.digest())
-    disk.put_rows(disk.ACTIVE, {"chat": "be_chat_blue"})
+    disk.activate({"chat": "be_chat_blue"})
     disk.remember("be_chat_blue", {"release": "r", "servers": ["10.0.0.1:1"]})
 
     assert len(digests) == 6
@@ -156,6 +159,6 @@ def test_these_files_may_be_given(disk: Any, name: str) -> None:
     assert disk.GIVEN.fullmatch(name)
 
 
-@pytest.mark.parametrize("name", ["active.map", "slots/be_chat_blue", "../x", "services/../x.cfg", "services/.cfg", ""])
+@pytest.mark.parametrize("name", ["active.map", "state", "slots/be_chat_blue", "../x", "services/../x.cfg", "services/.cfg", ""])
 def test_no_other_file_may_be_given(disk: Any, name: str) -> None:
     assert not disk.GIVEN.fullmatch(name)

@@ -33,7 +33,6 @@ def forget(service: str) -> None:
             if active(service) != {DOWN}:
                 raise Refused(f"{service} is active, or its requests wait: switch it to down first")
             replace({f"services/{service}.cfg": ""})
-            disk.put_hold(service, None)
             for slot in SLOTS:
                 disk.remember(f"be_{service}_{slot}", None)
 
@@ -48,7 +47,7 @@ def slot_backend(service: str, slot: str) -> str:
 
 def active(service: str) -> set[str | None]:
     """Return the active backend of file and HAProxy: one, unless they differ."""
-    return {disk.rows(disk.read(ACTIVE)).get(service), haproxy.rows(ACTIVE).get(service)}
+    return {disk.active().get(service), haproxy.rows(ACTIVE).get(service)}
 
 
 def point(service: str, slot: str, release: str, *addresses: str) -> None:
@@ -96,7 +95,7 @@ def switch(service: str, slot: str, release: str = "") -> None:
 def give(service: str, target: str) -> str | None:
     """Send the requests of a service to a backend, and return the previous one."""
     before = haproxy.rows(ACTIVE)
-    disk.put_rows(ACTIVE, {**before, **disk.rows(disk.read(ACTIVE)), service: target})
+    disk.activate({**before, **disk.active(), service: target})
     haproxy.set_row(ACTIVE, service, target)
     return before.get(service)
 
@@ -165,7 +164,7 @@ def show() -> None:
         "port": disk.port(disk.ONE),
         "aliases": {service: disk.aliases(service) for service in disk.services()},
         "slots": {backend: disk.pointed(backend) for backend in disk.backends()},
-        "map": disk.read(ACTIVE),
+        "map": "".join(f"{service} {backend}\n" for service, backend in disk.active().items()),
         "holds": disk.holds(),
         "room": room.query(),
     }
@@ -217,6 +216,8 @@ def main() -> None:
         VERBS[verb](*words)
     except Refused as problem:
         sys.exit(f"gateway: {problem}")
+    except OSError as error:  # such as a full disk
+        sys.exit(f"gateway: {verb} failed: {error.filename or STATE}: {error.strerror or error}")
 
 
 if __name__ == "__main__":

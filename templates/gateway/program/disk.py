@@ -1,4 +1,7 @@
-"""The gateway's files, from which HAProxy starts: active.map has the active backends, slots/ the servers of slots."""
+"""The gateway's files. The volume has the configuration, and in `state` active backends, servers of slots and holds.
+
+HAProxy's maps and its composed configuration are in memory, so that a full disk stops no switch and no start.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,27 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, TypeVar
+
+from store import Refused, Store, sync
 
 STATE = Path(os.environ.get("GATEWAY_STATE", "/var/lib/gateway"))  # a volume
 RUN = Path(os.environ.get("GATEWAY_RUN", "/run/gateway"))  # in memory
-SETTINGS, KEYS, CERTIFICATE, ACTIVE = (STATE / name for name in ("gateway.cfg", "keys", "tls.pem", "active.map"))
+SETTINGS, KEYS, CERTIFICATE = (STATE / name for name in ("gateway.cfg", "keys", "tls.pem"))
 ONE = STATE / "one.cfg"  # the one address of all services, if the inventory sets it
-CONFIG, NEXT, LOADED, RELEASES = (RUN / name for name in ("haproxy.cfg", "next.cfg", "loaded", "release.map"))
+CONFIG, NEXT, LOADED = (RUN / name for name in ("haproxy.cfg", "next.cfg", "loaded"))
+ACTIVE, RELEASES = RUN / "active.map", RUN / "release.map"
 NAMES = RUN / "services.map"
+OLDER_ACTIVE = STATE / "active.map"  # of earlier versions, as are the directories slots and holds
 GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
 ALIASES = re.compile(r"^# Further names: (.+)$", re.MULTILINE)
 BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 DOWN, SERVERS, SLOTS = "be_down", 8, ("blue", "green")
 PATIENCE_S = 20.0
-
-
-class Refused(Exception):
-    """A request is invalid, or HAProxy did not execute it."""
 
 
 class Pointed(TypedDict):
@@ -48,6 +51,49 @@ class Hold(TypedDict):
     most: int
 
 
+class Kept(TypedDict):
+    """What the volume keeps of a swap: active backends and holds by service, servers by backend."""
+
+    active: dict[str, str]
+    slots: dict[str, Pointed]
+    holds: dict[str, Hold]
+
+
+STORE = Store(STATE / "state")
+
+
+def kept() -> Kept:
+    """Return what the volume keeps. Raises Refused.
+
+    Files of an earlier version count while its active.map exists: the first change by this version removes it.
+    """
+    data = None if OLDER_ACTIVE.exists() else STORE.read()
+    if data is not None:
+        stored: Kept = json.loads(data)
+        return stored
+    directories = (STATE / "slots", STATE / "holds")
+    slots, holds = ({file.name: json.loads(read(file)) for file in at.glob("[!.]*")} for at in directories)
+    return {"active": rows(read(OLDER_ACTIVE)), "slots": slots, "holds": holds}
+
+
+def keep(changed: Kept) -> None:
+    """Write it in place, unless nothing has changed. Raises OSError, Refused."""
+    if changed == kept():
+        return
+    STORE.write(json.dumps(changed).encode())
+    if OLDER_ACTIVE.exists():
+        OLDER_ACTIVE.unlink()
+        sync(STATE)
+    for file in (*(STATE / "slots").glob("*"), *(STATE / "holds").glob("*")):
+        file.unlink(missing_ok=True)
+
+
+def reserve() -> None:
+    """Create the file of the state while the disk has space for it. Raises OSError, Refused."""
+    if STORE.read() is None:
+        STORE.write(json.dumps(kept()).encode())
+
+
 def read(file: Path) -> str:
     """Return the text of a file; empty if it does not exist."""
     try:
@@ -64,37 +110,59 @@ def fingerprint() -> str:
 
 
 def put(file: Path, text: str) -> None:
-    """Write a file atomically, safe from a power cut. Empty text removes it."""
-    file.parent.mkdir(exist_ok=True)
-    if not text:
-        file.unlink(missing_ok=True)
-        return
-    new = file.with_name(f".{file.name}.new")
+    """Write a file atomically, unless it has this text. Empty text removes it. Raises OSError."""
+    put_all({file: text})
+
+
+def put_all(texts: Mapping[Path, str]) -> None:
+    """Write files that differ: all of them on the disk before the first one takes its place. Raises OSError."""
+    differing = {file: text for file, text in texts.items() if read(file) != text}
+    staged = {file: file.with_name(f".{file.name}.new") for file, text in differing.items() if text}
+    try:
+        for file, new in staged.items():
+            _write(new, differing[file])
+    except OSError:
+        for new in staged.values():
+            new.unlink(missing_ok=True)
+        raise
+    for file in differing:
+        if file in staged:
+            staged[file].replace(file)
+        else:
+            file.unlink(missing_ok=True)
+    for parent in {file.parent for file in differing if file.parent.is_dir()}:
+        sync(parent)
+
+
+def _write(new: Path, text: str) -> None:
+    new.parent.mkdir(exist_ok=True)
     new.unlink(missing_ok=True)
     # Mode 0600: the certificate's private key is among the files, as the gateway restarts without the operator.
     with open(new, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
         opened.write(text)
         opened.flush()
         os.fsync(opened.fileno())
-    new.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY)
-    os.fsync(directory)
-    os.close(directory)
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the lock for changes. Raises Refused after PATIENCE_S."""
-    with (STATE / "lock").open("w") as lock:
+    """Hold the lock for changes, which is that of the directory: a full disk has no space for a file of its own.
+
+    Raises Refused after PATIENCE_S.
+    """
+    directory = os.open(STATE, os.O_RDONLY)
+    try:
         end = time.monotonic() + PATIENCE_S
         while True:
             with suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             if time.monotonic() > end:
                 raise Refused(f"another change of the gateway has not ended within {PATIENCE_S:g} s; retry")
             time.sleep(0.05)
         yield
+    finally:
+        os.close(directory)
 
 
 def service_file(service: str) -> Path:
@@ -117,30 +185,49 @@ def backends() -> list[str]:
 
 def pointed(backend: str) -> Pointed:
     """Return the last release and servers of a slot."""
-    text = read(STATE / "slots" / backend)
-    slot: Pointed = json.loads(text) if text else {"release": "-", "servers": []}
-    return slot
+    return kept()["slots"].get(backend, {"release": "-", "servers": []})
 
 
 def remember(backend: str, slot: Pointed | None) -> None:
-    put(STATE / "slots" / backend, json.dumps(slot) if slot else "")
+    """Keep the release and servers of a slot. Raises OSError, Refused."""
+    stored = kept()
+    keep({**stored, "slots": changed(stored["slots"], backend, slot)})
+
+
+def active() -> dict[str, str]:
+    """Return the active backend of each service."""
+    return kept()["active"]
+
+
+def activate(backends_by_service: dict[str, str]) -> None:
+    """Keep the active backend of each service. Raises OSError, Refused."""
+    keep({**kept(), "active": backends_by_service})
 
 
 def hold(service: str) -> Hold | None:
     """Return the hold of a service; None if its requests do not wait."""
-    text = read(STATE / "holds" / service)
-    return json.loads(text) if text else None
+    return kept()["holds"].get(service)
 
 
 def put_hold(service: str, hold: Hold | None) -> None:
     """Start or end a hold: start before HAProxy sends requests to the waiting room, end after it stops."""
-    put(STATE / "holds" / service, json.dumps(hold) if hold else "")
+    stored = kept()
+    keep({**stored, "holds": changed(stored["holds"], service, hold)})
 
 
 def holds() -> dict[str, Hold]:
     """Return all holds by service."""
-    known = {service: hold(service) for service in services()}
-    return {service: value for service, value in known.items() if value}
+    known, stored = services(), kept()["holds"]
+    return {service: stored[service] for service in known if service in stored}
+
+
+T = TypeVar("T")
+
+
+def changed(table: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
+    """Return a table with another value of a key; None removes it."""
+    others = {name: present for name, present in table.items() if name != key}
+    return others if value is None else {**others, key: value}
 
 
 def waiting(service: str) -> str:
@@ -184,28 +271,40 @@ def ports() -> dict[int, str]:
     return files
 
 
-def compose(active: dict[str, str]) -> None:
-    """Write the maps and NEXT, from which HAProxy starts. `active`: the running map."""
-    backends_by_service = {**active, **rows(read(ACTIVE))}
-    put_rows(ACTIVE, {service: backends_by_service.get(service, DOWN) for service in services()})
-    for service in [name for name in holds() if backends_by_service.get(name) != waiting(name)]:
-        put_hold(service, None)
-    put_rows(RELEASES, {backend: pointed(backend)["release"] for backend in backends()})
+def compose(running: dict[str, str]) -> None:
+    """Write the maps and NEXT, from which HAProxy starts, into memory. `running`: the running map. Raises Refused."""
+    stored = kept()
+    known = {**running, **stored["active"]}
+    put_rows(ACTIVE, {service: known.get(service, DOWN) for service in services()})
+    slots = {backend: stored["slots"].get(backend) for backend in backends()}
+    put_rows(RELEASES, {backend: slot["release"] if slot else "-" for backend, slot in slots.items()})
     put_rows(NAMES, {name: service for service in services() for name in (service, *aliases(service))})
     text = "\n".join([read(SETTINGS), read(ONE), *(read(service_file(service)) for service in services())])
-    put(NEXT, "\n".join(filled(text)) + "\n")
+    # A service's file of an earlier version names the map that it had in the volume.
+    put(NEXT, "\n".join(filled(text.replace(str(OLDER_ACTIVE), str(ACTIVE)))) + "\n")
+
+
+def settle() -> None:
+    """Keep what HAProxy was given by `compose`, without holds of services whose requests do not wait.
+
+    Raises OSError, Refused.
+    """
+    table = rows(read(ACTIVE))
+    stored = kept()
+    waits = {service: hold for service, hold in stored["holds"].items() if table.get(service) == waiting(service)}
+    keep({**stored, "active": table, "holds": waits})
 
 
 def filled(text: str) -> Iterator[str]:
     """Yield the configuration with the servers of each slot."""
-    backend = ""
+    backend, slots = "", kept()["slots"]
     for line in text.splitlines():
         if line.startswith("backend "):
             backend = line.split()[1]
         if not line.startswith("  server-template "):
             yield line
             continue
-        servers = pointed(backend)["servers"]
+        servers = slots[backend]["servers"] if backend in slots else []
         yield from (f"  server s{number} {address}" for number, address in enumerate(servers, 1))
         if len(servers) < SERVERS:
             yield f"  server-template s {len(servers) + 1}-{SERVERS} 127.0.0.1:1 disabled"

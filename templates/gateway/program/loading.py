@@ -9,6 +9,8 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import disk
 import haproxy
@@ -22,13 +24,37 @@ def start() -> None:
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda *_: sys.exit(0))
     prepare()
+    with disk.alone():
+        recover()
     while not disk.SETTINGS.exists():
         time.sleep(0.1)
     with disk.alone():
         disk.compose({})
+        with without_space():
+            disk.settle()
         disk.NEXT.replace(CONFIG)
         disk.put(LOADED, disk.digest())
     haproxy.replace_this()
+
+
+def recover() -> None:
+    """Make the state readable and its file writable, as far as the disk allows: HAProxy starts in any case."""
+    try:
+        disk.kept()
+    except Refused as problem:
+        print(f"gateway: {problem}: no release is active until the leader sets it", file=sys.stderr, flush=True)
+        disk.STORE.file.replace(disk.STORE.file.with_suffix(".bad"))
+    with without_space():
+        disk.reserve()
+
+
+@contextmanager
+def without_space() -> Iterator[None]:
+    """Report a failed write: a start continues with what can be read."""
+    try:
+        yield
+    except OSError as error:
+        print(f"gateway: the state cannot be changed: {STATE}: {error.strerror}", file=sys.stderr, flush=True)
 
 
 def prepare() -> None:
@@ -72,13 +98,13 @@ def received() -> dict[str, str]:
 
 
 def write(texts: dict[str, str]) -> None:
-    """Write files, gateway.cfg last: `start` waits for it."""
-    for name, text in sorted(texts.items(), key=lambda item: item[0] == disk.SETTINGS.name):
-        disk.put(STATE / name, text)
+    """Write files, gateway.cfg last: `start` waits for it. Raises OSError."""
+    ordered = sorted(texts.items(), key=lambda item: item[0] == disk.SETTINGS.name)
+    disk.put_all({STATE / name: text for name, text in ordered})
 
 
 def replace(texts: dict[str, str]) -> None:
-    """Write files and load them. Restore the old files if that fails."""
+    """Write files and load them. Restore the old files if that fails. Raises Refused, OSError."""
     before = {name: disk.read(STATE / name) for name in texts}
     running = haproxy.answers()
     now = haproxy.rows(ACTIVE) if running else {}
@@ -87,10 +113,11 @@ def replace(texts: dict[str, str]) -> None:
         check_ports()
         disk.compose(now)
         haproxy.check()
+        disk.settle()
         if running:
             haproxy.reload()
             disk.put(LOADED, disk.digest())
-    except Refused:
+    except (Refused, OSError):
         write(before)
         disk.compose(now)
         raise

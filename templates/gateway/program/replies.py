@@ -32,7 +32,7 @@ def error(message: str, kind: str, code: str, param: str | None = None) -> str:
 
 def models() -> list[dict[str, object]]:
     """Return each name of a service as a model, with its release and state. An alias names its service as `root`."""
-    active, holds = disk.rows(disk.read(disk.ACTIVE)), disk.holds()
+    active, holds = disk.active(), disk.holds()
     return [
         {
             "id": name,

@@ -1,0 +1,205 @@
+"""A full disk on the gateway's node, a crash at any byte, and the files of earlier versions: traffic can be moved."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config.inventory import Gateway
+from sparkops.gateway import files
+from sparkops.gateway import image as render
+from sparkops.gateway.image import Service
+from tests.gateway.test_program import CONFIG, PROGRAM, disk  # noqa: F401  # a fixture
+from tests.guard.disk import FULL, fill, mounted
+
+pytestmark = pytest.mark.local
+HOLD = ("hold", "chat", "1.2", "60", "540", "500")
+WITHIN_S = 60.0
+
+
+class Program:
+    """The gateway's program and its HAProxy, as in its container."""
+
+    def __init__(self, state: Path, run: Path) -> None:
+        self.state, self.run = state, run
+        run.mkdir(exist_ok=True)
+        self.environment = {**os.environ, "GATEWAY_STATE": str(state), "GATEWAY_RUN": str(run)}
+
+    def call(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        argv = (sys.executable, "-B", PROGRAM / "__main__.py", *words)
+        return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=self.environment)
+
+    def shown(self) -> Any:
+        return json.loads(self.call("show").stdout)
+
+    def kept(self) -> Any:
+        code = "import disk, json; print(json.dumps(disk.kept()))"
+        argv = (sys.executable, "-B", "-c", code)
+        return json.loads(subprocess.check_output(argv, cwd=PROGRAM, env=self.environment, text=True))
+
+    @contextmanager
+    def started(self) -> Iterator[None]:
+        """Start it and wait until HAProxy answers."""
+        argv = (sys.executable, "-B", PROGRAM / "__main__.py", "start")
+        with subprocess.Popen(argv, env=self.environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as it:
+            try:
+                end = time.monotonic() + WITHIN_S
+                while self.shown()["haproxy"] is None:
+                    assert it.poll() is None, "the gateway has ended"
+                    assert time.monotonic() < end, "HAProxy does not answer"
+                    time.sleep(0.1)
+                yield
+            finally:
+                it.terminate()
+
+
+def configured(state: Path, run: Path) -> dict[str, str]:
+    """The gateway's files with paths and free ports of a test."""
+    ports = []
+    for _ in range(2):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            ports.append(free.getsockname()[1])
+    given = render.config([Service("chat", ports[0])], Gateway(node="n", metrics_port=ports[1]), files.load_templates())
+    return {name: moved(text, state, run) for name, text in given.items()}
+
+
+def moved(text: str, state: Path, run: Path) -> str:
+    room = text.index("program room\n") if "program room\n" in text else len(text)
+    end = text.index("defaults\n") if room < len(text) else room
+    text = text[:room] + text[end:]  # its command is a path of the image
+    return text.replace("/var/lib/gateway", str(state)).replace("/run/gateway", str(run))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    """A gateway with two releases whose volume is full."""
+    if shutil.which("haproxy") is None:
+        pytest.skip("needs Debian's package haproxy")
+    with mounted(tmp_path / "state", kib=1024) as state:
+        gateway = Program(state, tmp_path / "run")
+        for name, text in configured(state, gateway.run).items():
+            (state / name).parent.mkdir(exist_ok=True)
+            (state / name).write_text(text)
+        with gateway.started():
+            for slot, port in (("blue", 8001), ("green", 8002)):
+                assert gateway.call("point", "chat", slot, slot, f"127.0.0.1:{port}").returncode == 0
+            assert gateway.call("switch", "chat", "blue", "blue").returncode == 0
+            fill(state)
+            yield gateway
+
+
+def test_a_full_disk_stops_no_switch_and_no_hold(program: Program) -> None:
+    for words, backend in ((HOLD, "be_chat_wait"), (("switch", "chat", "green", "green"), "be_chat_green")):
+        called = program.call(*words)
+        assert (called.returncode, called.stderr) == (0, "")
+        assert program.shown()["map"] == f"chat {backend}\n"
+    called = program.call("point", "chat", "blue", "blue-2", "127.0.0.1:8003")
+    assert (called.returncode, called.stderr) == (0, "")
+    assert program.call("switch", "chat", "down").returncode == 0
+    assert program.shown()["slots"]["be_chat_blue"]["release"] == "blue-2"
+
+
+def test_a_gateway_starts_on_a_full_disk_and_serves_the_release_of_its_file(program: Program, tmp_path: Path) -> None:
+    assert program.call("switch", "chat", "green", "green").returncode == 0
+    shutil.copytree(program.state, tmp_path / "other", ignore=shutil.ignore_patterns("filling"))
+    text = (tmp_path / "other/gateway.cfg").read_text()
+    with mounted(tmp_path / "second", kib=1024) as state:
+        shutil.copytree(tmp_path / "other", state, dirs_exist_ok=True)
+        other = Program(state, tmp_path / "second-run")
+        (state / "gateway.cfg").write_text(text.replace(str(program.run), str(other.run)))
+        for name, given in configured(state, other.run).items():
+            (state / name).write_text(given)
+        fill(state)
+        with other.started():
+            assert other.shown()["map"] == "chat be_chat_green\n"
+            assert "be_chat_green" in other.shown()["haproxy"]["map"]
+            assert other.call("switch", "chat", "blue", "blue").returncode == 0
+
+
+def test_a_change_for_which_the_disk_has_no_space_names_it_and_changes_nothing(program: Program) -> None:
+    before = program.shown()
+    files_ = {"services/second.cfg": "frontend fe_second\n" + "# x\n" * 10000}
+    called = program.call("configure", stdin=json.dumps(files_) + "\n")
+
+    assert called.returncode == 1
+    assert called.stderr.count("\n") == 1
+    assert FULL in called.stderr
+    after = program.shown()
+    assert (after["files"], after["map"], after["haproxy"]["map"]) == tuple(
+        (before["files"], before["map"], before["haproxy"]["map"])
+    )
+
+
+def older(disk: Any) -> None:  # noqa: F811
+    """Write what an earlier version keeps."""
+    for directory in ("slots", "holds"):
+        (disk.STATE / directory).mkdir(exist_ok=True)
+    (disk.STATE / "active.map").write_text("chat be_chat_blue\n")
+    (disk.STATE / "slots/be_chat_blue").write_text('{"release": "old", "servers": ["127.0.0.1:8001"]}')
+
+
+def test_the_files_of_an_earlier_version_are_read_and_stay_until_the_first_change(disk: Any) -> None:  # noqa: F811
+    older(disk)
+    disk.reserve()
+    disk.compose({})
+    disk.settle()
+    assert disk.rows(disk.read(disk.ACTIVE)) == {"chat": "be_chat_blue"}
+    assert (disk.STATE / "slots/be_chat_blue").exists(), "the earlier version may have to start again"
+
+    disk.activate({"chat": "be_chat_green"})
+
+    assert disk.pointed("be_chat_blue") == {"release": "old", "servers": ["127.0.0.1:8001"]}
+    assert disk.active() == {"chat": "be_chat_green"}
+    assert not (disk.STATE / "active.map").exists()
+
+
+def test_what_an_earlier_version_has_written_since_counts(disk: Any) -> None:  # noqa: F811
+    disk.activate({"chat": "be_chat_green"})
+    older(disk)
+
+    assert disk.active() == {"chat": "be_chat_blue"}
+
+
+def test_a_map_of_an_earlier_configuration_is_the_one_in_memory(disk: Any) -> None:  # noqa: F811
+    text = CONFIG["services/chat.cfg"].replace("/run/gateway/active.map", str(disk.OLDER_ACTIVE))
+    disk.put(disk.service_file("chat"), text)
+    disk.compose({})
+
+    assert str(disk.OLDER_ACTIVE) not in disk.read(disk.NEXT)
+    assert f"map({disk.ACTIVE},be_down)" in disk.read(disk.NEXT)
+
+
+def test_a_write_that_is_torn_at_any_byte_leaves_the_state_before_it(disk: Any) -> None:  # noqa: F811
+    for number in range(3):
+        disk.activate({"chat": f"be_{number}"})
+    file = disk.STORE.file
+    before = file.read_bytes()
+    disk.activate({"chat": "be_torn"})
+    after = file.read_bytes()
+    differing = [at for at in range(len(before)) if before[at] != after[at]]
+
+    for end in range(differing[0], differing[-1], 7):
+        file.write_bytes(after[:end] + before[end:])
+        assert disk.active() == {"chat": "be_2"}
+    file.write_bytes(after)
+    assert disk.active() == {"chat": "be_torn"}
+
+
+def test_what_has_not_changed_is_not_written(disk: Any) -> None:  # noqa: F811
+    disk.activate({"chat": "be_chat_blue"})
+    before = disk.STORE.file.stat().st_mtime_ns, disk.SETTINGS.stat().st_ino
+    disk.activate({"chat": "be_chat_blue"})
+    disk.put(disk.SETTINGS, disk.read(disk.SETTINGS))
+
+    assert (disk.STORE.file.stat().st_mtime_ns, disk.SETTINGS.stat().st_ino) == before
