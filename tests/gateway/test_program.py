@@ -159,6 +159,8 @@ def test_these_files_may_be_given(disk: Any, name: str) -> None:
     assert disk.GIVEN.fullmatch(name)
 
 
-@pytest.mark.parametrize("name", ["active.map", "state", "slots/be_chat_blue", "../x", "services/../x.cfg", "services/.cfg", ""])
+@pytest.mark.parametrize(
+    "name", ["active.map", "state", "slots/be_chat_blue", "../x", "services/../x.cfg", "services/.cfg", ""]
+)
 def test_no_other_file_may_be_given(disk: Any, name: str) -> None:
     assert not disk.GIVEN.fullmatch(name)
