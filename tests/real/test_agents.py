@@ -67,7 +67,7 @@ class Pair:
     events: list[Event] = field(default_factory=list)
 
     def ensure(self, specs: AgentSpecs | None = None, *, apply_gateway: bool = False) -> dict[str, tuple[str, ...]]:
-        with connect(self.fleet) as connected:
+        with connect(self.fleet, [*self.machines]) as connected:
             return agents.ensure(connected, specs or self.specs, self.events.append, apply_gateway=apply_gateway)
 
     def ids(self) -> dict[str, str]:
@@ -208,10 +208,12 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
 
 def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
     before, other = pair.ids(), other_guard(pair, plan__more=b"# yet another version\n")
+    nodes = {**pair.fleet.nodes, "lost": pair.fleet.nodes[OTHER]}  # a node of the inventory that nothing connects to
+    larger = replace(pair, fleet=pair.fleet.model_copy(update={"nodes": nodes}))
     pair.lead(Journal("chat", FRONT, (OTHER,)).begun("i1", Mode.FIRST, LOST, automatic=True))
     try:
         with pytest.raises(Busy, match=rf"{FRONT}: chat: a swap to q-2 is in phase 'prepare'") as caught:
-            pair.ensure(other)
+            larger.ensure(other)
         assert caught.value.next_step == "sparkops follow chat"
         assert pair.ids() == before
     finally:
