@@ -35,6 +35,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
+from tests.guard.test_gateway_front import released
 from tests.real.cases import some
 from tests.real.service import PATIENCE_S
 
@@ -50,7 +51,8 @@ from sparkops.swap.journal import Journal
 State().write_journal(wire.load(Journal, sys.stdin.buffer.read()))
 """
 SERVICES = "/var/lib/sparkops/v2/services"
-LOST = Deployment("q-2", Slot.BLUE, (Replica((RankSpec("lost", "q-2-blue-r0"),)),))
+SPEC = next(released("10.0.0.9").heads).spec  # one that every version of these tests can read
+LOST = Deployment("q-2", Slot.BLUE, (Replica((RankSpec("lost", "q-2-blue-r0", spec=SPEC),)),))
 DEAF = b"\n\ndef open_socket(*_, **__):\n    raise OSError('planted')\n"
 NET_ADMIN = 12  # the number of the capability, in linux/capability.h
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
