@@ -15,5 +15,7 @@ SHOW = Command(("docker", "exec", GATEWAY, "gateway", "show"), timeout_s=30.0)
 """Queries the gateway in one round trip: gateway.facts.parse_gateway reads the reply."""
 SHOW_EACH = Command(("docker", "exec", "--interactive", GATEWAY, "gateway", "show-each"), timeout_s=30.0)
 """A stream: for each line sent, one line with the reply to SHOW."""
+PROBE_EACH = Command(("docker", "exec", "--interactive", GATEWAY, "gateway", "probe-each"), timeout_s=30.0)
+"""A stream: for each line with a request to a slot, one line with what came, in any order; both JSON with an id."""
 RELAY = Command(("docker", "exec", "--interactive", CONTAINER, "python3", "-m", "sparkops.guard.ask"), timeout_s=30.0)
 """A stream of requests of an operator to the guard and replies, a line of JSON each; the same in every version."""

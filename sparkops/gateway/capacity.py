@@ -15,10 +15,12 @@ RESERVE_MIB = LARGE_MIB + 258
 LEAST_BUFFER, MOST_BUFFER = 128 * KIB, 1024 * KIB
 BESIDE_BODY = 32 * KIB
 """Bytes of a buffer for headers and HAProxy's own data."""
-METRICS = 100
+METRICS = 68
 """Limit of connections to the metrics."""
-CONNECTIONS = 5 * 900 + METRICS
-"""Minimum of the total limit: four services with 900 each, 900 from the waiting room, and the metrics."""
+PROBES = 32
+"""Limit of connections of the guard: templates/gateway/program/probe.py sends up to 30 requests at once."""
+CONNECTIONS = 5 * 900 + METRICS + PROBES
+"""Minimum of the total limit: four services with 900 each, 900 from the waiting room, the metrics and the guard."""
 
 
 def buffer_bytes(memory_mib: int) -> int:
@@ -32,8 +34,9 @@ def buffer_bytes(memory_mib: int) -> int:
 def frontend_connections(memory_mib: int) -> int:
     """Return the limit of connections to one service. Memory that does not suffice for larger buffers raises it.
 
-    Five such frontends and the metrics are the total, so that no frontend can use up the connections of another one.
-    The total is at most 9,195: HAProxy needs two descriptors each, and with 20,000 descriptors it refused 10,195.
+    Five such frontends, the metrics and the guard are the total, so that no frontend can use up the connections of
+    another one. The total is at most 9,195: HAProxy needs two descriptors each, and with 20,000 descriptors it refused
+    10,195.
     """
-    fitting = (memory_mib - RESERVE_MIB) * MIB // (2 * buffer_bytes(memory_mib)) - METRICS
+    fitting = (memory_mib - RESERVE_MIB) * MIB // (2 * buffer_bytes(memory_mib)) - METRICS - PROBES
     return fitting // 5

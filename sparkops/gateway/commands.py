@@ -29,6 +29,7 @@ The output must not be logged. The token is valid while the container runs.
 """
 SHOW = places.SHOW
 SHOW_EACH = places.SHOW_EACH
+PROBE_EACH = places.PROBE_EACH
 
 
 def labels(inputs: str, memory_mib: int) -> dict[str, str]:
@@ -103,12 +104,12 @@ def hold(service: str, hold: RequestHold) -> Command:
 
 
 def cut(service: str, slot: Slot) -> Command:
-    """End every open request of a slot. Prints their number."""
+    """End every open request of a slot. Prints how many have ended."""
     return _tell("cut", service, slot)
 
 
 def preview(service: str, slot: Slot) -> Command:
-    """Send a request through the gateway to a slot that is not active. Prints the release; fails without an answer."""
+    """Send a request to a slot, as the guard does. Prints the release; fails without an answer."""
     return Command(("docker", "exec", CONTAINER, "gateway", "preview", service, slot, "/v1/models"), timeout_s=30.0)
 
 

@@ -92,6 +92,8 @@ class GatewayFacts:
     certificate: str = ""
     """SHA-256 fingerprint of the certificate; empty without one."""
     problem: str = ""
+    probes: bool = False
+    """Whether it has a socket for the guard's requests; one of an earlier version has none."""
 
     @property
     def drift(self) -> tuple[tuple[str, str], ...]:
@@ -112,6 +114,7 @@ def parse_gateway(text: str) -> GatewayFacts:
             keys=frozenset(shown.get("keys", ())),  # a gateway of an earlier version has neither, and is replaced
             certificate=shown.get("certificate", ""),
             problem=shown["problem"],
+            probes=shown.get("probes", False),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"unexpected output of the gateway: {error!r} in {text[:200]!r}") from None

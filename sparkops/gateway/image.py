@@ -15,6 +15,7 @@ from sparkops.gateway.capacity import (
     LARGEST_MIB,
     METRICS,
     MIB,
+    PROBES,
     buffer_bytes,
     frontend_connections,
 )
@@ -58,7 +59,8 @@ def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str
         metrics_port=str(gateway.metrics_port),
         frontend_connections=str(connections),
         metrics_connections=str(METRICS),
-        connections=str(5 * connections + METRICS),
+        probe_connections=str(PROBES),
+        connections=str(5 * connections + METRICS + PROBES),
         buffer=str(buffer_bytes(gateway.memory_mib)),
         large_mib=str(LARGE_MIB),
     )

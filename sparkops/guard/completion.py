@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from math import inf
+from typing import Any
 
 from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
@@ -30,7 +32,7 @@ class Completion(StrEnum):
     RIGHT = "the release answered"
     WRONG = "an error, or another release"
     LATE = "no answer in time"
-    CLOSED = "no connection is taken"
+    CLOSED = "no connection is taken, or the gateway refuses the client"
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,80 @@ class ReleaseHealth:
         return IDLE_S if self.answer is Answer.YES and not swapping else BUSY_S
 
 
+class RequestFailure(StrEnum):
+    """Why a request got no whole response, in the words of templates/gateway/program/probe.py."""
+
+    NONE = ""
+    UNREACHED = "unreached"
+    """No connection was taken."""
+    UNANSWERED = "unanswered"
+    """A connection was taken, and closed before the first byte of a response."""
+    LATE = "late"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class CompletionReply:
+    """What came of a request. `text` is the start of the body, `size` its length in bytes, up to about MOST_BYTES."""
+
+    failure: RequestFailure = RequestFailure.NONE
+    why: str = ""
+    status: int = 0
+    release: str = ""
+    """The release that the gateway names; empty in its own responses."""
+    text: str = ""
+    size: int = 0
+
+
+def parse_reply(line: Mapping[str, Any]) -> CompletionReply:
+    """Parse a reply of the gateway's program. Raises ValueError for another one."""
+    try:
+        failure = RequestFailure(line["failed"])
+        return CompletionReply(failure, line["why"], line["status"], line["release"], line["text"], line["size"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"unexpected reply of the gateway: {error!r}") from None
+
+
+def judge(reply: CompletionReply, release: str, answer_s: float = ANSWER_S) -> CompletionEnd:
+    """Judge a reply to a request for `release`; without one it came from an engine itself.
+
+    A gateway that takes no request, closes its connection or refuses the client shows nothing about the release. A 503
+    of its own does: no server of the slot takes a connection.
+    """
+    if reply.failure:
+        return _unanswered(reply, release, answer_s)
+    if reply.status == HTTPStatus.TOO_MANY_REQUESTS and release and not reply.release:
+        return CompletionEnd(Completion.CLOSED)
+    if reply.size > MOST_BYTES:
+        return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: an answer of more than {MOST_BYTES} bytes")
+    if reply.status == HTTPStatus.OK and reply.release == release:
+        return CompletionEnd(Completion.RIGHT)
+    named = f"release {reply.release}" if reply.release else "no release"
+    of = "" if reply.release == release else f", of {named}"
+    text = shown(reply.text, SHOWN_ERROR)
+    return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP {reply.status}{of}: {text}"[:MOST_GOT])
+
+
+def _unanswered(reply: CompletionReply, release: str, answer_s: float) -> CompletionEnd:
+    if reply.failure is RequestFailure.LATE:
+        return CompletionEnd(Completion.LATE, f"{COMPLETIONS}: no answer within {answer_s:g} s")
+    if reply.failure is RequestFailure.UNREACHED or (reply.failure is RequestFailure.UNANSWERED and release):
+        return CompletionEnd(Completion.CLOSED)
+    return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: the connection broke: {reply.why}"[:MOST_GOT])
+
+
+def body(service: str) -> str:
+    """Return the body of the request."""
+    message = {"role": "user", "content": "1"}
+    return json.dumps({"model": service, "messages": [message], "max_tokens": 1, "temperature": 0})
+
+
 @dataclass(frozen=True)
 class CompletionRequest:
-    """One completion of one token, within `answer_s`. `port` is the service's own; `encrypted`: it speaks TLS.
+    """A completion of one token to a port, within `answer_s`. `port` is the service's own; `encrypted`: it speaks TLS.
 
-    Without a `release` it goes to an engine itself, which names none.
+    Without a `release` it goes to an engine itself, which names none. With one it goes through a gateway of an earlier
+    version, with the limits of every client of its address: later ones have a way for the guard (`probe`).
     """
 
     service: str
@@ -92,38 +163,36 @@ class CompletionRequest:
 
     def send(self) -> CompletionEnd:
         """Send it and judge the response."""
+        return judge(self._reply(), self.release, self.answer_s)
+
+    def _reply(self) -> CompletionReply:
         connection = self._connection()
         try:
             connection.connect()
+        except ssl.SSLEOFError as error:
+            return CompletionReply(RequestFailure.UNANSWERED, str(error))
         except ssl.SSLError as error:
-            return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: {error}")
-        except OSError:
-            return CompletionEnd(Completion.CLOSED)
+            return CompletionReply(RequestFailure.BROKEN, str(error))
+        except OSError as error:
+            return CompletionReply(RequestFailure.UNREACHED, str(error))
+        return self._exchange(connection)
+
+    def _exchange(self, connection: HTTPConnection) -> CompletionReply:
         try:
             connection.sock.settimeout(self.answer_s)
-            return self._result(connection)
-        except TimeoutError:
-            return CompletionEnd(Completion.LATE, f"{COMPLETIONS}: no answer within {self.answer_s:g} s")
+            headers = {"Content-Type": "application/json", TOKEN_HEADER: self.token, SLOT_HEADER: self.slot.value}
+            connection.request("POST", self.path + COMPLETIONS, body(self.service), headers)
+            response = connection.getresponse()
+        except TimeoutError as error:
+            return CompletionReply(RequestFailure.LATE, str(error))
+        except ConnectionError as error:
+            return CompletionReply(RequestFailure.UNANSWERED, repr(error))
         except (OSError, HTTPException) as error:
-            return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: the connection broke: {error!r}"[:MOST_GOT])
+            return CompletionReply(RequestFailure.BROKEN, repr(error))
+        else:
+            return _read(response)
         finally:
             connection.close()
-
-    def _result(self, connection: HTTPConnection) -> CompletionEnd:
-        message = {"role": "user", "content": "1"}
-        body = {"model": self.service, "messages": [message], "max_tokens": 1, "temperature": 0}
-        headers = {"Content-Type": "application/json", TOKEN_HEADER: self.token, SLOT_HEADER: self.slot.value}
-        connection.request("POST", self.path + COMPLETIONS, json.dumps(body), headers)
-        response = connection.getresponse()
-        content = response.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: an answer of more than {MOST_BYTES} bytes")
-        release = response.headers.get(RELEASE_HEADER, "")
-        if response.status == HTTPStatus.OK and release == self.release:
-            return CompletionEnd(Completion.RIGHT)
-        of = "" if release == self.release else f", of {f'release {release}' if release else 'no release'}"
-        text = shown(content.decode(errors="replace"), SHOWN_ERROR)
-        return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP {response.status}{of}: {text}"[:MOST_GOT])
 
     def _connection(self) -> HTTPConnection:
         """Return a connection to this very node, where the name in the certificate does not matter."""
@@ -133,3 +202,18 @@ class CompletionRequest:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return HTTPSConnection("127.0.0.1", self.port, timeout=CONNECT_S, context=context)
+
+
+def _read(response: HTTPResponse) -> CompletionReply:
+    try:
+        content = response.read(MOST_BYTES + 1)
+    except TimeoutError as error:
+        return CompletionReply(RequestFailure.LATE, str(error))
+    except (OSError, HTTPException) as error:
+        return CompletionReply(RequestFailure.BROKEN, repr(error))
+    if response.length and len(content) <= MOST_BYTES:
+        return CompletionReply(RequestFailure.BROKEN, f"{response.length} bytes of the body did not come")
+    release = response.headers.get(RELEASE_HEADER, "")
+    return CompletionReply(
+        RequestFailure.NONE, "", response.status, release, content.decode(errors="replace"), len(content)
+    )

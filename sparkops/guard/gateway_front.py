@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from math import inf
 
@@ -17,12 +18,23 @@ from sparkops.engine.endpoints import metrics_page
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
-from sparkops.guard.completion import MOST_GOT, Completion, CompletionRequest, ReleaseHealth
+from sparkops.guard.completion import (
+    ANSWER_S,
+    COMPLETIONS,
+    MOST_GOT,
+    Completion,
+    CompletionEnd,
+    CompletionRequest,
+    ReleaseHealth,
+    body,
+    judge,
+    parse_reply,
+)
 from sparkops.guard.environment import log
 from sparkops.guard.smoke_runs import Baking
-from sparkops.nodes.http import direct
+from sparkops.nodes.http import MOST_BYTES, direct
 from sparkops.nodes.node import Node
-from sparkops.nodes.streams import LineStream
+from sparkops.nodes.streams import LineStream, SharedStream
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.model import Answer, Deployment
@@ -47,6 +59,7 @@ class GatewayContainer:
 
     def __post_init__(self) -> None:
         self.stream = LineStream(self.node, commands.SHOW_EACH)
+        self.probes = SharedStream(self.node, commands.PROBE_EACH)
 
     def show(self, most_s: float = 0.0) -> GatewayFacts | None:
         """Return the gateway's state, less than `most_s` seconds old; None where it cannot be read.
@@ -78,8 +91,18 @@ class GatewayContainer:
             self.stream.close()
             return ""
 
+    def probe(self, service: str, deployment: Deployment) -> CompletionEnd:
+        """Send a completion to the slot of a release, past the limits of clients, and judge what came."""
+        place = {"service": service, "slot": deployment.slot.value, "path": COMPLETIONS}
+        limits = {"answer_s": ANSWER_S, "most": MOST_BYTES}
+        try:
+            reply = self.probes.request({**place, "body": body(service), **limits}, ANSWER_S + REPLY_S)
+            return judge(parse_reply(reply), deployment.release)
+        except (OSError, ValueError):
+            return CompletionEnd(Completion.CLOSED)
+
     def preview_token(self, *, fresh: bool = False) -> str:
-        """Return the token of requests to a slot without traffic. Raises CommandFailed."""
+        """Return the token of requests to a slot through a gateway without probes. Raises CommandFailed."""
         if fresh or not self.token:
             self.token = self.node.run(commands.TOKEN).stdout.strip()
         return self.token
@@ -145,18 +168,29 @@ class GatewayFront:
         if self.clock() < health.next_s:
             return
         with suppress(CommandFailed, ConnectionLost):
-            token = self.gateway.preview_token(fresh=health.failures > 0)
-            encrypted = self.gateway.facts is not None and CERTIFICATE in self.gateway.facts.files
-            place = (self.service, service.port, deployment.release, deployment.slot)
-            request = CompletionRequest(*place, token, encrypted=encrypted, path=service.path)
-            health.pending = self.executor.submit(request.send)
+            health.pending = self.executor.submit(self._completion(health, service, deployment))
+
+    def _completion(
+        self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment
+    ) -> Callable[[], CompletionEnd]:
+        """Return what sends a completion: past the limits of clients, if this gateway can. Raises CommandFailed."""
+        facts = self.gateway.facts
+        if facts is not None and facts.probes:
+            return partial(self.gateway.probe, self.service, deployment)
+        token = self.gateway.preview_token(fresh=health.failures > 0)
+        encrypted = facts is not None and CERTIFICATE in facts.files
+        place = (self.service, service.port, deployment.release, deployment.slot)
+        return CompletionRequest(*place, token, encrypted=encrypted, path=service.path).send
 
     def execute(self, effect: FrontEffect) -> str:
         """Change the gateway, and return what it printed. Raises SparkopsError."""
         try:
-            return self.gateway.node.run(gateway_command(effect, self.service)).stdout.strip()
+            completed = self.gateway.node.run(gateway_command(effect, self.service))
         except CommandFailed as failed:
             raise SparkopsError(f"{effect}: {failed.completed.last_lines}") from failed
+        if completed.stderr:  # such as requests that a cut has not ended
+            self.log(f"{self.service}: {effect}: {completed.stderr.strip()}")
+        return completed.stdout.strip()
 
     def forget(self) -> None:
         """Remove the service from the gateway, if it has it. Raises SparkopsError."""

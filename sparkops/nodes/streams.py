@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import codecs
+import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import IO
+from typing import IO, Any
 
 from sparkops.command import Command
 from sparkops.nodes.node import Node, OnLine, Stream
 
 KEEP = 4 * 1024 * 1024  # characters kept of one output; a build log or a long line must not fill memory
+BOTH_WAYS = 2  # socket.SHUT_RDWR, as of paramiko's channels
 PIECES = 1024  # joined when there are more: a string of one character takes 50 bytes
 
 
@@ -136,3 +139,80 @@ class LineStream:
             self.lines = None
             with suppress(OSError):  # it may have ended
                 self.stream.close()
+
+
+@dataclass
+class SharedStream:
+    """A stream to a command for requests of several threads at once: a line of JSON each, with an `id`.
+
+    The command replies in any order, each reply with the `id` of its request. It is started by the first request, and
+    again by the next one after it has ended.
+    """
+
+    node: Node
+    command: Command
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stream: Stream = None
+    pending: dict[int, Future[Mapping[str, Any]]] = field(default_factory=dict)
+    """The requests of the open stream that have no reply, by id."""
+    number: int = 0
+    replies: int = 0
+
+    def request(self, values: Mapping[str, object], timeout_s: float) -> Mapping[str, Any]:
+        """Send a request and return its reply. Raises OSError if the stream ends first, or after `timeout_s`."""
+        future: Future[Mapping[str, Any]] = Future()
+        with self.lock:
+            stream = self._open()
+            self.number += 1
+            number, replies = self.number, self.replies
+            self.pending[number] = future
+            try:
+                stream.sendall(json.dumps({**values, "id": number}).encode() + b"\n")
+            except OSError:
+                self._end(stream)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            with self.lock:
+                self.pending.pop(number, None)
+                if self.replies == replies:  # the command hangs
+                    self._end(stream)
+            raise
+
+    def close(self) -> None:
+        """End the stream, if one is open."""
+        with self.lock:
+            self._end(self.stream)
+
+    def _open(self) -> Stream:
+        if self.stream is None:
+            self.stream = self.node.pipe(self.command)
+            self.stream.settimeout(None)
+            threading.Thread(target=self._read, args=(self.stream,), daemon=True).start()
+        return self.stream
+
+    def _read(self, stream: Stream) -> None:
+        """Hand each reply to its request, until the stream ends or is no stream of replies."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            for line in stream.makefile("r"):
+                reply = json.loads(line)
+                with self.lock:
+                    if self.stream is not stream:
+                        return
+                    self.replies += 1
+                    if future := self.pending.pop(reply["id"], None):
+                        future.set_result(reply)
+        with self.lock:
+            self._end(stream)
+
+    def _end(self, stream: Stream) -> None:
+        """Close the open stream and fail its requests; an earlier one has been closed already."""
+        if stream is None or self.stream is not stream:
+            return
+        self.stream = None
+        with suppress(OSError):  # wakes its reader
+            stream.shutdown(BOTH_WAYS)
+        stream.close()
+        for future in self.pending.values():
+            future.set_exception(ConnectionResetError(f"`{self.command}` has ended"))
+        self.pending.clear()

@@ -64,6 +64,8 @@ LIMITS: dict[str, dict[str, float]] = {
         "16 GiB": float(GATE_MEMORY[0].removeprefix("--memory=").removesuffix("g")),
         "4600 connections": float(capacity.CONNECTIONS),
         "900 connections": float(capacity.frontend_connections(capacity.MEMORY_MIB)),
+        "68 connections": float(capacity.METRICS),
+        "32 connections": float(capacity.PROBES),
         "1309 connections": float(capacity.frontend_connections(2048)),
         "1819 connections": float(capacity.frontend_connections(2685)),
     },

@@ -108,7 +108,7 @@ def test_a_slot_without_traffic_is_asked_through_the_gateway(live: Live) -> None
     problem = refused(lambda: live.run(commands.preview("chat", GREEN)))
     live.run(commands.point("chat", GREEN, RELEASES[GREEN], [("127.0.0.1", ENGINES[GREEN])]))
 
-    assert "chat green: a request through the gateway got HTTP/1.1 503" in problem
+    assert "chat green: a request through the gateway got HTTP 503" in problem
     assert live.ask().served_by == SERVED_BY[BLUE]
 
 

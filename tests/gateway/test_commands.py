@@ -21,6 +21,7 @@ RELEASE = "chat-0123456789"
     [
         (commands.TOKEN, EXEC + "token"),
         (commands.SHOW, EXEC + "show"),
+        (commands.PROBE_EACH, "docker exec --interactive sparkops-gateway gateway probe-each"),
         (commands.switch("chat", Slot.GREEN, RELEASE), EXEC + "switch chat green chat-0123456789"),
         (commands.switch_down("chat"), EXEC + "switch chat down"),
         (commands.hold("chat", RequestHold("1.2+", 300.0, 540.0, 500)), EXEC + "hold chat 1.2+ 300 540 500"),

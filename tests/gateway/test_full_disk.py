@@ -3,94 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkops.config.inventory import Gateway
-from sparkops.gateway import files
-from sparkops.gateway import image as render
-from sparkops.gateway.image import Service
-from tests.gateway.test_program import CONFIG, PROGRAM, disk  # noqa: F401  # a fixture
+from tests.gateway.here import Program, configured
+from tests.gateway.test_program import CONFIG, disk  # noqa: F401  # a fixture
 from tests.guard.disk import FULL, fill, mounted
 
 pytestmark = pytest.mark.local
 HOLD = ("hold", "chat", "1.2", "60", "540", "500")
-WITHIN_S = 60.0
-
-
-class Program:
-    """The gateway's program and its HAProxy, as in its container."""
-
-    def __init__(self, state: Path, run: Path) -> None:
-        self.state, self.run = state, run
-        run.mkdir(exist_ok=True)
-        self.environment = {**os.environ, "GATEWAY_STATE": str(state), "GATEWAY_RUN": str(run)}
-
-    def call(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        argv = (sys.executable, "-B", str(PROGRAM / "__main__.py"), *words)
-        return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=self.environment)
-
-    def shown(self) -> Any:
-        return json.loads(self.call("show").stdout)
-
-    def kept(self) -> Any:
-        code = "import disk, json; print(json.dumps(disk.kept()))"
-        argv = (sys.executable, "-B", "-c", code)
-        return json.loads(subprocess.check_output(argv, cwd=PROGRAM, env=self.environment, text=True))
-
-    @contextmanager
-    def started(self) -> Iterator[None]:
-        """Start it and wait until HAProxy answers."""
-        argv = (sys.executable, "-B", PROGRAM / "__main__.py", "start")
-        with subprocess.Popen(argv, env=self.environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as it:
-            try:
-                end = time.monotonic() + WITHIN_S
-                while self.shown()["haproxy"] is None:
-                    assert it.poll() is None, "the gateway has ended"
-                    assert time.monotonic() < end, "HAProxy does not answer"
-                    time.sleep(0.1)
-                yield
-            finally:
-                it.terminate()
-
-
-def configured(state: Path, run: Path) -> dict[str, str]:
-    """The gateway's files with paths and free ports of a test."""
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports.append(free.getsockname()[1])
-    given = render.config([Service("chat", ports[0])], Gateway(node="n", metrics_port=ports[1]), files.load_templates())
-    return {name: moved(text, state, run) for name, text in given.items()}
-
-
-def moved(text: str, state: Path, run: Path) -> str:
-    room = text.index("program room\n") if "program room\n" in text else len(text)
-    end = text.index("defaults\n") if room < len(text) else room
-    text = text[:room] + text[end:]  # its command is a path of the image
-    return text.replace("/var/lib/gateway", str(state)).replace("/run/gateway", str(run))
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
     """A gateway with two releases whose volume is full."""
-    if shutil.which("haproxy") is None:
-        pytest.skip("needs Debian's package haproxy")
     with mounted(tmp_path / "state", kib=1024) as state:
         gateway = Program(state, tmp_path / "run")
-        for name, text in configured(state, gateway.run).items():
-            (state / name).parent.mkdir(exist_ok=True)
-            (state / name).write_text(text)
+        gateway.give(configured(state, gateway.run))
         with gateway.started():
             for slot, port in (("blue", 8001), ("green", 8002)):
                 assert gateway.call("point", "chat", slot, slot, f"127.0.0.1:{port}").returncode == 0
@@ -118,8 +51,7 @@ def test_a_gateway_starts_on_a_full_disk_and_serves_the_release_of_its_file(prog
         shutil.copytree(tmp_path / "other", state, dirs_exist_ok=True)
         other = Program(state, tmp_path / "second-run")
         (state / "gateway.cfg").write_text(text.replace(str(program.run), str(other.run)))
-        for name, given in configured(state, other.run).items():
-            (state / name).write_text(given)
+        other.give(configured(state, other.run))
         fill(state)
         with other.started():
             assert other.shown()["map"] == "chat be_chat_green\n"

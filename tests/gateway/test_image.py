@@ -15,7 +15,17 @@ from sparkops.config.inventory import Gateway
 from sparkops.errors import ConfigError
 from sparkops.gateway import files
 from sparkops.gateway import image as render
-from sparkops.gateway.capacity import KIB, LARGEST_MIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes, frontend_connections
+from sparkops.gateway.capacity import (
+    KIB,
+    LARGEST_MIB,
+    MEMORY_MIB,
+    METRICS,
+    MIB,
+    PROBES,
+    RESERVE_MIB,
+    buffer_bytes,
+    frontend_connections,
+)
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.names import Slot, backend, waiting
@@ -86,18 +96,36 @@ def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib
     assert OPEN.memory_mib == MEMORY_MIB
     assert buffer_bytes(memory_mib) == buffer_kib * KIB
     assert frontend_connections(memory_mib) == per_frontend
-    connections = 5 * per_frontend + 100
+    connections = 5 * per_frontend + METRICS + PROBES
     assert 2 * buffer_kib * KIB * connections + RESERVE_MIB * MIB <= memory_mib * MIB
 
     gateway = OPEN.model_copy(update={"memory_mib": memory_mib, "port": 8080})
     config = render.config([Service("chat", 8000)], gateway, TEMPLATES)
 
-    assert {f"  tune.bufsize {buffer_kib * KIB}", f"  maxconn {connections}"} <= {*config["gateway.cfg"].splitlines()}
+    lines = config["gateway.cfg"].splitlines()
+    assert f"  tune.bufsize {buffer_kib * KIB}" in lines
+    assert [line for line in lines if line.startswith("  maxconn ")] == [
+        f"  maxconn {number}" for number in (connections, METRICS, PROBES)
+    ]
     assert config["one.cfg"].count(f"\n  maxconn {per_frontend}\n") == 1
     assert config["services/chat.cfg"].count(f"\n  maxconn {per_frontend}\n") == 2
     for name in ("one.cfg", "services/chat.cfg"):
         assert f" gt {(buffer_kib - 32) * KIB}" in config[name]
     assert f" too_large req.hdr_val(content-length) gt {LARGEST_MIB * MIB}\n" in config["one.cfg"]
+
+
+def test_the_guard_sends_fewer_requests_at_once_than_its_socket_takes() -> None:
+    program = files.load_program()["probe.py"].decode()
+    at_once = re.search(r"^AT_ONCE = (\d+)", program, re.MULTILINE)
+    assert at_once
+    assert int(at_once[1]) < PROBES
+
+
+def test_the_guards_socket_has_no_rule_of_clients_and_is_closed_to_other_users() -> None:
+    text = render.config([], GUARDED, TEMPLATES)["gateway.cfg"]
+    frontend = text[text.index("frontend probe\n") :].partition("\n\n")[0]
+    assert "  bind unix@/run/gateway/probe.sock mode 600\n" in frontend
+    assert not re.search("sc0|acl|ssl|deny|reject|return", frontend)
 
 
 def test_the_one_address_has_the_keys_and_the_limits_of_a_service() -> None:

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from sparkops.config import shipped
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import files
 from sparkops.gateway import image as render
 from sparkops.gateway.image import Service
+from tests.gateway.here import PROGRAM
 
-PROGRAM = shipped.directory("templates") / "gateway/program"
 CONFIG = render.config([Service("chat", 8000)], Gateway(node="n"), files.load_templates())
 
 

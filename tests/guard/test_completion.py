@@ -5,10 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from sparkops.deploy.deployment import endpoints
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
 from sparkops.guard import completion
-from sparkops.guard.completion import Completion, CompletionRequest
+from sparkops.guard.completion import FAILURES, Completion, CompletionRequest, ReleaseHealth
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.smoke_runs import Baking
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
@@ -25,6 +23,9 @@ from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
 from sparkops.swap.model import Answer, Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe
+from tests.executors import AtOnce
+from tests.http_server import Answer as HttpAnswer
+from tests.http_server import Asked, answering
 from tests.nodes.recording import RecordingNode
 
 pytestmark = pytest.mark.local
@@ -36,32 +37,15 @@ def gateway(
 ) -> Iterator[int]:
     """Answers every completion so, on a port of its own."""
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            assert self.path == f"{path}{completion.COMPLETIONS}"
-            assert (self.headers["x-sparkops-preview"], self.headers["x-sparkops-slot"]) == ("t0k3n", "green")
-            self.rfile.read(int(self.headers["Content-Length"]))
-            if late:
-                late.wait(30)
-            self.send_response(status)
-            self.send_header("x-sparkops-release", release)
-            self.send_header("Content-Length", str(size))
-            self.end_headers()
-            with suppress(OSError):  # whoever asks may have had enough
-                self.wfile.write(bytes(size))
+    def respond(request: Asked) -> HttpAnswer:
+        assert request.path == f"{path}{completion.COMPLETIONS}"
+        assert (request.headers["x-sparkops-preview"], request.headers["x-sparkops-slot"]) == ("t0k3n", "green")
+        if late:
+            late.wait(30)
+        return HttpAnswer(status, bytes(size), {"x-sparkops-release": release} if release else {})
 
-        def log_message(self, *_: object) -> None:
-            """Write nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(respond) as server:
+        yield server.port
 
 
 def ask(port: int, **more: Any) -> Completion:
@@ -75,6 +59,9 @@ def ask(port: int, **more: Any) -> Completion:
         (200, "q-1", Completion.WRONG),
         (503, "q-2", Completion.WRONG),
         (500, "", Completion.WRONG),
+        (503, "", Completion.WRONG),
+        (429, "q-2", Completion.WRONG),
+        (429, "", Completion.CLOSED),
     ],
 )
 def test_only_the_right_release_counts(status: int, release: str, expected: Completion) -> None:
@@ -113,6 +100,45 @@ def test_a_closed_port_says_nothing_of_a_release() -> None:
         assert ask(unused.getsockname()[1]) is Completion.CLOSED
 
 
+@contextmanager
+def ending(response: bytes) -> Iterator[int]:
+    """Takes every connection, and closes it after these bytes, as HAProxy does above the limit of an address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def end_each() -> None:
+            with suppress(OSError):
+                while True:
+                    with server.accept()[0] as taken:
+                        if response:
+                            taken.recv(65536)
+                            taken.sendall(response)
+
+        thread = threading.Thread(target=end_each)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_connection_that_is_closed_at_once_says_nothing_of_a_release(encrypted: bool) -> None:
+    health = ReleaseHealth(Answer.YES)
+    with ending(b"") as port:
+        for _ in range(FAILURES):
+            health.learn(ask(port, encrypted=encrypted))
+        assert health.answer is Answer.UNKNOWN
+
+
+def test_an_engine_itself_that_closes_its_connections_does_not_answer() -> None:
+    with ending(b"") as port:
+        assert CompletionRequest("chat", port).send().result is Completion.WRONG
+
+
+def test_a_response_that_breaks_off_is_wrong() -> None:
+    with ending(b"HTTP/1.1 200 OK\r\nx-sparkops-release: q-2\r\nContent-Length: 9\r\n\r\n{}") as port:
+        assert ask(port) is Completion.WRONG
+
+
 def test_an_answer_that_does_not_come_is_late() -> None:
     end = threading.Event()
     with gateway(200, "q-2", end) as port:
@@ -129,15 +155,6 @@ def test_an_answer_that_is_too_long_is_wrong(size: int, expected: Completion) ->
 def test_tls_that_the_gateway_does_not_speak_is_wrong() -> None:
     with gateway(200, "q-2") as port:
         assert ask(port, encrypted=True) is Completion.WRONG
-
-
-class AtOnce(Executor):
-    """Executes where it is submitted."""
-
-    def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **more))
-        return future
 
 
 @dataclass

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from sparkops.swap import effects as act
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.model import Answer, Deployment, RankSpec, Replica
 from tests import examples
+from tests.executors import AtOnce
 from tests.http_server import Answer as HttpAnswer
 from tests.http_server import Asked, answering
 
@@ -36,15 +36,6 @@ def page(running: int, waiting: int = 0, tokens: int = 0) -> str:
     figures = {"num_requests_running": running, "num_requests_waiting": waiting}
     gauges = "".join(f"# TYPE vllm:{name} gauge\nvllm:{name} {value}\n" for name, value in figures.items())
     return f"{gauges}# TYPE vllm:generation_tokens counter\nvllm:generation_tokens_total {tokens}\n"
-
-
-class AtOnce(Executor):
-    """Executes where it is submitted."""
-
-    def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **more))
-        return future
 
 
 @dataclass

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from sparkops.guard.smoke_runs import PAUSE_S, Baking
 from sparkops.names import Slot
 from sparkops.swap.model import Deployment, RankSpec, Replica
+from tests.executors import AtOnce
 
 pytestmark = pytest.mark.unit
 NEW, OTHER = (Deployment(name, Slot.GREEN, (Replica((RankSpec("n1", name),)),)) for name in ("new", "other"))
-
-
-class AtOnce(Executor):
-    """Executes where it is submitted."""
-
-    def submit(self, fn: Any, /, *args: Any, **more: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **more))
-        return future
 
 
 @dataclass

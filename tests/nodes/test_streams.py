@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkops.nodes.streams import KEEP, PIECES, Output, TooLong
+from sparkops.command import Command
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.streams import KEEP, PIECES, Output, SharedStream, TooLong
 
 
 def read(*chunks: bytes) -> tuple[str, list[str]]:
@@ -72,3 +79,57 @@ def test_an_output_that_comes_in_single_characters_is_held_in_few_pieces() -> No
 
     assert len(output.parts) <= PIECES + 1
     assert output.text == "0123456789" * PIECES
+
+
+PATIENCE_S = 60.0
+IN_PAIRS = """\
+import json, sys
+while lines := [line for line in (sys.stdin.readline(), sys.stdin.readline()) if line]:
+    for line in reversed(lines):
+        request = json.loads(line)
+        print(json.dumps({"id": request["id"], "for": request["word"]}), flush=True)
+"""
+ONCE = """\
+import json, os, sys
+request = json.loads(sys.stdin.readline())
+print(json.dumps({"id": request["id"], "pid": os.getpid()}), flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def shared(script: str) -> Iterator[SharedStream]:
+    stream = SharedStream(LocalNode("n1"), Command((sys.executable, "-c", script)))
+    yield stream
+    stream.close()
+
+
+def test_threads_that_share_a_stream_get_their_own_replies_in_any_order() -> None:
+    with shared(IN_PAIRS) as stream, ThreadPoolExecutor(4) as threads:
+        words = [f"word-{number}" for number in range(8)]
+        replies = threads.map(lambda word: stream.request({"word": word}, PATIENCE_S), words)
+        assert [reply["for"] for reply in replies] == words
+
+
+def test_a_shared_stream_that_has_ended_is_started_again() -> None:
+    with shared(ONCE) as stream:
+        first = stream.request({}, PATIENCE_S)
+        with pytest.raises(ConnectionResetError):
+            stream.request({}, PATIENCE_S)
+        assert stream.request({}, PATIENCE_S)["pid"] != first["pid"]
+
+
+def test_a_shared_stream_that_hangs_is_ended_for_all_its_requests() -> None:
+    with shared("import sys; sys.stdin.readline(); sys.stdin.read()") as stream, ThreadPoolExecutor(1) as threads:
+        other = threads.submit(stream.request, {}, PATIENCE_S)
+        with pytest.raises(TimeoutError):
+            stream.request({}, 0.1)
+        with pytest.raises(ConnectionResetError):
+            other.result()
+        assert stream.stream is None
+
+
+def test_a_line_that_is_no_reply_ends_a_shared_stream() -> None:
+    refuses = "import sys; sys.stdin.readline(); print('gateway: unknown verb')"
+    with shared(refuses) as stream, pytest.raises(ConnectionResetError):
+        stream.request({}, PATIENCE_S)

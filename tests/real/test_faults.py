@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from tests.fleet import shell
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.evidence import saved
-from tests.real.service import Service
+from tests.real.service import GATEWAY, Service
 
 pytestmark = pytest.mark.fleet
 
 MATRIX = pytest.mark.matrix
+LOCAL_CLIENTS = Path(__file__).with_name("local_clients.py")
 GREENS_PORT = 9102
 TAKE = """\
 import pathlib, socket, time
@@ -104,6 +108,19 @@ def test_a_green_that_fails_after_the_switch_is_flipped_back(
     assert [(container.name, container.started_at) for container in service.running()] == [(blue.name, blue.started_at)]
 
 
+def test_clients_at_their_limit_on_the_gateways_node_do_not_revert_an_in_place_swap(service: Service) -> None:
+    """They share an address with the guard of that node. Its requests have a way of their own."""
+    with local_clients(service, 300) as outcomes:
+        ran = service.deploy(
+            "--node", "node-2", "--mode", "in-place", "--allow-downtime", name="second", swap__bake_s="20"
+        )
+    assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
+    assert service.status()["live"]["release"] == ran.json["release"]
+    assert outcomes["200"] > 256, outcomes
+    assert outcomes["refused"] > 0, "they were at their limit"
+    assert set(outcomes) == {"200", "refused"}, "no request of a connection that the gateway took was lost"
+
+
 def test_a_port_that_a_program_has_taken_is_refused(service: Service) -> None:
     with service.untouched(), taken(service.nodes.node("node-1"), listens=True):
         refused = service.deploy("--node", "node-1", name="second")
@@ -169,6 +186,21 @@ def test_memory_that_does_not_come_back_ends_with_blue_again(service: Service) -
     assert "next: Find the process that uses it (docker ps, nvidia-smi)" in failed.err
     assert f"{blue.json['release']} serves" in failed.err
     assert (load.report().failures, load.report().refusals) == ({}, 0), "requests wait for the old release"
+
+
+@contextmanager
+def local_clients(service: Service, count: int) -> Iterator[dict[str, int]]:
+    """Let so many clients on the gateway's node ask meanwhile. Afterwards it has how often their requests ended how."""
+    node, script = service.nodes.node(GATEWAY), LOCAL_CLIENTS.read_text()
+    words = ("exec", "-i", node.container, "python3", "-c", script, str(service.port), str(count))
+    outcomes: dict[str, int] = {}
+    with subprocess.Popen([shell.client(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == b"begun\n"
+        yield outcomes
+        process.stdin.close()
+        outcomes.update(json.loads(process.stdout.read()))
 
 
 @contextmanager

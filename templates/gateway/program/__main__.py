@@ -11,16 +11,16 @@ import json
 import os
 import re
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Callable
 
 import disk
 import haproxy
+import probe
 import room
 from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
-from loading import TOKEN, attempt, configure, replace, start, token
+from loading import attempt, configure, replace, start, token
 
 PREVIEW_S = 5.0
 ADDRESS = re.compile(r"\[?([A-Za-z0-9._:%-]+?)\]?:(\d+)")
@@ -117,39 +117,24 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
 
 
 def cut(service: str, slot: str) -> None:
-    """End the open requests of a slot, also in old workers, and print their number."""
-    backend = slot_backend(service, slot)
-    print(haproxy.sessions(backend))
-    haproxy.end_sessions(backend)
+    """End the open requests of a slot, also in old workers, and print how many have ended."""
+    found, left = haproxy.end_sessions(slot_backend(service, slot))
+    if left:
+        print(f"gateway: {left} of {found} requests of {service} {slot} are still open", file=sys.stderr)
+    print(max(found - left, 0))
 
 
 def preview(service: str, slot: str, path: str) -> None:
-    """Send a request through the gateway to a slot that is not active, and print the release that answered."""
+    """Send a request to a slot, also to one that is not active, and print the release that answered."""
     slot_backend(service, slot)
-    own_port = disk.port(disk.service_file(service))
-    port, path = (own_port, path) if own_port else (disk.port(disk.ONE), f"/{service}{path}")
-    headers = ("Host: gateway", f"x-sparkops-preview: {disk.read(TOKEN)}", f"x-sparkops-slot: {slot}")
-    request = "\r\n".join((f"GET {path} HTTP/1.0", *headers, "", ""))
-    try:
-        with socket.create_connection(("127.0.0.1", port), PREVIEW_S) as plain, encrypted(plain) as connection:
-            connection.sendall(request.encode())
-            lines = connection.makefile("rb").read().split(b"\r\n\r\n")[0].decode(errors="replace").split("\r\n")
-    except OSError as error:
-        raise Refused(f"{service} {slot}: {error}") from None
-    replied = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-    if lines[0].split()[1:2] != ["200"]:
-        raise Refused(f"{service} {slot}: a request through the gateway got {lines[0] or 'no response'}, expected 200")
-    print(replied.get("x-sparkops-release", "-"))
-
-
-def encrypted(plain: socket.socket) -> socket.socket:
-    """Return the connection with TLS if clients use it. The certificate is not verified on the loopback."""
-    if not (STATE / "tls.pem").exists():
-        return plain
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context.wrap_socket(plain)
+    reply = probe.send(
+        {"service": service, "slot": slot, "path": path, "body": "", "answer_s": PREVIEW_S, "most": probe.PART}
+    )
+    if reply["failed"]:
+        raise Refused(f"{service} {slot}: {reply['failed']}: {reply['why']}")
+    if reply["status"] != 200:
+        raise Refused(f"{service} {slot}: a request through the gateway got HTTP {reply['status']}, expected 200")
+    print(reply["release"])
 
 
 def show() -> None:
@@ -167,6 +152,7 @@ def show() -> None:
         "map": "".join(f"{service} {backend}\n" for service, backend in disk.active().items()),
         "holds": disk.holds(),
         "room": room.query(),
+        "probes": probe.offered(),
     }
     try:
         print(json.dumps({**shown, "haproxy": running(), "problem": ""}))
@@ -203,6 +189,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "preview": preview,
     "show": show,
     "show-each": show_each,
+    "probe-each": probe.serve,
     "token": token,
 }
 

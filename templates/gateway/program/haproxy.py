@@ -17,6 +17,7 @@ from disk import rows as parse_rows
 
 ADMIN, MASTER = RUN / "admin.sock", RUN / "master.sock"
 REPLY_S = 10.0
+END_S = 5.0
 IDLE = ("MAINT", "DRAIN", "DOWN")
 
 
@@ -124,15 +125,32 @@ def sessions(backend: str) -> int:
     return sum(int(row["scur"]) for text in replies.values() for row in statistics(text))
 
 
-def end_sessions(backend: str) -> None:
-    """End the open requests of a slot. In an old worker, whose proxies are disabled, this works only one by one."""
+def end_sessions(backend: str) -> tuple[int, int]:
+    """End the open requests of a slot. Returns their number before, and of those that END_S has not ended.
+
+    By server HAProxy ends only those that it has connected, and in an old worker, whose proxies are disabled, none: the
+    others are ended one by one. A session's number may be another one's later, so most are ended by server.
+    """
+    found = sessions(backend)
     for number in range(1, SERVERS + 1):
         query(f"shutdown sessions server {backend}/s{number}")
-    for pid in workers()[1:]:
-        with suppress(Refused):
-            for line in query(f"@!{pid} show sess", MASTER).splitlines():
-                if f" be={backend} " in line:
-                    query(f"@!{pid} shutdown session {line.partition(':')[0]}", MASTER)
+    end = time.monotonic() + END_S
+    while (left := sessions(backend)) and time.monotonic() < end:
+        for pid in workers():
+            with suppress(Refused):
+                for line in query(f"@!{pid} show sess", MASTER).splitlines():
+                    if f" be={backend} " in line:
+                        query(f"@!{pid} shutdown session {line.partition(':')[0]}", MASTER)
+        time.sleep(0.05)
+    return found, left
+
+
+def is_full() -> bool:
+    """Return whether HAProxy has as many connections as it may have."""
+    with suppress(Refused, KeyError):
+        info = dict(line.split(": ", 1) for line in query("show info").splitlines() if ": " in line)
+        return int(info["CurrConns"]) >= int(info["Maxconn"])
+    return False
 
 
 def free(port: int) -> bool:

@@ -1,0 +1,272 @@
+"""The guard's requests through a real HAProxy: clients at their limits say nothing about a release."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.deploy.deployment import endpoints
+from sparkops.gateway import commands
+from sparkops.gateway.facts import GatewayFacts, parse_gateway
+from sparkops.guard.completion import COMPLETIONS, FAILURES, Completion, CompletionEnd
+from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.names import Slot
+from sparkops.swap.effects import CutRequests
+from sparkops.swap.fleet_state import GatewayView
+from sparkops.swap.model import Answer, Deployment, Replica
+from tests.examples import IMAGE_ID, INPUTS, recipe
+from tests.executors import AtOnce
+from tests.gateway.here import WITHIN_S, HereNode, Program, configured
+from tests.http_server import Answer as HttpAnswer
+from tests.http_server import Asked, answering
+
+pytestmark = pytest.mark.local
+BLUE, GREEN = Slot
+OLD, NEW = "q-1", "q-2"
+LIMIT = 256  # connections of one address to one port: the default of `gateway.client_connections`
+
+
+@dataclass
+class Here:
+    """A gateway whose slot blue has an engine of this test, and the traffic."""
+
+    program: Program
+    node: HereNode
+    port: int
+    """The service's."""
+    blue: Deployment
+
+    @property
+    def facts(self) -> GatewayFacts:
+        return parse_gateway(self.node.run(commands.SHOW).stdout)
+
+    def view(self, looks: int = FAILURES + 2) -> GatewayView:
+        """What the leader sees after some looks, each with the result of the completion before."""
+        with self.container() as container:
+            clock = iter(range(0, 10_000_000, 60))
+            front = GatewayFront("chat", container, clock=lambda: float(next(clock)), executor=AtOnce())
+            for _ in range(looks):
+                view = front.look((self.blue,), swapping=True, fresh=True)
+        assert view
+        return view
+
+    def tell(self, command: str) -> None:
+        """Give HAProxy a command of its own."""
+        with socket.socket(socket.AF_UNIX) as admin:
+            admin.connect(str(self.program.run / "admin.sock"))
+            admin.sendall(f"{command}\n".encode())
+            admin.shutdown(socket.SHUT_WR)
+            assert admin.recv(1000).strip() == b"", command
+
+    @contextmanager
+    def container(self) -> Iterator[GatewayContainer]:
+        container = GatewayContainer(self.node)
+        try:
+            yield container
+        finally:
+            container.stream.close()
+            container.probes.close()
+
+    def open(self) -> int:
+        return self.facts.services["chat"].slots[BLUE].sessions
+
+
+def released(port: int, release: str = OLD, slot: Slot = BLUE) -> Deployment:
+    """A release with an engine on this machine behind the gateway; `port` is the engine's."""
+    service = {"service": "chat", "serve": {"port": port - 1 - (slot is GREEN)}}
+    data = recipe(**service).model_dump(mode="json", exclude_defaults=True)
+    given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": slot, "index": 0, "jobs": 1}
+    spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}})
+    deployment = Deployment(release, slot, (Replica((rank_spec(spec, "n1"),)),))
+    assert endpoints(deployment) == (("127.0.0.1", port),)
+    return deployment
+
+
+@contextmanager
+def gateway(tmp_path: Path, engine: int, change: Callable[[str], str] = str, **settings: Any) -> Iterator[Here]:
+    """A gateway with the settings of its inventory. `change` edits the shared file of its configuration."""
+    (tmp_path / "state").mkdir()
+    program = Program(tmp_path / "state", tmp_path / "run")
+    given = configured(program.state, program.run, **settings)
+    program.give({**given, "gateway.cfg": change(given["gateway.cfg"])})
+    blue = released(engine)
+    with program.started():
+        here = Here(program, HereNode("n1", program=program), program.shown()["ports"]["chat"], blue)
+        here.node.run(commands.point("chat", BLUE, OLD, endpoints(blue)))
+        here.node.run(commands.switch("chat", BLUE, OLD))
+        yield here
+
+
+def right(_: Asked) -> HttpAnswer:
+    return HttpAnswer(200, b"{}")
+
+
+@contextmanager
+def connections(port: int, number: int) -> Iterator[Callable[[], None]]:
+    """Hold half a request on each of so many connections of this machine. Yields what adds another one."""
+    with ExitStack() as held:
+
+        def add() -> None:
+            with suppress(ConnectionError):  # closed above the limit
+                client = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+                client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n")
+
+        for _ in range(number):
+            add()
+        yield add
+
+
+def is_closed_at_once(port: int) -> bool:
+    """Whether a client's connection is closed without a byte."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), WITHIN_S) as client:
+            client.sendall(b"GET /v1/models HTTP/1.0\r\n\r\n")
+            return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def slow_headers(text: str) -> str:
+    """Half requests stay open for longer than any machine needs here."""
+    assert "  timeout http-request 5s\n" in text
+    return text.replace("  timeout http-request 5s\n", "  timeout http-request 300s\n")
+
+
+def test_local_clients_at_their_limit_do_not_make_a_serving_release_fail(tmp_path: Path) -> None:
+    with (
+        answering(right) as engine,
+        gateway(tmp_path, engine.port, slow_headers) as here,
+        connections(here.port, LIMIT) as add,
+    ):
+        wait_for(lambda: add() or is_closed_at_once(here.port))
+        view = here.view()
+        assert is_closed_at_once(here.port)
+        preview = here.node.run(commands.preview("chat", BLUE)).stdout.strip()
+
+    assert (view.active, view.answers, view.failures) == (BLUE, {BLUE: Answer.YES}, {})
+    assert preview == OLD
+    completion = next(request for request in engine.requests if request.method == "POST")
+    assert (completion.path, completion.json["max_tokens"]) == (COMPLETIONS, 1)
+    assert not [name for name in completion.headers if name.startswith("x-sparkops")]
+
+
+def test_a_rate_limit_of_local_clients_does_not_make_a_serving_release_fail(tmp_path: Path) -> None:
+    def status() -> int:
+        with closing(HTTPConnection("127.0.0.1", here.port, timeout=WITHIN_S)) as client:
+            client.request("GET", "/v1/models")
+            return client.getresponse().status
+
+    with answering(right) as engine, gateway(tmp_path, engine.port, client_requests=10) as here:
+        wait_for(lambda: status() == 429)
+        view = here.view(2 * FAILURES)
+        assert status() == 429
+
+    assert view.answers == {BLUE: Answer.YES}
+
+
+def test_clients_that_fill_all_of_haproxy_show_nothing_about_a_release(tmp_path: Path) -> None:
+    def small(text: str) -> str:
+        assert "  maxconn 4600\n" in text
+        return slow_headers(text.replace("  maxconn 4600\n", "  maxconn 20\n"))
+
+    with answering(right) as engine, gateway(tmp_path, engine.port, small) as here, connections(here.port, 30):
+        probe = {"service": "chat", "slot": "blue", "path": COMPLETIONS, "body": "{}", "answer_s": 0.5, "most": 100}
+        with_id = json.dumps({**probe, "id": 1}) + "\n"
+        reply = json.loads(here.program.call("probe-each", stdin=with_id).stdout)
+
+    assert (reply["failed"], reply["id"]) == ("unreached", 1)
+
+
+def test_an_engine_that_is_gone_or_another_release_is_a_failure(tmp_path: Path) -> None:
+    with answering(right) as engine, gateway(tmp_path, engine.port) as here, here.container() as container:
+        assert container.probe("chat", here.blue) == CompletionEnd(Completion.RIGHT)
+        other = container.probe("chat", released(engine.port, NEW))
+        unknown = container.probe("other", here.blue)
+        here.node.run(commands.switch_down("chat"))
+        here.node.run(commands.point("chat", BLUE, OLD, [("127.0.0.1", 1)]))
+        gone = container.probe("chat", here.blue)
+
+    assert other == CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP 200, of release {OLD}: '{{}}'")
+    assert (unknown.result, gone.result) == (Completion.WRONG, Completion.WRONG)
+    assert "HTTP 503, of no release" in gone.got
+
+
+def test_a_slow_release_keeps_no_other_one_waiting(tmp_path: Path) -> None:
+    arrived, end = threading.Event(), threading.Event()
+
+    def slow_first(request: Asked) -> HttpAnswer:
+        if not arrived.is_set():
+            arrived.set()
+            end.wait(WITHIN_S)
+        return right(request)
+
+    with (
+        answering(slow_first) as engine,
+        gateway(tmp_path, engine.port) as here,
+        here.container() as container,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        slow = pool.submit(container.probe, "chat", here.blue)
+        assert arrived.wait(WITHIN_S)
+        assert container.probe("chat", here.blue).result is Completion.RIGHT
+        assert not slow.done()
+        end.set()
+        assert slow.result().result is Completion.RIGHT
+
+
+def test_a_gateway_without_the_socket_says_so(tmp_path: Path) -> None:
+    def older(text: str) -> str:
+        return text[: text.index("# The guard's requests")] + text[text.index("\nbackend be_room") + 1 :]
+
+    with answering(right) as engine, gateway(tmp_path, engine.port, older) as here:
+        assert here.facts.probes is False
+        assert here.view().answers == {BLUE: Answer.YES}, "by the port of clients"
+
+
+def test_a_cut_ends_requests_that_no_server_has_and_counts_what_has_ended(tmp_path: Path) -> None:
+    """A request in the queue of a backend is in the backend, and at no server."""
+    end = threading.Event()
+
+    def never(_: Asked) -> None:
+        end.wait(10 * WITHIN_S)
+
+    def patient(text: str) -> str:
+        return text.replace("  timeout connect 3s\n", "  timeout connect 3s\n  timeout queue 300s\n")
+
+    with (
+        answering(never) as engine,
+        gateway(tmp_path, engine.port, patient) as here,
+        ExitStack() as clients,
+    ):
+        here.tell("set maxconn server be_chat_blue/s1 1")
+        for _ in range(3):
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", here.port)))
+            client.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_for(lambda: here.open() == 3)
+        assert len(engine.requests) <= 1, "the others wait for a server"
+        lines: list[str] = []
+        front = GatewayFront("chat", GatewayContainer(here.node), log=lines.append, executor=AtOnce())
+        printed = front.execute(CutRequests(here.blue))
+        left = here.open()
+        end.set()
+
+    assert (printed, left, lines) == ("3", 0, [])
