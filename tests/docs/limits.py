@@ -52,7 +52,7 @@ LIMITS: dict[str, dict[str, float]] = {
         "7 s": float(network.bandwidth_server(network.Perftest("d", 1, 1, 0)).argv[1]),
         "15 s": daemon.LOOK_S,
         "5 s": written("templates/gateway/haproxy.cfg.j2", r"timeout http-request (\d+)s"),
-        "16 KiB": written("templates/gateway/access.cfg.j2", r"req\.hdrs,length gt (\d+)") / host.KIB,
+        "16 KiB": written("templates/gateway/access.cfg.j2", r"req\.hdrs,length,add\(txn\.line\) gt (\d+)") / host.KIB,
         "32 MiB": default(Gateway, "max_body_mib"),
         "96 KiB": GATEWAY_KIB,
         "224 KiB": body_kib(2686),

@@ -136,7 +136,7 @@ def test_the_one_address_has_the_keys_and_the_limits_of_a_service() -> None:
     ]
     assert access
     assert set(access) <= {*config["one.cfg"].splitlines(), *re.findall(r".*in_chat.*", config["services/chat.cfg"])}
-    assert "  bind :::8080 v4v6 ssl crt /var/lib/gateway/tls.pem alpn h2,http/1.1" in config["one.cfg"].splitlines()
+    assert "  bind :::8080 v4v6 ssl crt /var/lib/gateway/tls.pem alpn http/1.1" in config["one.cfg"].splitlines()
 
 
 def test_services_come_in_order_and_each_in_a_file_of_its_own() -> None:
