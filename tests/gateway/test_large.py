@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
+import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.test_room import LARGE_MIB, REPLY, WITHIN_S, Room, whole
+from tests.gateway.test_room import LARGE_MIB, REPLY, WITHIN_S, Room, wait_for, whole
 
 pytestmark = pytest.mark.local
 
 PROXY = b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + (12).to_bytes(2, "big") + bytes(12)
+PROXY6 = PROXY[:13] + b"\x21" + (36).to_bytes(2, "big")
+LARGEST = LARGE_MIB * 2**20 // 4
 TEXT = "x" * 300_000
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -34,6 +39,16 @@ def room(tmp_path: Path) -> Iterator[Room]:
 def request(body: bytes, *headers: str, size: int = 0) -> bytes:
     lines = ("POST /v1/completions HTTP/1.1", f"content-length: {size or len(body)}", *headers)
     return PROXY + "\r\n".join((*lines, "", "")).encode() + body
+
+
+def of_client(number: int, data: bytes) -> bytes:
+    """Return a request with the address of another client."""
+    at = len(PROXY) - 12
+    return data[:at] + number.to_bytes(4, "big") + data[at + 4 :]
+
+
+def of_client6(address: str, data: bytes) -> bytes:
+    return PROXY6 + socket.inet_pton(socket.AF_INET6, address) + bytes(20) + data[len(PROXY) :]
 
 
 def send(room: Room, data: bytes) -> socket.socket:
@@ -119,11 +134,18 @@ def test_a_client_that_expects_it_is_told_to_send_its_body(room: Room) -> None:
 
 
 def fill(room: Room) -> socket.socket:
-    """Take all memory, which a request has once the room asks for its body."""
+    """Take all memory that one client can have: half."""
     filling = room.connect("large.sock")
-    filling.sendall(request(b'{"prompt": "', "expect: 100-continue", size=LARGE_MIB * 2**20))
-    assert filling.recv(len(CONTINUE), socket.MSG_WAITALL) == CONTINUE
+    body = b'{"prompt": "'.ljust(2 * LARGEST, b"x")
+    filling.sendall(request(body[:-1], size=len(body)))
+    wait_for(lambda: unread(filling) == 0)
+    time.sleep(0.3)  # the room reads ahead
     return filling
+
+
+def unread(connection: socket.socket) -> int:
+    """Return the bytes that the other side has not read."""
+    return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 def test_bodies_in_memory_are_bounded_and_the_next_one_waits_for_its_share(room: Room) -> None:
@@ -154,8 +176,78 @@ def test_a_request_that_gets_no_memory_is_refused_with_a_time(room: Room) -> Non
     filling.close()
 
 
+def passes(room: Room, data: bytes) -> bool:
+    """Whether a request reaches its service whole."""
+    passed = send(room, data)
+    behind, got = received(room, len(data))
+    with behind:
+        behind.sendall(REPLY)
+    return got == data and whole(passed) == REPLY
+
+
+def largest(model: str = "chat") -> bytes:
+    """Return a body of the largest size that HAProxy lets through, with the model last."""
+    fields = {"prompt": "", "model": model}
+    return json.dumps({**fields, "prompt": "x" * (LARGEST - len(json.dumps(fields)))}).encode()
+
+
+def test_a_length_takes_no_memory_until_bytes_arrive(room: Room) -> None:
+    """Four requests with a length and one byte kept all others out."""
+    idle = [room.connect("large.sock") for _ in range(20)]
+    for connection in idle:
+        connection.sendall(request(b"{", size=LARGEST))
+    time.sleep(0.3)
+
+    assert passes(room, request(largest()))
+
+
+def test_a_client_that_takes_all_it_can_leaves_room_for_the_largest_body_of_another(room: Room) -> None:
+    filling = fill(room)
+
+    assert passes(room, of_client(7, request(largest())))
+    filling.close()
+
+
+def test_a_network_of_ipv6_addresses_is_one_client(room: Room) -> None:
+    filling = room.connect("large.sock")
+    body = b'{"prompt": "'.ljust(2 * LARGEST, b"x")
+    filling.sendall(of_client6("fd00::1", request(body[:-1], size=len(body))))
+    wait_for(lambda: unread(filling) == 0)
+    time.sleep(0.3)
+
+    reply = whole(send(room, of_client6("fd00::2:2", request(largest()))))
+    assert reply.startswith(b"HTTP/1.1 503 ")
+    assert passes(room, of_client6("fd00:0:0:1::2", request(largest())))
+    filling.close()
+
+
+def test_bodies_that_grow_together_beyond_the_memory_are_completed_one_after_another(room: Room) -> None:
+    data = request(largest())
+    sending = [room.connect("large.sock") for _ in range(8)]
+
+    def send_all() -> None:
+        """Send the same part of every body, then the next, as far as each is taken."""
+        rest = {connection: data for connection in sending}
+        for connection in sending:
+            connection.setblocking(False)
+        while rest:
+            for connection in [*rest]:
+                with suppress(BlockingIOError):
+                    rest[connection] = rest[connection][connection.send(rest[connection][:65536]) :]
+                if not rest[connection]:
+                    del rest[connection]
+            time.sleep(0.001)
+
+    threading.Thread(target=send_all, daemon=True).start()
+    for _ in sending:
+        behind, got = received(room, len(data))
+        with behind:
+            behind.sendall(REPLY)
+        assert got == data
+
+
 def test_memory_is_free_again_after_every_end(room: Room) -> None:
-    whole_memory = (LARGE_MIB * 2**20) - 100
+    whole_memory = 2 * LARGEST - 100  # of one client
     for _ in range(3):  # each takes all of it
         leaving = room.connect("large.sock")
         leaving.sendall(request(b'{"prompt": "', size=whole_memory))
@@ -174,7 +266,7 @@ def test_memory_is_free_again_after_every_end(room: Room) -> None:
 
 
 def test_a_client_that_leaves_while_its_body_waits_behind_the_room_ends_its_request(room: Room) -> None:
-    body = json.dumps({"prompt": "x" * 3_000_000, "model": "chat"}).encode()
+    body = json.dumps({"prompt": "x" * 1_000_000, "model": "chat"}).encode()
     leaving = room.connect("large.sock")
     leaving.sendall(request(body))
     behind, _ = room.inside.accept()  # and reads nothing, as a request that is held

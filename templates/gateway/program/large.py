@@ -10,17 +10,20 @@ import asyncio
 import re
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 
 import disk
 from disk import RUN
 from named import ModelScanner
-from relay import PART, REPLY_S, Departures, refuse, relay, streams
+from relay import PART, REPLY_S, Departures, refuse, relay, settle, streams
 from replies import TOO_MANY, TOO_SLOW, answer, error, http, unavailable
 
 MIB = 2**20
 PROXY_HEADER = 16  # bytes of a PROXY header of version 2 before its addresses; the last two are the addresses' length
+CLIENT_BYTES = {1: 4, 2: 8}  # by family: an IPv4 address, and the network of an IPv6 address
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 EXPECTS = re.compile(rb"\r\nexpect: *100-continue\r\n", re.IGNORECASE)
 BODY_S = 60.0  # 32 MiB at 5 Mbit/s
@@ -32,41 +35,78 @@ class Refusal(Exception):
     """The error reply to a request that is not forwarded."""
 
 
+@dataclass(eq=False)
+class Share:
+    """The memory of one body in bytes: what it has, and what it lacks to be complete."""
+
+    client: bytes
+    lacking: int
+    held: int = 0
+
+
 class Memory:
-    """Memory for bodies in bytes, reserved in the order of the requests."""
+    """Memory for bodies in bytes, given as they arrive and shared by client.
+
+    A client has at most as much as it leaves free, so there is room for others: for a body of a quarter of the memory
+    beside a client that takes all it can. Of its own bodies one can always be completed with what it may have.
+    """
 
     def __init__(self, size: int) -> None:
         self._free = size
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._shares: dict[bytes, list[Share]] = {}
+        self._waiting: list[asyncio.Future[bool]] = []
 
-    @asynccontextmanager
-    async def lent(self, size: int) -> AsyncIterator[Callable[[], None]]:
-        """Reserve `size` bytes. Yields a function that frees them early. Raises Refusal."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((size, turn))
-        self._lend()
+    @contextmanager
+    def lent(self, client: bytes, size: int) -> Iterator[Share]:
+        """Yield the share of a body of `size` bytes, empty at first."""
+        share = Share(client, size)
+        self._shares.setdefault(client, []).append(share)
         try:
-            await asyncio.wait_for(turn, MEMORY_S)
-        except TimeoutError:
-            self._lend()
-            raise Refusal(unavailable(TOO_MANY, RETRY_S)) from None
-        taken = [size]
-
-        def end() -> None:
-            self._free += taken.pop() if taken else 0
-            self._lend()
-
-        try:
-            yield end
+            yield share
         finally:
-            end()
+            self.give_back(share)
+            self._shares[client].remove(share)
+            if not self._shares[client]:
+                del self._shares[client]
 
-    def _lend(self) -> None:
-        while self._queue and (self._queue[0][1].cancelled() or self._queue[0][0] <= self._free):
-            size, turn = self._queue.popleft()
-            if not turn.cancelled():
-                self._free -= size
-                turn.set_result(None)
+    async def take(self, share: Share, size: int) -> None:
+        """Add `size` bytes to a share, as soon as there is room. Raises Refusal."""
+        try:
+            async with asyncio.timeout(MEMORY_S):
+                while not self._allows(share, size):
+                    turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+                    self._waiting.append(turn)
+                    await turn
+        except TimeoutError:
+            raise Refusal(unavailable(TOO_MANY, RETRY_S)) from None
+        share.held += size
+        share.lacking -= size
+        self._free -= size
+
+    def give_back(self, share: Share) -> None:
+        """Free the memory of a body that is not kept any longer."""
+        self._free += share.held
+        share.held = 0
+        self.complete(share)
+
+    def complete(self, share: Share) -> None:
+        """Note that a body needs no more memory."""
+        share.lacking = 0
+        for turn in self._waiting:
+            settle(turn, result=True)
+        self._waiting.clear()
+
+    def _allows(self, share: Share, size: int) -> bool:
+        """Whether a share may grow: the client's bodies can then still be completed, one after another (Dijkstra)."""
+        others = [other for other in self._shares[share.client] if other is not share]
+        held = sum(other.held for other in others) + share.held
+        room = (held + self._free) // 2 - held - size
+        after = [(share.lacking - size, share.held + size), *((other.lacking, other.held) for other in others)]
+        for lacking, freed in sorted(after):
+            if lacking > room:
+                return False
+            room += freed
+        return True
 
 
 class LargeRequests:
@@ -88,20 +128,22 @@ class LargeRequests:
     async def _pass_on(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, end: asyncio.Future[bool]
     ) -> None:
-        head = await asyncio.wait_for(_head(reader), REPLY_S)
+        proxy, head = await asyncio.wait_for(_head(reader), REPLY_S)
         length = LENGTH.search(head)
-        body = Body(reader, int(length[1]) if length else 0)
-        async with self._memory.lent(body.remaining) as return_memory:
+        size = int(length[1]) if length else 0
+        with self._memory.lent(client_of(proxy), size) as share:
             if EXPECTS.search(head):
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            service = await _service(body)
+            body = Body(reader, size)
+            service = await _service(body, partial(self._memory.take, share))
+            self._memory.complete(share)
 
             async def first(to: asyncio.StreamWriter) -> None:
-                to.write(head)
+                to.write(proxy + head)
                 while body.parts:
                     to.write(body.parts.popleft())
                     await to.drain()
-                return_memory()
+                self._memory.give_back(share)
 
             await relay(reader, writer, RUN / f"in.{service}", first=first, end=end)
 
@@ -123,20 +165,28 @@ class Body:
         return part
 
 
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Return PROXY header, request line and headers. Raises EOFError."""
+def client_of(proxy: bytes) -> bytes:
+    """Return the source address in a PROXY header; of IPv6 the network, as one client has all addresses of it."""
+    size = CLIENT_BYTES.get(proxy[13] >> 4, 0)
+    return proxy[PROXY_HEADER : PROXY_HEADER + size]
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Return the PROXY header, and request line and headers. Raises EOFError."""
     proxy = await reader.readexactly(PROXY_HEADER)
     proxy += await reader.readexactly(int.from_bytes(proxy[-2:], "big"))
-    return proxy + await reader.readuntil(b"\r\n\r\n")
+    return proxy, await reader.readuntil(b"\r\n\r\n")
 
 
-async def _service(body: Body) -> str:
+async def _service(body: Body, take: Callable[[int], Awaitable[None]]) -> str:
     """Read the body up to its model and return the service of that name. Raises Refusal after the rest of the body."""
     scanner = ModelScanner()
     try:
         async with asyncio.timeout(BODY_S):
             while body.remaining and scanner.model is None:
-                body.parts.append(await body.read())
+                part = await body.read()
+                await take(len(part))
+                body.parts.append(part)
                 scanner.feed(body.parts[-1])
             if service := disk.rows(disk.read(disk.NAMES)).get(scanner.model or ""):
                 return service
