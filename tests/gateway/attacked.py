@@ -52,6 +52,8 @@ class Engine(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.received: list[Received] = []
+        self.pauses_s = 0.0
+        """Before a reply, and within it."""
 
     @property
     def port(self) -> int:
@@ -74,7 +76,10 @@ class _Connection(socketserver.StreamRequestHandler):
                     body += part
                     self.rfile.readline()
                 self.rfile.readline()
-            self.wfile.write(REPLY)
+            time.sleep(self.server.pauses_s)
+            self.wfile.write(REPLY[:-1])
+            time.sleep(self.server.pauses_s)
+            self.wfile.write(REPLY[-1:])
             self.server.received.append(Received(head, body, received(self.connection, AFTER_S, AFTER_S)))
 
 
@@ -115,7 +120,7 @@ class Attacked:
 
 
 def received(connection: socket.socket, quiet_s: float = 2.0, first_s: float = WITHIN_S) -> bytes:
-    """Return what comes until the other side closes, or until nothing has come for `quiet_s`; at first for `first_s`."""
+    """Return what comes until the other side closes or is quiet for `quiet_s`, at first for `first_s`."""
     got = bytearray()
     connection.settimeout(first_s)
     with suppress(ConnectionError, TimeoutError):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
+import json
 import socket
 import ssl
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from sparkops.gateway.capacity import CONNECTIONS, KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes
+from sparkops.gateway.capacity import KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes
 from sparkops.gateway.files import Secrets
 from tests.gateway.attacked import KEY, Attacked, attacked, peak_mib, received, wait_for
 
@@ -248,3 +249,177 @@ def test_headers_of_sparkops_are_the_gateways_own(seen: Attacked, port: str) -> 
     assert b"\r\nx-sparkops-release: chat-1\r\nx-sparkops-slot: blue\r\n" in reply
     wait_for(lambda: seen.engine.received)
     assert b"sparkops" not in seen.engine.received[0].head.lower()
+
+
+# Keys
+
+
+AUTHORIZED = f"Authorization: Bearer {KEY}"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    """A gateway with a key and a certificate. Clients may be silent for three seconds, not for a minute."""
+    directory = tmp_path_factory.mktemp("g")
+    secrets = Secrets((KEY,), certificate(directory))
+    with attacked(directory, secrets=secrets, change=impatient, api_keys=["key"], tls_certificate="tls.pem") as running:
+        yield running
+
+
+def impatient(text: str) -> str:
+    return text.replace("  timeout client 60s\n", "  timeout client 3s\n")
+
+
+def certificate(directory: Path) -> str:
+    request = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=gateway")
+    files = ("-keyout", str(directory / "key"), "-out", str(directory / "crt"))
+    subprocess.run(("openssl", *request, *files), check=True, capture_output=True)
+    return (directory / "crt").read_text() + (directory / "key").read_text()
+
+
+def encrypted(
+    gateway: Attacked, *, alpn: tuple[str, ...] = (), tls: tuple[ssl.TLSVersion, str] | None = None
+) -> ssl.SSLSocket:
+    """Connect with TLS: of any version, or of one with these ciphers."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if alpn:
+        context.set_alpn_protocols([*alpn])
+    if tls:
+        context.minimum_version = context.maximum_version = tls[0]
+        context.set_ciphers(tls[1])
+    return context.wrap_socket(gateway.connect())
+
+
+def answer(connection: ssl.SSLSocket, *headers: str) -> bytes:
+    connection.sendall(post(LENGTH, "Connection: close", *headers))
+    return received(connection)
+
+
+def test_with_tls_a_client_gets_http_1_1_and_nothing_else(guarded: Attacked) -> None:
+    for offered in (("h2", "http/1.1"), ("http/1.1",), ()):
+        with encrypted(guarded, alpn=offered) as client:
+            assert client.selected_alpn_protocol() == ("http/1.1" if offered else None)
+            assert answer(client, AUTHORIZED).startswith(b"HTTP/1.1 200 ")
+    with encrypted(guarded, alpn=("h2",)) as client:
+        client.sendall(PREFACE + frame(4, 0, 0, b""))
+        assert received(client).startswith(b"HTTP/1.1 400 ")
+
+
+V1_2, V1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the versions that must fail
+@pytest.mark.parametrize(
+    ("version", "ciphers"),
+    [
+        (ssl.TLSVersion.TLSv1, "ALL:@SECLEVEL=0"),
+        (ssl.TLSVersion.TLSv1_1, "ALL:@SECLEVEL=0"),
+        (V1_2, "ECDHE-ECDSA-AES128-SHA"),
+        (V1_2, "ECDHE-ECDSA-AES256-SHA384"),
+        (V1_2, "AES128-GCM-SHA256"),
+        (V1_2, "aNULL:@SECLEVEL=0"),
+    ],
+)
+def test_old_tls_and_weak_ciphers_are_refused(guarded: Attacked, version: ssl.TLSVersion, ciphers: str) -> None:
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        encrypted(guarded, tls=(version, ciphers))
+    with encrypted(guarded, tls=(V1_2, "ECDHE+AESGCM")) as client:
+        assert client.version() == "TLSv1.2"
+    with encrypted(guarded, tls=(V1_3, "ALL")) as client:
+        assert client.version() == "TLSv1.3"
+
+
+def test_a_client_cannot_negotiate_a_connection_again(guarded: Attacked) -> None:
+    argv = ("openssl", "s_client", "-connect", f"127.0.0.1:{guarded.port}", "-tls1_2")
+    ran = subprocess.run(argv, input=b"R\n", capture_output=True, check=False, timeout=60)
+    assert b"RENEGOTIATING" in ran.stderr
+    assert b"no renegotiation" in ran.stderr
+
+
+def test_handshakes_that_stop_are_closed_and_others_keep_no_client_out(guarded: Attacked) -> None:
+    """Before `timeout client 60s` a connection without a handshake stayed for 20 minutes."""
+    with ExitStack() as held:
+        silent = [held.enter_context(guarded.connect()) for _ in range(100)]
+        for client in silent[::2]:
+            client.sendall(bytes.fromhex("1603010200010001fc0303"))  # the begin of a handshake
+        ended = threading.Event()
+
+        def flood() -> None:
+            while not ended.is_set():
+                encrypted(guarded).close()
+
+        threads = [threading.Thread(target=flood) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        replies = [answer(held.enter_context(encrypted(guarded)), AUTHORIZED) for _ in range(10)]
+        ended.set()
+        for thread in threads:
+            thread.join()
+        assert all(reply.startswith(b"HTTP/1.1 200 ") for reply in replies)
+        assert [received(client) for client in silent] == [b""] * 100
+
+
+def test_an_engine_may_pause_for_longer_than_a_client(guarded: Attacked) -> None:
+    guarded.engine.pauses_s = 5.0  # the client has three seconds
+    try:
+        with encrypted(guarded) as client:
+            client.sendall(post(LENGTH, "Connection: close", AUTHORIZED))
+            assert received(client, 60.0).endswith(b"\r\n\r\n{}")
+    finally:
+        guarded.engine.pauses_s = 0.0
+
+
+def test_the_token_of_previews_is_neither_guessed_nor_seen_by_engines(guarded: Attacked) -> None:
+    token = guarded.program.call("token").stdout.strip()
+    known = (guarded.program.run / "preview").read_text().strip()
+    assert len(bytes.fromhex(token)) == 24
+    for wrong in ("", known, known.lower(), token[:-1], f"{token} ", f"{token}0", f"{token},{token}", token.upper()):
+        if wrong.strip() != token:
+            with encrypted(guarded) as client:
+                assert answer(client, f"x-sparkops-preview: {wrong}").startswith(b"HTTP/1.1 401 "), wrong
+    guarded.engine.received.clear()
+    with encrypted(guarded) as client:
+        assert answer(client, f"x-sparkops-preview: {token}", "x-sparkops-slot: blue").startswith(b"HTTP/1.1 200 ")
+    wait_for(lambda: guarded.engine.received)
+    assert token.encode() not in guarded.engine.received[0].head
+    assert token not in json.dumps(guarded.program.shown())
+
+
+def test_a_key_that_is_removed_admits_no_request_more(tmp_path: Path) -> None:
+    """A request that waits was admitted before: it proceeds, as one does that an engine answers already."""
+    other = "sk-other-0123456789abcdef"
+    with attacked(tmp_path, secrets=Secrets((KEY, other)), api_keys=["key"]) as gateway:
+        assert gateway.program.call("hold", "chat", "1.2", "60", "540", "500").returncode == 0
+        with gateway.connect() as held:
+            held.sendall(post(LENGTH, "Connection: close", AUTHORIZED))
+            wait_for(lambda: gateway.program.shown()["room"]["chat"]["waiting_requests"] == 1)
+            keys = (gateway.program.state / "keys").read_text().splitlines(keepends=True)
+            kept = [line for line in keys if line.strip().lower() == sha256(other)]
+            assert gateway.program.call("configure", stdin=json.dumps({"keys": "".join(kept)}) + "\n").returncode == 0
+            wait_for(lambda: gateway.status(post(LENGTH, AUTHORIZED)) == 401)
+            assert (
+                gateway.program.call("point", "chat", "green", "chat-2", f"127.0.0.1:{gateway.engine.port}").returncode
+                == 0
+            )
+            assert gateway.program.call("switch", "chat", "green", "chat-2").returncode == 0
+            reply = received(held, 60.0)
+        assert b"\r\nx-sparkops-release: chat-2\r\nx-sparkops-slot: green\r\n" in reply
+        assert gateway.status(post(LENGTH, AUTHORIZED)) == 401
+        assert gateway.status(post(LENGTH, f"Authorization: Bearer {other}")) == 200
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_half_requests_of_one_address_and_of_four_keep_no_other_out(gateway: Attacked) -> None:
+    half = b"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\n"
+    with served_meanwhile(gateway) as statuses, ExitStack() as held:
+        for number in range(1200):
+            with suppress(ConnectionError):  # closed above the limit of an address
+                client = held.enter_context(gateway.connect(source=f"127.0.0.{20 + number % 4 * (number % 2)}"))
+                client.sendall(half)
+        enough = len(statuses) + 5
+        wait_for(lambda: len(statuses) >= enough)
+    assert set(statuses) == {200}

@@ -227,7 +227,7 @@ def test_bodies_that_grow_together_beyond_the_memory_are_completed_one_after_ano
 
     def send_all() -> None:
         """Send the same part of every body, then the next, as far as each is taken."""
-        rest = {connection: data for connection in sending}
+        rest = dict.fromkeys(sending, data)
         for connection in sending:
             connection.setblocking(False)
         while rest:
