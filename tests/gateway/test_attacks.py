@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import socket
 import ssl
 import struct
@@ -76,10 +77,13 @@ def frame(kind: int, flags: int, stream: int, data: bytes) -> bytes:
 
 
 def h2_flood() -> bytes:
-    """Return 100 requests of one HTTP/2 connection that takes no byte of a reply, each with 60 KB of its body."""
+    """Return 100 requests of one HTTP/2 connection that takes no byte of a reply, each with 60 KB of its body.
+
+    The gateway refuses each of them itself, and keeps the body until its reply is taken.
+    """
     window = frame(4, 0, 0, struct.pack(">HI", 4, 0))
     # HPACK without a table: literal names and values.
-    fields = ((":method", "POST"), (":scheme", "http"), (":path", "/v1/chat/completions"), (":authority", "x"))
+    fields = ((":method", "POST"), (":scheme", "http"), (":path", "/sleep"), (":authority", "x"))
     head = b"".join(
         b"\0" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
         for name, value in (*fields, ("content-length", "200000"))
@@ -411,6 +415,26 @@ def test_a_key_that_is_removed_admits_no_request_more(tmp_path: Path) -> None:
 
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_network_of_ipv6_addresses_is_one_client_and_ipv4_addresses_are_not(tmp_path: Path) -> None:
+    with attacked(tmp_path, address="fd00::1", client_requests=10) as gateway:
+        with socket.create_connection(("::1", gateway.port), 60) as client:
+            client.sendall(post(LENGTH, "Connection: close"))
+            assert received(client).startswith(b"HTTP/1.1 200 ")
+        for number in range(5, 20):
+            assert gateway.status(post(LENGTH, "Connection: close"), source=f"127.0.0.{number}") == 200
+        table = haproxy_table(gateway)
+    assert {f"::ffff:127.0.0.{number}" for number in range(5, 20)} < table
+    assert table - {f"::ffff:127.0.0.{number}" for number in range(1, 20)} == {"::"}, "the network of ::1"
+
+
+def haproxy_table(gateway: Attacked) -> set[str]:
+    """Return the clients that HAProxy counts."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(gateway.program.run / "admin.sock"))
+        asking.sendall(b"show table fe_chat\n")
+        return set(re.findall(r" key=(\S+)", received(asking).decode()))
 
 
 def test_half_requests_of_one_address_and_of_four_keep_no_other_out(gateway: Attacked) -> None:
