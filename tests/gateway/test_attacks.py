@@ -10,6 +10,7 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -119,6 +120,26 @@ def test_http2_without_tls_takes_no_memory_and_fails_no_request_of_others(gatewa
     assert gateway.workers() == workers
     assert peak < bound_mib(CONNECTED)
     assert set(statuses) == {200}
+
+
+def test_refusals_that_a_stranger_does_not_read_take_two_buffers_at_most(tmp_path: Path) -> None:
+    """HAProxy stops to read from a client that takes no replies."""
+    requests, count = post(LENGTH) * 3000, 200
+    with attacked(tmp_path, secrets=Secrets((KEY,)), api_keys=["key"]) as gateway, ExitStack() as held:
+        workers = gateway.workers()
+        before = sum(map(peak_mib, workers))
+        clients = [held.enter_context(gateway.connect()) for _ in range(count)]
+        for client in clients:
+            client.setblocking(False)
+        for _ in range(20):
+            for client in clients:
+                with suppress(BlockingIOError):
+                    client.send(requests)
+            time.sleep(0.1)
+        peak = sum(map(peak_mib, workers))
+        assert gateway.status(post(LENGTH), source="127.0.0.9") == 401
+    print(f"{count} connections that read nothing: {peak - before:.0f} MiB")
+    assert peak - before < 2 * count * buffer_bytes(MEMORY_MIB) / MIB
 
 
 @pytest.mark.parametrize("port", ["chat", "one"])
