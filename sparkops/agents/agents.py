@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from sparkops import names
-from sparkops.agents import gateway_agent, replacement
-from sparkops.agents.agent import Agent, up
+from sparkops.agents import gateway_agent
+from sparkops.agents.agent import Agent
 from sparkops.agents.container import answered
 from sparkops.agents.differences import AgentContainer, Change, Kind, of_container, require_consent
 from sparkops.agents.gateway_agent import GatewaySpec
+from sparkops.agents.replaceable import guard_version
+from sparkops.agents.replacement import up
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed, ConnectionLost, PlanRefused
@@ -22,7 +24,6 @@ from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
 from sparkops.guard_client.leader import connect_guard
 from sparkops.guard_client.service_state import needed_nodes, unnamed
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
-from sparkops.names import LABEL
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 from sparkops.nodes.progress import Event, OnEvent
@@ -72,7 +73,8 @@ def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
         yield Change(member.name, GUARD, Kind.START, "its connection to Docker is lost")
     if specs.gateway is None:
         return
-    gateway, place = gateway_agent.agent(specs.gateway), specs.gateway.settings.node
+    gateway = gateway_agent.agent(member.name, specs.gateway, specs.guard)
+    place = specs.gateway.settings.node
     container = _container(member, gateway)
     if member.name != place and container:
         yield Change(member.name, GATEWAY, Kind.REMOVE, f"gateway.node is {place}")
@@ -163,14 +165,16 @@ def ensure(
 
 
 def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], report: OnEvent) -> None:
-    """Build what replaces an agent before the lease: no intent waits for a build."""
-    orders = {GUARD: specs.guard, **({GATEWAY: specs.gateway.order} if specs.gateway else {})}
-    changes_by_text = {str(change): change for change in differing if change.kind is Kind.REPLACE}
+    """Build what replaces an agent before the lease: no intent waits for a build. Both need the guard's image."""
+    orders = {GUARD: (specs.guard,), GATEWAY: (specs.guard, *([specs.gateway.order] if specs.gateway else []))}
+    replaced = [(change.node, orders[change.agent]) for change in differing if change.kind is Kind.REPLACE]
+    builds = {f"{node} {order.name}": (node, order) for node, needed in replaced for order in needed}
 
     def build(text: str) -> Built:
-        return build_on(connected.member(changes_by_text[text].node), orders[changes_by_text[text].agent], report)
+        node, order = builds[text]
+        return build_on(connected.member(node), order, report)
 
-    all_or_raise(on_each(changes_by_text, build, connected.cancel))
+    all_or_raise(on_each(builds, build, connected.cancel))
 
 
 def _jobs(
@@ -183,10 +187,11 @@ def _jobs(
         if agent == GUARD:
             jobs[f"{node} {GUARD}"] = partial(ensure_guard, member, specs.guard, report)
         elif specs.gateway and node != specs.gateway.settings.node:
-            jobs[f"{node} {GATEWAY}"] = partial(gateway_agent.remove, member, report)
+            agent_there = gateway_agent.agent(node, specs.gateway, specs.guard)
+            jobs[f"{node} {GATEWAY}"] = partial(gateway_agent.remove, member, agent_there, report)
         elif specs.gateway:
-            give = partial(gateway_agent.ensure, member, specs.gateway, report, apply_gateway=apply_gateway)
-            jobs[f"{node} {GATEWAY}"] = give
+            give = partial(gateway_agent.ensure, member, specs.gateway, specs.guard, report)
+            jobs[f"{node} {GATEWAY}"] = partial(give, apply_gateway=apply_gateway)
     return jobs
 
 
@@ -204,13 +209,10 @@ def ensure_guard(member: Member, order: BuildOrder, report: OnEvent) -> bool:
 
 
 def _guard(member: Member, order: BuildOrder) -> Agent:
-    inputs = order.context.digest
     return Agent(
-        container=commands.CONTAINER,
+        version=guard_version(member.name, order.context.digest),
         order=order,
-        labels={f"{LABEL}inputs": inputs, commands.NODE_LABEL: member.name},
-        run=lambda image: commands.run(image, inputs, member.name),
-        install=replacement.install,
-        replace=replacement.replace,
+        program=order,
         costs="engines and gateway keep running",
+        check=commands.check,
     )

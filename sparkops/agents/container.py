@@ -16,11 +16,13 @@ LOG_TAIL = 10
 T = TypeVar("T")
 
 
-def discard(member: Member, name: str) -> None:
-    """Remove a stopped container, and its image unless something else needs it."""
+def discard(member: Member, name: str, stop_s: int) -> None:
+    """Stop a container within `stop_s` seconds, remove it, and its image unless something else needs it."""
     container = member.engine.container(name)
     if container is None:
         return
+    if container["State"]["Running"]:
+        member.node.run(commands.stop(name, stop_s))
     member.node.run(commands.remove(name))
     with suppress(CommandFailed):
         member.node.run(commands.remove_image(container["Image"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkops.agents.agent import Agent, up
+from sparkops.agents.agent import Agent
 from sparkops.agents.container import answered, discard
 from sparkops.agents.differences import (
     Change,
@@ -16,13 +16,14 @@ from sparkops.agents.differences import (
     require_own_names,
     require_own_ports,
 )
+from sparkops.agents.gateway_version import gateway_facts, gateway_version, require_loaded
+from sparkops.agents.replacement import finish, up
 from sparkops.config.inventory import Fleet, Gateway
-from sparkops.errors import NodeError
 from sparkops.gateway import commands
-from sparkops.gateway.facts import GatewayFacts, parse_gateway
+from sparkops.gateway.facts import GatewayFacts
 from sparkops.gateway.files import Secrets, load_program, load_secrets, load_templates
 from sparkops.gateway.image import DISK_GIB, IMAGE, NAME, Service, files, gateway_context, hashed
-from sparkops.images.build import BuildOrder, Gate, build_on
+from sparkops.images.build import BuildOrder, Gate
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, OnEvent
 
@@ -72,51 +73,36 @@ def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Gatewa
     return GatewaySpec(order, tuple(services), settings, secrets, templates)
 
 
-def ensure(member: Member, spec: GatewaySpec, report: OnEvent, *, apply_gateway: bool) -> bool:
-    """Bring the gateway of a node up to date. False if it was. Raises PlanRefused without consent."""
-    replaced = up(member, agent(spec), report)
+def ensure(member: Member, spec: GatewaySpec, guard: BuildOrder, report: OnEvent, *, apply_gateway: bool) -> bool:
+    """Bring the gateway of a node up to date. False if it was. Raises PlanRefused without consent.
+
+    `guard` is the image with the program that replaces another version.
+    """
+    replaced = up(member, agent(member.name, spec, guard), report)
     return _configure(member, spec, report, apply_gateway=apply_gateway) or replaced
 
 
-def agent(spec: GatewaySpec) -> Agent:
-    order, memory_mib = spec.order, spec.settings.memory_mib
-    inputs = order.context.digest
+def agent(node: str, spec: GatewaySpec, guard: BuildOrder) -> Agent:
     return Agent(
-        container=commands.CONTAINER,
-        order=order,
-        labels=commands.labels(inputs, memory_mib),
-        run=lambda image: commands.run(image, inputs, memory_mib),
-        install=_install_gateway,
-        replace=_replace_gateway,
-        costs=f"new connections fail for a moment, and streams have {commands.STOP_S} s to end",
+        version=gateway_version(node, spec.order.context.digest, str(spec.settings.memory_mib)),
+        order=spec.order,
+        program=guard,
+        costs=f"requests are answered, and those that are open have {commands.STOP_S} s to end",
     )
 
 
-def _install_gateway(member: Member, agent: Agent, report: OnEvent) -> None:
-    image = build_on(member, agent.order, report).image
-    report(Event(member.name, f"starting {agent.container}"))
-    member.node.run(agent.run(image))
-
-
-def _replace_gateway(member: Member, agent: Agent, report: OnEvent) -> None:
-    image = build_on(member, agent.order, report).image
-    report(Event(member.name, f"replacing {agent.container} with another version: {agent.costs}"))
-    member.node.run(commands.stop())
-    discard(member, agent.container)
-    member.node.run(agent.run(image))
-
-
-def remove(member: Member, report: OnEvent) -> bool:
+def remove(member: Member, agent: Agent, report: OnEvent) -> bool:
     """Remove the gateway from a node that is no longer its node. Its volume stays."""
-    report(Event(member.name, f"removing {commands.CONTAINER}: the gateway runs on another node"))
-    member.node.run(commands.stop())
-    discard(member, commands.CONTAINER)
+    finish(member, agent, report)
+    report(Event(member.name, f"removing {agent.container}: the gateway runs on another node"))
+    for name in (agent.version.aside, agent.container):
+        discard(member, name, agent.version.stop_s)
     return True
 
 
 def _configure(member: Member, spec: GatewaySpec, report: OnEvent, *, apply_gateway: bool) -> bool:
     """Give the gateway the files of its services. False if it runs with them already."""
-    facts = answered(member, commands.CONTAINER, lambda: _facts(member))
+    facts = answered(member, commands.CONTAINER, lambda: gateway_facts(member.node))
     contents = spec.contents(facts)
     differing = tuple(of_gateway(member.name, facts, contents))
     require_consent(differing, given=apply_gateway)
@@ -125,21 +111,10 @@ def _configure(member: Member, spec: GatewaySpec, report: OnEvent, *, apply_gate
     if any(change.kind is not Kind.START for change in differing):
         report(Event(member.name, f"configuring services: {', '.join(sorted(contents.services)) or 'none yet'}"))
     member.node.run(commands.configure(contents.files))
-    answered(member, commands.CONTAINER, lambda: _running(member))
+    answered(member, commands.CONTAINER, lambda: require_loaded(member.node))
     return True
 
 
 def differences(member: Member, spec: GatewaySpec) -> Iterator[Change]:
-    facts = answered(member, commands.CONTAINER, lambda: _facts(member))
+    facts = answered(member, commands.CONTAINER, lambda: gateway_facts(member.node))
     return of_gateway(member.name, facts, spec.contents(facts))
-
-
-def _facts(member: Member) -> GatewayFacts:
-    return parse_gateway(member.node.run(commands.SHOW).stdout)
-
-
-def _running(member: Member) -> GatewayFacts:
-    facts = _facts(member)
-    if facts.problem or not facts.loaded:
-        raise NodeError(member.name, facts.problem or "HAProxy does not run with its files")
-    return facts

@@ -143,6 +143,15 @@ def stop(container: str, grace_s: int) -> Command:
     return docker("stop", f"--time={grace_s}", container, timeout_s=grace_s + 60.0)
 
 
+def set_restart(container: str, policy: str) -> Command:
+    """Set Docker's restart policy: `always` after a crash, a reboot and a restart of Docker, or `no`.
+
+    Not `unless-stopped`: after dockerd was killed, the new dockerd stops containers that still run, and would leave
+    this one down.
+    """
+    return docker("update", f"--restart={policy}", container)
+
+
 def kill(container: str) -> Command:
     return docker("kill", container)
 

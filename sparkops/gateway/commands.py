@@ -113,16 +113,6 @@ def preview(service: str, slot: Slot) -> Command:
     return Command(("docker", "exec", CONTAINER, "gateway", "preview", service, slot, "/v1/models"), timeout_s=30.0)
 
 
-def stop() -> Command:
-    """Stop the gateway: SIGUSR1, and SIGKILL after STOP_S seconds."""
-    return docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
-
-
-def remove() -> Command:
-    """Remove the stopped container. Its volume stays for the next one."""
-    return docker("rm", CONTAINER)
-
-
 def _text(files: Mapping[str, str | None]) -> bytes:
     return json.dumps(dict(files)).encode() + b"\n"  # one line: Docker may lose the end of stdin
 

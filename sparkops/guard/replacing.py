@@ -1,7 +1,7 @@
-"""`python -m sparkops.guard.replacing IMAGE INPUTS NODE` replaces the guard of its node by one from an image.
+"""`python -m sparkops.guard.replacing IMAGE AGENT NODE ARGUMENT...` replaces guard or gateway of its node.
 
-It runs in a container of its own, so that it ends whatever becomes of the client: with the new guard, which answers, or
-with the old one, which runs again. Killed at any step, it derives the next one from the containers of its node.
+It runs in a container of its own, so that it ends whatever becomes of the client: with the new version, which answers,
+or with the old one, which runs again. Killed at any step, it derives the next one from the containers of its node.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from sparkops.agents.container import PATIENCE_S, answered, discard
+from sparkops.agents.gateway_version import gateway_version
+from sparkops.agents.replaceable import Replaceable, guard_version
 from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
-from sparkops.docker.commands import remove_by_force, start
+from sparkops.docker.commands import remove_by_force, rename, set_restart, start, stop
 from sparkops.errors import NodeError, SparkopsError, StartFailed
-from sparkops.guard_client import commands
-from sparkops.names import LABEL
+from sparkops.names import GUARD
 from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
@@ -25,8 +26,8 @@ from sparkops.nodes.node import Node
 
 
 @dataclass(frozen=True)
-class GuardContainer:
-    """The container that has the guard's name."""
+class NamedContainer:
+    """The container that has the agent's name."""
 
     new: bool
     """Whether it is of the version that replaces the other one."""
@@ -35,77 +36,88 @@ class GuardContainer:
     """Docker's restart policy."""
 
 
-def forward(container: GuardContainer | None, run: Command) -> Command | None:
-    """Return the next command towards the new guard, which `run` starts; None once it runs."""
+def forward(agent: Replaceable, image: str, container: NamedContainer | None) -> Command | None:
+    """Return the next command towards the new container; None once it runs.
+
+    The old one loses its restart policy first: two versions must not start at the next boot.
+    """
     if container is None:
-        return run
+        return agent.run(image)
     if container.new:
-        return None if container.running else start(commands.CONTAINER)
+        return None if container.running else start(agent.container)
     if container.policy != "no":
-        return commands.STAY_STOPPED
-    return commands.STOP if container.running else commands.PUT_ASIDE
+        return set_restart(agent.container, "no")
+    if container.running and not agent.overlaps:
+        return stop(agent.container, agent.stop_s)
+    return rename(agent.container, agent.aside)
 
 
-def back(container: GuardContainer | None, *, aside: bool) -> Command | None:
-    """Return the next command towards the old guard, which was put aside if `aside`; None once it runs."""
+def back(agent: Replaceable, container: NamedContainer | None, *, aside: bool) -> Command | None:
+    """Return the next command towards the old container, which was put aside if `aside`; None once it runs."""
     if aside and container is None:
-        return commands.PUT_BACK
+        return rename(agent.aside, agent.container)
     if aside and container and container.new:
-        return remove_by_force(commands.CONTAINER)
+        return remove_by_force(agent.container)
     if container is None or (container.policy == "always" and container.running):
         return None
-    return start(commands.CONTAINER) if container.policy == "always" else commands.KEEP_RUNNING
+    return start(agent.container) if container.policy == "always" else set_restart(agent.container, "always")
 
 
 MOST_STEPS = 10
 
 
-def replace(node: Node, image: str, inputs: str, patience_s: float = PATIENCE_S) -> str:
-    """Replace the guard of a node. Returns why the old one runs again, or nothing if the new one answers.
+def replace(node: Node, agent: Replaceable, image: str, patience_s: float = PATIENCE_S) -> str:
+    """Replace an agent of a node. Returns why the old one runs again, or nothing if the new one answers.
 
     The new one gets `patience_s` to answer. Raises SparkopsError or OSError where the old one could not be started
     again, or removed.
     """
-    run = commands.run(image, inputs, node.name)
     with closing(Engine(node)) as engine:
         member = Member(node.name, NodeConfig(transport="local"), node, engine)
         try:
-            _follow(member, lambda: forward(_container(member, inputs), run))
-            answered(member, commands.CONTAINER, lambda: node.run(commands.READY), patience_s)
+            _follow(member, agent, lambda: forward(agent, image, _container(member, agent)))
+            answered(member, agent.container, lambda: agent.ready(node), patience_s)
         except (SparkopsError, OSError) as error:
             _follow(
-                member, lambda: back(_container(member, inputs), aside=engine.container(commands.ASIDE) is not None)
+                member,
+                agent,
+                lambda: back(agent, _container(member, agent), aside=engine.container(agent.aside) is not None),
             )
             return error.problem if isinstance(error, NodeError) else str(error)
-        discard(member, commands.ASIDE)
+        discard(member, agent.aside, agent.stop_s)
     return ""
 
 
-def _follow(member: Member, following: Callable[[], Command | None]) -> None:
+def _follow(member: Member, agent: Replaceable, following: Callable[[], Command | None]) -> None:
     """Run the command that is next until there is none. Raises the errors of Docker, StartFailed after MOST_STEPS."""
     for _ in range(MOST_STEPS):
         command = following()
         if command is None:
             return
         member.node.run(command)
-    raise StartFailed(member.name, f"{commands.CONTAINER} is not as expected after {MOST_STEPS} commands")
+    raise StartFailed(member.name, f"{agent.container} is not as expected after {MOST_STEPS} commands")
 
 
-def _container(member: Member, inputs: str) -> GuardContainer | None:
-    inspect = member.engine.container(commands.CONTAINER)
+def _container(member: Member, agent: Replaceable) -> NamedContainer | None:
+    inspect = member.engine.container(agent.container)
     if inspect is None:
         return None
-    labels = {f"{LABEL}inputs": inputs, commands.NODE_LABEL: member.name}
-    new = labels.items() <= inspect["Config"]["Labels"].items()
-    return GuardContainer(new, inspect["State"]["Running"], inspect["HostConfig"]["RestartPolicy"]["Name"])
+    new = agent.labels.items() <= inspect["Config"]["Labels"].items()
+    return NamedContainer(new, inspect["State"]["Running"], inspect["HostConfig"]["RestartPolicy"]["Name"])
+
+
+def parse(agent: str, *arguments: str) -> Replaceable:
+    """Return the version of guard or gateway that has these arguments."""
+    return guard_version(*arguments) if agent == GUARD else gateway_version(*arguments)
 
 
 def main() -> None:
-    """Replace the guard, let Docker start this program no more, and exit with 1 if the old guard runs again."""
-    image, inputs, name = sys.argv[1:]
-    node = LocalNode(name)
-    problem = replace(node, image, inputs)
-    node.run(commands.REPLACED)
+    """Replace the agent, let Docker start this program no more, and exit with 1 if the old agent runs again."""
+    image, *arguments = sys.argv[1:]
+    agent = parse(*arguments)
+    node = LocalNode(arguments[1])
+    problem = replace(node, agent, image)
+    node.run(set_restart(agent.replacement, "no"))
     sys.exit(problem or 0)
 
 

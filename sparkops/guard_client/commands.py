@@ -9,10 +9,6 @@ from sparkops.names import GUARD, LABEL
 from sparkops.release import image_labels
 
 CONTAINER = places.CONTAINER
-ASIDE = f"{CONTAINER}-old"
-"""The name of a guard's container until the guard that replaces it answers."""
-REPLACEMENT = f"{CONTAINER}-replacement"
-"""The name of the container that replaces a guard, without the client."""
 VOLUME = "sparkops-state"
 STATE = places.STATE
 SOCKET = "/var/run/docker.sock"
@@ -22,6 +18,7 @@ NODE_LABEL = f"{LABEL}node"
 PEER_PORT = 10844
 """Port for the leader's messages, which are signed."""
 STOP_S = 10
+"""Seconds between SIGTERM and SIGKILL. A guard's work can be interrupted at any point."""
 RELAY = places.RELAY
 DOCKER = Command(("docker", "version", "--format={{.Server.Version}}"), timeout_s=10.0)
 """Checks that Docker answers, from inside the guard's container."""
@@ -35,24 +32,8 @@ READY = Command(
 
 Not --interactive: Docker can lose the end of stdin while the container starts.
 """
-REPLACED = docker("update", "--restart=no", REPLACEMENT)
-"""Keeps Docker from restarting the program that replaced a guard."""
-PUT_ASIDE = docker("rename", CONTAINER, ASIDE)
-"""Renames the stopped container, so that a new one can take its place."""
-PUT_BACK = docker("rename", ASIDE, CONTAINER)
-"""Restores the name of the container that was put aside."""
-STOP = docker("stop", CONTAINER, timeout_s=STOP_S + 60.0)
-"""Stops the guard with SIGTERM, and with SIGKILL after STOP_S seconds: its work can be interrupted at any point."""
 RESTART = docker("restart", CONTAINER, timeout_s=STOP_S + 60.0)
 """Restarts the guard with new mounts."""
-KEEP_RUNNING = docker("update", "--restart=always", CONTAINER)
-"""Makes Docker restart the guard after a crash or reboot.
-
-Not `unless-stopped`: after dockerd was killed, the new dockerd stops containers that still run, and would leave this
-one down.
-"""
-STAY_STOPPED = docker("update", "--restart=no", CONTAINER)
-"""Keeps a stopped guard down, also after a restart of Docker: two guards must not start at the next boot."""
 
 # Root in the container owns the socket, so it needs no capability to use it. Access to the socket is as good as root
 # on the node, for the guard as for any user of Docker there. NET_ADMIN is for nftables.
@@ -102,11 +83,16 @@ def check(image: str) -> Command:
     return docker("run", *options, image, "python3", "-m", "sparkops.guard.check", timeout_s=120.0)
 
 
-def replace(image: str, inputs: str, node: str) -> Command:
-    """Start the program that replaces the running guard with one from `image` (sparkops.guard.replacing).
+def replacement(container: str) -> str:
+    """Return the name of the container whose program replaces the guard's or the gateway's container."""
+    return f"{container}-replacement"
+
+
+def replace(program: str, container: str, *arguments: str) -> Command:
+    """Start sparkops.guard.replacing, which replaces guard or gateway, from a guard's image with the ID `program`.
 
     Docker restarts it, also after a reboot, until the replacement has ended.
     """
-    program = ("python3", "-m", "sparkops.guard.replacing", image, inputs, node)
-    options = (f"--name={REPLACEMENT}", "--network=none", "--restart=always", *RIGHTS, *BOUNDED_LOG)
-    return docker("run", "--detach", *options, image, *program, timeout_s=120.0)
+    runs = ("python3", "-m", "sparkops.guard.replacing", *arguments)
+    options = (f"--name={replacement(container)}", "--network=none", "--restart=always", *RIGHTS, *BOUNDED_LOG)
+    return docker("run", "--detach", *options, program, *runs, timeout_s=120.0)

@@ -121,6 +121,7 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
     [
         (commands.start("c"), "docker start c", 60.0),
         (commands.stop("c", 90), "docker stop --time=90 c", 150.0),
+        (commands.set_restart("c", "always"), "docker update --restart=always c", 60.0),
         (commands.remove("c"), "docker rm c", 60.0),
         (commands.tag("sha256:1", "sparkops/q:1"), "docker tag sha256:1 sparkops/q:1", 60.0),
         (commands.remove_image("sparkops/q:1"), "docker rmi sparkops/q:1", 60.0),

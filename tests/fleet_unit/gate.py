@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 
@@ -21,27 +22,36 @@ class Gate:
     errors: dict[str, int] = field(default_factory=dict)
     switches: list[str] = field(default_factory=list)
     leaving: bool = True
+    files: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of its files."""
+    loaded: bool = True
+    problem: str = ""
+    """Why HAProxy does not answer."""
 
     @property
     def active(self) -> tuple[str, tuple[str, ...]] | None:
         """Release and addresses with the traffic."""
         return self.slots.get(self.map)
 
-    def run(self, verb: str, *words: str) -> tuple[int, str]:
+    def run(self, verb: str, *words: str, stdin: bytes = b"") -> tuple[int, str]:
         """Exit code and what is printed."""
         match verb, *words:
             case ("show",):
                 return 0, self._shown()
+            case ("configure",):
+                return self._configure(json.loads(stdin)), ""
             case ("point", _, slot, release, *servers):
                 return self._point(backend(SERVICE, Slot(slot)), (release, tuple(servers))), ""
-            case ("switch", _, "down"):
-                return self._switch(DOWN), ""
-            case ("switch", _, slot, release) if self.slots.get(backend(SERVICE, Slot(slot)), ("",))[0] == release:
-                return self._switch(backend(SERVICE, Slot(slot))), ""
+            case ("switch", _, slot, *release) if self._may_have(slot, *release):
+                return self._switch(DOWN if slot == "down" else backend(SERVICE, Slot(slot))), ""
             case ("cut", _, slot):
                 return 0, f"{self.sessions.pop(backend(SERVICE, Slot(slot)), 0)}\n"
             case _:
                 return 1, ""
+
+    def _may_have(self, slot: str, release: str = "") -> bool:
+        """Whether the traffic may go there: to no slot, or to one that has the release."""
+        return slot == "down" or self.slots.get(backend(SERVICE, Slot(slot)), ("",))[0] == release
 
     def preview(self, slot: str) -> tuple[str, tuple[str, ...]]:
         """Release and addresses of a slot, with or without traffic."""
@@ -60,6 +70,12 @@ class Gate:
         self.map = name
         return 0
 
+    def _configure(self, texts: dict[str, str | None]) -> int:
+        """Keep the files; null removes one."""
+        known = {name: text for name, text in texts.items() if text}
+        self.files = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in known.items()}
+        return 0
+
     def _shown(self) -> str:
         names = [backend(SERVICE, slot) for slot in Slot]
         none: tuple[str, tuple[str, ...]] = ("-", ())
@@ -73,5 +89,6 @@ class Gate:
         }
         if self.leaving:
             self.sessions = {name: count - 1 for name, count in self.sessions.items() if count > 1}
-        facts = {"ports": {SERVICE: PORT}, "files": {}, "loaded": True, "problem": "", "map": f"{SERVICE} {self.map}"}
-        return json.dumps({**facts, "slots": slots, "haproxy": running})
+        facts = {"ports": {SERVICE: PORT}, "files": self.files, "loaded": self.loaded, "problem": self.problem}
+        shown = {**facts, "map": f"{SERVICE} {self.map}", "slots": slots}
+        return json.dumps({**shown, "haproxy": None if self.problem else running})

@@ -48,6 +48,7 @@ MODELS = json.dumps(
     }
 )
 """What templates/node/store.py says of a node that has the model."""
+PROGRAM = "sparkops.guard.replacing"
 STARTED = "2026-11-21T00:00:00.0Z"
 Facts = dict[str, Any]
 
@@ -91,7 +92,7 @@ class Machine:
     answered: Callable[[str], bool] = field(default=lambda _: True)
     """Whether a request gets an answer at an address and port, wherever that is."""
     program: Callable[[list[str]], int] = field(default=lambda _: 0)
-    """What the container of the guard's replacement runs, by its arguments. Returns its exit code."""
+    """What the container runs that replaces guard or gateway, by its arguments. Returns its exit code."""
     dying: frozenset[int] = frozenset({0, 1})
     """Which ranks end at their start, of a release whose mood it is."""
 
@@ -116,17 +117,17 @@ class Machine:
         if command.argv[:3] == ("docker", "cp", "-"):
             self.token = command.stdin
         if not code:
-            code, output = ranks.answer(self.address, command.argv) or self._done(command.argv)
+            code, output = ranks.answer(self.address, command.argv) or self._done(command.argv, command.stdin)
         return Completed(self.name, command, code, output, f"{line} failed\n{self.complaint}" if code else "")
 
-    def _done(self, argv: tuple[str, ...]) -> tuple[int, str]:
+    def _done(self, argv: tuple[str, ...], stdin: bytes = b"") -> tuple[int, str]:
         match argv:
             case ("sh", "-c", script, *_) if script.startswith(host.QUERY_SCRIPT):
                 return 0, self._facts()
             case ("python3", "-c", boot, *_) if boot == BOOT:
                 return 0, MODELS
             case ("docker", "exec", *words) if self.gate and gateway_commands.CONTAINER in words:
-                return self._gate_told(self.gate, *words[words.index("gateway") + 1 :])
+                return self._gate_told(self.gate, stdin, *words[words.index("gateway") + 1 :])
             case ("docker", "create", *options):
                 return self._create(options)
             case ("docker", verb, *_, name) if name in self.containers:
@@ -143,22 +144,24 @@ class Machine:
                     return 125, "the name is in use"
                 self._create(options)
                 self.start(name)
-                if name == guard_commands.REPLACEMENT:
-                    self.containers[name]["State"].update(ExitCode=self.program(options[-3:]))
+                if PROGRAM in options:
+                    self.containers[name]["State"].update(ExitCode=self.program(options[options.index(PROGRAM) + 1 :]))
                     self.stop(name)
             case ("docker", "run", *_):
                 pass
             case ("docker", "exec", name, *_) if name in self.containers:
-                return int(not self.containers[name]["State"]["Running"]), ""
+                return int(not self.runs(name)), ""
             case ("docker", "rename", name, other) if other not in self.containers:
                 self.containers[other] = self.containers.pop(name)
             case _:
                 return 1, ""
         return 0, ""
 
-    def _gate_told(self, gate: Gate, verb: str, *words: str) -> tuple[int, str]:
+    def _gate_told(self, gate: Gate, stdin: bytes, verb: str, *words: str) -> tuple[int, str]:
+        if not self.runs(gateway_commands.CONTAINER):
+            return 1, ""
         if verb != "preview":
-            return gate.run(verb, *words)
+            return gate.run(verb, *words, stdin=stdin)
         release, servers = gate.preview(words[1])
         return (0, f"{release}\n") if all(map(self.answered, servers)) else (1, "")
 
@@ -168,6 +171,10 @@ class Machine:
         free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
         lines = ["arch x86_64", "now 1000.0", f"MemTotal: {total_kib}", f"MemAvailable: {free_kib}"]
         return "\n".join([*lines, "disk 999999999", "buildkit yes", ""])
+
+    def runs(self, name: str) -> bool:
+        """Whether it has a container of this name that runs."""
+        return name in self.containers and bool(self.containers[name]["State"]["Running"])
 
     def running(self) -> list[Facts]:
         """The containers that run."""
@@ -195,6 +202,8 @@ class Machine:
             self.crash(name)
         elif verb == "update":
             container["HostConfig"]["RestartPolicy"]["Name"] = options[0].removeprefix("--restart=")
+        elif verb == "rm" and container["State"]["Running"] and "--force" not in options:
+            return 1, ""
         elif verb == "rm":
             del self.containers[name]
         return 0, ""

@@ -1,4 +1,4 @@
-"""A guard gives way to another version and comes back if that one does not start; its journals are read first."""
+"""Guard and gateway give way to another version and come back if that one does not start; the client may end."""
 
 from __future__ import annotations
 
@@ -9,18 +9,63 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.agents import agents
+from sparkops.agents import agents, gateway_agent
+from sparkops.agents.agents import AgentSpecs
 from sparkops.command import Command, Completed
 from sparkops.errors import Interrupted, NotReady, StartFailed
+from sparkops.gateway.commands import CONTAINER as GATEWAY
 from sparkops.guard import replacing
-from sparkops.guard_client import commands as guard
-from sparkops.guard_client.commands import ASIDE, CONTAINER
+from sparkops.guard_client.commands import CONTAINER as GUARD
 from sparkops.nodes.connected import Member
 from sparkops.nodes.node import OnLine
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.machine import IMAGE, Machine, inspect
 from tests.fleet_unit.nodes import MachineNode
 from tests.fleet_unit.world import World
+
+
+@dataclass(frozen=True)
+class Case:
+    """One agent. `answers` is in the command that asks whether it does, `steps` are those of its replacement."""
+
+    name: str
+    container: str
+    answers: str
+    version: tuple[str, ...]
+    steps: tuple[str, ...]
+
+    @property
+    def aside(self) -> str:
+        return f"{self.container}-old"
+
+    @property
+    def replacement(self) -> str:
+        return f"{self.container}-replacement"
+
+
+CHECKED, BEGUN, ENDED = "run", "run", ("update", "rm")
+CASES = (
+    Case(
+        name="guard",
+        container=GUARD,
+        answers="sparkops.guard.ask",
+        version=("guard", "n1", "new"),
+        steps=(CHECKED, BEGUN, "update", "stop", "rename", "run", "rm", *ENDED),
+    ),
+    Case(
+        name="gateway",
+        container=GATEWAY,
+        answers="gateway show",
+        version=("gateway", "n1", "new", "1536"),
+        steps=(BEGUN, "update", "rename", "run", "stop", "rm", *ENDED),
+    ),
+)
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    agent: Case = request.param
+    return agent
 
 
 @pytest.fixture
@@ -30,23 +75,36 @@ def world(make: Make) -> World:
 
 @pytest.fixture
 def machine(world: World) -> Machine:
-    """A node whose guard is of another version."""
+    """A node whose guard and gateway are of another version."""
     outdated = world.machines["n1"]
-    outdated.containers[CONTAINER]["HostConfig"]["RestartPolicy"]["Name"] = "always"
+    for name in (GUARD, GATEWAY):
+        outdated.containers[name]["HostConfig"]["RestartPolicy"]["Name"] = "always"
     return outdated
 
 
+@dataclass(frozen=True)
+class Change:
+    """What brings an agent up to date, and on which node."""
+
+    case: Case
+    world: World
+    member: Member
+    specs: AgentSpecs
+
+    def ensure(self) -> bool:
+        if self.case.name == "guard":
+            return agents.ensure_guard(self.member, self.specs.guard, self.world.receive)
+        assert self.specs.gateway
+        return gateway_agent.ensure(
+            self.member, self.specs.gateway, self.specs.guard, self.world.receive, apply_gateway=True
+        )
+
+
 @pytest.fixture
-def member(world: World) -> Iterator[Member]:
+def change(case: Case, world: World) -> Iterator[Change]:
     with world.order() as order:
-        yield order.connected.members["n1"]
-
-
-def ensure(world: World, member: Member) -> bool:
-    return agents.ensure_guard(member, agents.guard_order({**TEMPLATES}, {"a.py": b""}, "debian:x"), world.receive)
-
-
-TEMPLATES = {"guard/Dockerfile.j2": "FROM {{ image | image }}\n"}
+        specs = agents.load(order.connected.fleet)
+        yield Change(case, world, order.connected.members["n1"], specs)
 
 
 def changed(machine: Machine) -> list[str]:
@@ -54,79 +112,136 @@ def changed(machine: Machine) -> list[str]:
     return [line.split()[1] for line in machine.ran if line.split()[1] not in ("exec", "rmi", "volume")]
 
 
-def test_the_old_guard_is_kept_until_the_new_one_answers(world: World, machine: Machine, member: Member) -> None:
-    old = machine.containers[CONTAINER]
+def test_the_old_container_is_kept_until_the_new_one_answers(case: Case, machine: Machine, change: Change) -> None:
+    old = machine.containers[case.container]
 
-    assert ensure(world, member)
+    assert change.ensure()
 
-    assert machine.containers[CONTAINER] is not old
-    assert machine.containers[CONTAINER]["State"]["Running"]
-    assert ASIDE not in machine.containers
-    assert changed(machine) == ["run", "run", "update", "stop", "rename", "run", "rm", "update", "rm"]
-    assert guard.REPLACEMENT not in machine.containers
+    assert machine.containers[case.container] is not old
+    assert machine.runs(case.container)
+    assert case.aside not in machine.containers
+    assert changed(machine) == [*case.steps]
+    assert case.replacement not in machine.containers
 
 
-def test_the_old_guard_comes_back_where_the_new_one_does_not_start(
-    world: World, machine: Machine, member: Member
+@pytest.mark.parametrize("fault", ["its container cannot be created", "it does not answer"])
+def test_the_old_container_comes_back_where_the_new_one_does_not_start(
+    case: Case, machine: Machine, change: Change, fault: str
 ) -> None:
-    old = machine.containers[CONTAINER]
-    machine.fails = lambda line: int(f"run --detach --name={CONTAINER} " in line)
+    old = machine.containers[case.container]
+    fails = f"run --detach --name={case.container} " if "created" in fault else case.answers
+    machine.fails = lambda line: int(fails in line)
 
-    with pytest.raises(StartFailed, match="the new guard does not answer; the old one runs again"):
-        ensure(world, member)
+    with pytest.raises(StartFailed, match=f"n1: the new {case.name} does not answer; the old one runs again: "):
+        change.ensure()
 
-    assert machine.containers[CONTAINER] is old
+    assert machine.containers[case.container] is old
     assert (old["State"]["Running"], old["HostConfig"]["RestartPolicy"]["Name"]) == (True, "always")
-    assert ASIDE not in machine.containers
+    assert case.aside not in machine.containers
+    assert ("stop" in changed(machine)) == (case.name == "guard"), "the old gateway serves all the while"
 
 
-def test_a_guard_that_cannot_read_the_journals_changes_nothing(world: World, machine: Machine, member: Member) -> None:
+@pytest.mark.parametrize("case", [CASES[1]], indirect=True, ids=lambda case: case.name)
+@pytest.mark.parametrize("fault", ["HAProxy does not answer: no socket", "HAProxy does not run with its files"])
+def test_a_gateway_that_does_not_load_the_files_of_the_volume_gives_way(
+    machine: Machine, change: Change, fault: str
+) -> None:
+    old, gate = machine.containers[GATEWAY], machine.gate
+    assert gate
+    gate.files, gate.loaded = {"gateway.cfg": "0" * 64}, False
+    gate.problem = fault if "socket" in fault else ""
+
+    with pytest.raises(StartFailed, match=f"(?s)the old one runs again: .*{fault}") as failed:
+        change.ensure()
+
+    assert (failed.value.exit_code, machine.containers[GATEWAY] is old) == (1, True)
+
+
+def test_a_gateway_whose_volume_is_empty_is_replaced(world: World, machine: Machine) -> None:
+    assert machine.gate
+    machine.gate.problem = "HAProxy does not answer: it waits for its first files"
+
+    assert replacing.replace(world.node("n1"), replacing.parse(*CASES[1].version), IMAGE, 0.0) == ""
+
+
+@pytest.mark.parametrize("case", [CASES[0]], indirect=True, ids=lambda case: case.name)
+def test_a_guard_that_cannot_read_the_journals_changes_nothing(machine: Machine, change: Change) -> None:
     machine.fails, machine.complaint = lambda line: int("sparkops.guard.check" in line), "chat/journal: unreadable"
-    old = machine.containers[CONTAINER]
+    old = machine.containers[GUARD]
 
     with pytest.raises(NotReady, match=r"(?s)guard not replaced: .*chat/journal: unreadable") as refused:
-        ensure(world, member)
+        change.ensure()
 
-    assert (refused.value.exit_code, machine.containers[CONTAINER] is old) == (5, True)
+    assert (refused.value.exit_code, machine.containers[GUARD] is old) == (5, True)
     assert changed(machine) == ["run"]
 
 
-def test_a_replacement_that_was_interrupted_is_finished(world: World, machine: Machine, member: Member) -> None:
-    machine.containers[ASIDE] = machine.containers.pop(CONTAINER)
+def test_a_replacement_whose_program_was_removed_is_finished(case: Case, machine: Machine, change: Change) -> None:
+    machine.containers[case.aside] = machine.containers.pop(case.container)
 
-    assert ensure(world, member)
+    assert change.ensure()
 
-    assert machine.containers[CONTAINER]["State"]["Running"]
-    assert ASIDE not in machine.containers
+    assert machine.runs(case.container)
+    assert case.aside not in machine.containers
 
 
-def test_a_client_that_ends_leaves_no_node_without_a_guard(world: World, machine: Machine, member: Member) -> None:
-    old = machine.containers[CONTAINER]
-    member.node.cancel.set()
+def test_two_versions_that_run_after_the_end_of_the_program_become_one(
+    case: Case, machine: Machine, change: Change
+) -> None:
+    old = machine.containers[case.container]
+    assert change.ensure()
+    machine.containers[case.aside], new = old, machine.containers[case.container]
+
+    assert change.ensure()
+
+    assert machine.containers[case.container] is new
+    assert case.aside not in machine.containers
+
+
+def test_a_client_that_ends_leaves_no_node_without_an_agent(case: Case, machine: Machine, change: Change) -> None:
+    old = machine.containers[case.container]
+    change.member.node.cancel.set()
     machine.program = lambda arguments: 0 * len(arguments)  # not at its first command yet
 
-    with pytest.raises(Interrupted, match="this continues on the node"):
-        ensure(world, member)
+    with pytest.raises(Interrupted, match=f"the {case.name} is being replaced; this continues on the node"):
+        change.ensure()
 
-    assert changed(machine) == ["run", "run"]
-    assert (machine.containers[CONTAINER] is old, old["State"]["Running"]) == (True, True)
+    assert changed(machine) == [*case.steps[: case.steps.index("update")]]
+    assert (machine.containers[case.container] is old, old["State"]["Running"]) == (True, True)
 
 
 def test_the_next_client_waits_for_a_replacement_and_keeps_its_result(
-    world: World, machine: Machine, member: Member
+    case: Case, world: World, machine: Machine, change: Change
 ) -> None:
-    assert ensure(world, member)
-    ended = inspect(guard.REPLACEMENT, {}, "exited")
-    machine.containers[guard.REPLACEMENT], new = ended, machine.containers[CONTAINER]
-    machine.containers[CONTAINER] = inspect(CONTAINER, {}, "running")
-    world.listeners[f"waiting for {guard.REPLACEMENT}, which another client has started"] = lambda: (
-        machine.containers.update({CONTAINER: new})
+    assert change.ensure()
+    ended = inspect(case.replacement, {}, "exited")
+    machine.containers[case.replacement], new = ended, machine.containers[case.container]
+    machine.containers[case.container] = inspect(case.container, {}, "running")
+    world.listeners[f"waiting for {case.replacement}, which another client has started"] = lambda: (
+        machine.containers.update({case.container: new})
     )
 
-    assert ensure(world, member)
+    assert change.ensure()
 
-    assert machine.containers[CONTAINER] is new
-    assert guard.REPLACEMENT not in machine.containers
+    assert machine.containers[case.container] is new
+    assert case.replacement not in machine.containers
+
+
+def test_a_gateway_that_moves_is_removed_after_the_replacement_of_another_client(make: Make) -> None:
+    world = make(2)
+    machine = world.machines["n2"]
+    machine.give_gateway()
+    machine.containers[f"{GATEWAY}-replacement"] = inspect(f"{GATEWAY}-replacement", {}, "exited")
+    machine.containers[f"{GATEWAY}-old"] = inspect(f"{GATEWAY}-old", {}, "running")
+    with world.order() as order:
+        specs = agents.load(order.connected.fleet)
+        assert specs.gateway
+        agent = gateway_agent.agent("n2", specs.gateway, specs.guard)
+
+        assert gateway_agent.remove(order.connected.members["n2"], agent, world.receive)
+
+    assert {*machine.containers} == {GUARD}
+    assert [event.text.split()[0] for event in world.events] == ["waiting", "removing"]
 
 
 class Killed(BaseException):
@@ -148,16 +263,18 @@ class Mortal(MachineNode):
 
 
 @pytest.mark.parametrize("commands", range(10))
-def test_a_client_that_ends_at_any_command_leaves_a_guard(
-    world: World, machine: Machine, member: Member, tmp_path: Path, commands: int
+def test_a_client_that_ends_at_any_command_leaves_an_agent(
+    case: Case, machine: Machine, change: Change, tmp_path: Path, commands: int
 ) -> None:
+    mortal = replace(change.member, node=Mortal(machine, tmp_path, commands=commands))
     with suppress(Killed):
-        ensure(world, replace(member, node=Mortal(machine, tmp_path, commands=commands)))
+        replace(change, member=mortal).ensure()
 
-    assert machine.containers[CONTAINER]["State"]["Running"]
-    ensure(world, member)
-    assert ASIDE not in machine.containers
-    ended = machine.containers.get(guard.REPLACEMENT)
+    assert machine.runs(case.container)
+    change.ensure()
+    assert machine.runs(case.container)
+    assert case.aside not in machine.containers
+    ended = machine.containers.get(case.replacement)
     assert ended is None or ended["HostConfig"]["RestartPolicy"]["Name"] == "no"
 
 
@@ -165,27 +282,31 @@ def test_a_client_that_ends_at_any_command_leaves_a_guard(
 @pytest.mark.parametrize("answers", [True, False], ids=["the new one answers", "it does not"])
 @pytest.mark.parametrize("commands", range(10))
 def test_a_replacement_continues_after_its_end_at_any_command(
-    machine: Machine, tmp_path: Path, commands: int, answers: bool, reboots: bool
+    case: Case, machine: Machine, tmp_path: Path, commands: int, answers: bool, reboots: bool
 ) -> None:
-    machine.containers[CONTAINER] = inspect(CONTAINER, {"sparkops.inputs": "old"}, "running")
-    machine.containers[CONTAINER]["HostConfig"]["RestartPolicy"]["Name"] = "always"
-    machine.fails = lambda line: int("sparkops.guard.ask" in line and not answers)
+    machine.containers[case.container] = inspect(case.container, {"sparkops.inputs": "old"}, "running")
+    machine.containers[case.container]["HostConfig"]["RestartPolicy"]["Name"] = "always"
+    machine.fails = lambda line: int(case.answers in line and not answers)
+    agent = replacing.parse(*case.version)
 
     with suppress(Killed):
-        replacing.replace(Mortal(machine, tmp_path, commands=commands), IMAGE, "new", 0.0)
+        replacing.replace(Mortal(machine, tmp_path, commands=commands), agent, IMAGE, 0.0)
+    if agent.overlaps:
+        assert running(machine, case) != [], "clients are served at every step"
     if reboots:
         machine.reboot()
-    assert len(running(machine)) <= 1
-    problem = replacing.replace(MachineNode(machine, tmp_path), IMAGE, "new", 0.0)
+    if reboots or not agent.overlaps:
+        assert len(running(machine, case)) <= 1
+    problem = replacing.replace(MachineNode(machine, tmp_path), agent, IMAGE, 0.0)
 
     assert (problem == "") == answers
-    assert running(machine) == ["new" if answers else "old"]
-    kept = machine.containers[CONTAINER]
+    assert running(machine, case) == ["new" if answers else "old"]
+    kept = machine.containers[case.container]
     assert kept["HostConfig"]["RestartPolicy"]["Name"] == "always"
-    assert ASIDE not in machine.containers
+    assert case.aside not in machine.containers
 
 
-def running(machine: Machine) -> list[str]:
-    """The versions of the guards that run."""
-    known = [machine.containers[name] for name in (CONTAINER, ASIDE) if name in machine.containers]
-    return [container["Config"]["Labels"]["sparkops.inputs"] for container in known if container["State"]["Running"]]
+def running(machine: Machine, case: Case) -> list[str]:
+    """The versions of an agent that run."""
+    known = [machine.containers[name] for name in (case.container, case.aside) if machine.runs(name)]
+    return [container["Config"]["Labels"]["sparkops.inputs"] for container in known]

@@ -12,9 +12,9 @@ from typing import Any
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.config.inventory import LOOPBACK, Build, Fleet, Gateway, NodeConfig
 from sparkops.deploy.operation import Operation
+from sparkops.docker.commands import set_restart
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.guard import replacing
-from sparkops.guard_client import commands
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.progress import Event
@@ -107,11 +107,12 @@ def whole(machines: Mapping[str, Machine], container: Facts) -> bool:
     return len(running) == int(labels["sparkops.ranks"])
 
 
-def _replace_guard(node: MachineNode, arguments: list[str]) -> int:
-    """Run the program that replaces a guard, as its container does. Returns its exit code."""
-    image, inputs, _ = arguments
-    problem = replacing.replace(node, image, inputs, patience_s=0.0)
-    node.run(commands.REPLACED)
+def _replace_agent(node: MachineNode, arguments: list[str]) -> int:
+    """Run the program that replaces guard or gateway, as its container does. Returns its exit code."""
+    image, *version = arguments
+    agent = replacing.parse(*version)
+    problem = replacing.replace(node, agent, image, patience_s=0.0)
+    node.run(set_restart(agent.replacement, "no"))
     node.machine.logs[""] = problem
     return int(bool(problem))
 
@@ -123,7 +124,7 @@ def build(home: Path, number: int = 1) -> World:
     machines["n1"].give_gateway()
     for machine in machines.values():
         machine.whole = partial(whole, machines)
-        machine.program = partial(_replace_guard, MachineNode(machine, home))
+        machine.program = partial(_replace_agent, MachineNode(machine, home))
     world = World(machines, home, free_port())
     machines["n1"].answered = world.answered
     return world

@@ -28,8 +28,6 @@ RELEASE = "chat-0123456789"
         (commands.cut("chat", Slot.BLUE), EXEC + "cut chat blue"),
         (commands.forget("chat"), EXEC + "forget chat"),
         (commands.preview("chat", Slot.GREEN), EXEC + "preview chat green /v1/models"),
-        (commands.stop(), "docker stop sparkops-gateway"),
-        (commands.remove(), "docker rm sparkops-gateway"),
         (
             commands.point("chat", Slot.BLUE, RELEASE, [("10.0.0.1", 8001), ("fd00::2", 8001)]),
             EXEC + "point chat blue chat-0123456789 10.0.0.1:8001 '[fd00::2]:8001'",

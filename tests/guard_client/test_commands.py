@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sparkops import __version__
+from sparkops.agents.gateway_version import gateway_version
+from sparkops.agents.replaceable import Replaceable, guard_version
+from sparkops.guard.replacing import parse
 from sparkops.guard_client import commands as guard
 from tests.examples import IMAGE_ID, INPUTS
 
@@ -54,20 +59,33 @@ def test_the_questions_of_a_deploy_beforehand_change_nothing() -> None:
 
 
 def test_the_program_that_replaces_a_guard_is_started_again_until_it_says_that_it_has_ended() -> None:
-    assert str(guard.replace(IMAGE_ID, INPUTS, "spark-1")) == (
+    assert str(guard.replace(IMAGE_ID, guard.CONTAINER, IMAGE_ID, *guard_version("spark-1", INPUTS).arguments)) == (
         f"docker run --detach --name=sparkops-guard-replacement --network=none --restart=always {RIGHTS}"
         f" --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5 {IMAGE_ID}"
-        f" python3 -m sparkops.guard.replacing {IMAGE_ID} {INPUTS} spark-1"
+        f" python3 -m sparkops.guard.replacing {IMAGE_ID} guard spark-1 {INPUTS}"
     )
-    assert str(guard.REPLACED) == "docker update --restart=no sparkops-guard-replacement"
-    assert str(guard.STAY_STOPPED) == "docker update --restart=no sparkops-guard"
 
 
-def test_stop_and_restart_leave_the_volume() -> None:
-    commands = [guard.STOP, guard.RESTART]
+def test_the_program_that_replaces_a_gateway_has_the_rights_of_that_of_a_guard() -> None:
+    arguments = gateway_version("spark-1", INPUTS, "1536").arguments
 
-    assert [str(command) for command in commands] == [
-        "docker stop sparkops-guard",
-        "docker restart sparkops-guard",
-    ]
-    assert all(command.changes for command in commands)
+    assert str(guard.replace(IMAGE_ID, "sparkops-gateway", "sha256:b", *arguments)) == (
+        f"docker run --detach --name=sparkops-gateway-replacement --network=none --restart=always {RIGHTS}"
+        f" --log-driver=json-file --log-opt=max-size=20m --log-opt=max-file=5 {IMAGE_ID}"
+        f" python3 -m sparkops.guard.replacing sha256:b gateway spark-1 {INPUTS} 1536"
+    )
+
+
+@pytest.mark.parametrize("version", [guard_version("n1", INPUTS), gateway_version("n1", INPUTS, "1536")])
+def test_the_program_derives_the_version_from_its_arguments(version: Replaceable) -> None:
+    derived = parse(*version.arguments)
+
+    assert (derived.container, derived.labels, derived.run("a")) == (
+        version.container,
+        version.labels,
+        version.run("a"),
+    )
+
+
+def test_a_restart_leaves_the_volume() -> None:
+    assert (str(guard.RESTART), guard.RESTART.changes) == ("docker restart sparkops-guard", True)
