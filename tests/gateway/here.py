@@ -56,11 +56,11 @@ class Program:
     def give(self, configuration: dict[str, str]) -> None:
         """Write the files of a configuration."""
         for name, text in configuration.items():
-            (self.state / name).parent.mkdir(exist_ok=True)
+            (self.state / name).parent.mkdir(parents=True, exist_ok=True)
             (self.state / name).write_text(text)
 
     @contextmanager
-    def started(self) -> Iterator[None]:
+    def started(self) -> Iterator[subprocess.Popen[bytes]]:
         """Start it and wait until HAProxy answers."""
         quiet = subprocess.DEVNULL
         with subprocess.Popen(self.argv("start"), env=self.environment, stderr=quiet, stdout=quiet) as it:
@@ -70,15 +70,16 @@ class Program:
                     assert it.poll() is None, "the gateway has ended"
                     assert time.monotonic() < end, "HAProxy does not answer"
                     time.sleep(0.1)
-                yield
+                yield it
             finally:
                 it.terminate()
 
 
-def configured(state: Path, run: Path, **settings: Any) -> dict[str, str]:
-    """The gateway's files with paths and free ports of a test, for one service."""
-    gateway = Gateway(node="n", metrics_port=free_port(), **settings)
-    given = render.config([Service("chat", free_port())], gateway, files.load_templates())
+def configured(state: Path, run: Path, ports: tuple[int, int] | None = None, **settings: Any) -> dict[str, str]:
+    """The gateway's files with paths of a test, for one service, and the ports of the service and of the metrics."""
+    service, metrics = ports or (free_port(), free_port())
+    gateway = Gateway(node="n", metrics_port=metrics, **settings)
+    given = render.config([Service("chat", service)], gateway, files.load_templates())
     return {name: moved(text, state, run) for name, text in given.items()}
 
 

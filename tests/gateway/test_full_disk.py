@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.here import Program, configured
+from tests.gateway.here import WITHIN_S, Program, configured, free_port
 from tests.gateway.test_program import CONFIG, disk  # noqa: F401  # a fixture
 from tests.guard.disk import FULL, fill, mounted
 
@@ -93,6 +100,55 @@ def test_the_files_of_an_earlier_version_are_read_and_stay_until_the_first_chang
     assert disk.pointed("be_chat_blue") == {"release": "old", "servers": ["127.0.0.1:8001"]}
     assert disk.active() == {"chat": "be_chat_green"}
     assert not (disk.STATE / "active.map").exists()
+
+
+def test_a_start_changes_nothing_that_an_earlier_version_needs(tmp_path: Path) -> None:
+    """The new gateway may give way to it, here one that ended between the map and the end of a hold."""
+    gateway = Program(tmp_path, tmp_path / "run")
+    texts = configured(tmp_path, gateway.run)
+    hold = '{"mark": "1.2", "until": 1.0, "longest_s": 540.0, "most": 500}'
+    texts |= {"active.map": "chat be_chat_blue\n", "holds/chat": hold}
+    texts["slots/be_chat_blue"] = '{"release": "old", "servers": ["127.0.0.1:8001"]}'
+    gateway.give(texts)
+
+    with gateway.started():
+        assert "be_chat_blue" in gateway.shown()["haproxy"]["map"]
+
+    assert {name: (tmp_path / name).read_text() for name in texts} == texts
+
+
+def test_a_gateway_takes_the_ports_over_from_one_that_ends(tmp_path: Path) -> None:
+    """Both run for a while: agents/gateway_version.py. A closed port would refuse a request."""
+    ports = free_port(), free_port()
+    gateways = [Program(tmp_path / name, tmp_path / f"{name}-run") for name in ("old", "new")]
+    for gateway in gateways:
+        gateway.give(configured(gateway.state, gateway.run, ports))
+    old, new = gateways
+    ended, statuses = threading.Event(), Counter[int]()
+
+    def ask() -> None:
+        while not ended.is_set():
+            with closing(HTTPConnection("127.0.0.1", ports[0], timeout=WITHIN_S)) as connection:
+                connection.request("GET", "/v1/models")
+                statuses[connection.getresponse().status] += 1
+
+    with old.started() as process, ThreadPoolExecutor() as client:
+        asking = client.submit(ask)
+        try:
+            with new.started():
+                process.send_signal(signal.SIGUSR1)  # of `docker stop`, by the image
+                process.wait(WITHIN_S)
+                before = statuses[503]
+                end = time.monotonic() + WITHIN_S
+                while statuses[503] < before + 10 and not asking.done() and time.monotonic() < end:
+                    time.sleep(0.1)
+                ended.set()
+                asking.result(WITHIN_S)
+        finally:
+            ended.set()
+
+    assert statuses.keys() == {503}, "no release serves"
+    assert statuses[503] > before
 
 
 def test_what_an_earlier_version_has_written_since_counts(disk: Any) -> None:  # noqa: F811

@@ -30,8 +30,9 @@ def start() -> None:
         time.sleep(0.1)
     with disk.alone():
         disk.compose({})
-        with without_space():
-            disk.settle()
+        if not disk.OLDER_ACTIVE.exists():  # otherwise the earlier version may have to start again
+            with without_space():
+                disk.settle()
         disk.NEXT.replace(CONFIG)
         disk.put(LOADED, disk.digest())
     haproxy.replace_this()
