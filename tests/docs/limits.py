@@ -8,6 +8,7 @@ from sparkops.config.inventory import Gateway
 from sparkops.config.startup import Startup
 from sparkops.docker.commands import GATE_MEMORY
 from sparkops.gateway import capacity
+from sparkops.gateway.commands import STOP_S
 from sparkops.guard import daemon, evidence, local_service, node_report, notes, operator_socket
 from sparkops.memory.compilers import NVCC_GIB
 from sparkops.memory.relief import FLOOR_GIB
@@ -43,6 +44,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "docs/guard.md": {"2 s": daemon.SAMPLE_S, "15 s": node_report.IDLE_S, "4 s": node_report.OLD_S},
     "docs/operations.md": {
         "5 s": written("templates/stand-in/stand_in/main.py", r"WATCHDOG_S = ([\d.]+)"),
+        "20 s": float(STOP_S),
         "32 MiB": float(capacity.LARGEST_MIB),
         "10 minutes": Limits().unknown_s / 60,
         "64 MiB": evidence.QUOTA / host.MIB,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 import pytest
 
 from sparkops.agents import agents
 from sparkops.agents.agents import AgentSpecs
+from sparkops.agents.replaceable import guard_version
 from sparkops.command import Command, Completed
 from sparkops.config import assets, inventory
 from sparkops.config.inventory import Fleet
@@ -33,8 +37,10 @@ from sparkops.nodes.progress import Event
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
+from tests.docs.pages import ROOT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
+from tests.fleet.shell import FleetError
 from tests.guard.test_gateway_front import released
 from tests.real.cases import some
 from tests.real.service import PATIENCE_S
@@ -54,9 +60,11 @@ SERVICES = "/var/lib/sparkops/v2/services"
 SPEC = next(released("10.0.0.9").heads).spec  # one that every version of these tests can read
 LOST = Deployment("q-2", Slot.BLUE, (Replica((RankSpec("lost", "q-2-blue-r0", spec=SPEC),)),))
 DEAF = b"\n\ndef open_socket(*_, **__):\n    raise OSError('planted')\n"
+ENDS = b"\n\ndef start():\n    sys.exit('planted')\n"
 NET_ADMIN = 12  # the number of the capability, in linux/capability.h
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
 GUARD, GATEWAY = guard_commands.CONTAINER, gateway_commands.CONTAINER
+REPLACEMENT = guard_commands.replacement(GATEWAY)
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,78 @@ def with_front(specs: AgentSpecs, **changes: Any) -> AgentSpecs:
     """The gateway wanted otherwise."""
     assert specs.gateway
     return replace(specs, gateway=replace(specs.gateway, **changes))
+
+
+def other_gateway(fleet: Fleet, specs: AgentSpecs, **files: bytes) -> AgentSpecs:
+    """The gateway from another program."""
+    program = {**gateway_files.load_program(), **{f"{name}.py": content for name, content in files.items()}}
+    parent = fleet.build.parent(gateway_render.IMAGE)
+    context = gateway_render.gateway_context(gateway_files.load_templates(), program, parent)
+    assert specs.gateway
+    return with_front(specs, order=replace(specs.gateway.order, context=context))
+
+
+def names(machine: FleetNode) -> list[str]:
+    """All containers of a node."""
+    return machine.exec("docker", "ps", "--all", "--format", "{{.Names}}").splitlines()
+
+
+def replaced(pair: Pair, node: str, helper: str) -> bool:
+    """Whether the program that replaces an agent has ended well, and does not start again."""
+    state = "{{.State.Status}} {{.State.ExitCode}} {{.HostConfig.RestartPolicy.Name}}"
+    machine = pair.machines[node]
+    return helper in names(machine) and machine.exec("docker", "inspect", "--format", state, helper) == "exited 0 no"
+
+
+@dataclass
+class Requests:
+    """Requests to the gateway, one after the other: the number of replies, and the requests without one."""
+
+    replies: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def asking(pair: Pair) -> Iterator[Requests]:
+    """Send requests all the while, and one afterwards."""
+    requests, ended = Requests(), threading.Event()
+
+    def ask() -> None:
+        while not ended.wait(0.01):
+            try:
+                requests.replies += pair.ask() == 503
+            except (OSError, HTTPException) as error:
+                requests.failures.append(repr(error))
+
+    with ThreadPoolExecutor() as clients:
+        asks = clients.submit(ask)
+        try:
+            yield requests
+            before = requests.replies
+            wait_until(lambda: requests.replies > before)
+        finally:
+            ended.set()
+        asks.result()
+
+
+def killed(pair: Pair, number: int, *, during: bool = False) -> str:
+    """Kill a client that replaces the gateway before a command, or `during` it. Returns the verb of the command."""
+    text = f"# killed at {number} {during}\n"
+    command = (sys.executable, "-m", "tests.real.stepwise", str(pair.fleet.file), text)
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdin
+        assert client.stdout
+        for _ in range(number):
+            assert client.stdout.readline()
+            client.stdin.write("\n")
+            client.stdin.flush()
+        line = client.stdout.readline()
+        if during:
+            client.stdin.write("\n")
+            client.stdin.flush()
+            wait_until(lambda: REPLACEMENT in names(pair.machines[FRONT]))
+        client.kill()
+        return line.split()[1]
 
 
 @pytest.fixture(scope="module")
@@ -240,15 +320,11 @@ def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
     with connect(pair.fleet, [OTHER]) as connected:
         image = build_on(connected.member(OTHER), other.guard, pair.events.append).image
 
-    node.exec(*guard_commands.replace(image, other.guard.context.digest, OTHER).argv)
+    version = guard_version(OTHER, other.guard.context.digest)
+    node.exec(*guard_commands.replace(image, GUARD, image, *version.arguments).argv)
 
-    ended = "{{.State.Status}} {{.State.ExitCode}} {{.HostConfig.RestartPolicy.Name}}"
-    inspect = ("docker", "inspect", "--format", ended, guard_commands.REPLACEMENT)
-    end = time.monotonic() + PATIENCE_S
-    while node.exec(*inspect) != "exited 0 no":
-        assert time.monotonic() < end, node.exec("docker", "logs", guard_commands.REPLACEMENT)
-        time.sleep(0.2)
-    assert guard_commands.ASIDE not in node.exec("docker", "ps", "--all", "--format", "{{.Names}}").splitlines()
+    wait_until(lambda: replaced(pair, OTHER, version.replacement))
+    assert version.aside not in names(node)
     assert pair.ensure(other) == {FRONT: ("guard",), OTHER: ()}
 
 
@@ -269,23 +345,59 @@ def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None
 
 def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair) -> None:
     before = pair.ids()
-    program = {**gateway_files.load_program(), "more.py": b"# another version\n"}
-    context = gateway_render.gateway_context(
-        gateway_files.load_templates(), program, pair.fleet.build.parent(gateway_render.IMAGE)
-    )
-    assert pair.specs.gateway
-
-    other = with_front(pair.specs, order=replace(pair.specs.gateway.order, context=context), services=())
+    other = with_front(other_gateway(pair.fleet, pair.specs, more=b"# another version\n"), services=())
 
     with pytest.raises(PlanRefused, match=f"{FRONT}: replace gateway: image "):
         pair.ensure(other)
     assert pair.ids() == before
-    result = pair.ensure(other, apply_gateway=True)
+    with asking(pair) as requests:
+        result = pair.ensure(other, apply_gateway=True)
 
     assert result == {FRONT: ("gateway",), OTHER: ()}
-    assert any("new connections fail for a moment" in event.text for event in pair.events)
+    assert any("requests are answered" in event.text for event in pair.events)
     assert {name for name, container in pair.ids().items() if before[name] != container} == {f"{FRONT} {GATEWAY}"}
+    assert requests.failures == []
     assert pair.ask() == 503
+
+
+@pytest.mark.parametrize(
+    ("number", "during", "verb"),
+    [(0, False, "run"), (0, True, "run"), (1, False, "rm")],
+    ids=["before the replacement", "during it", "after it"],
+)
+def test_a_gateway_is_replaced_to_the_end_without_its_client(pair: Pair, number: int, during: bool, verb: str) -> None:
+    machine, before = pair.machines[FRONT], pair.ids()[f"{FRONT} {GATEWAY}"]
+    begun = during or number > 0
+    with asking(pair) as requests:
+        assert killed(pair, number, during=during) == verb
+        if during:
+            with suppress(FleetError):  # it may have ended
+                machine.kill_container(REPLACEMENT)
+        if begun:
+            wait_until(lambda: replaced(pair, FRONT, REPLACEMENT))
+
+    assert requests.failures == []
+    assert {name for name in names(machine) if name.startswith(GATEWAY)} == {GATEWAY, *([REPLACEMENT] if begun else [])}
+    assert (pair.ids()[f"{FRONT} {GATEWAY}"] != before) == begun
+    assert pair.ensure(apply_gateway=True) == {FRONT: ("gateway",) if begun else (), OTHER: ()}
+    assert {name for name in names(machine) if name.startswith(GATEWAY)} == {GATEWAY}
+
+
+@pytest.mark.matrix
+def test_a_gateway_that_does_not_start_gives_way_to_the_old_one(pair: Pair) -> None:
+    before, program = pair.ids(), gateway_files.load_program()
+    broken = other_gateway(pair.fleet, pair.specs, loading=program["loading.py"] + ENDS)
+
+    with (
+        asking(pair) as requests,
+        pytest.raises(StartFailed, match=f"{FRONT}: the new gateway does not answer; the old one runs again: "),
+    ):
+        pair.ensure(broken, apply_gateway=True)
+
+    assert pair.ids() == before
+    assert requests.failures == []
+    assert pair.ask() == 503
+    assert pair.ensure() == {FRONT: (), OTHER: ()}
 
 
 @pytest.mark.parametrize(
