@@ -23,7 +23,7 @@ def gateway_version(node: str, inputs: str, memory_mib: str) -> Replaceable:
         container=commands.CONTAINER,
         labels=commands.labels(inputs, mib),
         run=lambda image: commands.run(image, inputs, mib),
-        ready=require_loaded_files,
+        ready=lambda reached: require_loaded(reached, empty=True),
         stop_s=commands.STOP_S,
         overlaps=True,
         arguments=(GATEWAY, node, inputs, memory_mib),
@@ -35,15 +35,12 @@ def gateway_facts(node: Node) -> GatewayFacts:
     return parse_gateway(node.run(commands.SHOW).stdout)
 
 
-def require_loaded(node: Node) -> GatewayFacts:
-    """Return the state of a node's gateway. Raises NodeError unless HAProxy runs with its files, and ValueError."""
+def require_loaded(node: Node, *, empty: bool = False) -> GatewayFacts:
+    """Return the state of a node's gateway. Raises NodeError unless HAProxy runs with its files, and ValueError.
+
+    With `empty` it may also wait for its first files.
+    """
     facts = gateway_facts(node)
-    if facts.problem or not facts.loaded:
+    if (facts.files or not empty) and (facts.problem or not facts.loaded):
         raise NodeError(node.name, facts.problem or "HAProxy does not run with its files")
     return facts
-
-
-def require_loaded_files(node: Node) -> None:
-    """Raise NodeError unless the gateway answers, and HAProxy runs if the volume has a configuration; ValueError."""
-    if gateway_facts(node).files:
-        require_loaded(node)
