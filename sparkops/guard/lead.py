@@ -98,6 +98,8 @@ class Lead:
     """The phases of the intent in progress, each with its start in monotonic seconds."""
     cut: int = 0
     attempts: Attempts = field(default_factory=Attempts)
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that only grow."""
 
     @property
     def busy(self) -> bool:
@@ -153,7 +155,7 @@ class Lead:
         serving = view.answer(traffic(journal)) if view else Answer.UNKNOWN
         sampled = view is not None and (serving is Answer.YES or traffic(journal) is None)
         moved = (_moving(journal, reports), view and (view.active, tuple(sorted(view.answers.items()))))
-        now_s = time.monotonic()
+        now_s = self.clock()
         phase = (swap and swap.key, swap and swap.phase, journal.stopping)
         self.clocks.tick(now_s, phase, moved, sampled=sampled)
         tried = self.attempts
@@ -173,7 +175,7 @@ class Lead:
 
         Raises SparkopsError and OSError; the machine learns of it by `tried`.
         """
-        repeated = self.attempts.begin(effect, time.monotonic())
+        repeated = self.attempts.begin(effect, self.clock())
         try:
             printed = self.front.execute(effect)
         except (SparkopsError, OSError) as error:
@@ -204,7 +206,7 @@ class Lead:
         self.state.write_journal(journal)
         self.journal = journal
         self.attempts.forget()
-        now_s = time.monotonic()
+        now_s = self.clock()
         if journal.swap and (old.swap is None or old.swap.intent != journal.swap.intent):
             self.times, self.cut = [], 0
         if journal.swap and (old.swap is None or old.swap.phase is not journal.swap.phase):
@@ -226,10 +228,7 @@ class Lead:
     def note(self, event: SwapEvent) -> None:
         """Write an event. A full disk loses it, and never stops a swap."""
         self.log(f"{self.journal.service}: {event.text}")
-        try:
-            self.state.add_event(self.journal.service, event.record())
-        except OSError as error:
-            self.log(f"{self.journal.service}: event not saved: {error}")
+        self.state.note_event(self.journal.service, event.record(), self.log)
 
     def has_replies(self, intent: Intent) -> bool:
         """Return whether the guards that an intent needs have replied. A new link has exchanged nothing yet."""

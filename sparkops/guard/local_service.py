@@ -216,7 +216,7 @@ class LocalService:
         neither killed nor cut short, since it may serve.
         """
         if container.rank:
-            journal = self._journal
+            journal = self.journal
             return Answer.UNKNOWN if journal is None else Answer.NO if _loads(journal, container.name) else Answer.YES
         if self.answered.get(container.name) == container.started_at:
             return Answer.YES
@@ -238,7 +238,7 @@ class LocalService:
         return existing is not None and self.loaded(existing) is Answer.NO
 
     @property
-    def _journal(self) -> Journal | None:
+    def journal(self) -> Journal | None:
         """The newest known journal: an order is newer than the copy on disk."""
         return self.order.journal if self.order else self.record.copy
 
@@ -266,7 +266,7 @@ class LocalService:
 
     def calm(self, boot: str) -> bool:
         """Return whether nothing of it changes or is due, so that its containers may be read less often."""
-        journal = self._journal
+        journal = self.journal
         changing = journal is not None and (journal.swap is not None or journal.stopping)
         waiting = self.job or self.pending or self.watched or self.lacking or self.ended(boot)
         return not changing and not waiting
@@ -286,7 +286,7 @@ class LocalService:
         """
         alive = self.running
         running = [name for name in self.ranks if name in alive]
-        new = {rank.container for rank in unpromoted(self._journal)}
+        new = {rank.container for rank in unpromoted(self.journal)}
         loading = [name for name in running if self.loading(name)]
         yield from dict.fromkeys([*loading, *(name for name in running if name in new)])
 

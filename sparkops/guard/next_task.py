@@ -63,5 +63,4 @@ def load_ahead(service: LocalService, moment: Moment) -> str:
         return f"an engine of {service.name} loads"
     if container := next_start(service, moment):
         return f"{container} is about to start"
-    journal = service.order.journal if service.order else service.record.copy
-    return orders.load_ahead(journal, service.node) if journal else ""
+    return orders.load_ahead(service.journal, service.node) if service.journal else ""

@@ -65,14 +65,7 @@ class Notes:
                 self._write_record(service, service.record.refused())
         if first:
             text = f"{container}: not started, retried: {why.splitlines()[0]}"
-            self._add(service.name, {"kind": "note", "text": text, "lasting": True})
-
-    def _add(self, service: str, event: Mapping[str, object]) -> None:
-        """Add an event. A full disk loses it, and stops nothing."""
-        try:
-            self.state.add_event(service, event)
-        except OSError as error:
-            self.log(f"{service}: event not saved: {event['text']}: {error}")
+            self.state.note_event(service.name, {"kind": "note", "text": text, "lasting": True}, self.log)
 
     def _note_restart(self, service: LocalService, container: str) -> float:
         """Add the event of a restart that is about to happen; return its BOOTTIME in seconds.
@@ -82,7 +75,7 @@ class Notes:
         clock = self.state.clock()
         if container not in service.refused:  # retries of a refused start are one event
             event = {"kind": RESTART, "text": f"{container} starts from the boot record", "lasting": True}
-            self._add(service.name, {**event, "boot": clock.boot, "boottime_s": clock.now_s})
+            self.state.note_event(service.name, {**event, "boot": clock.boot, "boottime_s": clock.now_s}, self.log)
         return clock.now_s
 
     def reset_restarts(self, service: LocalService) -> None:

@@ -122,6 +122,13 @@ class State:
         """Append an event and return its number, from 1. It is on the disk on return."""
         return durable.add_event(self._service(service), event)
 
+    def note_event(self, service: str, event: Mapping[str, object], log: Callable[[str], None]) -> None:
+        """Append an event. A full disk loses it, which `log` gets, and stops nothing."""
+        try:
+            self.add_event(service, event)
+        except OSError as error:
+            log(f"{service}: event not saved: {event['text']}: {error}")
+
     def events(self, service: str, since: int = 0) -> list[dict[str, Any]]:
         """Return the events after number `since`, oldest first, with their number `n` and time `at` (UTC)."""
         return list(durable.events(self._service(service), since))

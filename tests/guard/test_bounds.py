@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import lead as lead_module
 from sparkops.guard.lead import FAILED_S, Front, Lead
 from sparkops.guard.state import State
 from sparkops.swap.effects import CutRequests, FrontEffect
@@ -30,15 +29,13 @@ class Clock:
 
     now_s: float = 0.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now_s
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(lead_module, "time", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 @dataclass
@@ -59,11 +56,14 @@ class Gateway:
         return "1"
 
 
-def lead(journal: Journal, tmp_path: Path, gateway: Gateway, reports: Callable[[Lead], dict[str, Report]]) -> Lead:
+def lead(
+    journal: Journal, tmp_path: Path, gateway: Gateway, reports: Callable[[Lead], dict[str, Report]], clock: Clock
+) -> Lead:
     leads: list[Lead] = []
     front = cast(Front, gateway)
     peers = lambda: frozenset({"n2"})  # noqa: E731
-    leads.append(Lead(journal, State(tmp_path), front, lambda: reports(leads[0]), peers, lambda _: None))
+    state = State(tmp_path)
+    leads.append(Lead(journal, state, front, lambda: reports(leads[0]), peers, lambda _: None, clock=clock))
     return leads[0]
 
 
@@ -82,7 +82,7 @@ def test_a_stop_that_hangs_has_a_bound(tmp_path: Path, clock: Clock, flaps: bool
         up = not flaps or clock.now_s % 600 < 300
         return {**known, "n3": Report("n3", "b", 1, at, at)} if up else known
 
-    led = lead(replace(begun(Phase.FREE), peers=("n2", "n3")), tmp_path, Gateway(view()), reports)
+    led = lead(replace(begun(Phase.FREE), peers=("n2", "n3")), tmp_path, Gateway(view()), reports, clock)
     while clock.now_s < 1000.0:
         led.turn()
         clock.now_s += 3.0
@@ -98,7 +98,7 @@ def test_a_node_that_comes_and_goes_is_no_progress_either(tmp_path: Path, clock:
         known = {"n2": Report("n2", "b", 1, at, at)}
         return {**known, "n1": Report("n1", "b", 1, at, at, wedged)} if clock.now_s % 100 < 50 else known
 
-    led = lead(replace(begun(Phase.FREE), peers=("n2",)), tmp_path, Gateway(view()), reports)
+    led = lead(replace(begun(Phase.FREE), peers=("n2",)), tmp_path, Gateway(view()), reports, clock)
     while clock.now_s < 1000.0:
         led.turn()
         clock.now_s += 3.0
@@ -122,7 +122,7 @@ def test_a_full_disk_of_the_gateway_s_node_is_reported_and_the_swap_ends_once_it
 ) -> None:
     journal = replace(begun(Phase.SWITCH), leader="n1", peers=("n2",))
     gateway = Gateway(view(answers={NEW_SLOT: Answer.YES, OLD_SLOT: Answer.NO}), full=True)
-    led = lead(journal, tmp_path, gateway, proven)
+    led = lead(journal, tmp_path, gateway, proven, clock)
 
     while clock.now_s < 1000.0 and not led.journal.trouble:
         clock.now_s += led.turn() or 0.01
@@ -151,7 +151,7 @@ def test_requests_that_a_cut_does_not_end_are_counted_once_and_have_a_bound(tmp_
         at = led.journal.revision
         return {"n1": Report("n1", "b", 1, at, at, engines), "n2": Report("n2", "b", 1, at, at)}
 
-    led = lead(journal, tmp_path, gateway, reports)
+    led = lead(journal, tmp_path, gateway, reports, clock)
     paused: list[float] = []
 
     while clock.now_s < 1000.0 and not led.journal.swap.reverting:  # type: ignore[union-attr]
