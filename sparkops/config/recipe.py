@@ -45,8 +45,8 @@ class SwapSettings(Section):
     drain_s: NotNegative = LIMITS.drain_s
     """Seconds that open requests of the old release get to finish; the remaining ones are cut and counted."""
     hold_s: Annotated[float, Field(ge=0, le=3000, allow_inf_nan=False)] = LIMITS.hold_s
-    """Seconds that a request may wait in the gateway during an in-place swap. If the start is predicted to take longer,
-    or its duration is unknown, requests get 503 at once."""
+    """Seconds that a request may wait in the gateway during an in-place swap. If drain, stop and start are
+    predicted to take longer, or the duration of the start is unknown, requests get 503 at once."""
     hold_max: Annotated[int, Field(ge=0, le=900)] = LIMITS.hold_max
     """Maximum number of waiting requests of the service; more get 503."""
     keep_old_s: NotNegative = LIMITS.keep_old_s

@@ -26,7 +26,7 @@ def step(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 
 
 def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
-    if unset := _unset(journal, fleet.gateway):
+    if unset := _unset(journal, fleet):
         return unset
     if journal.stopping:
         return _stop(journal, fleet)
@@ -58,8 +58,9 @@ def needs_operator(journal: Journal, fleet: FleetState) -> str:
     return journal.trouble
 
 
-def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None:
+def _unset(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Restore the state of a rebuilt gateway: servers in its slots, the release that serves, the hold."""
+    gateway = fleet.gateway
     if gateway is None:
         return None
     for deployment in slots(journal):
@@ -67,7 +68,7 @@ def _unset(journal: Journal, gateway: GatewayView | None) -> LeaderEffect | None
             return PointSlot(deployment)
     serving, swap = traffic(journal), journal.swap
     if serving is None and gateway.active is None:
-        request_hold = hold(journal)
+        request_hold = hold(journal, fleet.sampled_s)
         mark = request_hold.mark if request_hold else ""
         return SwitchTraffic(None, request_hold) if gateway.held != mark else None
     lost = gateway.active is None and swap and swap.phase is not Phase.SWITCH

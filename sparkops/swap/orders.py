@@ -10,6 +10,12 @@ from sparkops.swap.effects import RequestHold
 from sparkops.swap.journal import Journal, Swap, present
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec
 
+DRAIN_S = 15.0
+"""First prediction of a drain in seconds: a choice, as nothing is known of its requests. It is corrected in time."""
+STOP_S = 5.0
+"""Predicted seconds of the stop of engines without requests: 2.2 s measured (docs/evidence/gpu-h100-x2.md), and the
+check that their memory is free."""
+
 
 class Want(StrEnum):
     """The wanted state of a container."""
@@ -133,16 +139,35 @@ def load_ahead(journal: Journal, node: str) -> str:
     return f"the swap of {journal.service} to {swap.target.release} is in phase '{swap.phase}'" if on_node else ""
 
 
-def hold(journal: Journal) -> RequestHold | None:
+def hold(journal: Journal, drained_s: float = 0.0) -> RequestHold | None:
     """Return the hold of requests while a release starts in place of another one; None: they get 503.
 
-    The prediction is that of the release that starts, or else of the one that it replaces, and begins anew as it
-    starts.
+    The prediction is that of the release that starts, or else of the one that it replaces. Before the start, the time
+    comes first until the engines have stopped, and before that a drain; each of them begins a new prediction.
+    `drained_s`: seconds of the drain so far.
     """
     swap = journal.swap
     if swap is None or not swap.stops_source or journal.stopping or journal.trouble:
         return None
     limits = swap.target.limits
     start_s = limits.start_s or present(swap.source).limits.start_s
-    mark = f"{swap.key}+" if swap.reached(Phase.START) else swap.key
-    return RequestHold(mark, start_s, limits.hold_s, limits.hold_max) if start_s else None
+    mark, first_s = swap.key, STOP_S
+    if swap.reached(Phase.START):
+        mark, first_s = f"{swap.key}+", 0.0
+    elif swap.phase is Phase.QUIESCE:
+        looks, drain_s = _drain(present(swap.source).limits.drain_s, drained_s)
+        mark, first_s = f"{swap.key}.{looks}" if looks else swap.key, drain_s + STOP_S
+    return RequestHold(mark, first_s + start_s, limits.hold_s, limits.hold_max) if start_s else None
+
+
+def _drain(longest_s: float, drained_s: float) -> tuple[int, float]:
+    """Return the number of the present prediction of a drain, and the seconds that it predicts.
+
+    A request may take as long as its client likes: a drain is expected to last as long again as it has lasted, within
+    its bound. It is predicted again when it has lasted twice as long, and anew from the first time on.
+    """
+    looks, from_s, left_s = 0, 0.0, DRAIN_S
+    while min(drained_s, longest_s) >= from_s + left_s:
+        looks, from_s = looks + 1, from_s + left_s
+        left_s = from_s
+    return looks, min(left_s, max(longest_s - from_s, 0.0))

@@ -29,7 +29,7 @@ def test_an_in_place_swap_in_full() -> None:
         "prepare",
         "  n2: docker create --name=b-r0",
         "stop traffic",
-        "  n1: gateway hold for about 1 s",
+        "  n1: gateway hold for about 7 s",
         "stop old release",
         "  n2: docker stop a-r0",
         "start",

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from sparkops.names import Slot
 from sparkops.swap.effects import SwitchTraffic
 from sparkops.swap.leader import step
-from sparkops.swap.model import Limits, Phase
-from sparkops.swap.orders import hold
+from sparkops.swap.model import Answer, Limits, Phase
+from sparkops.swap.orders import DRAIN_S, STOP_S, hold
+from tests.simulation.scenarios import gateway_view
 from tests.simulation.story import Story
+from tests.simulation.world import LONG
 
 
 def starts(story: Story) -> list[str]:
@@ -78,3 +81,47 @@ def test_a_gateway_that_was_rebuilt_holds_again() -> None:
     while not story.world.gateway.held:
         assert story.step()
     assert (story.world.gateway.held, story.world.gateway.traffic) == ("1.2+", "")
+
+
+def test_the_wait_includes_what_comes_before_the_start() -> None:
+    story = Story.of("in-place").until(Phase.QUIESCE)
+    swap = story.journal.swap
+    assert swap
+    assert swap.source
+    source = replace(swap.source, limits=replace(swap.source.limits, drain_s=900.0))
+    target = replace(swap.target, limits=replace(swap.target.limits, start_s=200.0))
+
+    def at(phase: Phase, drained_s: float = 0.0) -> tuple[str, float]:
+        journal = replace(story.journal, swap=replace(swap, phase=phase, source=source, target=target))
+        waits = hold(journal, drained_s)
+        assert waits
+        return waits.mark, waits.left_s - 200.0
+
+    assert at(Phase.QUIESCE) == ("1.2", DRAIN_S + STOP_S)
+    assert at(Phase.QUIESCE, DRAIN_S) == ("1.2.1", DRAIN_S + STOP_S)
+    assert at(Phase.QUIESCE, 8 * DRAIN_S) == at(Phase.QUIESCE, 15 * DRAIN_S) == ("1.2.4", 8 * DRAIN_S + STOP_S)
+    assert at(Phase.QUIESCE, 600.0) == ("1.2.6", 900.0 - 480.0 + STOP_S), "a drain has a bound"
+    assert at(Phase.QUIESCE, LONG) == at(Phase.QUIESCE, 900.0)
+    assert at(Phase.FREE) == ("1.2", STOP_S)
+    assert at(Phase.START) == ("1.2+", 0.0)
+
+
+def test_a_drain_that_lasts_is_predicted_again_and_the_stop_that_follows_anew() -> None:
+    story = Story.of("in-place").until(Phase.QUIESCE)
+    swap = story.journal.swap
+    assert swap
+    assert swap.source
+    source = replace(swap.source, limits=replace(swap.source.limits, drain_s=900.0))
+    journal = replace(story.journal, swap=replace(swap, source=source))
+    view = replace(gateway_view(a=Answer.YES), open={Slot.BLUE: 1}, held="1.2")
+    fleet = replace(story.world.fleet(story.world.leader), gateway=view, sampled_s=DRAIN_S - 1)
+
+    assert step(journal, fleet) is None
+    effect = step(journal, replace(fleet, sampled_s=DRAIN_S))
+    assert isinstance(effect, SwitchTraffic)
+    assert effect.hold == hold(journal, DRAIN_S)
+    assert effect == step(journal, replace(fleet, sampled_s=DRAIN_S + 1)), "one effect, so that its failures count"
+    stops = replace(journal, swap=replace(journal.swap, phase=Phase.FREE)) if journal.swap else journal
+    effect = step(stops, replace(fleet, gateway=replace(view, held="1.2.1"), sampled_s=0.0))
+    assert isinstance(effect, SwitchTraffic)
+    assert effect.hold == hold(stops)
