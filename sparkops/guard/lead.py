@@ -12,13 +12,14 @@ from itertools import pairwise
 from sparkops.errors import SparkopsError
 from sparkops.guard.direct_front import DirectFront
 from sparkops.guard.gateway_front import GatewayFront
+from sparkops.guard.notes import RESTART, last_restart_s
 from sparkops.guard.state import State
 from sparkops.swap import effects
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.events import SwapEvent, narrate
 from sparkops.swap.fleet_state import FleetState, Report
 from sparkops.swap.intents import Deploy, Forget, Intent, NothingToDo, Refused, accept
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
 from sparkops.swap.orders import Order, order, traffic
@@ -98,6 +99,8 @@ class Lead:
     """The phases of the intent in progress, each with its start in monotonic seconds."""
     cut: int = 0
     attempts: Attempts = field(default_factory=Attempts)
+    restarted_s: float | None = None
+    """BOOTTIME of the last restart by a leader in seconds; None: not read yet."""
     clock: Callable[[], float] = time.monotonic
     """Seconds that only grow."""
 
@@ -165,10 +168,24 @@ class Lead:
             contacts=self.contacts(),
             sampled_s=self.clocks.sampled_s,
             waited_s=self.clocks.waited_s,
+            rested_s=self._rested_s() if self.journal.restarts else 0.0,
             tried=tried.effect,
             tried_s=now_s - tried.since_s if tried.effect else 0.0,
             why=tried.why,
         )
+
+    def _rested_s(self) -> float:
+        """Return the seconds since the last restart. Raises OSError.
+
+        Its event makes the budget of an hour survive this process; without a readable one the hour begins now.
+        """
+        if self.restarted_s is None:
+            try:
+                self.restarted_s = last_restart_s(self.state, self.journal.service)
+            except (SparkopsError, OSError) as error:
+                self.log(f"{self.journal.service}: restarts not read: {error}")
+                self.restarted_s = self.state.clock().now_s
+        return self.state.clock().now_s - self.restarted_s
 
     def _change(self, effect: FrontEffect) -> float:
         """Execute an effect on the gateway. Returns the seconds to wait before the next turn.
@@ -205,6 +222,8 @@ class Lead:
         old = self.journal
         self.state.write_journal(journal)
         self.journal = journal
+        if journal.swap and journal.restarts > old.restarts:
+            self._note_restart(journal.swap.target.release, journal.restarts)
         self.attempts.forget()
         now_s = self.clock()
         if journal.swap and (old.swap is None or old.swap.intent != journal.swap.intent):
@@ -217,6 +236,12 @@ class Lead:
             self.times, self.cut = [], 0
         self.wake.set()
         self.written()
+
+    def _note_restart(self, release: str, count: int) -> None:
+        clock = self.state.clock()
+        self.restarted_s = clock.now_s
+        more = {"boot": clock.boot, "boottime_s": clock.now_s}
+        self.note(SwapEvent(RESTART, f"{release} is restarted: {count} of {RESTARTS} within an hour", more=more))
 
     def _measured(self, event: SwapEvent, now_s: float) -> SwapEvent:
         """Return an end with the seconds of each phase since this process leads."""
@@ -259,7 +284,7 @@ class Lead:
             self.front = front
             if journal.revision:
                 self._write(journal)
-            self.journal = journal
+            self.journal, self.restarted_s = journal, None
 
     def regroup(self, peers: tuple[str, ...]) -> None:
         """Replace the guards that keep copies of the journal. Raises OSError."""

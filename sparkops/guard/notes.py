@@ -15,12 +15,10 @@ from sparkops.guard.local_service import LocalService
 from sparkops.guard.state import State
 from sparkops.swap import effects
 from sparkops.swap.follower import Record
+from sparkops.swap.journal import HOUR_S, PAUSES_S
 
-HOUR_S = 3600.0
 RESTART = "restart"
-RESTART_PAUSES_S = (20.0, 300.0)
-"""Least seconds from the first start of an hour from the boot record to the second, and from that to the third, since
-a driver or a disk may be late after a boot."""
+"""The kind of the event of a restart, by this guard or by the leader."""
 Note = effects.KeepCopy | effects.ArmBoot | effects.MarkStart | effects.MarkRestart | effects.MarkStop
 """Effects that are notes on disk."""
 
@@ -45,7 +43,7 @@ class Notes:
         if isinstance(effect, effects.MarkStart | effects.MarkRestart):
             service.begin(effect.container, restarting=restarting)
             if restarting:
-                pause_s = RESTART_PAUSES_S[min(service.record.restarts, len(RESTART_PAUSES_S)) - 1]
+                pause_s = PAUSES_S[min(service.record.restarts, len(PAUSES_S)) - 1]
                 service.due_s[effect.container] = time.monotonic() + pause_s
             self.note_stops(service, service.by_hand - {effect.container})
 

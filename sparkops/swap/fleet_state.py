@@ -128,6 +128,8 @@ class FleetState:
     """Seconds of this phase in which requests through the gateway were sampled."""
     waited_s: float = 0.0
     """Seconds of this phase without progress in what it waits for."""
+    rested_s: float = 0.0
+    """Seconds since the leader has restarted the release last."""
     tried: FrontEffect | None = None
     """The last effect on the gateway, while it has failed or changed nothing."""
     tried_s: float = 0.0

@@ -18,11 +18,9 @@ from sparkops.swap.effects import (
     StopEngine,
 )
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import Armed, Order, RankOrder, Want
-
-BOOT_RESTARTS = 3  # starts from the boot record within an hour, so that a broken engine is not restarted forever
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +191,7 @@ def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
     """Start the engine of the boot record, within its budget. Ranks of several nodes wait for the leader."""
     record = local.record
     armed = record.armed
-    if armed is None or not record.alone or record.restarts >= BOOT_RESTARTS:
+    if armed is None or not record.alone or record.restarts >= RESTARTS:
         return
     down = armed.container in record.down and record.boot == local.boot
     if (

@@ -11,7 +11,13 @@ from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
 SCHEMA = 2
 Present = TypeVar("Present")
 OUTCOMES = 16  # outcomes kept, so that a repeated intent gets its first result
-RETRIES = 3  # starts of a release that a revert returns to, and of a replica whose rank ended
+HOUR_S = 3600.0
+RESTARTS = 3
+"""Restarts of a release within HOUR_S, so that a broken engine is not restarted forever: by its guard from the boot
+record, and by the leader if a replica over several nodes or the release of a return fails."""
+PAUSES_S = (20.0, 300.0)
+"""Least seconds from the first restart of an hour to the second, and from that to the third, since a driver or a disk
+may be late after a boot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,6 @@ class Swap:
     reverting: bool = False
     automatic: bool = True
     """Whether the target is promoted after its bake, without the intent `promote`."""
-    restarts: int = 0
     previous: Deployment | None = None
     """The previous release before this swap."""
     why: str = ""
@@ -117,7 +122,7 @@ class Journal:
     """
     starts: int = 0
     restarts: int = 0
-    """Restarts of a replica over several nodes since the last intent."""
+    """Restarts by the leader within an hour: after an intent or a promotion, the release has the whole budget."""
     outcomes: tuple[Outcome, ...] = ()
     schema: int = SCHEMA
 
@@ -195,13 +200,17 @@ class Journal:
             forgotten=False,
         )
 
+    def pauses(self, rested_s: float) -> bool:
+        """Return whether the next restart within the budget is not due yet. `rested_s`: seconds since the last one."""
+        return self.restarts > 0 and rested_s < PAUSES_S[self.restarts - 1]
+
     def restarted(self) -> Journal:
         """Stop and start every rank of the active release, since one of several ended."""
         active = present(self.active)
         key, previous = self._key(), self.previous
         phase = PHASES[Mode.RESTART][0]
         swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, phase, previous=previous)
-        return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1)
+        return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
 
     def advanced(self) -> Journal:
         """Enter the next phase, or end the swap after the last one."""
@@ -212,6 +221,7 @@ class Journal:
         changes: dict[str, Any] = {"swap": replace(swap, phase=phase), "trouble": ""}
         if phase is Phase.PROMOTE:
             changes |= {"active": swap.target, "previous": swap.previous if swap.reverting else swap.source}
+            changes["restarts"] = 0
         return self.changed(**changes)
 
     def _ended(self, swap: Swap) -> Journal:
@@ -237,18 +247,24 @@ class Journal:
         return self.changed(swap=back, starts=self.starts + 1, trouble="")
 
     def _retried(self, swap: Swap, why: str) -> Journal:
-        """Retry the start of the release that a revert or restart returns to, a bounded number of times."""
-        if swap.restarts + 1 >= RETRIES:
+        """Retry the start of the release that a revert or restart returns to, within the budget."""
+        if self.restarts >= RESTARTS:
             return self.changed(trouble=why) if self.trouble != why else self
-        retry = replace(swap, phase=Phase.FREE, key=self._key(), restarts=swap.restarts + 1, why=why)
-        return self.changed(swap=retry, starts=self.starts + 1)
+        retry = replace(swap, phase=Phase.FREE, key=self._key(), why=why)
+        return self.changed(swap=retry, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
 
     def offline(self) -> Journal:
         """End a stop: everything that ran is stopped once the gateway sends no request to it."""
         ranks = [rank for deployment in self.deployments for rank in deployment.ranks]
         previous = self.active or self.previous
         return self.changed(
-            active=None, previous=previous, swap=None, stopping=False, stopped=self._stopped(ranks), trouble=""
+            active=None,
+            previous=previous,
+            swap=None,
+            stopping=False,
+            stopped=self._stopped(ranks),
+            trouble="",
+            restarts=0,
         )
 
     def confirmed_stopped(self, ranks: Iterable[RankSpec]) -> Journal:

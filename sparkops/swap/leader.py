@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sparkops.swap.effects import LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, why_deposed
-from sparkops.swap.journal import RETRIES, Journal, Swap
+from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
 from sparkops.swap.phases import RULES, RUNNING, drained, is_gone, leased, move, proven
@@ -30,6 +30,8 @@ def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
         return unset
     if journal.stopping:
         return _stop(journal, fleet)
+    if journal.restarts and fleet.rested_s >= HOUR_S:
+        return WriteJournal(journal.changed(restarts=0))
     return _continue(journal, journal.swap, fleet) if journal.swap else _idle(journal, fleet)
 
 
@@ -37,7 +39,9 @@ def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect |
     """Revert if the target has failed; enter the next phase if this one has ended."""
     if why := failure(journal, swap, fleet):
         reverted = journal.reverted(why)
-        return WriteJournal(reverted) if reverted is not journal else None
+        restarts = reverted.restarts > journal.restarts
+        waits = reverted is journal or (restarts and journal.pauses(fleet.rested_s))
+        return None if waits else WriteJournal(reverted)
     reached = RULES[swap.phase](journal, swap, fleet)
     if not isinstance(reached, Answer):
         return reached
@@ -137,8 +141,8 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
 
 
 def _recovered(journal: Journal) -> LeaderEffect | None:
-    """Forget why an operator was needed, and the restarts that it took."""
-    return WriteJournal(journal.changed(trouble="", restarts=0)) if journal.trouble or journal.restarts else None
+    """Forget why an operator was needed."""
+    return WriteJournal(journal.changed(trouble="")) if journal.trouble else None
 
 
 def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
@@ -147,8 +151,8 @@ def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEf
     if by_hand := next((engine.container for engine in known if engine and engine.by_hand), ""):
         return _give_up(journal, f"{by_hand} was stopped by hand", fleet.waited_s)
     ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO
-    if ended and not active.alone and journal.restarts < RETRIES:
-        return WriteJournal(journal.restarted())
+    if ended and not active.alone and journal.restarts < RESTARTS:
+        return None if journal.pauses(fleet.rested_s) else WriteJournal(journal.restarted())
     why = fleet.gateway.failed(active) if fleet.gateway else f"{active.release} does not answer"
     return _give_up(journal, why, fleet.waited_s)
 

@@ -9,11 +9,12 @@ from sparkops.config.startup import Startup
 from sparkops.docker.commands import GATE_MEMORY
 from sparkops.gateway import capacity
 from sparkops.gateway.commands import STOP_S
-from sparkops.guard import daemon, evidence, local_service, node_report, notes, operator_socket
+from sparkops.guard import daemon, evidence, local_service, node_report, operator_socket
 from sparkops.memory.compilers import NVCC_GIB
 from sparkops.memory.relief import FLOOR_GIB
 from sparkops.network import commands as network
 from sparkops.nodes import host
+from sparkops.swap import journal
 from sparkops.swap.model import Limits
 from tests import soak
 from tests.docs.pages import ROOT
@@ -77,8 +78,8 @@ LIMITS: dict[str, dict[str, float]] = {
         "4 hours": Limits().load_s / 3600,
         "1 hour": Limits().verify_s / 3600,
         "5 s": local_service.REFUSED_S,
-        "20 s": notes.RESTART_PAUSES_S[0],
-        "300 s": notes.RESTART_PAUSES_S[1],
+        "20 s": journal.PAUSES_S[0],
+        "300 s": journal.PAUSES_S[1],
     },
 }
 """By page: a figure as it is written there, and its value in its last unit."""

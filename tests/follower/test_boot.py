@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard.notes import HOUR_S, RESTART
+from sparkops.guard.notes import RESTART
 from sparkops.swap.fleet_state import EngineState
-from sparkops.swap.follower import BOOT_RESTARTS
+from sparkops.swap.journal import HOUR_S, RESTARTS
 from sparkops.swap.model import Deployment, RankSpec
 from tests.fleet.shell import docker
 from tests.follower.here import Here, inspect, recipe
@@ -83,12 +83,12 @@ def test_a_stop_while_the_guard_was_away_is_one_by_hand_too(guard: Here) -> None
 @pytest.mark.matrix
 def test_the_budget_of_restarts_is_whole_again_after_an_hour_without_one(guard: Here) -> None:
     _, rank = promoted(guard, "budget")
-    spent = replace(guard.state.record("budget"), restarts=BOOT_RESTARTS - 1)
+    spent = replace(guard.state.record("budget"), restarts=RESTARTS - 1)
     guard.follower.close()
     guard.state.write_record("budget", spent)
     guard.restart().turn()
     crash(rank)
-    guard.until(lambda: guard.state.record("budget").restarts == BOOT_RESTARTS)
+    guard.until(lambda: guard.state.record("budget").restarts == RESTARTS)
     guard.is_(rank, EngineState.HEALTHY)
     crash(rank)
     guard.until(lambda: inspect(rank.container)["State"]["Status"] == "exited")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from sparkops.errors import SparkopsError
+from sparkops.guard.environment import NodeClock
 from sparkops.guard.lead import FAILED_S, Front, Lead
+from sparkops.guard.notes import RESTART
 from sparkops.guard.state import State
 from sparkops.swap.effects import CutRequests, FrontEffect
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
-from sparkops.swap.journal import Journal
-from sparkops.swap.model import Answer, Limits, Phase
+from sparkops.swap.journal import HOUR_S, PAUSES_S, Journal
+from sparkops.swap.model import Answer, Limits, Phase, RankSpec, Replica
 from tests.guard.test_reproductions import NEW, OLD, RELEASES, begun
 
 SLOTS = {item.slot: item.release for item in RELEASES.values()}
@@ -62,7 +65,7 @@ def lead(
     leads: list[Lead] = []
     front = cast(Front, gateway)
     peers = lambda: frozenset({"n2"})  # noqa: E731
-    state = State(tmp_path)
+    state = State(tmp_path, lambda: NodeClock(clock.now_s, "b"))
     leads.append(Lead(journal, state, front, lambda: reports(leads[0]), peers, lambda _: None, clock=clock))
     return leads[0]
 
@@ -164,3 +167,41 @@ def test_requests_that_a_cut_does_not_end_are_counted_once_and_have_a_bound(tmp_
     assert paused[2:-1] == [FAILED_S] * len(paused[2:-1])
     assert led.cut == 1
     assert len([event for event in led.state.events("chat") if "were cut" in event["text"]]) == 1
+
+
+def test_restarts_of_a_replica_have_the_budget_of_an_hour_that_survives_the_process(
+    tmp_path: Path, clock: Clock
+) -> None:
+    head, worker = replace(OLD, node="n1"), RankSpec("n2", "old-r1")
+    pair = replace(RELEASES[OLD], replicas=(Replica((head, worker)),))
+    gateway = Gateway(view(open={OLD_SLOT: 0}, slots={OLD_SLOT: pair.release}))
+
+    def ended(led: Lead) -> dict[str, Report]:
+        """Every start of a rank ends at once."""
+        journal = led.journal
+        key = journal.swap.key if journal.swap else ""
+        known = {rank: (EngineReport(rank.container, EngineState.STOPPED, key),) for rank in (head, worker)}
+        return {rank.node: Report(rank.node, "b", 1, journal.revision, journal.revision, known[rank]) for rank in known}
+
+    journal = Journal("chat", "n1", ("n2",), active=pair)
+    led = lead(journal, tmp_path, gateway, ended, clock)
+    began: list[float] = []
+    troubles = [""]
+    while clock.now_s < 8000.0:
+        starts = led.journal.starts
+        led.turn()
+        if led.journal.starts > starts:
+            began.append(clock.now_s)
+        if clock.now_s in (100.0, 2000.0):  # another process
+            led = lead(led.journal, tmp_path, gateway, ended, clock)
+        troubles += [led.journal.trouble] if led.journal.trouble != troubles[-1] else []
+        clock.now_s += 5.0
+
+    pauses = [later - before for before, later in pairwise(began)]
+    assert len(pauses) == 7
+    whole = [*PAUSES_S, HOUR_S]
+    for pause_s, least_s in zip(pauses, [*whole, *whole, PAUSES_S[0]], strict=True):
+        assert least_s <= pause_s <= least_s + 15.0
+    assert troubles == ["", *["n1: old-r0 ended", ""] * 2]
+    events = [event["text"] for event in led.state.events("chat") if event["kind"] == RESTART]
+    assert events[:3] == [f"old-r0 is restarted: {count} of 3 within an hour" for count in (1, 2, 3)]

@@ -12,12 +12,12 @@ from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
 from sparkops.guard.local_service import REFUSED_MOST_S, REFUSED_S, LocalService
 from sparkops.guard.next_task import Moment, next_task
-from sparkops.guard.notes import RESTART_PAUSES_S
 from sparkops.guard.state import State
 from sparkops.guard.tasks import Measure
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import effects
-from sparkops.swap.follower import BOOT_RESTARTS, Record, report
+from sparkops.swap.follower import Record, report
+from sparkops.swap.journal import PAUSES_S, RESTARTS
 from tests.guard.test_reproductions import OLD, SERVING, runs
 
 BOOT = NodeClock(20.0, "second boot")
@@ -50,7 +50,7 @@ def refuse(follower: Follower, *, lost: bool = False) -> LocalService:
 
 
 def test_refused_starts_use_up_no_budget_and_are_one_event(follower: Follower) -> None:
-    for _ in range(2 * BOOT_RESTARTS):
+    for _ in range(2 * RESTARTS):
         service = refuse(follower)
     texts = [event["text"] for event in follower.state.events("chat")]
 
@@ -95,11 +95,11 @@ def test_a_start_that_docker_accepts_ends_the_refusals(follower: Follower) -> No
 def test_starts_of_one_hour_are_apart_so_that_a_late_driver_is_in_time_for_one(follower: Follower) -> None:
     service = follower._service("chat")
     paused = []
-    for pause_s in RESTART_PAUSES_S:
+    for pause_s in PAUSES_S:
         follower.jobs.notes.write(service, effects.MarkRestart(OLD.container), BOOT.boot)
         service.pending = ""
         due_s = service.due_s[OLD.container]
         paused.append((at(service, due_s - 1.0), at(service, due_s)))
         assert due_s > pause_s
 
-    assert paused == [(None, Measure(OLD.container))] * len(RESTART_PAUSES_S)
+    assert paused == [(None, Measure(OLD.container))] * len(PAUSES_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.swap.journal import RETRIES, Journal, Swap
+from sparkops.swap.journal import RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Phase
 from tests.simulation.world import Leader, World
 
@@ -17,7 +17,7 @@ def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     yield from _forgetting(world, old, new)
     if not old.stopping and not new.stopping:
         yield from _waiting(leader, new)
-    spent = old.swap is not None and old.swap.restarts + 1 >= RETRIES
+    spent = old.restarts >= RESTARTS
     if new.trouble and not old.trouble and not (leader.waited or leader.failing or spent):
         yield f"8: an operator is needed before the bound of this wait has passed: {new.trouble}"
 

@@ -70,6 +70,7 @@ def _leader_key(leader: Leader) -> Hashable:
         leader.away,
         leader.sampled,
         leader.waited,
+        leader.rested,
         leader.tried,
         leader.failing,
     )

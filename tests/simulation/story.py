@@ -108,6 +108,11 @@ class Story:
         self._become((f"{container} is {health}", replace(self.world.with_machine(changed), touched=True)))
         return self
 
+    def rest(self) -> Story:
+        """An hour passes without a restart."""
+        self._become(("an hour passes", self.world.with_leader(replace(self.world.leader, rested=True))))
+        return self
+
     def stop_by_hand(self, container: str) -> Story:
         """`docker stop` on the node."""
         machine = next(machine for machine, engine in self.world.engines() if engine.container == container)

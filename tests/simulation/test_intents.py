@@ -9,7 +9,6 @@ import pytest
 
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState
-from sparkops.swap.follower import BOOT_RESTARTS
 from sparkops.swap.intents import (
     Cancel,
     Code,
@@ -23,7 +22,7 @@ from sparkops.swap.intents import (
     Stop,
     accept,
 )
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.model import Mode, Phase
 from sparkops.swap.orders import traffic
 from tests.simulation.scenarios import deployment, empty, settle
@@ -155,7 +154,7 @@ def failing() -> Story:
 def test_a_release_that_has_ended_for_good_is_deployed_anew() -> None:
     story = Story.of("in-place").settle()
     failed = story.journal.active
-    for _ in range(BOOT_RESTARTS + 1):
+    for _ in range(RESTARTS + 1):
         story.fault("b-r0 is stopped").settle()
     assert failed is not None
     assert story.running == []

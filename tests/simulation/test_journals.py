@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.names import Slot
 from sparkops.swap.intents import Deploy, Stop
-from sparkops.swap.journal import RETRIES, Journal
+from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.model import MAX_REPLICAS, Deployment, Mode, Phase, Replica
 from sparkops.swap.rebuild import rebuilt, taken
 from tests.simulation.scenarios import MODES, A
@@ -155,14 +155,14 @@ def test_a_leader_with_other_guards_keeps_what_concerns_them() -> None:
     assert taken("chat", [], "n1", ("n3",)) == Journal("chat", "n1", ("n3",))
 
 
-def test_a_release_that_never_loads_again_is_started_three_times() -> None:
+def test_a_release_that_never_loads_again_is_restarted_three_times() -> None:
     story = Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.LOAD)
     before = story.journal.starts
     while "a-r0" not in story.running:
         assert story.step()
     story.fault("a-r0 is hung").settle()
 
-    assert (story.journal.trouble, story.journal.starts) == ("n2: stalled", before + RETRIES - 1)
+    assert (story.journal.trouble, story.journal.starts) == ("n2: stalled", before + RESTARTS)
 
 
 def test_a_restart_that_fails_is_tried_again_and_is_no_return() -> None:

@@ -12,11 +12,12 @@ from sparkops.swap.effects import CutRequests, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record, reconcile
 from sparkops.swap.intents import Deploy
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS, Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase
 from tests.simulation.scenarios import AGAIN, MODES, deploying, deployment, gateway_view, serving
 from tests.simulation.story import Story
+from tests.simulation.views import Health
 from tests.simulation.world import LONG
 
 ELSEWHERE = deployment("a", Slot.GREEN, "n3")
@@ -103,8 +104,9 @@ def test_a_return_waits_for_a_device_that_is_missing() -> None:
     while not (story.journal.swap and story.journal.swap.reverting):
         assert story.step()
     story.fault("Docker on n2 refuses to start")
+    key = story.journal.swap.key
     while (swap := story.journal.swap) and story.step():
-        assert (swap.restarts, story.journal.trouble) == (0, "")
+        assert (swap.key, story.journal.restarts, story.journal.trouble) == (key, 0, "")
 
     assert story.settle().running == ["a-r0"]
 
@@ -230,4 +232,59 @@ def test_an_operator_is_needed_no_more_once_a_stopped_service_is_at_rest() -> No
     effect = step(journal, fleet)
 
     assert isinstance(effect, WriteJournal)
+    assert effect.journal.trouble == ""
+
+
+@pytest.mark.parametrize("mode", ["in-place", "pair in-place"])
+def test_a_release_that_failed_its_restarts_serves_an_hour_later(mode: str) -> None:
+    """A return on one node, and the restart of a pair: no start succeeds until its cause is gone."""
+    story = Story.of(mode)
+    if mode == "in-place":
+        story.until(Phase.BAKE).fault("b-r0 is hung").until(Phase.LOAD)
+    else:
+        story.settle().fault("b-r1 is stopped").until(Phase.LOAD)
+    head = "a-r0" if mode == "in-place" else "b-r0"
+    while head not in story.running:
+        assert story.step()
+    story.fault(f"{head} is hung").settle()
+    assert (story.journal.trouble, story.journal.restarts) == ("n2: stalled", RESTARTS)
+
+    machine = story.world.machine("n2")
+    mended = machine.holding(replace(machine.existing(head), turns=Health.GOOD, broken=False))
+    story.world = story.world.with_machine(mended)
+    assert story.settle().journal.trouble == "n2: stalled", "the budget of this hour is spent"
+
+    story.rest().settle()
+
+    assert (head in story.running, story.journal.trouble, story.journal.swap) == (True, "", None)
+    assert story.journal.restarts == (0 if mode == "in-place" else 1), "a promoted release has the whole budget"
+
+
+@pytest.mark.parametrize("phase", [None, Phase.LOAD], ids=["serves", "restarts"])
+def test_restarts_of_a_pair_are_as_far_apart_as_those_of_the_boot_record(phase: Phase | None) -> None:
+    story = Story.of("pair in-place").settle().fault("b-r1 is stopped")
+    while story.running != ["b-r0"]:
+        assert story.step()
+    while phase and not (story.journal.swap and story.journal.swap.phase is phase):
+        assert story.step()
+    if phase:
+        while story.running != ["b-r0", "b-r1"]:
+            assert story.step()
+        story.fault("b-r1 is stopped")
+    while not isinstance(effect := step(story.journal, story.world.fleet(story.world.leader)), WriteJournal):
+        assert story.step()
+    due = story.world.fleet(story.world.leader)
+
+    def restarts(count: int, rested_s: float) -> bool:
+        journal = replace(story.journal, restarts=count)
+        effect = step(journal, replace(due, rested_s=rested_s))
+        return isinstance(effect, WriteJournal) and effect.journal.restarts == count + 1
+
+    assert restarts(0, 0.0)
+    for count, pause_s in enumerate(PAUSES_S, 1):
+        assert (restarts(count, pause_s - 1), restarts(count, pause_s)) == (False, True)
+    assert not restarts(RESTARTS, HOUR_S - 1)
+    whole = step(replace(story.journal, restarts=RESTARTS), replace(due, rested_s=HOUR_S))
+    assert isinstance(whole, WriteJournal)
+    assert whole.journal.restarts == 0
     assert effect.journal.trouble == ""

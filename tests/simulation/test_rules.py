@@ -10,9 +10,9 @@ from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests, ProveEngine, SwitchTraffic, WriteJournal
 from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView
-from sparkops.swap.follower import BOOT_RESTARTS, Local, Record, reconcile
+from sparkops.swap.follower import Local, Record, reconcile
 from sparkops.swap.intents import Deploy
-from sparkops.swap.journal import RETRIES, Journal, present
+from sparkops.swap.journal import RESTARTS, Journal, present
 from sparkops.swap.leader import failure, needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Order, RankOrder, Want, order
@@ -196,7 +196,7 @@ def test_an_engine_that_loads_is_not_asked_to_prove_itself() -> None:
 
 def test_an_engine_that_ends_again_and_again_waits_for_an_operator() -> None:
     story = Story.of("in-place").settle()
-    for _ in range(BOOT_RESTARTS):
+    for _ in range(RESTARTS):
         story.fault("b-r0 is stopped").settle()
         assert story.running == ["b-r0"]
 
@@ -369,7 +369,7 @@ def test_a_pair_whose_rank_ends_at_the_switch_of_its_restart_serves_again() -> N
 
 def test_a_pair_that_ends_after_each_restart_waits_for_an_operator() -> None:
     story = Story.of("pair in-place").settle()
-    for _ in range(RETRIES):
+    for _ in range(RESTARTS):
         story.fault("b-r1 is stopped").until(Phase.SWITCH)
         while story.journal.swap:
             assert story.step()
@@ -409,10 +409,14 @@ def test_a_new_gateway_sends_nothing_to_a_release_that_hangs() -> None:
     assert story.world.gateway.traffic in ("", "b")
 
 
-def test_a_pair_that_serves_in_between_is_restarted_every_time() -> None:
-    story = Story.of("pair in-place").settle()
-    for _ in range(RETRIES + 1):
-        assert story.fault("b-r1 is stopped").settle().running == ["b-r0", "b-r1"]
+@pytest.mark.parametrize("mode", ["in-place", "pair in-place"])
+def test_a_release_that_serves_in_between_has_the_same_budget_on_one_node_and_on_several(mode: str) -> None:
+    story = Story.of(mode).settle()
+    ranks = story.running
+    for _ in range(RESTARTS):
+        assert story.fault(f"{ranks[-1]} is stopped").settle().running == ranks
+
+    assert story.fault(f"{ranks[-1]} is stopped").settle().journal.trouble == "b does not answer"
 
 
 def test_what_an_earlier_start_reported_does_not_fail_this_one() -> None:

@@ -110,6 +110,7 @@ def written(leader: Leader, journal: Journal) -> Leader:
             journal=shared(journal),
             sampled=same and leader.sampled,
             waited=same and leader.waited,
+            rested=journal.restarts <= leader.journal.restarts and leader.rested,
             tried=None,
             failing=False,
         )

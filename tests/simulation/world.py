@@ -14,7 +14,7 @@ from sparkops.swap.effects import FrontEffect
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.follower import report as report_of
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import HOUR_S, Journal
 from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.orders import Order
 from tests.simulation.sharing import by_identity, replace, shared
@@ -150,6 +150,8 @@ class Leader:
     sampled: bool = False
     """Whether the clocks of this phase have run out."""
     waited: bool = False
+    rested: bool = False
+    """Whether an hour has passed since the last restart, which no exploration waits for. A shorter pause always has."""
     tried: FrontEffect | None = None
     """The effect on the gateway that has failed."""
     failing: bool = False
@@ -288,6 +290,7 @@ def fleet(leader: Leader, view: GatewayView | None) -> FleetState:
         contacts=leader.met,
         sampled_s=LONG if leader.sampled else 0.0,
         waited_s=LONG if leader.waited else 0.0,
+        rested_s=HOUR_S if leader.rested else HOUR_S - 1,
         tried=leader.tried,
         tried_s=LONG if leader.failing else 0.0,
     )

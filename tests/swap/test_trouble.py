@@ -11,7 +11,7 @@ from sparkops.names import Slot
 from sparkops.swap.effects import WriteJournal
 from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
-from sparkops.swap.journal import RETRIES, Journal
+from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.trouble import next_step, reason
@@ -51,7 +51,7 @@ def stuck(journal: Journal, fleet: FleetState) -> Journal:
 def exhausted() -> Journal:
     """A return whose old release has failed to start as often as it may."""
     journal = in_phase(Phase.START, Mode.IN_PLACE, reverting=True)
-    for _ in range(RETRIES):
+    for _ in range(2 + RESTARTS):  # the return, its restarts, and the end of the budget
         journal = journal.reverted("n2: q-1-n2 ended")
     return journal
 
