@@ -11,10 +11,10 @@ from sparkops.guard.engines import ENDED, FRESH_S
 from sparkops.guard.tasks import Job, MeasuredRoom, WatchedStart
 from sparkops.guard_client import engine_spec
 from sparkops.swap.fleet_state import EngineState
-from sparkops.swap.follower import Local, Record
+from sparkops.swap.follower import Local, Record, expendable, shown, worker_loaded
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Answer, Phase, RankSpec
-from sparkops.swap.orders import Order, Want, unpromoted
+from sparkops.swap.model import Answer, RankSpec
+from sparkops.swap.orders import Order, Want
 
 REFUSED_S, REFUSED_MOST_S = 5.0, 60.0
 """Seconds from a refused start to the next one: twice as long each time, up to the second figure."""
@@ -207,7 +207,7 @@ class LocalService:
         if not container.running:
             explained = watched is None or watched.started_at != container.started_at
             return EngineState.STOPPED if explained else EngineState.LOADING
-        return EngineState.HEALTHY if self.loaded(container) is Answer.YES else EngineState.LOADING
+        return shown(self.loaded(container))
 
     def loaded(self, container: Container) -> Answer:
         """Return whether a running engine has loaded: /health answered; of a rank above 0, that rank 0 is verified.
@@ -216,8 +216,7 @@ class LocalService:
         neither killed nor cut short, since it may serve.
         """
         if container.rank:
-            journal = self.journal
-            return Answer.UNKNOWN if journal is None else Answer.NO if _loads(journal, container.name) else Answer.YES
+            return worker_loaded(self.node, container.name, self.journal)
         if self.answered.get(container.name) == container.started_at:
             return Answer.YES
         return Answer.NO if self.unanswered.get(container.name) == container.started_at else Answer.UNKNOWN
@@ -280,24 +279,12 @@ class LocalService:
         return bool(self.pending) or unread or loading
 
     def expendable(self) -> Iterator[str]:
-        """Yield running engines that may be killed before memory runs out: those that load, then a new release.
-
-        An engine that is not known to load may be the one that serves.
-        """
+        """Yield running engines that may be killed before memory runs out, the first to go first."""
         alive = self.running
-        running = [name for name in self.ranks if name in alive]
-        new = {rank.container for rank in unpromoted(self.journal)}
-        loading = [name for name in running if self.loading(name)]
-        yield from dict.fromkeys([*loading, *(name for name in running if name in new)])
+        loaded = {name: self.loaded(self.containers[name]) for name in self.ranks if name in alive}
+        return expendable(self.node, loaded, self.journal)
 
 
 def _differs(started: Container, before: Container | None) -> bool:
     """Return whether a running container was not read running under this start before."""
     return before is None or not before.running or before.started_at != started.started_at
-
-
-def _loads(journal: Journal, container: str) -> bool:
-    swap = journal.swap
-    if swap is None or swap.reached(Phase.VERIFY):
-        return False
-    return container in {rank.container for rank in swap.target.ranks}

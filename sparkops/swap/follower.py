@@ -19,8 +19,8 @@ from sparkops.swap.effects import (
 )
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import RESTARTS, Journal
-from sparkops.swap.model import Answer, RankSpec
-from sparkops.swap.orders import Armed, Order, RankOrder, Want
+from sparkops.swap.model import Answer, Phase, RankSpec
+from sparkops.swap.orders import Armed, Order, RankOrder, Want, unpromoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,30 @@ class Local:
     def loading(self) -> bool:
         """Whether an engine loads: its final memory is not known yet."""
         return EngineState.LOADING in self.engines.values()
+
+
+def shown(loaded: Answer) -> EngineState:
+    """Return the state of a running engine. While it is unknown whether it has loaded, nothing else loads beside it."""
+    return EngineState.HEALTHY if loaded is Answer.YES else EngineState.LOADING
+
+
+def worker_loaded(node: str, container: str, journal: Journal | None) -> Answer:
+    """Return whether a running rank above 0 has loaded: no request of its guard can ask it, but rank 0 is verified."""
+    if journal is None:
+        return Answer.UNKNOWN
+    swap = journal.swap
+    starts = swap and not swap.reached(Phase.VERIFY) and (node, container) in {rank.place for rank in swap.target.ranks}
+    return Answer.NO if starts else Answer.YES
+
+
+def expendable(node: str, loaded: Mapping[str, Answer], journal: Journal | None) -> Iterator[str]:
+    """Yield a node's engines that may be killed before memory runs out: those that load, then the ones not promoted.
+
+    `loaded`: whether each running engine has loaded. One that is not known to load may be the one that serves.
+    """
+    new = {rank.container for rank in unpromoted(journal) if rank.node == node}
+    loading = [name for name, answer in loaded.items() if answer is Answer.NO]
+    yield from dict.fromkeys([*loading, *(name for name in loaded if name in new)])
 
 
 def adopts(order: Order, adopted: Order | None, local: Local) -> bool:

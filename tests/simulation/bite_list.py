@@ -28,6 +28,17 @@ HANDWRITTEN = (
           "return Answer.YES if len(known) == len(engines) else Answer.UNKNOWN", "return Answer.YES"),
     Fault(2, "a wait on unknown has no bound", "leader",
           "if journal.trouble or waited_s < (bound_s if longest_s is None else longest_s):", "if True:"),
+    Fault(2, "an engine that may have loaded is killed for memory", "follower",
+          "if answer is Answer.NO]", "if answer is not Answer.YES]"),
+    Fault(2, "an engine that may load counts as loaded", "follower",
+          "EngineState.HEALTHY if loaded is Answer.YES", "EngineState.HEALTHY if loaded is not Answer.NO"),
+    Fault(5, "an engine that loads is not killed for memory", "follower",
+          "yield from dict.fromkeys([*loading, *(name for name in loaded if name in new)])",
+          "yield from (name for name in loaded if name in new)"),
+    Fault(5, "the engine that serves is killed for memory before one that loads", "follower",
+          "yield from dict.fromkeys([*loading, *(name for name in loaded if name in new)])", "yield from loaded"),
+    Fault(5, "a promoted release is killed for memory", "orders",
+          "return iter(()) if new == journal.active else new.ranks", "return new.ranks"),
     Fault(3, "the boot record starts an engine whatever memory is free", "follower",
           "    if _fits(armed, local):\n", "    if True:\n"),
     Fault(3, "the boot record starts what an operator stopped", "follower",
@@ -112,8 +123,14 @@ EQUIVALENT: Mapping[str, str] = {
     "journal.Journal.reverted: `if swap.keeps_source: stopped = self` before `if swap.source is None and swap.reac`": (
         EXCLUSIVE
     ),
-    "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet.g`": (
+    "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet))`": (
         "while a service stops, its slots make no difference"
+    ),
+    "leader._due: `if journal.restarts and fleet.rested` before `if (unset := _unset(journal, fleet))`": (
+        "the budget of restarts and the slots of the gateway do not depend on each other"
+    ),
+    "leader._due: `if journal.restarts and fleet.rested` before `if journal.stopping: return _stop(jo`": (
+        "a stopped service forgets its restarts"
     ),
     "leader._continue: `if reached is Answer.YES: return Wri` before `if not isinstance(reached, Answer): `": (
         EXCLUSIVE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
 from sparkops.swap.orders import load_ahead
+from tests.simulation import laws
 from tests.simulation.guards import acts, reconciled, stopped
 from tests.simulation.messages import deliver
 from tests.simulation.sharing import by_identity, replace, shared
@@ -62,6 +63,10 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
     yield f"reboot of {machine.name}", _reboot(world, machine)
     yield f"loss of {machine.name}", _lose(world, machine)
     yield from _engines(world, machine)
+    yield from _relieved(world, machine, f"memory of {machine.name} runs out")
+    yield from _relieved(
+        _guard(world, machine), _fresh(machine), f"memory of {machine.name} runs out as its guard restarts"
+    )
     if not machine.leased and grants(machine):
         yield f"a lease on {machine.name}", world.with_machine(one_machine(replace(machine, leased=True)))
     if machine.late is not None and machine.late != machine.order:
@@ -82,7 +87,7 @@ def _device(world: World, machine: Machine) -> Iterator[Transition]:
 @by_identity
 def grants(machine: Machine) -> bool:
     """Whether the guard grants a lease: nothing loads, and nothing is about to load."""
-    journal = machine.order.journal if machine.order else machine.record.copy
+    journal = machine.journal
     loads = machine.pending or any(engine.health is Health.LOADING for engine in machine.engines)
     begins = isinstance(reconciled(machine), MarkStart | MarkRestart)
     return not (loads or begins or (journal and load_ahead(journal, machine.name)))
@@ -132,7 +137,8 @@ def _paths(world: World) -> Iterator[Transition]:
 def _fresh(machine: Machine) -> Machine:
     """What a guard's process forgets."""
     fresh = replace(machine, order=None, late=None, pending="", restarting=False, stopping="")
-    return one_machine(replace(fresh, proofs=(), problems=(), refused=frozenset(), leased=False))
+    unasked = frozenset(engine.container for engine in machine.engines if engine.running and _is_head(engine))
+    return one_machine(replace(fresh, unasked=unasked, proofs=(), problems=(), refused=frozenset(), leased=False))
 
 
 @by_identity
@@ -144,7 +150,7 @@ def _filled(machine: Machine) -> Machine:
 def _ended(machine: Machine) -> Machine:
     """The node without a running engine."""
     engines = tuple(replace(engine, health=Health.STOPPED, ending=False) for engine in machine.engines)
-    return one_machine(replace(_fresh(machine), engines=engines))
+    return one_machine(replace(_fresh(machine), engines=engines, unasked=frozenset()))
 
 
 @by_identity
@@ -217,6 +223,31 @@ def _engines(world: World, machine: Machine) -> Iterator[Transition]:
             if hurt is not machine:
                 after = _touched(world.with_machine(hurt), machine)
                 yield f"{engine.container} is {health}", replace(after, gateway=_without_dead(after))
+
+
+def _relieved(world: World, machine: Machine, label: str) -> Iterator[Transition]:
+    """The guard kills an engine, before the node hangs; nothing changes where none is due."""
+    if due := relief(machine):
+        after = _touched(laws.relieving(world, machine, due).with_machine(_killed(machine, due)), machine)
+        yield f"{label}: {due} is killed", replace(after, gateway=_without_dead(after))
+    elif (hung := laws.low(world, machine)) is not world:
+        yield label, hung
+
+
+@by_identity
+def relief(machine: Machine) -> str:
+    return next(machine.expendable(), "")
+
+
+@by_identity
+def _killed(machine: Machine, container: str) -> Machine:
+    ended_machine = stopped(machine, container)
+    others = tuple(item for item in ended_machine.problems if item[0] != container)
+    return one_machine(replace(ended_machine, problems=(*others, (container, "killed"))))
+
+
+def _is_head(engine: Engine) -> bool:
+    return engine.container.endswith("-r0")
 
 
 @by_identity

@@ -74,8 +74,8 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
 def _created(machine: Machine, rank: RankSpec) -> Machine:
     if machine.full:
         return replace(machine, problems=(*machine.problems, (rank.container, "no space left on device")))
-    release, _, turns = rank.spec.partition(" ")
-    return machine.holding(Engine(rank.container, release, rank.claim_gib, turns=Health(turns)))
+    release, slot, turns = rank.spec.split(" ")
+    return machine.holding(Engine(rank.container, release, slot, rank.claim_gib, turns=Health(turns)))
 
 
 def _refused(machine: Machine, container: str) -> Machine:
@@ -87,7 +87,8 @@ def stopped(machine: Machine, container: str) -> Machine:
     """The end of an engine, and of the `docker stop` that waits for it."""
     engine = replace(machine.existing(container), health=Health.STOPPED, ending=False)
     waits = machine.stopping == container
-    return one_machine(replace(machine.holding(engine), stopping="" if waits else machine.stopping))
+    changes = {"stopping": "" if waits else machine.stopping, "unasked": machine.unasked - {container}}
+    return one_machine(replace(machine.holding(engine), **changes))
 
 
 def _started(machine: Machine, container: str) -> Machine:
@@ -95,6 +96,18 @@ def _started(machine: Machine, container: str) -> Machine:
     started = replace(machine.existing(container), health=Health.LOADING, key=key, by_hand=False)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
     return replace(machine.holding(started), pending="", restarting=False, proofs=proofs)
+
+
+def asking(world: World) -> Iterator[Transition]:
+    """A guard that has just begun asks the engines beside it for their health."""
+    for machine in world.machines:
+        if machine.unasked and not machine.lost:
+            yield f"the guard on {machine.name} asks its engines", world.with_machine(_asked(machine))
+
+
+@by_identity
+def _asked(machine: Machine) -> Machine:
+    return one_machine(replace(machine, unasked=frozenset()))
 
 
 def _proven(machine: Machine, container: str, key: str) -> Machine:

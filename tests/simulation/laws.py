@@ -207,8 +207,7 @@ def _starting(world: World, machine: Machine, container: str) -> list[str]:
         wrongs.append(f"9: {container} does not fit on {machine.name}")
     if any(other.health is Health.LOADING for other in machine.engines):
         wrongs.append(f"9: two engines load on {machine.name}")
-    others = (other for _, other in world.engines() if other.release == engine.release)
-    ranks = [other for other in others if other.container != container]
+    ranks = world.siblings(engine)
     key = machine.record.key(container)
     if any(other.running and other.key != key for other in ranks):
         wrongs.append(f"15: {container} starts beside ranks of another start")
@@ -234,6 +233,21 @@ def _stopping(world: World, machine: Machine, container: str) -> list[str]:
     if world.serves(gateway.active) is Answer.YES and not given_up:
         return [f"5: {container} stops and has the traffic"]
     return []
+
+
+def low(world: World, machine: Machine) -> World:
+    """An engine that is known to load is killed before its node hangs."""
+    hangs = any(machine.loaded(engine) is Answer.NO for engine in machine.engines if engine.running)
+    return broken(world, f"9: {machine.name} runs out of memory and hangs") if hangs else world
+
+
+def relieving(world: World, machine: Machine, container: str) -> World:
+    """A promoted engine that serves is not killed for memory."""
+    armed, engine = machine.record.armed, machine.existing(container)
+    serves = engine.health is not Health.LOADING and _has_traffic(world, machine, engine)
+    if armed and armed.container == container and serves:
+        return broken(world, f"5: {container} is promoted, has the traffic, and is killed for memory")
+    return world
 
 
 def standing(world: World) -> list[str]:

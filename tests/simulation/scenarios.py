@@ -20,7 +20,8 @@ LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1, start_s=1)
 
 def deployment(name: str, slot: Slot, *nodes: str, claim: float = 2.0, turns: str = "good") -> Deployment:
     """A release of one replica, with one rank on each node. `turns`: what its engines become once loaded."""
-    ranks = tuple(RankSpec(node, f"{name}-r{index}", claim, f"{name} {turns}") for index, node in enumerate(nodes))
+    spec = f"{name} {slot} {turns}"
+    ranks = tuple(RankSpec(node, f"{name}-r{index}", claim, spec) for index, node in enumerate(nodes))
     return Deployment(name, slot, (Replica(ranks),), LIMITS)
 
 
@@ -139,7 +140,7 @@ def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> Worl
         return started
     first, target, mode = MODES[name]
     if turns != "good":
-        ranks = tuple(replace(rank, spec=f"{target.release} {turns}") for rank in target.ranks)
+        ranks = tuple(replace(rank, spec=f"{target.release} {target.slot} {turns}") for rank in target.ranks)
         target = replace(target, replicas=(Replica(ranks),))
     world = serving(first)
     started = ask(world, lambda id_, revision: Deploy(id_, revision, target, mode, automatic=automatic))
@@ -180,8 +181,9 @@ def _move(journal: Journal) -> Callable[[str, int], Intent] | None:
     if active is None or not active.alone:
         return None
     (rank,) = active.ranks
-    moved = replace(rank, node="n3" if rank.node == "n2" else "n2")
-    moved_release = replace(active, slot=active.slot.other, replicas=(Replica((moved,)),))
+    _, _, turns = rank.spec.split(" ")
+    moved = "n3" if rank.node == "n2" else "n2"
+    moved_release = deployment(active.release, active.slot.other, moved, claim=rank.claim_gib, turns=turns)
     return lambda id_, revision: Deploy(id_, revision, moved_release, Mode.ACROSS)
 
 

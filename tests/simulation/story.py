@@ -9,9 +9,8 @@ from sparkops.names import Slot
 from sparkops.swap.intents import Deploy, Intent, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
-from sparkops.swap.orders import unpromoted
 from tests.simulation import laws
-from tests.simulation.faults import faults
+from tests.simulation.faults import faults, relief
 from tests.simulation.scenarios import ask, deploying, deployment, operators, rebuild
 from tests.simulation.states import canonical
 from tests.simulation.transitions import following
@@ -121,17 +120,10 @@ class Story:
         return self
 
     def relieve(self, node: str) -> str:
-        """Memory of a node falls below the floor: its guard kills an engine that loads, or one that is not promoted."""
-        machine = self.world.machine(node)
-        new = {rank.container for rank in unpromoted(machine.order.journal if machine.order else machine.record.copy)}
-        running = [engine for engine in machine.engines if engine.running]
-        due = [engine for engine in running if engine.health is Health.LOADING or engine.container in new]
-        if not due:
-            return ""
-        killed, why = due[0].container, (due[0].container, "killed")
-        self.fault(f"{killed} is stopped")
-        machine = self.world.machine(node)
-        self._become(("memory relief", self.world.with_machine(replace(machine, problems=(*machine.problems, why)))))
+        """Memory of a node falls below the floor. Returns the engine that its guard kills; empty for none."""
+        killed = relief(self.world.machine(node))
+        if killed:
+            self.fault(f"memory of {node} runs out: {killed} is killed")
         return killed
 
     def _become(self, transition: Transition) -> None:

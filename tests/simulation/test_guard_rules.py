@@ -8,13 +8,14 @@ import pytest
 
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStop
 from sparkops.swap.fleet_state import EngineState
-from sparkops.swap.follower import Local, Record, adopts, reconcile, report
+from sparkops.swap.follower import Local, Record, adopts, reconcile, report, worker_loaded
 from sparkops.swap.journal import present
 from sparkops.swap.leader import failure
-from sparkops.swap.model import Phase
+from sparkops.swap.model import Answer, Phase
 from sparkops.swap.orders import Order, Want
 from tests.simulation.scenarios import empty
 from tests.simulation.story import Story
+from tests.simulation.views import Health
 from tests.simulation.world import BOOT, EARLIER, Machine, reported
 
 
@@ -170,3 +171,65 @@ def test_a_release_that_is_kept_warm_would_not_start_after_a_boot() -> None:
     story = Story.of("across").until(Phase.RETIRE)
 
     assert ("a-r0" in story.running, story.armed) == (True, ["b-r0"])
+
+
+def restarted_beside(story: Story) -> Machine:
+    """The guard of n2 restarts where a serves and b loads, and has asked neither of them yet."""
+    while story.running != ["a-r0", "b-r0"]:
+        assert story.step()
+    story.fault("crash of the guard on n2")
+    return story.world.machine("n2")
+
+
+def test_a_guard_that_restarts_takes_no_engine_for_loaded_or_loading_before_it_has_asked() -> None:
+    story = Story.of("beside").until(Phase.START)
+    machine = restarted_beside(story)
+    serving = machine.existing("a-r0")
+    down = machine.holding(replace(serving, health=Health.STOPPED, claim=0.0))
+
+    assert {machine.loaded(engine) for engine in machine.engines} == {Answer.UNKNOWN}
+    assert {engine.state for engine in reported(machine).engines} == {EngineState.LOADING}
+    assert reconcile(None, replace(down, unasked=frozenset({"b-r0"})).local()) is None, "b may load"
+    assert list(machine.expendable()) == ["b-r0"], "it is not promoted"
+    story.fault("memory of n2 runs out: b-r0 is killed").settle()
+    assert story.running == ["a-r0"]
+
+
+def test_a_guard_that_restarts_asks_its_engines() -> None:
+    story = Story.of("beside").until(Phase.START)
+    restarted_beside(story)
+    while story.world.machine("n2").unasked:
+        assert story.step()
+
+    loaded = {
+        engine.container: story.world.machine("n2").loaded(engine) for engine in story.world.machine("n2").engines
+    }
+    assert loaded == {"a-r0": Answer.YES, "b-r0": Answer.NO}
+    assert story.settle().running == ["b-r0"]
+
+
+def test_memory_ends_what_loads_beside_what_serves_after_a_boot_too() -> None:
+    """The boot record of an engine that loads again names it, and it is killed all the same."""
+    story = Story.of("in-place").settle().fault("b-r0 is stopped")
+    while story.running != ["b-r0"]:
+        assert story.step()
+
+    assert story.world.machine("n2").existing("b-r0").health is Health.LOADING
+    assert story.relieve("n2") == "b-r0"
+    assert story.settle().running == ["b-r0"]
+
+
+def test_a_release_that_moves_is_not_killed_for_memory_on_the_node_where_it_serves() -> None:
+    story = Story.of("move").until(Phase.START)
+
+    assert (story.relieve("n2"), story.running) == ("", ["a-r0"])
+
+
+def test_a_worker_rank_loads_until_its_replica_is_verified() -> None:
+    story = Story.of("pair in-place").until(Phase.LOAD)
+    loading = story.journal
+    ranks = {place: worker_loaded(*place, loading) for place in (("n3", "b-r1"), ("n2", "b-r1"), ("n3", "a-r1"))}
+
+    assert ranks == {("n3", "b-r1"): Answer.NO, ("n2", "b-r1"): Answer.YES, ("n3", "a-r1"): Answer.YES}
+    assert worker_loaded("n3", "b-r1", story.until(Phase.VERIFY).journal) is Answer.YES
+    assert worker_loaded("n3", "b-r1", None) is Answer.UNKNOWN

@@ -21,6 +21,7 @@ from tests.simulation.views import Health
 from tests.simulation.world import LONG
 
 ELSEWHERE = deployment("a", Slot.GREEN, "n3")
+PAIRS = (("n2", "n3"), ("n3", "n1"))
 
 
 @pytest.mark.parametrize("name", AGAIN)
@@ -36,6 +37,15 @@ def test_a_release_that_serves_moves_to_another_node() -> None:
     assert story.ask(lambda name, revision: Deploy(name, revision, ELSEWHERE, Mode.ACROSS))
 
     assert (story.settle().journal.active, story.armed) == (ELSEWHERE, ["a-r0"])
+
+
+def test_a_pair_that_serves_moves_to_other_nodes_one_of_them_shared() -> None:
+    first, moved = (deployment("a", slot, *nodes, claim=1.0) for slot, nodes in zip(Slot, PAIRS, strict=True))
+    story = Story(serving(first))
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, moved, Mode.BESIDE))
+
+    assert (story.settle().journal.active, sorted(story.armed)) == (moved, ["a-r0", "a-r1"])
 
 
 def test_a_slot_that_has_the_traffic_is_not_given_to_a_first_release() -> None:

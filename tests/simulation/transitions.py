@@ -12,7 +12,7 @@ from sparkops.swap.leader import step
 from sparkops.swap.model import Answer
 from tests.simulation import laws
 from tests.simulation.faults import ended
-from tests.simulation.guards import guarding, stopped
+from tests.simulation.guards import asking, guarding, stopped
 from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader
@@ -26,6 +26,7 @@ def enabled(world: World) -> Iterator[Transition]:
         guarding,
         sending,
         reporting,
+        asking,
         _acknowledged,
         _leaders,
         _engines,
@@ -135,7 +136,7 @@ def _engines(world: World) -> Iterator[Transition]:
 
 def _stuck(world: World, engine: Engine) -> bool:
     """Whether a load never ends: by itself, or since a rank that it waits for will not join."""
-    ranks = _ranks(world, engine)
+    ranks = world.siblings(engine)
     return engine.turns is Health.LOADING or not any(other.health is Health.LOADING for other in ranks)
 
 
@@ -143,13 +144,7 @@ def _joined(world: World, engine: Engine) -> bool:
     """Rank 0 of several is ready once every rank runs under the same start."""
     if not engine.container.endswith("-r0"):
         return True
-    return all(other.health is Health.GOOD and other.key == engine.key for other in _ranks(world, engine))
-
-
-def _ranks(world: World, engine: Engine) -> list[Engine]:
-    """The other ranks of its replica. A container of the same name elsewhere is from an earlier deploy."""
-    others = (other for _, other in world.engines() if other.release == engine.release)
-    return [other for other in others if other.container != engine.container]
+    return all(other.health is Health.GOOD and other.key == engine.key for other in world.siblings(engine))
 
 
 def _streams(world: World) -> Iterator[Transition]:

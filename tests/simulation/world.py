@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sparkops.names import Slot
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
-from sparkops.swap.follower import Local, Record
+from sparkops.swap.follower import Local, Record, expendable, shown, worker_loaded
 from sparkops.swap.follower import report as report_of
 from sparkops.swap.journal import HOUR_S, Journal
 from sparkops.swap.model import Answer, Deployment
@@ -32,6 +32,7 @@ class Engine:
 
     container: str
     release: str
+    slot: str
     claim: float
     health: Health = Health.STOPPED
     turns: Health = Health.GOOD
@@ -75,6 +76,8 @@ class Machine:
     """The container that `docker stop` is running for. Meanwhile the guard does nothing else to containers."""
     refused: frozenset[str] = frozenset()
     """Containers whose last start Docker refused."""
+    unasked: frozenset[str] = frozenset()
+    """Running containers whose /health this guard's process has not asked yet: they ran when it began."""
     proofs: tuple[tuple[str, str, Answer], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
 
@@ -94,12 +97,33 @@ class Machine:
         """Memory that no engine takes, in tokens."""
         return CAPACITY - sum(engine.claim for engine in self.engines if engine.running)
 
+    @property
+    def journal(self) -> Journal | None:
+        """The newest journal that the guard knows."""
+        return self.order.journal if self.order else self.record.copy
+
+    def loaded(self, engine: Engine) -> Answer:
+        """Whether a running engine has loaded, as far as the guard knows."""
+        if not engine.container.endswith("-r0"):
+            return worker_loaded(self.name, engine.container, self.journal)
+        if engine.container in self.unasked:
+            return Answer.UNKNOWN
+        return Answer.NO if engine.health is Health.LOADING else Answer.YES
+
+    def expendable(self) -> Iterator[str]:
+        """The engines that the guard kills before memory runs out."""
+        loaded = {engine.container: self.loaded(engine) for engine in self.engines if engine.running}
+        return expendable(self.name, loaded, self.journal)
+
     def local(self) -> Local:
         """What the guard sees."""
         return Local(
             boot=BOOT,
             record=self.record,
-            engines={engine.container: _shown(engine) for engine in self.engines},
+            engines={
+                engine.container: shown(self.loaded(engine)) if engine.running else EngineState.STOPPED
+                for engine in self.engines
+            },
             starts={engine.container: engine.key for engine in self.engines},
             by_hand=frozenset(engine.container for engine in self.engines if engine.by_hand),
             free_gib=-1.0 if self.leased else self.free,
@@ -109,12 +133,6 @@ class Machine:
             refused=dict.fromkeys(self.refused, "refused"),
             paused=self.refused if self.refusing else frozenset(),
         )
-
-
-def _shown(engine: Engine) -> EngineState:
-    if engine.health is Health.STOPPED:
-        return EngineState.STOPPED
-    return EngineState.LOADING if engine.health is Health.LOADING else EngineState.HEALTHY
 
 
 @by_identity
@@ -230,6 +248,11 @@ class World:
         name = leader.journal.leader
         leaders = tuple(leader if other.journal.leader == name else other for other in self.leaders)
         return replace(self, leaders=leaders)
+
+    def siblings(self, engine: Engine) -> list[Engine]:
+        """The other ranks of its replica. Of a release that moves, the other slot has another replica."""
+        alike = (other for _, other in self.engines() if (other.release, other.slot) == (engine.release, engine.slot))
+        return [other for other in alike if other.container != engine.container]
 
     def reaches(self, leader: str, node: str) -> bool:
         """Whether a leader and a guard can talk."""
