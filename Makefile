@@ -85,7 +85,7 @@ matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fle
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak
 
-simulate: $(READY)  ## the swap machine with three faults, and with two for two-node replicas; takes hours
+simulate: $(READY)  ## the swap machine with two and three faults, and with a second intent; takes hours
 	@$(BIN)/python -m tests.simulation.levels long
 
 bite: $(READY)  ## break each condition of the swap machine; the simulation must find it; takes hours

@@ -48,15 +48,19 @@ LEVELS = (
     *(Level(mode, 1, 0, automatic=False) for mode in MODES),
 )
 """A second each."""
-DEEP = (*(Level(mode, 2, 0) for mode in ("in-place", "across")), *(Level(mode, 1, 1) for mode in MAIN))
-"""What `make test` adds: two faults, or a fault and a second operator. Half a minute each."""
+WITHOUT_OLD = ("first", "in-place")
+DEEP = tuple(Level(mode, 1, 1) for mode in WITHOUT_OLD)
+"""What `make test` adds: a fault and a second operator where no old release serves meanwhile. Under a minute."""
 LONG = (
-    *(Level(mode, 1, 1) for mode in MODES if mode not in MAIN),
-    Level("pair in-place", 2, 0),
+    *(Level(mode, 1, 1) for mode in MODES if mode not in WITHOUT_OLD),
+    *(Level(mode, 2, 0) for mode in ("in-place", "across", "pair in-place")),
     *(Level(mode, 2, 1) for mode in MAIN),
     *(Level(mode, 3, 0) for mode in MAIN),
 )
-"""What `make simulate` adds: three faults, and two for a replica on two nodes. Hours."""
+"""What `make simulate` adds: two and three faults, and a fault or two with a second operator. Hours.
+
+`make bite` judges by LEVELS, scenarios and walks alone.
+"""
 
 
 def main(levels: tuple[Level, ...]) -> None:
