@@ -11,6 +11,8 @@ RUN = "/run/sparkops"
 REPORT = f"{RUN}/status.sock"
 """Sends what `sparkops status` shows of the node to root and to the group of Docker's socket."""
 GATEWAY = "sparkops-gateway"
+GATEWAY_USER = 10842
+"""User ID of the gateway's programs (templates/gateway/Dockerfile.j2), chosen like that of engines."""
 SHOW = Command(("docker", "exec", GATEWAY, "gateway", "show"), timeout_s=30.0)
 """Queries the gateway in one round trip: gateway.facts.parse_gateway reads the reply."""
 SHOW_EACH = Command(("docker", "exec", "--interactive", GATEWAY, "gateway", "show-each"), timeout_s=30.0)

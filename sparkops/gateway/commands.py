@@ -15,7 +15,7 @@ from sparkops.swap.effects import RequestHold
 
 CONTAINER = places.GATEWAY
 VOLUME = "sparkops-gateway"
-USER = 10842  # the image's user, who owns the file system in memory
+USER = places.GATEWAY_USER  # who owns the file system in memory
 STATE = "/var/lib/gateway"
 RIGHTS = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
 MEMORY = (f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",)

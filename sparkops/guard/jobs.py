@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
-from sparkops.engine import endpoints
+from sparkops.engine import runtime
 from sparkops.errors import ConnectionLost, Interrupted, NotReady, SparkopsError
 from sparkops.guard import smoke_runs
+from sparkops.guard.engine_port import EnginePort
 from sparkops.guard.engines import Engines, reason
 from sparkops.guard.free_memory import LACK, Measuring
 from sparkops.guard.loading import Loaded, Loading
@@ -47,6 +48,8 @@ class Jobs:
     wake: threading.Event = field(default_factory=threading.Event)
     retry_s: float = 5.0
     """Seconds between a failure and the next attempt."""
+    user: int = runtime.USER
+    """User ID of engines on this node: only its programs are taken for one."""
     notes: Notes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +68,7 @@ class Jobs:
         for name, container in service.containers.items():
             if name not in ranks:
                 continue
-            loaded = service.loaded(container) is Answer.YES
+            loaded = service.loaded(container) is Answer.YES and not self._lost_port(service, container)
             due = container.running and not loaded and not service.down(name, boot)
             start = service.watched.get(name)
             if start and (start.started_at != container.started_at or (container.running and not due)):
@@ -73,6 +76,26 @@ class Jobs:
                 start = None
             if due and not start:
                 self._watch_start(service, ranks[name], container)
+
+    def _port(self, container: Container) -> EnginePort:
+        return EnginePort(self.node, container.port, self.user)
+
+    def _lost_port(self, service: LocalService, container: Container) -> bool:
+        """Return whether another program has the port of an engine that answered: what answers now is not the engine.
+
+        It counts as loading then, with the problem, until the engine itself answers.
+        """
+        if container.rank or not container.port or not container.running:
+            return False
+        port = self._port(container)
+        try:
+            lost = port.owned() is Answer.NO
+        except OSError as error:
+            self.log(f"{container.name}: unknown whose port {container.port} is: {error}")
+            return False
+        if lost:
+            service.lose_port(container, f"{container.name}: {port.taken}")
+        return lost
 
     def check_stop(self, service: LocalService, ended: Container) -> None:
         """Ask Docker in a thread whether an operator stopped a container: its reply may take long, or never come.
@@ -207,9 +230,10 @@ class Jobs:
             return
         spec = engine_spec.of(service.ranks[container])
         problem, files = "", dict[str, str]()
-        if not spec.index:
+        if not spec.index and not (problem := self._taken(proven)):
             report = smoke_runs.prove(self.node, proven, spec.parsed, self._show(service, container), cancel)
             problem, files = report.failure, {"probe.json": json.dumps(report.as_json(), indent=2)}
+            problem = self._taken(proven, passed=report.ok) or problem
         problem = problem or self.engines.network_problem(proven, ray=spec.ray)
         now = self.engines.container(container)
         if now is None or now.started_at != proven.started_at:
@@ -217,6 +241,16 @@ class Jobs:
         self._note_proof(service, proven, key, problem)
         if problem:
             self.notes.save_evidence(service, proven, problem, files)
+
+    def _taken(self, container: Container, *, passed: bool = False) -> str:
+        """Return that another program answers in place of an engine; empty if it does not.
+
+        Raises NotReady if nothing listens after a suite that has `passed`: whose the answers were is unknown.
+        """
+        port = self._port(container)
+        if port.owned() is Answer.UNKNOWN and passed:
+            raise NotReady(self.node.name, f"{container.name} does not listen on port {container.port}")
+        return f"{container.name}: {port.taken}" if port.taken else ""
 
     def _note_proof(self, service: LocalService, container: Container, key: str, problem: str) -> None:
         with self.lock:
@@ -227,16 +261,16 @@ class Jobs:
 
     def _watch(self, service: LocalService, rank: RankSpec, container: Container, start: WatchedStart) -> None:
         """Watch a start. /health comes before log and recipe: an engine that has loaded needs neither of them."""
-        note = self._note_health(service, container)
+        note, port = self._note_health(service, container), self._port(container)
         try:
             with closing(session(self.node, container.port)) as asking:
-                health = endpoints.health(asking)
+                health = port.health(asking)
             note(health)
             if health is Answer.YES:
                 return
             recipe = engine_spec.of(rank).parsed
             forecast, show = self._forecast(recipe, container), self._show(service, container.name)
-            loaded = Loading(self.node, container, recipe, forecast, show, start.cancel, note).follow()
+            loaded = Loading(self.node, container, recipe, forecast, show, start.cancel, note, port).follow()
             if loaded:
                 self._loaded(service, container, recipe, loaded)
         except (SparkopsError, OSError, ValueError) as error:

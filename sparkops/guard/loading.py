@@ -14,6 +14,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.startup import Startup
 from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost, NotReady, StartFailed
+from sparkops.guard.engine_port import EnginePort
 from sparkops.memory.relief import floor_gib
 from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
@@ -63,6 +64,7 @@ class Loading:
     cancel: threading.Event
     note: Callable[[Answer], None]
     """Called with each answer of /health."""
+    port: EnginePort
     watch: Watch = field(init=False)
     memory: list[MemorySample] = field(default_factory=list)
     sampled_s: float = 0.0
@@ -91,13 +93,17 @@ class Loading:
         with closing(Engine(self.node)) as engine, session(self.node, self.container.port) as asking:
             member = Member(self.node.name, NodeConfig(transport="local"), self.node, engine)
             born_s = time.monotonic() - (time.time() - self.container.started_at)
-            monitor = StartMonitor(member, self.container, asking, born_s, self.last, memory=self.memory)
+            ask = self.port.health
+            monitor = StartMonitor(member, self.container, asking, born_s, self.last, memory=self.memory, ask=ask)
             self.watch = resumed(self.watch, max(0.0, time.monotonic() - born_s - self.sampled_s))
             while not self.cancel.is_set():
                 try:
                     sample = monitor.sample()
                 finally:
                     self.note(monitor.health)
+                if self.port.taken:
+                    self.cancel.wait(POLL_S)  # its guard watches it again at once, while it runs
+                    raise StartFailed(self.node.name, f"{self.container.name}: {self.port.taken}")
                 over = self._advance(sample)
                 self.last = monitor.last
                 if over:

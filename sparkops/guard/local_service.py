@@ -231,6 +231,12 @@ class LocalService:
         elif health is Answer.NO or began:
             self.unanswered[container.name] = container.started_at
 
+    def lose_port(self, container: Container, problem: str) -> None:
+        """Note that another program answers in place of an engine that has answered."""
+        self.answered.pop(container.name, None)
+        self.unanswered[container.name] = container.started_at
+        self.problems[container.name] = problem
+
     def loading(self, container: str) -> bool:
         """Return whether an engine is known not to have loaded yet; False where that is unknown."""
         existing = self.containers.get(container)

@@ -15,12 +15,15 @@ from ipaddress import ip_address
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.facts import Container
+from sparkops.engine import runtime
 from sparkops.names import Slot
 from sparkops.network.finding import Finding, Severity
 
 TABLE = "inet sparkops"
 CLEARED = f"table {TABLE} {{}}\ndelete table {TABLE}\n"
 """Removes the table, and succeeds without one."""
+ACCEPTING = (0, runtime.USER, places.GATEWAY_USER)
+"""Users whose programs accept connections on the ports of engines; the port of another service may be among them."""
 EPHEMERAL = Command(("cat", "/proc/sys/net/ipv4/ip_local_port_range"), timeout_s=10.0)
 """Prints the first and the last port that the kernel picks by itself."""
 RULESET = Command(("docker", "exec", places.CONTAINER, "nft", "list", "ruleset", "inet"), timeout_s=30.0)
@@ -42,6 +45,8 @@ class Firewall:
     peers: frozenset[str] = frozenset()
     rendezvous_ports: frozenset[int] = frozenset()
     open_ports: frozenset[int] = frozenset()
+    engine_ports: frozenset[int] = frozenset()
+    """Ports of engines and their rendezvous, on which no other user's program accepts a connection."""
 
 
 def apply(wall: Firewall, ephemeral: str) -> Command:
@@ -55,15 +60,30 @@ def apply(wall: Firewall, ephemeral: str) -> Command:
 def rules(wall: Firewall, ephemeral: str) -> str:
     """Return the text for `nft -f`. Loopback stays open: guard, SSH and a gateway on the same node use it.
 
-    The chain runs before those of Docker and ufw, and `accept` in it leaves their verdict to them.
+    `accept` in a chain leaves the verdict of Docker's and ufw's chains to them.
     """
     lines = [line for port in sorted(wall.callers) for line in _port(port, wall.callers[port])]
     lines += _ranks(wall, ephemeral)
-    if not lines:
-        return CLEARED
-    hook = "type filter hook input priority filter - 10; policy accept;"
-    body = "\n".join(f"    {line}" for line in (hook, 'iifname "lo" accept', *lines))
-    return f"{CLEARED}table {TABLE} {{\n  chain input {{\n{body}\n  }}\n}}\n"
+    chains = _chain("input", ('iifname "lo" accept', *lines)) if lines else ""
+    chains += _chain("output", _accepting(wall.engine_ports)) if wall.engine_ports else ""
+    return f"{CLEARED}table {TABLE} {{\n{chains}}}\n" if chains else CLEARED
+
+
+def _chain(hook: str, lines: Iterable[str]) -> str:
+    """Return a chain of the table. It runs before those of Docker and ufw."""
+    ordered = (f"type filter hook {hook} priority filter - 10; policy accept;", *lines)
+    return "".join((f"  chain {hook} {{\n", *(f"    {line}\n" for line in ordered), "  }\n"))
+
+
+def _accepting(ports: Iterable[int]) -> Iterator[str]:
+    """Yield the rule that drops the SYN-ACK of a program which is neither an engine, the gateway nor root.
+
+    Whoever binds the port of an engine before it does gets no connection, from loopback neither. A packet without a
+    process, such as the RST of a closed port, has no user and passes.
+    """
+    numbers = ", ".join(map(str, sorted(ports)))
+    accepted = f"tcp sport {{ {numbers} }} tcp flags & (syn | ack) == (syn | ack)"
+    yield f"{accepted} meta skuid != {{ {', '.join(map(str, ACCEPTING))} }} drop"
 
 
 def _port(port: int, callers: Iterable[str]) -> Iterator[str]:
@@ -127,6 +147,7 @@ def of_containers(containers: Collection[Container], gateway: Collection[str] = 
         peers=frozenset(peer for rank in ranks for peer in rank.peers),
         rendezvous_ports=frozenset(rank.rendezvous_port for rank in ranks if rank.rendezvous_port),
         open_ports=frozenset(port for port in (*http, *(rank.ssh_port for rank in ranks)) if port > 0) - met,
+        engine_ports=frozenset(item.port for item in containers if item.rank == 0 and item.port) | met - {0},
     )
 
 

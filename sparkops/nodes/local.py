@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, cast
 
 from sparkops.command import Command, Completed
@@ -92,6 +93,11 @@ class LocalNode:
             raise Interrupted(f"{self.name}: interrupted")
         if time.monotonic() > deadline:
             raise ConnectionLost(self.name, f"`{command}` did not end within {command.timeout_s:g} s")
+
+    def sockets(self) -> str:
+        """Return the kernel's tables of TCP sockets in this network, IPv4 and IPv6. Raises OSError."""
+        ipv4, ipv6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")  # a kernel without IPv6 lacks the second one
+        return ipv4.read_text() + (ipv6.read_text() if ipv6.exists() else "")
 
     def dial(self, port: int | str) -> Stream:
         trace(self.name, f"connect to 127.0.0.1:{port}" if isinstance(port, int) else f"connect to {port}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from requests import Session
@@ -38,10 +38,11 @@ class StartMonitor:
     usage: Usage = field(default_factory=Usage)
     memory: list[MemorySample] = field(default_factory=list)
     health: Answer = Answer.UNKNOWN
+    ask: Callable[[Session], Answer] = endpoints.health
 
     def sample(self) -> Sample:
         """Return one sample; /health comes first, since Docker may hang. Raises StartFailed for a removed container."""
-        self.health = endpoints.health(self.session)
+        self.health = self.ask(self.session)
         at_s, name = time.monotonic() - self.born_s, self.first.name
         inspect = self.member.engine.container(name)
         if inspect is None:

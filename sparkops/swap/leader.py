@@ -11,7 +11,7 @@ from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, why_
 from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
-from sparkops.swap.phases import RULES, RUNNING, drained, is_gone, leased, move, proven
+from sparkops.swap.phases import RULES, RUNNING, drained, ended, is_gone, leased, move, proven
 
 
 def step(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
@@ -160,7 +160,7 @@ def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEf
 def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     """Return why the target has failed; empty if it has not, or while that is unknown."""
     if swap.reached(Phase.SWITCH):
-        return _failed_serving(swap, fleet.gateway)
+        return _failed_serving(swap, fleet)
     return _failed_starting(journal, swap, fleet)
 
 
@@ -194,13 +194,20 @@ def _not_answering(swap: Swap, gateway: GatewayView, where: str = "") -> str:
     return f"{swap.target.release} does not answer{where}" if plain else gateway.failed(swap.target, where)
 
 
-def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
+def _failed_serving(swap: Swap, fleet: FleetState) -> str:
     """Return why the active release has failed: traffic leaves it only if it fails clients and the other one answers.
+
+    It fails them too once a rank has ended before the promotion: another program answers on its port.
 
     An in-place swap has stopped the other one, so until its promotion it returns without that answer; a first deploy
     has none. A return or restart in place counts as failed only until it gets the traffic.
     """
-    if gateway is None or gateway.answer(swap.target) is not Answer.NO:
+    gateway = fleet.gateway
+    if gateway is None:
+        return ""
+    fails = gateway.answer(swap.target) is Answer.NO
+    lost = "" if swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE) else ended(swap, fleet)
+    if not fails and not lost:
         return ""
     if swap.reverting or swap.mode is Mode.RESTART:
         offline = swap.stops_source and gateway.active is None
@@ -208,4 +215,4 @@ def _failed_serving(swap: Swap, gateway: GatewayView | None) -> str:
     in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES
-    return _not_answering(swap, gateway) if in_place or first or other else ""
+    return (lost or _not_answering(swap, gateway)) if in_place or first or other else ""

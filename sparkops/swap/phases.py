@@ -128,19 +128,43 @@ def _switch(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | A
     return move(journal, fleet, swap.target)
 
 
-def _bake(_: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    """Wait until the bake is over; its clock stops without samples."""
+def ended(swap: Swap, fleet: FleetState) -> str:
+    """Return which rank of the target has ended or failed since its start, as its guard reports; empty without any.
+
+    Answers through the gateway do not disprove it: another program may have taken the engine's port.
+    """
+    for rank in swap.target.ranks:
+        report = fleet.reports.get(rank.node)
+        engine = report.engine(rank.container) if report else None
+        if engine is None or engine.key != swap.key or engine.refused:
+            continue
+        if engine.problem or not engine.state.running:
+            return f"{rank.node}: {engine.problem or f'{rank.container} ended'}"
+    return ""
+
+
+def _bake(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
+    """Wait until the bake is over, with every rank running; its clock stops without samples."""
     if fleet.gateway is None:
         return Answer.UNKNOWN
+    running = fleet.all(journal, swap.target.ranks, RUNNING)
+    if running is not Answer.YES and not swap.reverting:
+        return running
     baked = swap.automatic and fleet.sampled_s >= swap.target.limits.bake_s
     answer = fleet.gateway.answer(swap.target)
     return Answer.LATER if answer is Answer.YES and not baked else answer
 
 
 def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    """Wait until every node of the target has its boot record, and another guard a copy of this journal."""
+    """Wait until every node of the target has its boot record and engine, and another guard a copy of this journal.
+
+    A guard starts a lone engine that has ended from its boot record. A replica over several nodes that no longer
+    answers is restarted as a whole after the swap.
+    """
     armed = all(_is_armed(journal, rank, fleet.reports.get(rank.node)) for rank in swap.target.ranks)
-    return Answer.YES if armed and fleet.replicated(journal) else Answer.NO
+    lost = not swap.target.alone and fleet.gateway and fleet.gateway.answer(swap.target) is Answer.NO
+    running = lost or fleet.all(journal, swap.target.ranks, RUNNING) is Answer.YES
+    return Answer.YES if armed and running and fleet.replicated(journal) else Answer.NO
 
 
 def _is_armed(journal: Journal, rank: RankSpec, report: Report | None) -> bool:

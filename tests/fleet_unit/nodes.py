@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkops.command import Command, Completed
+from sparkops.engine import runtime
 from sparkops.errors import CommandFailed, ConnectionLost
 from sparkops.guard_client.commands import RELAY
 from sparkops.nodes.docker_api import DIAL
@@ -46,6 +47,11 @@ class MachineNode:
         if completed.exit_code:
             raise CommandFailed(completed)
         return completed
+
+    def sockets(self) -> str:
+        """See LocalNode.sockets: each engine of the machine listens."""
+        row = "0: 0100007F:{:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {}"
+        return "\n".join(row.format(server.port, runtime.USER) for server in self.machine.up.values())
 
     def dial(self, port: int | str) -> Stream:
         """See Node.dial."""

@@ -15,6 +15,7 @@ from sparkops.command import Command, Completed
 from sparkops.docker import facts
 from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost
+from sparkops.guard.engine_port import EnginePort
 from sparkops.guard.follower import Follower
 from sparkops.guard.loading import Loading
 from sparkops.guard.state import State
@@ -72,7 +73,9 @@ def test_a_lost_reading_of_memory_fails_no_start(world: World) -> None:
     node: Any = Faulty(world.machines["n1"], world.home, errors=[lost])
     shown, answers, cancel = list[str](), list[Answer](), threading.Event()
 
-    loaded = Loading(node, container, world.release("1").recipe, None, shown.append, cancel, answers.append).follow()
+    port = EnginePort(node, container.port)
+    recipe = world.release("1").recipe
+    loaded = Loading(node, container, recipe, None, shown.append, cancel, answers.append, port).follow()
 
     assert loaded is not None
     assert (loaded.problem, shown[0]) == ("", "waiting for Docker: no reply within 10 s")

@@ -25,6 +25,7 @@ from tests.fleet_unit.machine import Machine
 from tests.fleet_unit.nodes import MachineNode
 
 CALLERS, RANGE = ("10.0.0.1",), "32768\t60999\n"
+WALL = Firewall({8001: CALLERS}, engine_ports=frozenset({8001}))
 
 
 @dataclass
@@ -59,7 +60,7 @@ def node(tmp_path: Path) -> NftNode:
 
 def test_the_rules_follow_the_containers(node: NftNode) -> None:
     close_ports(node)
-    assert node.sent == [firewall.rules(Firewall({8001: CALLERS}), RANGE)]
+    assert node.sent == [firewall.rules(WALL, RANGE)]
 
     node.machine.containers.clear()
     close_ports(node)
@@ -107,7 +108,7 @@ def test_an_engine_starts_only_once_its_ports_are_closed(node: NftNode) -> None:
     node.broken = False
     engines.start(name)
     assert [*node.machine.up] == [name]
-    assert node.sent == [firewall.rules(Firewall({8001: CALLERS}), RANGE)]
+    assert node.sent == [firewall.rules(WALL, RANGE)]
 
 
 def test_an_order_changes_no_container_of_somebody_else(node: NftNode) -> None:

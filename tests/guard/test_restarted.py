@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -112,7 +113,7 @@ def test_health_decides_without_a_look_at_the_log_or_the_recipe(
         if status is None:
             service.note_health(container, endpoints.health(asking, timeout_s=0.1))
         else:
-            follower.jobs.retry_s = 0.01
+            follower.jobs.retry_s, follower.jobs.user = 0.01, os.geteuid()
             follower.jobs.watch_starts(service, BOOT.boot)
             until(lambda: service.answered or service.unanswered)
         follower._note_expendable()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -212,3 +216,64 @@ def test_nft_1_0_6_writes_the_rule_of_ranks_in_another_way() -> None:
 
     assert older != OF_RANKS
     assert firewall.closed_ports(older) == firewall.closed_ports(OF_RANKS)
+
+
+def test_only_engines_accept_connections_on_their_ports() -> None:
+    """Whoever binds the port of an engine before it does must not get the requests of clients."""
+    wall = firewall.of_containers([engine(state="created"), engine(**PAIR, port=9001, state="exited")])
+
+    assert firewall.rules(Firewall(engine_ports=wall.engine_ports), RANGE) == (
+        "table inet sparkops {}\n"
+        "delete table inet sparkops\n"
+        "table inet sparkops {\n"
+        "  chain output {\n"
+        "    type filter hook output priority filter - 10; policy accept;\n"
+        "    tcp sport { 8001, 8003, 9001 } tcp flags & (syn | ack) == (syn | ack) "
+        "meta skuid != { 0, 10841, 10842 } drop\n"
+        "  }\n"
+        "}\n"
+    )
+    assert firewall.of_containers([engine(rank=1)]).engine_ports == frozenset()
+
+
+SERVE = """import os, socket, sys
+os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
+with socket.create_server(("0.0.0.0", 8001)) as server:
+    print("listens", flush=True)
+    connection, _ = server.accept()
+    connection.sendall(b"answer")"""
+ALONE = f"""import socket, subprocess, sys
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+subprocess.run(["nft", "-f", "-"], input=sys.argv[2], text=True, check=True)
+def get():
+    with socket.create_connection(("127.0.0.1", 8001), timeout=3) as connection:
+        return connection.recv(6).decode()
+server = subprocess.Popen([sys.executable, "-c", {SERVE!r}, sys.argv[1]], stdout=subprocess.PIPE, text=True)
+try:
+    server.stdout.readline()
+    print(get())
+except TimeoutError:
+    print("no connection")
+finally:
+    server.kill()
+    server.wait()
+try:
+    get()
+except ConnectionRefusedError:
+    print("refused")"""
+"""Run in a network of its own: a closed port there refuses at once, whatever the rules are."""
+
+
+@pytest.mark.local
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
+@pytest.mark.parametrize(
+    ("user", "gets"),
+    [(1000, "no connection"), (65534, "no connection"), (10841, "answer"), (10842, "answer"), (0, "answer")],
+)
+def test_the_kernel_gives_no_connection_to_a_user_who_binds_the_port_of_an_engine(user: int, gets: str) -> None:
+    wall = firewall.rules(firewall.of_containers([engine(state="created")]), RANGE)
+    argv = ("unshare", "--net", sys.executable, "-c", ALONE, str(user), wall)
+
+    ran = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)
+
+    assert ran.stdout.splitlines() == [gets, "refused"]
