@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
+from sparkops.swap.model import Phase
 from sparkops.swap.orders import load_ahead
 from tests.simulation import laws
 from tests.simulation.guards import acts, reconciled, stopped
@@ -223,6 +224,18 @@ def _engines(world: World, machine: Machine) -> Iterator[Transition]:
             if hurt is not machine:
                 after = _touched(world.with_machine(hurt), machine)
                 yield f"{engine.container} is {health}", replace(after, gateway=_without_dead(after))
+        if _bakes(world, machine, engine):
+            taken = one_machine(stopped(machine, engine.container).holding(replace(engine, health=Health.TAKEN)))
+            after = replace(world.with_machine(taken), touched=True)
+            yield f"the port of {engine.container} is taken", replace(after, gateway=_without_dead(after))
+
+
+def _bakes(world: World, machine: Machine, engine: Engine) -> bool:
+    """Whether an engine is rank 0 of a release that bakes: before, checks of its guard judge it; later, they restart it."""
+    swap = world.leader.journal.swap
+    if swap is None or swap.phase is not Phase.BAKE or swap.reverting or engine.ending:
+        return False
+    return (machine.name, engine.container) in {rank.place for rank in swap.target.heads}
 
 
 def _relieved(world: World, machine: Machine, label: str) -> Iterator[Transition]:

@@ -32,6 +32,8 @@ def _waiting(leader: Leader, new: Journal) -> Iterator[str]:
         yield f"6: {before.target.release} is switched to before it has passed its checks"
     if before.phase is Phase.BAKE and phase is Phase.PROMOTE and not (before.automatic and leader.sampled):
         yield f"8: {before.target.release} is promoted before its bake has ended"
+    if before.phase is Phase.BAKE and phase is Phase.PROMOTE and (down := _down(leader, before)):
+        yield f"15: {before.target.release} is promoted while {down} does not run"
     if before.phase is Phase.RETIRE and phase is None and not leader.sampled:
         yield "8: the old release stops before its time has passed"
 
@@ -40,6 +42,14 @@ def _proven(leader: Leader, swap: Swap) -> bool:
     reports = {report.node: report for report in leader.reports}
     proofs = [reports[rank.node].engine(rank.container) for rank in swap.target.heads if rank.node in reports]
     return bool(proofs) and all(proof.proven is Answer.YES and proof.proven_key == swap.key for proof in proofs)
+
+
+def _down(leader: Leader, swap: Swap) -> str:
+    """A rank of the target that no report shows as running; empty without any."""
+    reports = {report.node: report for report in leader.reports}
+    known = {rank: reports.get(rank.node) for rank in swap.target.ranks}
+    down = (rank for rank, report in known.items() if not report or not report.engine(rank.container).state.running)
+    return next((rank.container for rank in down), "")
 
 
 def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
@@ -53,6 +63,9 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
         machine = world.machine(rank.node)
         if machine.record.armed != rank and not machine.lost:
             yield f"3: {rank.container} is promoted and would not start after a boot"
+    lost = not before.target.alone and world.answers(before.target.slot) is Answer.NO
+    if not lost and (down := _down(leader, before)):
+        yield f"15: the promotion of {before.target.release} ends while {down} does not run"
     peers = [name for name in old.peers if world.reaches(old.leader, name)]
     copies = [machine.record.copy for machine in world.machines if machine.name != old.leader]
     if peers and not any(copy and copy.position >= old.position for copy in copies):

@@ -23,6 +23,8 @@ class Health(StrEnum):
     """It computes, and answers later than a question waits."""
     WRONG = "wrong"
     """It answers nonsense."""
+    TAKEN = "taken"
+    """It has ended, and another program answers on its port."""
 
 
 Site = tuple[str, tuple[tuple[str, str], ...]]
@@ -55,4 +57,4 @@ def _short(ranks: list[tuple[Health, bool]], truth: Answer) -> Answer:
         return truth
     if Health.BUSY in healths:
         return Answer.UNKNOWN
-    return Answer.YES if Health.WRONG in healths else truth
+    return Answer.YES if {Health.WRONG, Health.TAKEN} & healths else truth

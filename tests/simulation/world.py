@@ -21,6 +21,7 @@ from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.views import Answers, Exposed, Health, Site, answering
 
 NODES = ("n1", "n2", "n3")
+ENDED = (Health.STOPPED, Health.TAKEN)
 CAPACITY = 2.0  # tokens of memory of a node
 LONG = 1e9
 BOOT, EARLIER = "this boot", "an earlier boot"
@@ -45,7 +46,7 @@ class Engine:
 
     @property
     def running(self) -> bool:
-        return self.health is not Health.STOPPED
+        return self.health not in ENDED
 
 
 @dataclass(frozen=True, slots=True)
