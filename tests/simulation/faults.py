@@ -231,11 +231,15 @@ def _engines(world: World, machine: Machine) -> Iterator[Transition]:
 
 
 def _bakes(world: World, machine: Machine, engine: Engine) -> bool:
-    """Whether an engine is rank 0 of a release that bakes: before, checks of its guard judge it; later, they restart it."""
+    """Whether an engine is rank 0 of a release between switch and promotion.
+
+    Before, its guard's checks judge it. At the promotion a guard starts a lone engine again, which ends the cause.
+    """
     swap = world.leader.journal.swap
-    if swap is None or swap.phase is not Phase.BAKE or swap.reverting or engine.ending:
+    if swap is None or swap.reverting or engine.ending:
         return False
-    return (machine.name, engine.container) in {rank.place for rank in swap.target.heads}
+    due = swap.phase is Phase.BAKE or (swap.phase is Phase.PROMOTE and swap.target.alone)
+    return due and (machine.name, engine.container) in {rank.place for rank in swap.target.heads}
 
 
 def _relieved(world: World, machine: Machine, label: str) -> Iterator[Transition]:

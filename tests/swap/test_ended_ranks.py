@@ -49,8 +49,8 @@ def fleet(
     return FleetState(reports, gateway, frozenset({"n2"}), sampled_s=1e6)
 
 
-def written(journal: Journal, seen: FleetState) -> Journal | None:
-    effect = step(journal, seen)
+def written(journal: Journal, known: FleetState) -> Journal | None:
+    effect = step(journal, known)
     assert effect is None or isinstance(effect, WriteJournal)
     return effect.journal if effect else None
 
@@ -95,8 +95,8 @@ def test_a_port_that_another_program_has_taken_returns_the_old_release() -> None
 def test_a_bake_waits_while_neither_release_may_serve_or_a_rank_is_unknown() -> None:
     journal = in_phase(Phase.BAKE)
     ended = fleet(journal, {**UP, "n3": STOPPED}, old=Answer.NO)
-    seen = fleet(journal, UP)
-    unknown = replace(seen, reports={node: report for node, report in seen.reports.items() if node != "n4"})
+    known = fleet(journal, UP)
+    unknown = replace(known, reports={node: report for node, report in known.reports.items() if node != "n4"})
 
     assert written(journal, ended) is None
     assert written(journal, unknown) is None
