@@ -12,9 +12,10 @@ from typing import BinaryIO, TypeVar
 from sparkops.command import Command, quote
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
+from sparkops.docker.facts import image_content
 from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError, NotReady
 from sparkops.guard_client import leases
-from sparkops.images import buildkit, gate, lock_check
+from sparkops.images import buildkit, gate, gated, lock_check
 from sparkops.images.gate import GateVerdict
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
@@ -95,11 +96,22 @@ class Built:
     new: bool
     size_gib: float
     verdicts: tuple[GateVerdict, ...] = ()
+    content: str = ""
+    """Digest of layers and settings of a new image."""
 
 
 def build_on_all(connected: Connected, order: BuildOrder, report: OnEvent, wait_s: float = 0.0) -> dict[str, Built]:
     """Build on all connected nodes. Raises Busy, NotReady, BuildFailed or ImageRejected for all nodes together."""
-    return connected.all(lambda member: build_leased(member, order, report, wait_s))
+    built = connected.all(lambda member: build_leased(member, order, report, wait_s))
+    note(connected, order.tag, built)
+    return built
+
+
+def note(connected: Connected, tag: str, built: Mapping[str, Built]) -> None:
+    """Note on the operator's machine what has passed its gate. Raises SparkopsError."""
+    for result in built.values():
+        if result.new:
+            gated.of(connected.fleet).add(tag, result.content)
 
 
 def build_leased(member: Member, order: BuildOrder, report: OnEvent, wait_s: float) -> Built:
@@ -131,7 +143,8 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
         with suppress(CommandFailed):  # a parallel build of the same image may have removed it
             member.node.run(commands.remove_image(order.candidate))
     report(Event(member.name, f"{order.tag} passed its gates"))
-    return Built(image["Id"], new=True, size_gib=image["Size"] / host.GIB, verdicts=verdicts)
+    size_gib, content = image["Size"] / host.GIB, image_content(image)
+    return Built(image["Id"], new=True, size_gib=size_gib, verdicts=verdicts, content=content)
 
 
 def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, str]) -> Facts:

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 from sparkops.docker import places
 from sparkops.errors import NodeError, NotReady, SparkopsError
-from sparkops.images import delivery, layers
-from sparkops.images.build import BuildOrder, Built, build_leased
+from sparkops.images import delivery, gated, layers
+from sparkops.images.build import BuildOrder, Built, build_leased, note
 from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
 from sparkops.images.layers import room
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.nodes.progress import OnEvent
+from sparkops.nodes.progress import Event, OnEvent
 from sparkops.release import recipe_of
 from sparkops.transfer import transfer
 from sparkops.transfer.rendezvous import Ends
@@ -26,6 +26,8 @@ from sparkops.transfer.rendezvous import Ends
 def copy(connected: Connected, tag: str, source: str, report: OnEvent) -> dict[str, CopiedImage]:
     """Copy an image from one connected node to all others in parallel. Raises NodeError for all nodes together."""
     image, cancel = _source(connected.members[source], tag, report), connected.cancel
+    if gated.of(connected.fleet).require(tag, image.image.content, source):
+        report(Event(source, f"{tag} was not built from this machine: content {image.image.content[:12]} noted"))
     targets = {name: member for name, member in connected.members.items() if name != source}
     outcomes = on_each(targets, lambda name: _prepare(image, targets[name]), cancel)
     copies = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, ImageCopy)}
@@ -46,6 +48,7 @@ def build_once(
     source = next((name for name, has_it in present.items() if has_it), next(iter(present)))
     builder = replace(connected, members={source: connected.members[source]})
     built = builder.all(lambda member: build_leased(member, order, report, wait_s))
+    note(connected, order.tag, built)
     return source, {**built, **copy(connected, order.tag, source, report)}
 
 

@@ -8,19 +8,23 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
 from sparkops.command import Command, Completed
-from sparkops.errors import CommandFailed, ImageRejected, NotReady
-from sparkops.images import distribute
-from sparkops.images.build import BuildOrder, Gate, build_on
+from sparkops.config.inventory import Build, Fleet
+from sparkops.docker.facts import image_content
+from sparkops.errors import CommandFailed, ImageRejected, NotReady, SparkopsError
+from sparkops.images import distribute, gated, layers
+from sparkops.images.build import BuildOrder, Gate, build_on, build_on_all
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine, Facts
 from sparkops.nodes.node import OnLine, Stream
-from sparkops.nodes.progress import silent
+from sparkops.nodes.progress import Event, silent
+from sparkops.release import trust_mark
 from sparkops.render.context import Context
 from tests.examples import node
 from tests.fleet_unit.listener import converse
@@ -75,6 +79,10 @@ class Store:
         kind, _, name = unquote(path.partition("?")[0].removesuffix("/json")).partition("s/")
         if path.endswith("/version"):
             return 200, json.dumps({"ApiVersion": "1.43", "Version": "28.0.0"}).encode()
+        if path.endswith("/info"):
+            return 200, json.dumps({"DriverStatus": [["driver-type", layers.CONTAINERD]]}).encode()
+        if path.endswith("/history"):
+            return 200, b"[]"
         if kind.endswith("/volume"):
             return (200, b"{}") if name in self.volumes else (404, b'{"message": "no such volume"}')
         image = self.tags.get(name)
@@ -96,8 +104,9 @@ class Store:
 
 
 def inspect(image: str) -> Facts:
-    layers = ["one"] if image in (OURS, OURS + "labelled") else ["other"]
-    return {"Id": image, "Size": 1, "RootFS": {"Layers": layers}, "Config": {}, "RepoTags": []}
+    content = ["one"] if image in (OURS, OURS + "labelled") else ["other"]
+    platform = {"Os": "linux", "Architecture": "arm64"}
+    return {"Id": image, "Size": 1, "RootFS": {"Layers": content}, "Config": {}, "RepoTags": [], **platform}
 
 
 @pytest.fixture
@@ -160,3 +169,63 @@ def test_only_a_trusted_image_is_copied(store: Store, member: Member) -> None:
 
     with pytest.raises(NotReady, match="image of sparkops not found: sparkops/q:0123456789ab"):
         distribute.copy(connected, ORDER.tag, "n1", silent)
+
+
+@pytest.fixture
+def connected(store: Store, member: Member, tmp_path: Path) -> Connected:
+    fleet = Fleet(
+        file=tmp_path / "inventory.yaml", nodes={"n1": node()}, build=Build(), gateway=None, known_hosts=tmp_path / "k"
+    )
+    return Connected(fleet, {"n1": member}, cancel=store.cancel)
+
+
+def taken_over(store: Store) -> None:
+    """A node that was compromised after the build: its own image has the tag, and its mark."""
+    store.tags[ORDER.tag] = FOREIGN
+    store.volumes.add(trust_mark(ORDER.tag, FOREIGN))
+
+
+def test_a_node_that_was_compromised_after_the_build_cannot_send_another_image(
+    store: Store, connected: Connected, tmp_path: Path
+) -> None:
+    build_on_all(connected, ORDER, silent)
+    assert distribute.copy(connected, ORDER.tag, "n1", silent) == {}
+    taken_over(store)
+
+    with pytest.raises(ImageRejected, match="is another image than the one that passed its gate") as refused:
+        distribute.copy(connected, ORDER.tag, "n1", silent)
+    with pytest.raises(ImageRejected):
+        distribute.build_once(connected, ORDER, silent)
+
+    assert str(tmp_path / "gated-images") in refused.value.next_step
+
+
+def test_an_image_of_another_machine_is_noted_at_its_first_copy(store: Store, connected: Connected) -> None:
+    build_on(connected.members["n1"], ORDER, silent)
+    lines: list[Event] = []
+
+    distribute.copy(connected, ORDER.tag, "n1", lines.append)
+    distribute.copy(connected, ORDER.tag, "n1", lines.append)
+
+    assert [event.text.partition(":")[0] for event in lines] == ["sparkops/q"]
+    assert gated.of(connected.fleet).contents(ORDER.tag) == {image_content(inspect(OURS))}
+    taken_over(store)
+    with pytest.raises(ImageRejected):
+        distribute.copy(connected, ORDER.tag, "n1", silent)
+
+
+def test_each_build_of_a_tag_is_known_and_no_other_tag(tmp_path: Path) -> None:
+    images = gated.GatedImages(tmp_path / "gated-images")
+    for content in ("one", "two", "two"):
+        images.add("sparkops/q:1", content)
+
+    assert images.contents("sparkops/q:1") == {"one", "two"}
+    assert images.contents("sparkops/q:2") == frozenset()
+    assert images.file.read_text().splitlines() == ["sparkops/q:1 one", "sparkops/q:1 two"]
+
+
+def test_a_record_that_cannot_be_read_trusts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "gated-images").mkdir()
+
+    with pytest.raises(SparkopsError, match="gated-images: cannot be read: "):
+        gated.GatedImages(tmp_path / "gated-images").require("sparkops/q:1", "one", "n1")
