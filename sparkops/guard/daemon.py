@@ -71,7 +71,7 @@ class Daemon:
         self.log(f"guarding {self.node.name}")
         with ExitStack() as opened:
             opened.enter_context(self._threads())
-            opened.enter_context(serve("", self.port, self.node.name, self._keys, self.answer))
+            opened.enter_context(serve("", self.port, self.node.name, self._keys, self.answer, self._known))
             self.leadership.start()
             opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
@@ -147,6 +147,15 @@ class Daemon:
             return {}
         followed = {} if membership.leader == self.node.name else {membership.leader: membership.key}
         return {**membership.former, **followed}
+
+    def _known(self) -> tuple[str, ...]:
+        """Return the addresses of the leader's node; none where they are unknown."""
+        try:
+            membership = self.state.membership()
+        except (SparkopsError, OSError) as error:
+            self.log(f"addresses of the leader unknown: {error}")
+            return ()
+        return membership.gateway if membership else ()
 
     def answer(self, message: Message) -> GuardReply:
         """Follow the leader's orders, and report; to a former leader report only: it sees the newer term.

@@ -1,4 +1,9 @@
-"""The server for the leader's messages: HTTP, few threads, one deadline, nothing parsed before it is verified."""
+"""The server for the leader's messages: HTTP, few threads, short deadlines, nothing parsed before it is verified.
+
+Slow connections keep nobody out: one that has not sent its request gives way to the next one, and one of the leader's
+addresses to none from elsewhere. Other addresses are served too, after them: the leader before a rebuild, which must
+receive the newer term, may have any.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,12 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from ipaddress import ip_address
 from typing import Any, Self
 
 from sparkops.errors import SparkopsError
@@ -24,7 +30,10 @@ from sparkops.swap.values import WireError
 
 PATH = "/orders"
 THREADS = 8
-DEADLINE_S = 10.0  # of a connection in all
+PER_ADDRESS = 4
+"""Connections of one address: a leader needs one, and one that it has given up may still be open."""
+HEAD_S, DEADLINE_S = 2.0, 10.0  # for the headers, and of a connection in all
+GIVE_WAY_S = 1.0  # longest wait for the thread of a connection that was closed
 RETRY_S = 1.0  # between two attempts to bind an address that is absent
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # no interface has the address; a kernel without IPv6
 HEAD_BYTES = 2**16  # for the request line and the headers
@@ -75,20 +84,84 @@ class Receiver:
         )
 
 
+@dataclass(eq=False)
+class _Caller:
+    """One connection. `known`: from an address of the leader; `sent`: its request is complete; `closed`: it gave way."""
+
+    connection: socket.socket
+    address: str
+    known: bool
+    sent: bool = False
+    closed: bool = False
+
+
+@dataclass
+class Room:
+    """The connections that are served at once, by all listeners. `known` returns the addresses of the leader."""
+
+    known: Callable[[], Collection[str]]
+    callers: list[_Caller] = field(default_factory=list)
+    """In the order in which they came."""
+    left: threading.Condition = field(default_factory=threading.Condition)
+
+    def enter(self, connection: socket.socket, address: str) -> _Caller | None:
+        """Let a connection in, in place of one that has not sent its request if need be; None if there is none.
+
+        Of an address with PER_ADDRESS connections its own oldest one gives way, else the oldest one from elsewhere than
+        the leader. A connection from elsewhere never takes the place of one of the leader's.
+        """
+        address = address.partition("%")[0]
+        caller = _Caller(connection, address, _is_one_of(address, self.known()))
+        with self.left:
+            for full in (self._at_its_limit(address), self.callers if len(self.callers) >= THREADS else ()):
+                if full and not self._gives_way(full, caller):
+                    return None
+            self.callers.append(caller)
+            return caller
+
+    def _at_its_limit(self, address: str) -> Collection[_Caller]:
+        same = [caller for caller in self.callers if caller.address == address]
+        return same if len(same) >= PER_ADDRESS else ()
+
+    def _gives_way(self, callers: Collection[_Caller], new: _Caller) -> bool:
+        """Close a connection among these, and wait until its thread has ended; False if none may be closed."""
+        waiting = [caller for caller in callers if not (caller.sent or caller.closed) and (new.known or not caller.known)]
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda caller: caller.known)  # the first of those from elsewhere
+        oldest.closed = True
+        with suppress(OSError):  # its client has closed it
+            oldest.connection.shutdown(socket.SHUT_RDWR)
+        return self.left.wait_for(lambda: oldest not in self.callers, GIVE_WAY_S)
+
+    def leave(self, caller: _Caller) -> None:
+        """Note that the thread of a connection ends."""
+        with self.left:
+            self.callers.remove(caller)
+            self.left.notify_all()
+
+
+def _is_one_of(address: str, known: Collection[str]) -> bool:
+    return ip_address(address) in {ip_address(item) for item in known}
+
+
 class _Exchange(BaseHTTPRequestHandler):
     server_version, sys_version = "sparkops", ""
 
-    def __init__(self, receiver: Receiver, *args: Any) -> None:
-        self.receiver = receiver
+    def __init__(self, receiver: Receiver, caller: _Caller, *args: Any) -> None:
+        self.receiver, self.caller = receiver, caller
         super().__init__(*args)
 
     def do_POST(self) -> None:
+        bounded: Any = self.connection
+        bounded.deadline_s += DEADLINE_S - HEAD_S
         length = self.headers.get("Content-Length", "")
         if self.path != PATH or not length.isdecimal():
             self._send(HTTPStatus.NOT_FOUND)
         elif len(length) > len(str(MAX_BYTES)) or int(length) > MAX_BYTES:
             self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         elif len(packed := self.rfile.read(int(length))) == int(length):
+            self.caller.sent = True
             self._send(*self.receiver.receive(packed))
 
     def _send(self, status: HTTPStatus, content: bytes = b"") -> None:
@@ -107,8 +180,8 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 32
     timeout = 0.2  # seconds that handle_request waits: the end of a listener takes as long
 
-    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, free: threading.Semaphore):
-        self.address_family, self.receiver, self.free = family, receiver, free
+    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Room):
+        self.address_family, self.receiver, self.room = family, receiver, room
         super().__init__(address, socketserver.BaseRequestHandler)
 
     def server_bind(self) -> None:
@@ -118,29 +191,35 @@ class _Server(socketserver.ThreadingTCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread once fewer than THREADS run; meanwhile connections wait in the kernel."""
-        self.free.acquire()
+        """Start a thread for a connection that gets a place, and close it otherwise."""
+        caller = self.room.enter(request, client_address[0])
+        if caller is None:
+            self.shutdown_request(request)
+            return
         try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # no thread could be started
-            self.free.release()
-            raise
+            super().process_request(request, caller)
+        except RuntimeError as error:  # no thread could be started
+            self.room.leave(caller)
+            self.shutdown_request(request)
+            log(f"connection from {caller.address} closed: {error}")
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve in a thread. From here on, `client_address` is the place that the connection got."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.free.release()
+            self.room.leave(client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve one connection within its bounds."""
-        bounded: Any = Bounded(request, DEADLINE_S, MAX_BYTES + HEAD_BYTES)
-        _Exchange(self.receiver, bounded, client_address, self)
+        bounded: Any = Bounded(request, HEAD_S, MAX_BYTES + HEAD_BYTES)
+        _Exchange(self.receiver, client_address, bounded, client_address.address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a lost connection in a line, a defect with its traceback."""
         if isinstance(error := sys.exception(), OSError):
-            log(f"connection from {client_address[0]} lost: {error}")
+            if not (isinstance(client_address, _Caller) and client_address.closed):  # a flood of those would fill the log
+                log(f"connection from {getattr(client_address, 'address', client_address)} lost: {error}")
         else:
             super().handle_error(request, client_address)
 
@@ -148,8 +227,8 @@ class _Server(socketserver.ThreadingTCPServer):
 class _Listener:
     """Listens on one address, and on one that this node does not have yet as soon as it has it."""
 
-    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, free: threading.Semaphore):
-        self._make: Callable[[], _Server] = lambda: _Server(family, address, receiver, free)
+    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Room):
+        self._make: Callable[[], _Server] = lambda: _Server(family, address, receiver, room)
         self.shown = f"{address[0]} port {address[1]}"
         self.server: _Server | None = None
         self.over = threading.Event()
@@ -189,16 +268,22 @@ class _Listener:
 
 @contextmanager
 def serve(
-    address: str, port: int, node: str, keys: Callable[[], Mapping[str, bytes]], answer: Callable[[Message], GuardReply]
+    address: str,
+    port: int,
+    node: str,
+    keys: Callable[[], Mapping[str, bytes]],
+    answer: Callable[[Message], GuardReply],
+    known: Callable[[], Collection[str]] = tuple,
 ) -> Iterator[int]:
     """Receive messages for `node` while the context lasts, on every IPv4 and IPv6 address that `address` names.
 
     An empty address means all of this machine. Yields the port. An address that this machine does not have, as before
-    its interface is up, is tried again every RETRY_S. Raises OSError where a port is taken.
+    its interface is up, is tried again every RETRY_S. `known` returns the addresses of the leader, as far as they are
+    known. Raises OSError where a port is taken.
     """
-    receiver, free = Receiver(node, keys, answer), threading.Semaphore(THREADS)
+    receiver, room = Receiver(node, keys, answer), Room(known)
     resolved = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound = dict.fromkeys((family, bound) for family, _, _, _, bound in resolved)
     with ExitStack() as stack:
-        listeners = [stack.enter_context(_Listener(family, address, receiver, free)) for family, address in bound]
+        listeners = [stack.enter_context(_Listener(family, address, receiver, room)) for family, address in bound]
         yield next((listener.server.server_address[1] for listener in listeners if listener.server), port)

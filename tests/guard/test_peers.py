@@ -44,6 +44,7 @@ class Guard:
     address: str = "127.0.0.1"
     key: bytes | None = KEY
     port: int = 0
+    known: tuple[str, ...] = ()
     received: list[Message] = field(default_factory=list)
     error: Exception | None = None
 
@@ -56,7 +57,12 @@ class Guard:
     @contextmanager
     def serving(self) -> Iterator[Guard]:
         with listener.serve(
-            self.address, self.port, self.node, lambda: {"spark-1": self.key} if self.key else {}, self.answer
+            self.address,
+            self.port,
+            self.node,
+            lambda: {"spark-1": self.key} if self.key else {},
+            self.answer,
+            lambda: self.known,
         ) as self.port:
             yield self
 
@@ -512,7 +518,7 @@ def trickling(port: int, start: bytes, cut: list[bytes]) -> None:
     cut.append(start)
 
 
-def test_slow_senders_are_cut_and_take_no_more_than_eight_threads(guard: Guard) -> None:
+def test_slow_senders_are_cut_and_take_no_more_than_four_threads(guard: Guard) -> None:
     before, cut = threading.active_count(), list[bytes]()
     starts = [b"POST /or", b"POST /orders HTTP/1.1\r\nX: ", b"POST /orders HTTP/1.1\r\nContent-Length: 99\r\n\r\n", b""]
     senders = [threading.Thread(target=trickling, args=(guard.port, start, cut)) for start in starts * 3]
@@ -523,10 +529,74 @@ def test_slow_senders_are_cut_and_take_no_more_than_eight_threads(guard: Guard) 
         most = max(most, threading.active_count() - before - alive)
         time.sleep(0.05)
 
-    assert most == listener.THREADS
+    assert most == listener.PER_ADDRESS
     assert sorted(cut) == sorted(starts * 3)
     assert guard.received == []
     assert guard.link().exchange({"chat": ORDER}) == {"chat": REPORT}
+
+
+STRANGER, LEADER, LEADER_TOO = "127.0.0.2", "127.0.0.1", "127.0.0.3"
+
+
+@contextmanager
+def slow(guard: Guard, *addresses: str) -> Iterator[list[socket.socket]]:
+    """Connections from these addresses that send a part of a request and wait."""
+    with ExitStack() as stack:
+        connections = list[socket.socket]()
+        for address in addresses:
+            connection = socket.create_connection(("127.0.0.1", guard.port), source_address=(address, 0))
+            connections.append(stack.enter_context(connection))
+            connection.sendall(b"POST /orders HTTP/1.1\r\nX: ")
+        yield connections
+
+
+def ended(connection: socket.socket) -> bool:
+    """Whether the guard has closed a connection; it need not have answered."""
+    connection.settimeout(5)
+    try:
+        while connection.recv(1000):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        [STRANGER] * 8,
+        [STRANGER] * 100,
+        [f"127.0.1.{number}" for number in range(1, 41)],
+        [LEADER] * 40,
+        [*[LEADER] * 20, *[LEADER_TOO] * 20, *[STRANGER] * 20],
+    ],
+    ids=["eight", "a hundred", "many addresses", "a user of the leader's node", "all of them"],
+)
+@pytest.mark.parametrize("known", [(LEADER, LEADER_TOO), ()], ids=["known", "an older membership"])
+def test_slow_connections_keep_the_leader_out_at_no_time(addresses: list[str], known: tuple[str, ...]) -> None:
+    with Guard(known=known).serving() as guard:
+        link = guard.link()
+        for count in range(3):
+            with slow(guard, *addresses):
+                assert link.exchange({"chat": ORDER}) == {"chat": REPORT}
+                assert len(guard.received) == count + 1
+
+
+def test_a_stranger_takes_the_place_of_no_connection_of_the_leader() -> None:
+    with (
+        Guard(known=(LEADER, LEADER_TOO)).serving() as guard,
+        slow(guard, *[LEADER] * 4, *[LEADER_TOO] * 4),
+        slow(guard, STRANGER) as [stranger],
+    ):
+        assert ended(stranger)
+
+
+def test_a_former_leader_at_any_address_is_answered() -> None:
+    """It must receive the newer term."""
+    with Guard(known=(STRANGER,)).serving() as guard, slow(guard, STRANGER):
+        assert guard.link().exchange({"chat": None}) == {"chat": REPORT}
 
 
 def test_an_endless_header_is_cut(guard: Guard) -> None:
