@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from sparkops.docker.places import GATEWAY, REPORT, SHOW, STATE
 from sparkops.engine.load import METRICS
@@ -140,6 +141,8 @@ SO_PEERGROUPS = getattr(socket, "SO_PEERGROUPS", 59)  # Linux 4.13; Python has n
 GROUPS = 256
 """Python asks for no more. The kernel refuses to list more, and such a user gets no report."""
 SEND_S = 10.0
+READERS = 8
+"""Reports that are made and sent at once; further callers wait in the kernel."""
 
 
 def may_read(user: int, groups: Collection[int], docker_group: int) -> bool:
@@ -160,8 +163,7 @@ class _Caller(socketserver.BaseRequestHandler):
         assert isinstance(server, _ReportServer)  # noqa: S101 - only that server makes this class
         connection.settimeout(SEND_S)
         with suppress(OSError):  # the caller has gone
-            if may_read(*caller(connection), server.docker.stat().st_gid):
-                connection.sendall(json.dumps(server.report()).encode() + b"\n")
+            connection.sendall(json.dumps(server.report()).encode() + b"\n")
 
 
 class _ReportServer(socketserver.ThreadingUnixStreamServer):
@@ -169,8 +171,31 @@ class _ReportServer(socketserver.ThreadingUnixStreamServer):
     request_queue_size = 32
 
     def __init__(self, file: Path, docker: Path, report: Callable[[], object]) -> None:
-        self.docker, self.report = docker, report
+        self.docker, self.report, self.free = docker, report, threading.Semaphore(READERS)
         super().__init__(str(file), _Caller)
+
+    def verify_request(self, request: socket.socket, client_address: object) -> bool:  # type: ignore[override]
+        """Return whether the caller may read. A flood of the others starts no thread."""
+        _ = client_address
+        try:
+            return may_read(*caller(request), self.docker.stat().st_gid)
+        except OSError:  # the caller has gone, or Docker's socket has
+            return False
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread once fewer than READERS run."""
+        self.free.acquire()
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread could be started
+            self.free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.free.release()
 
 
 def serve_reports(

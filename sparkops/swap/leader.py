@@ -160,7 +160,7 @@ def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEf
 def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     """Return why the target has failed; empty if it has not, or while that is unknown."""
     if swap.reached(Phase.SWITCH):
-        return _failed_serving(swap, fleet)
+        return _failed_serving(journal, swap, fleet)
     return _failed_starting(journal, swap, fleet)
 
 
@@ -194,7 +194,7 @@ def _not_answering(swap: Swap, gateway: GatewayView, where: str = "") -> str:
     return f"{swap.target.release} does not answer{where}" if plain else gateway.failed(swap.target, where)
 
 
-def _failed_serving(swap: Swap, fleet: FleetState) -> str:
+def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     """Return why the active release has failed: traffic leaves it only if it fails clients and the other one answers.
 
     It fails them too once a rank has ended before the promotion: another program answers on its port.
@@ -206,7 +206,7 @@ def _failed_serving(swap: Swap, fleet: FleetState) -> str:
     if gateway is None:
         return ""
     fails = gateway.answer(swap.target) is Answer.NO
-    lost = "" if swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE) else ended(swap, fleet)
+    lost = "" if swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
     if not fails and not lost:
         return ""
     if swap.reverting or swap.mode is Mode.RESTART:

@@ -128,17 +128,14 @@ def _switch(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | A
     return move(journal, fleet, swap.target)
 
 
-def ended(swap: Swap, fleet: FleetState) -> str:
-    """Return which rank of the target has ended or failed since its start, as its guard reports; empty without any.
+def ended(journal: Journal, swap: Swap, fleet: FleetState) -> str:
+    """Return which rank of the target has ended or failed since the switch, as its guard reports; empty without any.
 
     Answers through the gateway do not disprove it: another program may have taken the engine's port.
     """
     for rank in swap.target.ranks:
-        report = fleet.reports.get(rank.node)
-        engine = report.engine(rank.container) if report else None
-        if engine is None or engine.key != swap.key or engine.refused:
-            continue
-        if engine.problem or not engine.state.running:
+        engine = fleet.engine(journal, rank)
+        if engine and (engine.problem or not engine.state.running) and not engine.refused:
             return f"{rank.node}: {engine.problem or f'{rank.container} ended'}"
     return ""
 

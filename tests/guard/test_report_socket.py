@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import socket
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from sparkops.guard.node_report import may_read, serve_reports
+from sparkops.guard.node_report import READERS, may_read, serve_reports
 
 pytestmark = pytest.mark.local
 NOBODY, DOCKER = 65534, 54321
@@ -70,3 +74,58 @@ def test_the_socket_of_a_guard_that_was_killed_is_replaced(reports: Path) -> Non
     assert json.loads(read(reports, 0)) == {"format": 2}
     server.shutdown()
     server.server_close()
+
+
+FLOOD = READ.replace("print(connection.makefile().read())", "").replace(
+    "with socket.socket(socket.AF_UNIX) as connection:\n    connection.connect(file)",
+    "kept = [socket.socket(socket.AF_UNIX) for _ in range(300)]\nfor connection in kept:\n    connection.connect(file)\n"
+    "print(all(connection.recv(1) == b'' for connection in kept))",
+)
+
+
+@as_root
+def test_a_flood_of_a_user_who_may_not_read_starts_no_thread(reports: Path) -> None:
+    started: list[str] = []
+    threading.setprofile(lambda *_: started.append(threading.current_thread().name))
+    try:
+        argv = [sys.executable, "-c", FLOOD, str(reports), str(NOBODY)]
+        flooded = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    finally:
+        threading.setprofile(None)
+
+    assert (flooded, started) == ("True", [])
+    assert json.loads(read(reports, NOBODY, DOCKER)) == {"format": 1}
+
+
+def test_reports_are_made_for_a_bounded_number_of_callers_at_once(tmp_path: Path) -> None:
+    """A Docker that hangs makes each of them last."""
+    (tmp_path / "docker.sock").touch()
+    os.chown(tmp_path / "docker.sock", -1, os.getgid())
+    go, making, most = threading.Event(), 0, 0
+    lock = threading.Lock()
+
+    def report() -> object:
+        nonlocal making, most
+        with lock:
+            making += 1
+            most = max(most, making)
+        go.wait(60)
+        with lock:
+            making -= 1
+        return {"format": 1}
+
+    file = tmp_path / "status.sock"
+    server = serve_reports(report, file, tmp_path / "docker.sock")
+    with ExitStack() as stack:
+        callers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3 * READERS)]
+        for caller in callers:
+            caller.connect(str(file))
+        while making < READERS:
+            time.sleep(0.01)
+        time.sleep(0.3)  # for a thread more
+        go.set()
+        answers = [caller.makefile().read() for caller in callers]
+    server.shutdown()
+    server.server_close()
+
+    assert (most, {*answers}) == (READERS, {'{"format": 1}\n'})

@@ -37,8 +37,8 @@ def fleet(
     assert journal.swap
     key = journal.swap.key
     engines = {rank.node: EngineReport(rank.container, states[rank.node], key) for rank in journal.swap.target.ranks}
-    if problem:
-        engines["n3"] = replace(engines["n3"], problem=problem)
+    if problem:  # nothing is ordered any more, so its report names no start
+        engines["n3"] = replace(engines["n3"], key="", problem=problem)
     at = journal.revision
     reports = {
         node: Report(node, "b", 1, at, at, (engine,), armed=engine.container) for node, engine in engines.items()
