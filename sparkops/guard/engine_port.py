@@ -28,7 +28,7 @@ def users(tables: str, port: int) -> frozenset[int]:
     ipv4, ipv6 = set[int](), set[int]()
     for line in tables.splitlines():
         fields = line.split()
-        if len(fields) < 8 or fields[3] != LISTEN:  # noqa: PLR2004 - as far as the user
+        if len(fields) < 8 or fields[3] != LISTEN:
             continue
         address, _, number = fields[1].partition(":")
         if int(number, 16) != port:
@@ -61,7 +61,8 @@ class EnginePort:
         if not others:
             return Answer.YES if known else Answer.UNKNOWN
         self.taken = (
-            f"port {self.port} is taken: a program of user ID {others[0]} listens, expected the engine, user {self.user}"
+            f"port {self.port} is taken: "
+            f"a program of user ID {others[0]} listens, expected the engine, user {self.user}"
             f"\nnext: find it on {self.node.name} (ss -ltnpe 'sport = :{self.port}'), stop it, then deploy again"
         )
         return Answer.NO

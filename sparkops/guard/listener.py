@@ -86,7 +86,7 @@ class Receiver:
 
 @dataclass(eq=False)
 class _Caller:
-    """One connection. `known`: from an address of the leader; `sent`: its request is complete; `closed`: it gave way."""
+    """One connection. `known`: from the leader's node; `sent`: its request is complete; `closed`: it gave way."""
 
     connection: socket.socket
     address: str
@@ -125,7 +125,9 @@ class Room:
 
     def _gives_way(self, callers: Collection[_Caller], new: _Caller) -> bool:
         """Close a connection among these, and wait until its thread has ended; False if none may be closed."""
-        waiting = [caller for caller in callers if not (caller.sent or caller.closed) and (new.known or not caller.known)]
+        waiting = [
+            caller for caller in callers if not (caller.sent or caller.closed) and (new.known or not caller.known)
+        ]
         if not waiting:
             return False
         oldest = min(waiting, key=lambda caller: caller.known)  # the first of those from elsewhere
@@ -218,7 +220,9 @@ class _Server(socketserver.ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a lost connection in a line, a defect with its traceback."""
         if isinstance(error := sys.exception(), OSError):
-            if not (isinstance(client_address, _Caller) and client_address.closed):  # a flood of those would fill the log
+            if not (
+                isinstance(client_address, _Caller) and client_address.closed
+            ):  # a flood of those would fill the log
                 log(f"connection from {getattr(client_address, 'address', client_address)} lost: {error}")
         else:
             super().handle_error(request, client_address)

@@ -30,7 +30,7 @@ class GatedImages:
         except (OSError, UnicodeDecodeError) as error:
             raise SparkopsError(f"{self.file}: cannot be read: {error}") from None
         known = (line.split() for line in lines)
-        return frozenset(words[1] for words in known if len(words) == 2 and words[0] == tag)  # noqa: PLR2004
+        return frozenset(words[1] for words in known if len(words) == 2 and words[0] == tag)
 
     def add(self, tag: str, content: str) -> None:
         """Note what has passed its gate. One short line, so that commands at once keep each other's. Raises
@@ -53,7 +53,9 @@ class GatedImages:
         known = self.contents(tag)
         if known and content not in known:
             expected = " or ".join(sorted(item[:12] for item in known))
-            problem = f"{tag} is another image than the one that passed its gate: content {content[:12]}, expected {expected}"
+            problem = (
+                f"{tag} is another image than the one that passed its gate: content {content[:12]}, expected {expected}"
+            )
             step = (
                 f"If nobody built it from another machine, take {node} for compromised. Otherwise remove the lines of "
                 f"{tag} from {self.file}, then retry."

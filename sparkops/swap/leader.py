@@ -206,7 +206,11 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     if gateway is None:
         return ""
     fails = gateway.answer(swap.target) is Answer.NO
-    lost = "" if swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
+    lost = (
+        ""
+        if swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE)
+        else ended(journal, swap, fleet)
+    )
     if not fails and not lost:
         return ""
     if swap.reverting or swap.mode is Mode.RESTART:

@@ -56,7 +56,7 @@ def test_the_kernel_s_table_names_the_user_that_takes_connections(rows: tuple[st
     assert users("\n".join((HEAD, *rows)), 8001) == expected
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])  # noqa: S104 - as engines listen
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
 def test_a_listener_of_this_machine_belongs_to_its_user(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, dualstack_ipv6=family is socket.AF_INET6) as server:

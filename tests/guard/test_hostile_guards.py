@@ -21,6 +21,7 @@ from sparkops.guard import messages
 from sparkops.guard.peers import PeerLink
 from sparkops.guard.state import State
 from sparkops.names import Slot
+from sparkops.swap import wire
 from sparkops.swap.effects import SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.journal import Journal
@@ -31,7 +32,12 @@ from tests.guard.test_peers import FLEET, KEY, ORDER, Guard, challenge, order_of
 
 def test_captured_messages_count_neither_again_nor_after_a_restart_nor_elsewhere() -> None:
     with Guard().serving() as guard:
-        captured = [order_of("first"), order_of(challenge(guard)), order_of(challenge(guard)), order_of(challenge(guard, "m"), "m")]
+        captured = [
+            order_of("first"),
+            order_of(challenge(guard)),
+            order_of(challenge(guard)),
+            order_of(challenge(guard, "m"), "m"),
+        ]
         assert [post(guard.port, message)[0] for message in captured[1:2]] == [200]
         captured[2] = order_of(challenge(guard))
         assert post(guard.port, captured[2])[0] == 200
@@ -53,9 +59,15 @@ def replying(body: bytes) -> Iterator[PeerLink]:
         def do_POST(self) -> None:
             packed = self.rfile.read(int(self.headers["Content-Length"]))
             envelope, _ = messages.unpack(messages.verify(KEY, packed))
-            back = {"direction": "report", "sender": "spark-2", "receiver": "spark-1", "answers": envelope.challenge}
-            reply = replace(envelope, challenge="next", **back)
-            content = messages.wire.dump(messages.Envelope, reply) + b"\n" + body
+            reply = replace(
+                envelope,
+                direction="report",
+                sender="spark-2",
+                receiver="spark-1",
+                answers=envelope.challenge,
+                challenge="next",
+            )
+            content = wire.dump(messages.Envelope, reply) + b"\n" + body
             content = messages.sign(KEY, content) + b"\n" + content
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -76,11 +76,13 @@ def test_the_socket_of_a_guard_that_was_killed_is_replaced(reports: Path) -> Non
     server.server_close()
 
 
-FLOOD = READ.replace("print(connection.makefile().read())", "").replace(
-    "with socket.socket(socket.AF_UNIX) as connection:\n    connection.connect(file)",
-    "kept = [socket.socket(socket.AF_UNIX) for _ in range(300)]\nfor connection in kept:\n    connection.connect(file)\n"
-    "print(all(connection.recv(1) == b'' for connection in kept))",
-)
+FLOOD = """import os, socket, sys
+file, user = sys.argv[1], int(sys.argv[2])
+os.setgroups([]); os.setgid(user); os.setuid(user)
+kept = [socket.socket(socket.AF_UNIX) for _ in range(300)]
+for connection in kept:
+    connection.connect(file)
+print(all(connection.recv(1) == b"" for connection in kept))"""
 
 
 @as_root

@@ -31,7 +31,11 @@ def in_phase(phase: Phase, mode: Mode = Mode.ACROSS, target: Deployment = NEW) -
 
 
 def fleet(
-    journal: Journal, states: Mapping[str, EngineState], problem: str = "", old: Answer = Answer.YES, new: Answer = Answer.YES
+    journal: Journal,
+    states: Mapping[str, EngineState],
+    problem: str = "",
+    old: Answer = Answer.YES,
+    new: Answer = Answer.YES,
 ) -> FleetState:
     """Every release answers through the gateway, and the bake has lasted."""
     assert journal.swap
