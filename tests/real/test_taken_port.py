@@ -37,7 +37,7 @@ def taken(node: FleetNode, port: int) -> Iterator[None]:
     try:
         yield
     finally:
-        node.exec("sh", "-c", f"kill -9 -- -$(cat /tmp/taken.pid) || true")
+        node.exec("sh", "-c", "kill -9 -- -$(cat /tmp/taken.pid) || true")
 
 
 def asked(node: FleetNode) -> str:

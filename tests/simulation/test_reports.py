@@ -53,18 +53,20 @@ def test_what_still_ends_is_not_taken_for_the_new_start() -> None:
     assert RULES[Phase.PREPARE](journal, swap, runs) is Answer.YES
 
 
-def test_a_promotion_waits_for_the_boot_record_and_for_a_copy() -> None:
+def test_a_promotion_waits_for_the_engine_the_boot_record_and_a_copy() -> None:
     journal, swap = begun(Phase.PROMOTE)
+    runs = {"engines": (EngineReport("b-r0", EngineState.HEALTHY),)}
     views = (
+        reported(journal, armed="b-r0", **runs),
+        reported(journal, armed="b-r0", adopted=journal.revision - 1, **runs),
+        reported(journal, armed="", **runs),
+        reported(journal, armed="b-r0", copies=1, **runs),
         reported(journal, armed="b-r0"),
-        reported(journal, armed="b-r0", adopted=journal.revision - 1),
-        reported(journal, armed=""),
-        reported(journal, armed="b-r0", copies=1),
     )
 
     answers = [RULES[Phase.PROMOTE](journal, swap, view) for view in views]
 
-    assert answers == [Answer.YES, Answer.NO, Answer.NO, Answer.NO]
+    assert answers == [Answer.YES, *[Answer.NO] * 4]
 
 
 def test_a_verdict_counts_for_an_engine_that_runs_under_the_newest_orders() -> None:
