@@ -55,7 +55,7 @@ def test_what_still_ends_is_not_taken_for_the_new_start() -> None:
 
 def test_a_promotion_waits_for_the_engine_the_boot_record_and_a_copy() -> None:
     journal, swap = begun(Phase.PROMOTE)
-    runs = {"engines": (EngineReport("b-r0", EngineState.HEALTHY),)}
+    runs: dict[str, Any] = {"engines": (EngineReport("b-r0", EngineState.HEALTHY),)}
     views = (
         reported(journal, armed="b-r0", **runs),
         reported(journal, armed="b-r0", adopted=journal.revision - 1, **runs),
