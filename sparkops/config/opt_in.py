@@ -1,11 +1,17 @@
-"""Flags and variables that run code or open files: a recipe names each in `serve.allow`, or is refused. Pure."""
+"""Flags and variables that are not known to be harmless: a recipe names each in `serve.allow`, or is refused. Pure.
+
+`harmless.py` lists what is known. FLAGS and VARIABLES here only give the effect of some of the others.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sparkops.config import harmless
+from sparkops.config.engine import EngineName
 from sparkops.config.model import Model
 from sparkops.config.serve import Serve
 from sparkops.config.source import Location
@@ -14,6 +20,10 @@ REMOTE_CODE = "trust-remote-code"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 IMPORTS = "imports Python code named in its value"
 READS_FLAGS = "reads further flags from a file"
+READS, WRITES = "reads a file or directory named in its value", "writes to the path in its value"
+TEMPLATE = "chat-template"
+UNKNOWN = "is not known to be harmless"
+NOT_JSON = "begins like JSON, but sparkops cannot read it"
 FLAGS: Mapping[str, str] = {
     REMOTE_CODE: "runs Python code of the model repository",
     "config": READS_FLAGS,
@@ -22,6 +32,21 @@ FLAGS: Mapping[str, str] = {
     "tool-server": "may run code written by the model",
     "trust-request-chat-template": "runs chat templates of clients",
     "trust-request-mm-kwargs": "passes arguments of clients to the model's processor",
+    "additional-config": "passes settings to plugins of the engine",
+    "download-dir": WRITES,
+    "profiler-config": "opens endpoints that write files",
+    "weight-transfer-config": "opens endpoints that replace the weights",
+    "otlp-traces-endpoint": "sends traces of requests to the address in its value",
+    "uds": "moves the engine's listener out of the guard's rules",
+    "grpc": "replaces the HTTP server that the gateway and its limits are for",
+    **dict.fromkeys(("enable-prompt-embeds", "enable-mm-embeds"), "loads tensors of clients"),
+    **dict.fromkeys(("kv-events-config", "ec-transfer-config"), "opens ports"),
+    **dict.fromkeys(
+        ("data-parallel-address", "data-parallel-rpc-port", "data-parallel-supervisor-port"), "opens ports"
+    ),
+    **dict.fromkeys(("lora-modules", "default-mm-loras", "hf-config-path", TEMPLATE), READS),
+    **dict.fromkeys(("ssl-ca-certs", "ssl-certfile", "ssl-keyfile", "mm-encoder-fp8-scale-path"), READS),
+    "mm-encoder-fp8-scale-save-path": WRITES,
     **dict.fromkeys(
         (
             "middleware",
@@ -38,24 +63,28 @@ FLAGS: Mapping[str, str] = {
     ),
 }
 """From vllm/engine/arg_utils.py and vllm/entrypoints/launchers/cli_args.py of 0.32.0, and log-config-file of 0.23.0."""
-FULL_NAMES = frozenset({"reasoning-parser"})
-"""Flags of vLLM that are the beginning of one of FLAGS, and not its abbreviation."""
 SECRETS = frozenset({"api-key", "hf-token"})
 """Flags of vLLM whose value is a secret."""
-KEY = re.compile(r"(module_path|_cls|_plugin|inductor_passes|custom_class)$")
-"""Keys inside JSON values that name Python code (vllm/config/ of 0.32.0)."""
-DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-BY_NAME = frozenset({"compilation-config.backend", "speculative-config.model", "spec-model"})
-"""Values that are import paths if they have dots and no slash (ibid., compilation.py and speculative.py)."""
+KEYS: Mapping[str, str] = {
+    r".*(module_path|_cls|_plugin|inductor_passes|custom_class|auto_map)": IMPORTS,
+    r".*trust_remote_code": FLAGS[REMOTE_CODE],
+    r"kv_(ip|port)": "opens ports",
+    r".*(_path|_dir|_file)": "reads or writes the path in its value",
+}
+"""Keys inside JSON values that name Python code, paths and ports (vllm/config/ of 0.32.0), at any depth."""
+CUSTOM = frozenset({"custom_class"})
+"""Methods of speculation that import the class in `model`."""
 ONLINE = "lets the engine download, including code"
 OFF = frozenset({"", "0", "false", "no", "off"})
 OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"})
 VARIABLES: Mapping[str, str] = {
-    r"LD_\w+|GCONV_PATH": "loads shared libraries into every program",
+    r"LD_\w+|GCONV_PATH|OPENSSL_\w+|OMP_TOOL_LIBRARIES": "loads shared libraries into every program",
     r"PYTHON(PATH|HOME|STARTUP|USERBASE|BREAKPOINT|INSPECT|EXECUTABLE|PLATLIBDIR|PYCACHEPREFIX|WARNINGS)": (
         "changes which Python code runs"
     ),
-    r"PATH|BASH_ENV|ENV|CC|CXX|CUDAHOSTCXX|TRITON_PTXAS_PATH": "changes which programs run",
+    r"PATH|BASH_ENV|ENV|CC|CXX|CUDAHOSTCXX|CUDA_(HOME|PATH)|PYTORCH_NVCC|NVCC_\w+_FLAGS|GIT_\w+|TRITON_PTXAS\w*_PATH": (
+        "changes which programs run"
+    ),
     r"VLLM_ALLOW_INSECURE_SERIALIZATION": "unpickles what the engine receives",
     r"VLLM_(PLUGINS|LOGGING_CONFIG_PATH|CONFIG_ROOT|MODEL_REDIRECT_PATH|RUST_FRONTEND_PATH|\w+_SO_PATH)": (
         "loads code or settings named in its value"
@@ -64,7 +93,9 @@ VARIABLES: Mapping[str, str] = {
     r"VLLM_PORT": "moves ports of ranks out of the range that the guard closes",
     r"VLLM_USE_MODELSCOPE|HF_ENDPOINT": "changes where models come from",
     r"\w*TRUST_REMOTE_CODE": FLAGS[REMOTE_CODE],
-    r"(CUDA|NVTX)_INJECTION64_PATH|NCCL_(NET|TUNER|PROFILER|ENV)_PLUGIN|RAY_\w+_HOOK": "loads code named in its value",
+    r"(CUDA|NVTX)_INJECTION64_PATH|NCCL_(\w+_PLUGIN|NET|CONF_FILE)|TRITON_PLUGIN\w+|RAY_\w+_HOOK": (
+        "loads code named in its value"
+    ),
 }
 """Of glibc, CPython, vllm/envs.py of 0.32.0, huggingface_hub, CUDA, NCCL and Ray."""
 
@@ -77,73 +108,129 @@ class Need(NamedTuple):
     effect: str
 
 
-def needs(serve: Serve) -> Iterator[Need]:
-    """Yield each flag, key and variable of a recipe's `serve` that runs code or opens files."""
+def needs(serve: Serve, engine: EngineName) -> Iterator[Need]:
+    """Yield each flag, key and variable of a recipe's `serve` that is not known to be harmless for its engine."""
     for flag, value in serve.args.items():
-        yield from (Need(("serve", "args", flag), name, effect) for name, effect in of_flag(flag, value))
+        yield from (Need(("serve", "args", flag), name, effect) for name, effect in of_flag(flag, value, engine))
     for name, value in serve.env.items():
-        if effect := of_variable(name, value):
+        if effect := of_variable(name, value, engine):
             yield Need(("serve", "env", name), name, effect)
 
 
-def of_flag(flag: str, value: Any) -> Iterator[tuple[str, str]]:
+def of_flag(flag: str, value: Any, engine: EngineName = "vllm") -> Iterator[tuple[str, str]]:
     """Yield name and effect of a flag, and of each key inside its value, that needs `allow`."""
-    if value is False:
-        return
     first, _, rest = flag.partition(".")
+    if value is False or (value is True and first.startswith("no-") and not rest):  # both make --no-FLAG
+        known = first.removeprefix("no-")
+        if known not in harmless.FLAGS[engine] and not abbreviated(known, FLAGS):
+            yield first, UNKNOWN
+        return
+    if first == TEMPLATE and isinstance(value, str) and value.lstrip().startswith("{"):  # the template itself
+        return
     if name := abbreviated(first, FLAGS):
         yield name, FLAGS[name]
         return
+    if first not in harmless.FLAGS[engine]:
+        yield first, UNKNOWN
+        return
     for key in reversed(rest.split(".") if rest else ()):
         value = {key: value}
-    yield from _inside(first, value)
+    yield from dict(_inside((first,), value)).items()
 
 
 def abbreviated(flag: str, names: Mapping[str, str] | frozenset[str]) -> str:
     """Return which of `names` an engine may read `flag` as, empty for none: argparse accepts prefixes."""
     if flag in names:
         return flag
-    if flag in FULL_NAMES or len(flag) == 1:  # one letter is ambiguous
+    known = frozenset[str]().union(*harmless.FLAGS.values())
+    if flag in known or len(flag) == 1:  # an exact name is no abbreviation, and one letter is ambiguous
         return ""
     return next((name for name in names if name.startswith(flag)), "")
 
 
-def _inside(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
+def _inside(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
+    """Yield name and effect of each key inside a value that needs `allow`; text may be JSON, at any depth."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        try:
+            value = json.loads(value, object_pairs_hook=_Pairs)
+        except (ValueError, RecursionError):
+            yield ".".join(path), NOT_JSON
+            return
+    if isinstance(value, dict | _Pairs):
         for key, child in value.items():
-            yield from _inside(f"{name}.{key}", child)
-        return
-    if isinstance(value, list):
+            yield from _key((*path, str(key)), child)
+    elif isinstance(value, list):
         for child in value:
-            yield from _inside(name, child)
+            yield from _inside(path, child)
+    elif effect := _import_path(path, value):
+        yield ".".join(path), effect
+
+
+class _Pairs:
+    """A mapping of JSON text with all its keys: parsers differ in which of two equal keys counts."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self._pairs = pairs
+
+    def items(self) -> list[tuple[str, Any]]:
+        return self._pairs
+
+
+def _key(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
+    flag, key, *deeper = path
+    spelled = path[-1].replace("-", "_")
+    if value is False:
         return
-    by_name = name in BY_NAME and isinstance(value, str) and DOTTED.fullmatch(value)
-    if by_name or any(KEY.search(key) for key in name.split(".")[1:]):
-        yield name, IMPORTS
+    if effect := next((effect for keys, effect in KEYS.items() if re.fullmatch(keys, spelled)), ""):
+        yield ".".join(path), effect
+    elif not deeper and key not in harmless.KEYS.get(flag, {key}):
+        yield ".".join(path), UNKNOWN
+    else:
+        yield from _inside(path, value)
 
 
-def of_variable(name: str, value: str) -> str:
-    """Return the effect of a variable that needs `allow`; empty for any other."""
+def _import_path(path: tuple[str, ...], value: Any) -> str:
+    """Return the effect of a text that vLLM may import (config/compilation.py and speculative.py of 0.32.0)."""
+    name, text = ".".join(path), str(value)
+    imports = (
+        (name == "compilation-config.backend" and text not in harmless.BACKENDS)
+        or (name in ("speculative-config.method", "spec-method") and text in CUSTOM)
+        or (name in ("speculative-config.model", "spec-model") and "." in text and "/" not in text)
+    )
+    return IMPORTS if imports else ""
+
+
+def of_variable(name: str, value: str, engine: EngineName = "vllm") -> str:
+    """Return the effect of a variable that needs `allow`; empty for one that is known to be harmless."""
     if name in OFFLINE:
         return ONLINE if value.strip().lower() in OFF else ""
-    return next((effect for names, effect in VARIABLES.items() if re.fullmatch(names, name)), "")
+    if name in harmless.VARIABLES or (engine == "stand-in" and name.startswith(harmless.STAND_IN)):
+        return ""
+    return next((effect for names, effect in VARIABLES.items() if re.fullmatch(names, name)), UNKNOWN)
 
 
-def refusals(serve: Serve) -> Iterator[tuple[Location, str]]:
-    """Yield where a recipe needs an opt-in that `allow` lacks, and the problem."""
-    for need in needs(serve):
-        if need.name not in serve.allow:
-            yield need.where, f"{need.effect}; not in serve.allow, expected `allow: [{need.name}]`"
+def line(names: Iterable[str]) -> str:
+    """Return the line of a recipe that opts in."""
+    return f"allow: [{', '.join(dict.fromkeys(names))}]"
 
 
-def notes(serve: Serve) -> Iterator[str]:
-    """Yield a line of a plan for each flag and variable that runs code or opens files."""
-    yield from (f"allowed: {need.name} ({need.effect})" for need in needs(serve))
+def refusals(serve: Serve, engine: EngineName) -> Iterator[tuple[Location, str]]:
+    """Yield where a recipe needs an opt-in that `allow` lacks, and the problem with the line to write."""
+    missing = [need for need in needs(serve, engine) if need.name not in serve.allow]
+    expected = line((*serve.allow, *(need.name for need in missing)))
+    yield from (
+        (need.where, f"{need.name} {need.effect}; not in serve.allow, expected `{expected}`") for need in missing
+    )
 
 
-def unpinned(serve: Serve, model: Model) -> Iterator[tuple[Location, str]]:
+def notes(serve: Serve, engine: EngineName) -> Iterator[str]:
+    """Yield a line of a plan for each flag and variable that is not known to be harmless."""
+    yield from (f"allowed: {need.name} ({need.effect})" for need in needs(serve, engine))
+
+
+def unpinned(serve: Serve, model: Model, engine: EngineName) -> Iterator[tuple[Location, str]]:
     """Yield where a model that may run its own code has no commit, and the problem."""
-    if not any(need.name == REMOTE_CODE for need in needs(serve)):
+    if not any(need.effect == FLAGS[REMOTE_CODE] for need in needs(serve, engine)):
         return
     for number, weights in enumerate(model.fetched):
         where: Location = ("model", "sources", number, "revision") if model.sources else ("model", "revision")

@@ -164,7 +164,7 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
         if lock.made_for != fingerprint(recipe.image):
             raise stale(lock_file(file), "made_for", f"`image` of {recipe.name} has changed since the lock")
         recipe = recipe.with_lock(lock)
-    for where, problem in opt_in.unpinned(recipe.serve, recipe.model):
+    for where, problem in opt_in.unpinned(recipe.serve, recipe.model, recipe.engine):
         raise read.fail(where, problem)
     return recipe
 
@@ -191,7 +191,7 @@ def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iter
     for number, node in enumerate(recipe.nodes):
         if nodes is not None and node not in nodes:
             yield ("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}"
-    yield from opt_in.refusals(recipe.serve)  # not in the model: journals hold recipes of older versions
+    yield from opt_in.refusals(recipe.serve, recipe.engine)  # not in the model: journals hold recipes of older versions
 
 
 def _missing_parts(image: Image) -> Iterator[tuple[Location, str]]:

@@ -36,8 +36,9 @@ class Serve(Section):
     env: dict[EnvName, Value] = {}
     """Environment of the container; overrides values of sparkops such as MAX_JOBS. Not for secrets."""
     allow: list[Line] = []
-    """Names in `args` and `env` that may run code or open files, such as trust-remote-code; others are refused.
-    trust-remote-code also needs a commit in `model.revision`. `plan` prints each with its effect."""
+    """Names in `args` and `env` that are not known to be harmless, such as trust-remote-code: without this, a name that
+    may run code or open files, ports or endpoints is refused, and so is an unknown one. trust-remote-code also needs a
+    commit in `model.revision`. `plan` prints each with its effect."""
     tensor_parallel: Annotated[Literal[1, 2], BeforeValidator(_one_or_two)] = 1
     """Number of nodes of a replica; each has a part of every layer."""
     executor: Literal["ray", "mp"] = "ray"

@@ -33,6 +33,8 @@ LOADERS = {
 versions of 22 November 2026). The wheel includes fastsafetensors."""
 PATHS = frozenset({"chat-template", "tokenizer", "hf-config-path", "generation-config", "lora-modules"})
 """Flags that may name a file without which vLLM does not start."""
+LATER = frozenset({opt_in.UNKNOWN, opt_in.READS, opt_in.NOT_JSON})
+"""Effects of flags of which a refusal by vLLM, or a missing file, is the better reason."""
 INLINE = ("{", "vllm", "auto")
 FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")
 
@@ -67,19 +69,20 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
         return note, "note"
     if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
         return "sparkops sets this flag", "note"
-    if loss := _loss(flag, value, unknown):
+    needs = dict(opt_in.of_flag(flag, value))
+    if loss := _loss(needs, value, unknown):
         return loss, "loss"
     if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
         return problem, "refusal"
-    if loss := _invalid(flag, value):
+    if loss := _invalid(flag, value) or _opt_ins(needs):
         return loss, "loss"
     return None
 
 
-def _loss(flag: str, value: Any, unknown: frozenset[str]) -> str:
+def _loss(needs: Mapping[str, str], value: Any, unknown: frozenset[str]) -> str:
     """Return the opt-in or value that a flag lacks; empty if none."""
-    if effects := [_opt_in(*need) for need in opt_in.of_flag(flag, value)]:
-        return "; ".join(effects)
+    if LATER.isdisjoint(needs.values()) and needs:
+        return _opt_ins(needs)
     slot = next((slot for slot in unknown if f"{{{slot}}}" in str(value)), None)
     return f"no value for {{{slot}}}" if slot else ""
 
@@ -159,8 +162,10 @@ def _has_null(value: Any) -> bool:
     return any(map(_has_null, value)) if isinstance(value, list) else value is None
 
 
-def _opt_in(name: str, effect: str) -> str:
-    return f"{effect}; to keep it, add it to the new recipe, with `allow: [{name}]` in `serve`"
+def _opt_ins(needs: Mapping[str, str]) -> str:
+    """Return the effects of a flag or variable and the line that opts in; empty without any."""
+    effects = ", ".join(dict.fromkeys(needs.values()))
+    return f"{effects}; to keep it, add it to the new recipe, with `{opt_in.line(needs)}` in `serve`" if needs else ""
 
 
 def convert_variables(conversion: Conversion, env: Mapping[str, Any]) -> dict[str, str]:
@@ -176,7 +181,7 @@ def convert_variables(conversion: Conversion, env: Mapping[str, Any]) -> dict[st
             conversion.omit(line, f"env.{key}", error.errors()[0]["msg"], "loss")
             continue
         if effect := opt_in.of_variable(key, text):
-            conversion.omit(line, f"env.{key}", _opt_in(key, effect), "loss")
+            conversion.omit(line, f"env.{key}", _opt_ins({key: effect}), "loss")
         else:
             variables[key] = text
             conversion.lines["serve", "env", key] = line

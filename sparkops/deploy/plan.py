@@ -50,7 +50,7 @@ class SwapPlan:
 
     def _lines(self) -> Iterator[str]:
         yield f"service {self.release.service}, release {self.release.id}, mode {self.mode}"
-        yield from (f"  {note}" for note in opt_in.notes(self.release.recipe.serve))
+        yield from (f"  {note}" for note in opt_in.notes(self.release.recipe.serve, self.release.recipe.engine))
         blue = self.blue
         was = f"{blue.release} ({blue.slot}) on {' and '.join(nodes_of(blue))}" if blue else "nothing"
         on = " and ".join(rank.node for rank in self.ranks)

@@ -9,12 +9,23 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import recipe
+from sparkops.config import harmless, opt_in, recipe
+from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
+from sparkops.convert import vllm_023
 from sparkops.errors import ConfigError
 from sparkops.release import Release
 from tests.examples import INPUTS, RECIPE
 
+UNJUDGED = {
+    "enable-elastic-ep",
+    "enable-ssl-refresh",
+    "ray-workers-use-nsight",
+    "ssl-cert-reqs",
+    "ssl-ciphers",
+    "tokens-only",
+}
+"""Flags that need `allow` without a known effect."""
 COMMIT = "0123456789" * 4
 DANGEROUS = [
     ("args", "trust-remote-code", True, "trust-remote-code"),
@@ -46,6 +57,59 @@ DANGEROUS = [
     ("env", "VLLM_PLUGINS", "x", "VLLM_PLUGINS"),
     ("env", "VLLM_PORT", "20000", "VLLM_PORT"),
     ("env", "NCCL_NET_PLUGIN", "/models/x.so", "NCCL_NET_PLUGIN"),
+    # What is not known, and what went around a list of what is dangerous.
+    ("args", "no-such-flag-yet", 1, "no-such-flag-yet"),
+    ("args", "no-such-flag-yet", False, "no-such-flag-yet"),
+    ("args", "additional-config", '{"a": 1}', "additional-config"),
+    (
+        "args",
+        "kv-transfer-config",
+        ' {"kv_connector_module_path": "a.b"}',
+        "kv-transfer-config.kv_connector_module_path",
+    ),
+    (
+        "args",
+        "kv-transfer-config",
+        '{"kv_connector_extra_config": {"a": 1}}',
+        "kv-transfer-config.kv_connector_extra_config",
+    ),
+    ("args", "compilation-config", '{"backend": "a.b"}', "compilation-config.backend"),
+    ("args", "compilation-config", '{"backend": "a.b", "backend": "inductor"}', "compilation-config.backend"),
+    ("args", "compilation-config", {"backend": "a-b.c"}, "compilation-config.backend"),
+    (
+        "args",
+        "compilation-config.pass_config",
+        '{"x_module_path": "a"}',
+        "compilation-config.pass_config.x_module_path",
+    ),
+    ("args", "compilation-config", {"debug_dump_path": "/tmp/x"}, "compilation-config.debug_dump_path"),
+    ("args", "compilation-config", "{backend: a.b}", "compilation-config"),
+    ("args", "compilation-config", "[" * 100_000, "compilation-config"),
+    ("args", "speculative-config", '{"method": "custom_class", "model": "a/b"}', "speculative-config.method"),
+    ("args", "mm-processor-kwargs", {"trust_remote_code": True}, "mm-processor-kwargs.trust_remote_code"),
+    ("args", "mm-processor-kwargs", {"size": {"trust_remote_code": 1}}, "mm-processor-kwargs.size.trust_remote_code"),
+    ("args", "hf-overrides", {"auto_map": {"AutoConfig": "a.B"}}, "hf-overrides.auto_map"),
+    ("args", "uds", "/tmp/x", "uds"),
+    ("args", "chat-template", "/etc/passwd", "chat-template"),
+    ("args", "otlp-traces-endpoint", "http://h", "otlp-traces-endpoint"),
+    *(
+        ("env", name, "/models/x", name)
+        for name in (
+            "OPENSSL_CONF",
+            "OMP_TOOL_LIBRARIES",
+            "NCCL_CONF_FILE",
+            "NCCL_NET",
+            "CUDA_HOME",
+            "PYTORCH_NVCC",
+            "NVCC_PREPEND_FLAGS",
+            "TRITON_PLUGIN_DIRS",
+            "GIT_SSH_COMMAND",
+            "LD_AUDIT",
+            "STAND_IN_START_S",
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+            "NO_SUCH_VARIABLE_YET",
+        )
+    ),
 ]
 HARMLESS = [
     ("args", "trust-remote-code", False),
@@ -53,6 +117,12 @@ HARMLESS = [
     ("args", "speculative-config", {"method": "mtp", "model": "org/some.model"}),
     ("args", "compilation-config", {"backend": "inductor", "cudagraph_mode": "NONE"}),
     ("args", "tokenizer-mode", "auto"),
+    ("args", "no-enable-prefix-caching", True),
+    ("args", "chat-template", "{{ messages }}"),
+    ("args", "speculative-config", '{"method": "mtp", "num_speculative_tokens": 1}'),
+    ("args", "mm-processor-kwargs", {"max_pixels": 1, "trust_remote_code": False}),
+    ("args", "limit-mm-per-prompt", {"image": 0}),
+    ("env", "NCCL_IB_HCA", "=mlx5_0"),
     ("env", "HF_HUB_OFFLINE", "1"),
     ("env", "PYTHONUNBUFFERED", "1"),
     ("env", "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
@@ -69,7 +139,9 @@ def load(directory: Path, serve: dict[str, Any], **changes: Any) -> Recipe:
 
 @pytest.mark.parametrize(("section", "key", "value", "name"), DANGEROUS, ids=lambda value: str(value)[:40])
 def test_code_needs_an_opt_in_by_name(tmp_path: Path, section: str, key: str, value: Any, name: str) -> None:
-    expected = rf":\d+: serve\.{section}\.{re.escape(key)}: .*, expected `allow: \[{re.escape(name)}\]`$"
+    expected = (
+        rf":\d+: serve\.{section}\.{re.escape(key)}: .*, expected `allow: \[something-else, {re.escape(name)}\]`$"
+    )
     with pytest.raises(ConfigError, match=expected):
         load(tmp_path, {section: {key: value}, "allow": ["something-else"]})
 
@@ -98,3 +170,27 @@ def test_an_opt_in_makes_no_other_release(tmp_path: Path) -> None:
     plain, allowed = load(tmp_path, {}), load(tmp_path, {"allow": ["middleware"]})
 
     assert Release(plain, INPUTS).id == Release(allowed, INPUTS).id
+
+
+def test_each_error_has_the_line_that_allows_all(tmp_path: Path) -> None:
+    serve = {"args": {"uds": "/tmp/x"}, "env": {"CUDA_HOME": "/models"}, "allow": ["middleware"]}
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, serve)
+
+    line = "expected `allow: [middleware, uds, CUDA_HOME]`"
+    assert [text.rpartition("; not in serve.allow, ")[2] for text in str(caught.value).splitlines()] == [line, line]
+    assert load(tmp_path, {**serve, "allow": yaml.safe_load(line.split("`")[1])["allow"]}).serve.env == serve["env"]
+
+
+def test_every_flag_of_the_imported_vllm_is_harmless_or_has_its_effect() -> None:
+    known = harmless.VLLM_FLAGS | {*opt_in.FLAGS} | opt_in.SECRETS | ENGINES["vllm"].taken
+
+    assert harmless.VLLM_FLAGS <= vllm_023.FLAGS
+    assert not harmless.VLLM_FLAGS & {*opt_in.FLAGS}
+    assert vllm_023.FLAGS - known == UNJUDGED
+
+
+def test_no_variable_is_both_harmless_and_dangerous() -> None:
+    dangerous = {name for name in harmless.VARIABLES for names in opt_in.VARIABLES if re.fullmatch(names, name)}
+
+    assert dangerous == set()

@@ -16,7 +16,12 @@ from tests.examples import INPUTS, RECIPE
 BASE = {
     **RECIPE,
     "name": "base",
-    "serve": {"args": {"max-model-len": 1024, "lora-modules": ["a", "b"]}, "env": {"A": "1"}, "port": 9000},
+    "serve": {
+        "args": {"max-model-len": 1024, "lora-modules": ["a", "b"]},
+        "env": {"A": "1"},
+        "port": 9000,
+        "allow": ["A", "B", "lora-modules"],
+    },
     "expected": {"tok_s": 20.0, "source": "somebody"},
 }
 OWN = {"name": "q", "extends": "base", "description": "A variant", "verified": "nothing yet"}

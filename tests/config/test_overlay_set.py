@@ -12,7 +12,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError, SparkopsError, UsageError
 from tests.examples import RECIPE
 
-SERVE = {"args": {"max-model-len": 32768}, "env": {"A": "b"}}
+SERVE = {"args": {"max-model-len": 32768}, "env": {"A": "b"}, "allow": ["A", "N", "x"]}
 FORM = "expected KEY=VALUE, such as env.NAME=x or swap.bake_s=10"
 
 

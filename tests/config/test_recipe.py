@@ -103,7 +103,7 @@ def step(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("value", ["a$", "^x$", "$", "$5", "cost: $5.00", "$$", "a$|b$", "$-", "x$/y", "$ HOME", "$é"])
 def test_a_dollar_before_no_name_is_plain(value: str) -> None:
-    loaded = load(serve__env={"A": value}, serve__args={"x": [value]})
+    loaded = load(serve__env={"A": value}, serve__args={"x": [value]}, serve__allow=["A", "x"])
 
     assert (loaded.serve.env, loaded.serve.args) == ({"A": value}, {"x": [value]})
 
@@ -275,13 +275,13 @@ def test_each_engine_has_arguments_of_its_own_that_sparkops_sets(flag: str) -> N
     atlas = {"engine": "atlas", "image.torch": None, "image.vllm": None}
 
     assert mistake({**atlas, "serve.args": {flag: "x"}}).startswith(f"serve.args.{flag}: not allowed: ")
-    assert load(serve__args={flag: "x"}).serve.args == {flag: "x"}
+    assert load(serve__args={flag: "x"}, serve__allow=[flag]).serve.args == {flag: "x"}
 
 
 def test_values_with_a_dash_that_no_engine_reads_as_flags_are_accepted() -> None:
     args = {"x": "--port=9999", "y": [-1], "z": {"a": ["-b"]}, "long-prefill-token-threshold": 1}
 
-    assert load(serve__args=args).serve.args == args
+    assert load(serve__args=args, serve__allow=["x", "y", "z"]).serve.args == args
 
 
 @pytest.mark.parametrize("aliases", [["chat"], ["fast", "fast"]])

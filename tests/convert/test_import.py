@@ -44,7 +44,7 @@ def test_version_1_is_converted() -> None:
             "speculative-config": {"method": "mtp", "num_speculative_tokens": 2},
             "compilation-config.pass_config.fuse_x": "true",
         },
-        "env": {"SOME_NUMBER": "3", "SWITCH": "true"},
+        "env": {"OMP_NUM_THREADS": "3", "VLLM_DO_NOT_TRACK": "true"},
     }
     assert data["memory"]["claim_gib"] == 103
 
@@ -169,14 +169,14 @@ def test_three_nodes_are_left_out(tmp_path: Path) -> None:
 
 
 LOST = {
-    "--additional-config .nan": None,
-    "--additional-config '{\"a\": NaN}'": "expected a finite number",
-    "--additional-config '[1e400]'": "expected a finite number",
-    f"--additional-config {'9' * 400}.0": "expected a finite number",
-    f"--additional-config {2**63}": "expected a whole number of at most 64 bits",
-    f"--additional-config {'9' * 4300}": "expected a whole number of at most 64 bits",
-    "--additional-config '" + "[" * 21 + "]" * 21 + "'": "expected at most 20 levels",
-    "--additional-config '" + "[" * 20 + "]" * 20 + "'": None,
+    "--override-generation-config .nan": None,
+    "--override-generation-config '{\"a\": NaN}'": "expected a finite number",
+    "--override-generation-config '[1e400]'": "expected a finite number",
+    f"--override-generation-config {'9' * 400}.0": "expected a finite number",
+    f"--override-generation-config {2**63}": "expected a whole number of at most 64 bits",
+    f"--override-generation-config {'9' * 4300}": "expected a whole number of at most 64 bits",
+    "--override-generation-config '" + "[" * 21 + "]" * 21 + "'": "expected at most 20 levels",
+    "--override-generation-config '" + "[" * 20 + "]" * 20 + "'": None,
 }
 
 
@@ -185,9 +185,9 @@ def test_a_value_that_no_recipe_may_hold_is_left_out(tmp_path: Path, flag: str, 
     conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b\n  {flag}\n")
 
     assert [(part.line, part.key, part.reason) for part in conversion.omissions] == (
-        [(4, "additional-config", why)] if why else []
+        [(4, "override-generation-config", why)] if why else []
     )
-    assert ("additional-config" in conversion.data["serve"]["args"]) == (why is None)
+    assert ("override-generation-config" in conversion.data["serve"]["args"]) == (why is None)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +248,11 @@ def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str,
         ("PYTHONPATH", "/x", "changes which Python code runs"),
         ("HF_HUB_OFFLINE", 0, "lets the engine download"),
         ("VLLM_ALLOW_INSECURE_SERIALIZATION", 1, "unpickles what the engine receives"),
+        (
+            "NO_SUCH_YET",
+            1,
+            "is not known to be harmless; to keep it, add it to the new recipe, with `allow: [NO_SUCH_YET]` in `serve`",
+        ),
         ("HF_TOKEN", "hf_abc", "names a secret"),
         ("OPENAI_API_KEY", "abc", "names a secret"),
     ],
