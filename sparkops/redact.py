@@ -11,13 +11,34 @@ from typing import Any
 # from the user to the next @, unless a port stands where the password would.
 CREDENTIALS = re.compile(r"(?<=://)(?:[^\s/?#]+@|[^\s/?#@:\[]+:(?!\d+[/?#])[^\s@]*@)")
 MASK = "***@"
-NAMED = frozenset({"apikey", "credential", "credentials", "passphrase", "passwd", "password", "secret", "token"})
-KEYS = frozenset({"access", "account", "api", "auth", "encryption", "openai", "private", "secret", "signing", "ssh"})
+NAMED = frozenset(
+    {
+        *("apikey", "authtoken", "cookie", "credential", "pass", "passphrase", "passwd", "password", "privatekey"),
+        *("pwd", "secret", "secretkey", "token"),
+    }
+)
+SUFFIXES = ("password", "passwd", "apikey", "secret")
+"""Ends of a word that make a secret of it, as in PGPASSWORD."""
+KEYS = frozenset(
+    {
+        *("access", "account", "api", "app", "auth", "client", "encryption", "license", "master", "openai", "private"),
+        *("secret", "signing", "ssh", "wandb"),
+    }
+)
 """Words that make a secret of a following `key`."""
 NO_SECRET = frozenset(
-    {"dir", "directory", "file", "id", "ids", "length", "limit", "name", "path", "threshold", "type", "url"}
+    {
+        *("budget", "budgets", "dir", "directory", "file", "id", "ids", "length", "limit", "name", "path", "py"),
+        *("threshold", "type", "url"),
+    }
 )
 """Last words of names of places of secrets, or of figures about tokens of text."""
+PLURAL_SECRETS = frozenset(
+    {"access", "api", "auth", "bearer", "gh", "git", "github", "gitlab", "hf", "refresh", "slack"}
+)
+"""First words that make secrets of `tokens`, which are otherwise pieces of text."""
+NO_PASS = frozenset({"config", "first", "fuse", "last", "one", "second", "single", "two"})
+"""Words with which `pass` is no password, as in first_pass."""
 OF_TEXT = frozenset({"bos", "cls", "end", "eos", "image", "mask", "pad", "sep", "start", "stop", "unk", "video"})
 """Words that make a token of a tokenizer of a following `token`, as in eos_token."""
 
@@ -42,11 +63,13 @@ KINDS = {
 KEY = re.compile("|".join(f"(?<![A-Za-z0-9])({pattern})" for pattern in KINDS.values()))
 # NAME=VALUE, NAME: VALUE and --NAME VALUE. Behind an Authorization header stands a scheme first.
 VALUES = re.compile(
-    r"""(?P<name>(?P<dashes>--?)?[A-Za-z_][\w.-]*)(?P<mark>\s*[=:]\s*|(?(dashes)\s+|(?!)))"""
+    r"""(?P<name>(?P<dashes>(?<![\w-])--?)?[A-Za-z_][\w.-]*)(?P<mark>\s*[=:]\s*|(?(dashes)\s+|(?!)))"""
     r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
 )
 NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
-AUTHORIZATION = re.compile(r"(?i)(\bauthorization\s*[=:]\s*)[^\"']+|(\bbearer\s+)[^\s\"']+")
+AUTHORIZATION = re.compile(
+    r"(?i)(\b(?:proxy-)?authorization\s*[=:]\s*|\b(?:set-)?cookie2?\s*:\s+)[^\"']+|(\bbearer\s+)[^\s\"']+"
+)
 PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 # "name": VALUE and 'name': VALUE, where VALUE is a text or a list.
 QUOTED = re.compile(
@@ -126,10 +149,24 @@ def _value(match: re.Match[str]) -> str:
     return f"{match['name']}{match['mark']}{HIDDEN}" if secret else match[0]
 
 
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
 def names_secret(name: str) -> bool:
-    """Return whether a name, such as HF_TOKEN or api-key, says that its value is a secret."""
-    words = re.split(r"[_.-]+", name.lower())
+    """Return whether a name, such as HF_TOKEN, accessToken or api-key, says that its value is a secret."""
+    words = [word for word in re.split(r"[_.-]+", CAMEL.sub("_", name).lower()) if word]
+    if not words or words[-1] in NO_SECRET:
+        return False
     pairs = [*pairwise(words)]
-    keyed = any(first in KEYS and second == "key" for first, second in pairs)
-    of_text = any(first in OF_TEXT and second == "token" for first, second in pairs)
-    return (keyed or bool(NAMED & {*words})) and words[-1] not in NO_SECRET and not of_text
+    if any(first in OF_TEXT and second == "token" for first, second in pairs):
+        return False
+    keyed = any(first in KEYS and second in ("key", "keys") for first, second in pairs)
+    plural = any(first in PLURAL_SECRETS and second == "tokens" for first, second in pairs)
+    return keyed or plural or any(_is_secret(word, words) for word in words)
+
+
+def _is_secret(word: str, words: list[str]) -> bool:
+    singular = word if word in ("pass", "tokens") else word.removesuffix("s")
+    if singular in ("pass", "pwd"):  # alone they are a step of a compiler, and the working directory
+        return len(words) > 1 and word == words[-1] and NO_PASS.isdisjoint(words) and singular != words[0]
+    return singular in NAMED or singular.endswith(SUFFIXES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from sparkops.errors import NodeError, SparkopsError, UsageError
 from sparkops.guard.environment import log
 from sparkops.nodes.progress import Event
 from sparkops.redact import document, hidden, redacted, shell
+from tests.conftest import CAPTURED
 
 URL = "https://user:s3cret@mirror.lan/simple"
 SHOWN = "https://***@mirror.lan/simple"
@@ -135,6 +137,39 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END OPENSSH PRIVATE KEY
 )
 def test_a_log_shows_no_secret(text: str, shown: str) -> None:
     assert document(text) == shown
+
+
+SECRET_NAMES = (
+    "PGPASSWORD MYSQL_PWD SMTP_PASS DB_PASS accessToken clientSecret API_KEYS HF_TOKENS WANDB_KEY LITELLM_MASTER_KEY "
+    "apiKey HFToken passwords Cookie access_tokens AWS_SECRET_ACCESS_KEY"
+)
+OTHER_NAMES = (
+    "max_tokens tokenizer max-num-batched-tokens tokens PWD OLDPWD pass pass_config first_pass key sort_key KEY_SIZE "
+    "cache_key eosToken eos_token_id token_ids promptTokens compass BYPASS TOKENIZERS_PARALLELISM HF_TOKEN_PATH keySize"
+)
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES.split())
+def test_a_name_of_a_secret_hides_its_value(name: str) -> None:
+    assert document(f"{name}=k1 x") == f"{name}=*** x"
+    assert hidden({name: "k1"}) == {name: "***"}
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES.split())
+def test_another_name_shows_its_value(name: str) -> None:
+    assert document(f"{name}=k1 x") == f"{name}=k1 x"
+
+
+@pytest.mark.parametrize("header", ["Cookie: a=k1; b=k2", "Set-Cookie: a=k1; Path=/", "Proxy-Authorization: Basic k1"])
+def test_a_header_with_a_secret_is_hidden_to_its_end(header: str) -> None:
+    assert document(header) == f"{header.partition(' ')[0]} ***"
+
+
+@pytest.mark.parametrize("file", sorted(CAPTURED.iterdir()), ids=lambda file: file.name)
+def test_nothing_of_a_captured_log_is_a_false_alarm(file: Path) -> None:
+    text = file.read_text(errors="replace")
+
+    assert document(text) == text
 
 
 def test_a_value_shows_no_secret_in_keys_variables_flags_and_text() -> None:
