@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from sparkops.command import unquote
+from sparkops.config import files
 from sparkops.config.shipped import known_recipes
 
 RECIPE_VERBS = ("show", "lock", "fit", "plan", "up", "deploy", "build", "render", "images copy")
@@ -92,7 +93,7 @@ def _without_globals(words: Sequence[str], inventory: str) -> tuple[str, list[st
 
 def _nodes(inventory: str) -> Iterable[str]:
     try:
-        read = yaml.safe_load(Path(inventory).read_text())
+        read = yaml.safe_load(files.text(Path(inventory)))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):  # completion prints no errors
         return ()
     nodes = read.get("nodes") if isinstance(read, dict) else None
@@ -103,7 +104,7 @@ def _services(_: str) -> Iterable[str]:
     services = set[str]()
     for file in known_recipes().values():
         with suppress(OSError, UnicodeDecodeError):
-            services.update(SERVICE.findall(file.read_text()))
+            services.update(SERVICE.findall(files.text(file)))
     return sorted(services)
 
 

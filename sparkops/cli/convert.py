@@ -12,7 +12,7 @@ import yaml
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say, write
 from sparkops.command import quote
-from sparkops.config import source
+from sparkops.config import files, source
 from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools
@@ -48,7 +48,7 @@ def import_(
             f"{output}: invalid file name for recipe {name}: expected {name}.yaml",
             next_step=f"-o {output.parent}/{name}.yaml",
         )
-    conversion = other_tools.convert(original, file.read_text(encoding="utf-8"), name, without or ())
+    conversion = other_tools.convert(original, files.text(file, errors="replace"), name, without or ())
     _require_known(conversion, without or ())
     _refuse(conversion)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)

@@ -14,7 +14,7 @@ from sparkops.cli.doctor import doctor
 from sparkops.cli.options import Settings
 from sparkops.cli.terminal import say, visible, write
 from sparkops.cli.trust import pin
-from sparkops.config import inventory
+from sparkops.config import files, inventory
 from sparkops.config.inventory import Fleet
 from sparkops.doctor import discovery, machine
 from sparkops.doctor.discovery import Discovered
@@ -71,7 +71,10 @@ def init(
 
 def _is_unedited(file: Path) -> bool:
     """Return whether an inventory is as init wrote it, or as it comes with the sources."""
-    text, _, digest = file.read_text(errors="replace").rpartition(SEAL)
+    try:
+        text, _, digest = files.text(file, errors="replace").rpartition(SEAL)
+    except OSError:  # init did not write a pipe, a device or a directory
+        return False
     return _digest(text) == digest.strip()
 
 

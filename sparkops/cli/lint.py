@@ -15,7 +15,7 @@ import typer
 
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import assets, overlay, recipe
+from sparkops.config import assets, files, overlay, recipe
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.lint import report
@@ -107,7 +107,7 @@ def _inside(directory: Path) -> Iterator[Path]:
 
 def _is_recipe(file: Path) -> bool:
     try:
-        return file.absolute().parent.name == "recipes" or bool(RECIPE.search(file.read_text(errors="replace")))
+        return file.absolute().parent.name == "recipes" or bool(RECIPE.search(files.text(file, errors="replace")))
     except OSError:  # reported when the file is read
         return True
 
@@ -139,7 +139,7 @@ def _assets() -> tuple[Mapping[str, str], Mapping[str, bytes]]:
 
 def _text(file: Path) -> str:
     try:
-        return (sys.stdin.buffer.read() if file == STDIN else file.read_bytes()).decode()
+        return (sys.stdin.buffer.read() if file == STDIN else files.read(file)).decode()
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

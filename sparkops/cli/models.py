@@ -14,7 +14,7 @@ from sparkops.cli.named import copy_targets, load_fleet, load_recipe
 from sparkops.cli.options import DRY_RUN, ENDPOINT, JSON, RECIPE, SOURCE, TARGETS, TOKEN_FILE, WAIT, make_family
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import assets
+from sparkops.config import assets, files
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.errors import UsageError
@@ -85,7 +85,7 @@ def read_token(file: Path | None) -> str:
     if file is None:
         return ""
     try:
-        mode, text = file.stat().st_mode, file.read_text().strip()
+        mode, text = file.stat().st_mode, files.text(file).strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise UsageError(f"{file} cannot be read: {reason}") from None

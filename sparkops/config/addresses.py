@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from sparkops import __version__
+from sparkops.config import files
 from sparkops.errors import UsageError
 
 MAX_BYTES = 64 * 1024
@@ -78,7 +79,7 @@ class Addresses:
 def read(file: Path) -> Addresses | None:
     """Return the addresses of an inventory; None for a file that only config.inventory can read or refuse."""
     try:
-        text = file.read_bytes()
+        text = files.read(file, MAX_BYTES)
         data: Any = yaml.load(text, Loader=_Loader) if len(text) <= MAX_BYTES else {}  # noqa: S506 - a safe loader
         defaults = data.get("defaults") or {}
         nodes = {name: _address(node, defaults) for name, node in data["nodes"].items()}

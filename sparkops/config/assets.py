@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkops.config import shipped
+from sparkops.config import files, shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.source import Location
 
@@ -130,7 +130,7 @@ def _ca_certificates(fleet: Fleet) -> tuple[tuple[str, bytes], ...]:
 
 def _certificate(fleet: Fleet, where: Location, file: Path) -> bytes:
     try:
-        content = file.read_bytes()
+        content = files.read(file)
     except OSError as error:
         raise fleet.fail(where, f"{file} cannot be read: {error.strerror}") from None
     if PEM not in content:  # the image's tool ignores anything else

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -135,7 +136,7 @@ def lock_file(recipe: Path) -> Path:
 
 def read_lock(file: Path) -> Lock | None:
     """Read a lock; None if there is no such file. Raises ConfigError."""
-    return source.validate(source.read(file), Lock) if file.is_file() else None
+    return source.validate(source.read(file), Lock) if os.path.lexists(file) else None
 
 
 def stale(file: Path, key: str, problem: str) -> ConfigError:

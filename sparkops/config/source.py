@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from yaml.constructor import SafeConstructor
 
+from sparkops.config import files
 from sparkops.config.compose import MAX_DEPTH, TooMuch, compose
 from sparkops.config.fields import out_of_range
 from sparkops.errors import ConfigError
@@ -130,13 +132,10 @@ def _plain(match: re.Match[str]) -> str:
 
 def _text(source: Source) -> bytes:
     try:
-        with source.file.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
+        return files.read(source.file, MAX_BYTES)
     except OSError as error:
-        raise source.fail((), f"cannot be read: {error.strerror}") from None
-    if len(text) > MAX_BYTES:
-        raise source.fail((), f"larger than {MAX_BYTES} bytes")
-    return text
+        large = error.errno == errno.EFBIG
+        raise source.fail((), f"{'' if large else 'cannot be read: '}{error.strerror}") from None
 
 
 def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | None:

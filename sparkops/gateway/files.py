@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkops.config import shipped
+from sparkops.config.files import read
 from sparkops.config.inventory import Fleet
 from sparkops.config.source import Location
 
@@ -64,7 +65,7 @@ def _certificate(fleet: Fleet, named: str) -> str:
 def _secret(fleet: Fleet, where: Location, named: str) -> str:
     file: Path = fleet.resolve(named)
     try:
-        mode, text = file.stat().st_mode, file.read_text()
+        mode, text = file.stat().st_mode, read(file).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "expected text in UTF-8"
         raise fleet.fail(where, f"{file} cannot be read: {reason}") from None

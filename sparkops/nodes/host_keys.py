@@ -12,6 +12,7 @@ from pathlib import Path
 import paramiko
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
+from sparkops.config.files import text
 from sparkops.errors import ConfigError, HostKeyRefused
 
 REVOKED = "@revoked"
@@ -157,8 +158,10 @@ def _marked(line: str) -> tuple[str, str]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return [line.strip() for line in file.read_text().splitlines()]
+        return [line.strip() for line in text(file).splitlines()]
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(file, 1, "", f"cannot be read: {error}") from None
+        raise ConfigError(
+            file, 1, "", f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+        ) from None

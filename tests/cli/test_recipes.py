@@ -64,7 +64,9 @@ def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, 
 
 def test_credentials_in_a_url_are_never_shown(sparkops: Sparkops) -> None:
     proxy = "http://user:s3cret@proxy.lan:3128"
-    Path("q.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": {"env": {"HTTP_PROXY": proxy}}}))
+    Path("q.yaml").write_text(
+        yaml.safe_dump({**RECIPE, "serve": {"env": {"HTTP_PROXY": proxy}, "allow": ["HTTP_PROXY"]}})
+    )
     Path("p.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "p", "service": proxy}))
 
     shown = sparkops("show", "q.yaml"), sparkops("show", "q.yaml", "--json"), sparkops("show", "p.yaml")

@@ -55,8 +55,8 @@ def test_a_recipe_with_nothing_wrong_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "rule", "at"),
     [
-        ({"serve": {"env": {"A": TOKEN}}}, "secret", "A: "),
-        ({"serve": {"args": {"x": ["abc", KEY]}}}, "secret", f"- {KEY}"),
+        ({"serve": {"env": {"A": TOKEN}, "allow": ["A"]}}, "secret", "A: "),
+        ({"serve": {"args": {"x": ["abc", KEY]}, "allow": ["x"]}}, "secret", f"- {KEY}"),
         ({"verified": f"with {TOKEN}"}, "secret", "verified"),
         ({"model": {"revision": "main"}}, "model-revision", "revision"),
         ({"model": {"revision": "0123456"}}, "model-revision", "revision"),
@@ -79,7 +79,7 @@ def test_a_rule_finds_what_it_is_for_on_the_line_of_the_value(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"serve": {"env": {"TOKENIZERS_PARALLELISM": "false", "HF_TOKEN_PATH": "/run/x", "MAX_TOKENS": "4096"}}},
+        {"serve": {"env": {"HF_TOKEN_PATH": "/run/x", "MAX_TOKENS": "4096"}, "allow": ["HF_TOKEN_PATH", "MAX_TOKENS"]}},
         {"serve": {"args": {"max-num-batched-tokens": 8192, "tokenizer": "org/q"}}},
         {"serve": {"env": {"TORCH_CUDA_ARCH_LIST": "9.0a"}}},  # nothing here is for CUDA
         {"image": {"mods": ["vllm-cpu-metadata"]}},
@@ -128,7 +128,11 @@ def test_a_comment_covers_its_line_or_the_next_one(tmp_path: Path, comment: str)
 
 
 def test_a_comment_covers_what_is_inside_the_value_and_nothing_behind_it(tmp_path: Path) -> None:
-    changes = {"model": {"revision": "main"}, "serve": {"env": {"A": TOKEN}}, "image": {"mods": ["no-such"]}}
+    changes = {
+        "model": {"revision": "main"},
+        "serve": {"env": {"A": TOKEN}, "allow": ["A"]},
+        "image": {"mods": ["no-such"]},
+    }
     text = text_of(**changes).replace("model:\n", "# sparkops: ignore=model-revision,secret ours\nmodel:\n")
     listed = text.replace("  mods:\n", "  # sparkops: ignore=missing-part ours\n  mods:\n")
 
@@ -169,7 +173,7 @@ def test_a_comment_without_a_finding_or_reason_is_reported(tmp_path: Path) -> No
 
 
 def test_an_inherited_value_is_reported_at_its_place(tmp_path: Path) -> None:
-    parent = text_of(name="p", image={"base": "debian"}, serve={"env": {"A": TOKEN}})
+    parent = text_of(name="p", image={"base": "debian"}, serve={"env": {"A": TOKEN}, "allow": ["A"]})
     own = "name: q\nextends: p\ndescription: other\nverified: nothing\nserve:\n  env:\n    B: " + KEY + "\n"
 
     assert places(lint(tmp_path, own, p=parent)) == [
@@ -188,7 +192,7 @@ def test_an_ignore_of_another_recipe_counts_where_its_value_is_used(tmp_path: Pa
 
 
 def test_no_finding_shows_a_secret(tmp_path: Path) -> None:
-    results = lint(tmp_path, text_of(serve={"env": {"A": TOKEN, "B": KEY}}))
+    results = lint(tmp_path, text_of(serve={"env": {"A": TOKEN, "B": KEY}, "allow": ["A", "B"]}))
 
     assert len(results) == 2
     assert all(secret not in f"{finding.problem} {finding.fix}" for finding in results for secret in (TOKEN, KEY))

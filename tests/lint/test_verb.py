@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +46,28 @@ def test_findings_are_data_and_end_with_1(sparkops: Sparkops) -> None:
         f"Dockerfile:1: latest: {LATEST[0]}\n    fix: {LATEST[1]}\n",
         "1 finding in 1 of 1 file\n",
     )
+
+
+SPECIAL = {
+    "pipe": os.mkfifo,
+    "socket": lambda file: socket.socket(socket.AF_UNIX).bind(str(file)),
+    "device": lambda file: file.symlink_to("/dev/zero"),
+    "large": lambda file: file.write_bytes(b"#" * (16 * 2**20 + 1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("name", ["Dockerfile", "q.yaml", "q.lock"])
+def test_a_file_of_another_kind_or_size_is_refused_at_once(sparkops: Sparkops, kind: str, name: str) -> None:
+    SPECIAL[kind](Path(name))
+    if name == "q.lock":
+        write(q___yaml=yaml.safe_dump(PINNED))
+
+    ran = sparkops("lint", "q.yaml" if name == "q.lock" else name)
+
+    reasons = ("larger than",) if kind == "large" else ("expected a regular file", "No such device")  # ENXIO: a socket
+    assert (ran.code, any(reason in ran.err for reason in reasons)) == (2, True), ran.err
 
 
 def test_no_findings_end_with_0(sparkops: Sparkops) -> None:
