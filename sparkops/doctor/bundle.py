@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import platform
+import re
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -18,8 +19,10 @@ from sparkops.errors import NodeError
 from sparkops.nodes.connected import Connected, Member
 
 MANIFEST = "CONTENTS.txt"
-EVENTS, LINES, FILE_BYTES = 200, 500, 2**18
-"""Limits: events of a service, lines of a guard's log, and bytes of a file of evidence."""
+EVENTS, LINES, FILE_BYTES, FILES = 200, 500, 2**18, 200
+"""Limits: events of a service, lines of a guard's log, bytes of a file of evidence, and files of a node."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+"""A part of a file's name that a node may choose: no path upwards, no control character."""
 LOG = Command(("docker", "logs", "--timestamps", f"--tail={LINES}", CONTAINER), timeout_s=30.0)
 # Prints the last failure of each service, in the guard's container: names of directories start with their time.
 PROGRAM = """\
@@ -52,8 +55,16 @@ def collect(connected: Connected, result: DoctorResult) -> dict[str, Any]:
     }
     for node, outcome in connected.on_each(_of_node).items():
         files = outcome if isinstance(outcome, Mapping) else {"error.txt": str(outcome)}
-        parts |= {f"nodes/{node}/{name}": part for name, part in files.items()}
+        parts |= {f"nodes/{node}/{name}": part for name, part in named(files).items()}
     return parts
+
+
+def named(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the files of a node with the names that it gave, or under a number: it may be hostile."""
+    return {
+        name if all(map(NAME.fullmatch, name.split("/"))) else f"misnamed/{number}.txt": part
+        for number, (name, part) in enumerate([*files.items()][:FILES])
+    }
 
 
 def _of_node(member: Member) -> dict[str, Any]:
@@ -77,9 +88,17 @@ def _attempt(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def _events(member: Member) -> dict[str, Any]:
     """Return the last events of each service of the guard. Raises NodeError, ValueError."""
     services = reply(member.node.run(questions([{"op": "services"}])).stdout)
+    if not isinstance(services, list) or not all(isinstance(service, str) for service in services):
+        raise ValueError(f"expected a list of services, the guard replied {str(services)[:200]!r}")
     requests = [{"op": "events", "service": service} for service in services]
     lines = member.node.run(questions(requests)).stdout.splitlines() if requests else []
-    return {name: reply(line)[-EVENTS:] for name, line in zip(services, lines, strict=True)}
+    return {name: _last(reply(line)) for name, line in zip(services, lines, strict=True)}
+
+
+def _last(events: Any) -> list[Any]:
+    if not isinstance(events, list):
+        raise ValueError(f"expected a list of events, the guard replied {str(events)[:200]!r}")
+    return events[-EVENTS:]
 
 
 def questions(requests: Iterable[Mapping[str, Any]]) -> Command:
@@ -90,15 +109,28 @@ def questions(requests: Iterable[Mapping[str, Any]]) -> Command:
 
 def reply(line: str) -> Any:
     """Return the reply of the guard. Raises ValueError for an error and for other text."""
-    answer = json.loads(line)
+    try:
+        answer = json.loads(line)
+    except RecursionError:
+        raise ValueError("the guard replied with JSON that is nested too deep") from None
     if not isinstance(answer, dict) or "ok" not in answer:
         raise ValueError(f"the guard replied {line[:200]!r}")
     return answer["ok"]
 
 
 def _evidence(member: Member) -> dict[str, Any]:
-    files: dict[str, str] = json.loads(member.node.run(EVIDENCE).stdout)
-    return {f"evidence/{name}": text for name, text in files.items()}
+    return evidence(member.node.run(EVIDENCE).stdout)
+
+
+def evidence(printed: str) -> dict[str, str]:
+    """Return the files that PROGRAM printed. Raises ValueError for anything else: a node may be hostile."""
+    try:
+        files = json.loads(printed)
+    except RecursionError:
+        files = None
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        raise ValueError(f"expected files and their text, the node printed {printed[:200]!r}")
+    return {f"evidence/{name}": text[-FILE_BYTES:] for name, text in files.items()}
 
 
 def _log(member: Member) -> str:
@@ -119,7 +151,7 @@ def _text(name: str, part: Any) -> str:
         return redact.document(part)
     try:
         value = json.loads(part) if isinstance(part, str) else part
-    except ValueError:  # cut off at FILE_BYTES
+    except (ValueError, RecursionError):  # cut off at FILE_BYTES, or of a hostile node
         return redact.document(part)
     return json.dumps(redact.hidden(value), indent=2) + "\n"
 

@@ -101,3 +101,32 @@ def test_the_guard_is_asked_a_line_for_each_request() -> None:
 
     assert [json.loads(line)["op"] for line in command.stdin.splitlines()] == ["services", "events"]
     assert bundle.reply('{"ok": ["chat"]}') == ["chat"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../etc/cron.d/x", "/etc/passwd", "a/../../x", "\x1b[2J", "a\nb", "", "a//b", ".ssh/rc", "x" * 101]
+)
+def test_a_node_names_no_file_outside_its_own_directory(name: str) -> None:
+    assert bundle.named({name: "text", "guard.log": "text"}) == {"misnamed/0.txt": "text", "guard.log": "text"}
+
+
+def test_a_node_adds_no_more_files_than_a_bundle_takes() -> None:
+    assert len(bundle.named({f"{number}": "" for number in range(10_000)})) == bundle.FILES
+
+
+@pytest.mark.parametrize("printed", ["[]", "null", "1", '{"a": []}', '{"a": {"b": 1}}', "[" * 100_000, "no JSON", ""])
+def test_evidence_of_another_kind_is_a_readable_error(printed: str) -> None:
+    with pytest.raises(ValueError, match=r"expected files and their text|Expecting value"):
+        bundle.evidence(printed)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, "[]", "{}", "null", ""])
+def test_another_reply_of_a_guard_is_a_readable_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"the guard replied|Expecting value"):
+        bundle.reply(line)
+
+
+def test_json_of_a_node_that_is_nested_too_deep_is_kept_as_text() -> None:
+    deep = "[" * 100_000
+
+    assert bundle.files({"nodes/a/evidence/x.json": deep})["nodes/a/evidence/x.json"] == deep
