@@ -173,7 +173,7 @@ def test_a_comment_without_a_finding_or_reason_is_reported(tmp_path: Path) -> No
 
 
 def test_an_inherited_value_is_reported_at_its_place(tmp_path: Path) -> None:
-    parent = text_of(name="p", image={"base": "debian"}, serve={"env": {"A": TOKEN}, "allow": ["A"]})
+    parent = text_of(name="p", image={"base": "debian"}, serve={"env": {"A": TOKEN}, "allow": ["A", "B"]})
     own = "name: q\nextends: p\ndescription: other\nverified: nothing\nserve:\n  env:\n    B: " + KEY + "\n"
 
     assert places(lint(tmp_path, own, p=parent)) == [
