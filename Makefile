@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -40,6 +40,10 @@ thorough: $(READY)
 
 unit: $(READY)
 	@$(BIN)/pytest -m unit --numprocesses 2 --dist worksteal
+
+fuzz: export HYPOTHESIS_PROFILE := fuzz
+fuzz: $(READY)  ## parsers of what recipes, nodes and clients send, against thousands of changed inputs; takes minutes
+	@$(BIN)/pytest tests/fuzz --timeout 3600
 
 gpu: $(READY)  ## build to swap on this machine's NVIDIA GPUs, as root; NAME= names the report (docs/gpu.md)
 	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(WHEELS),--wheels $(WHEELS)) \

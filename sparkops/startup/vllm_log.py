@@ -70,7 +70,7 @@ MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
         ),
     ),
 )
-SHARDS = re.compile(r"[Ll]oading (safetensors|pt|np_cache|shards)[^%]*:\s+(?P<percent>\d+)% Completed")
+SHARDS = re.compile(r"[Ll]oading (safetensors|pt|np_cache|shards)[^%]*:\s+(?P<percent>\d{1,3})% Completed")
 
 FATAL = re.compile(
     r"(EngineCore|WorkerProc) (failed|encountered a fatal error)|CUDA out of memory|NV_ERR_NO_MEMORY"
@@ -109,9 +109,10 @@ def read(line: str) -> Reading:
     return Reading(stage=Stage.WEIGHTS if percent is not None else stage, percent=percent)
 
 
-WEIGHTS_LOADED = re.compile(r"Model loading took ([\d.]+) GiB")
-CACHE_LEFT = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
-GRAPHS_TAKEN = re.compile(r"Graph capturing finished in .* took (-?[\d.]+) GiB")
+FIGURE = r"(-?\d{1,9}(?:\.\d{1,9})?)"
+WEIGHTS_LOADED = re.compile(r"Model loading took " + FIGURE + " GiB")
+CACHE_LEFT = re.compile(r"Available KV cache memory: " + FIGURE + " GiB")
+GRAPHS_TAKEN = re.compile(r"Graph capturing finished in .* took " + FIGURE + " GiB")
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,17 @@ def reported(node: str, outcome: str | SparkopsError) -> NodeReport | SparkopsEr
 def read(node: str, text: str) -> NodeReport:
     """Return what the program printed on a node.
 
-    Raises NotReady where Docker does not answer, and NodeError for a failed query. A guard that does not run, does not
-    reply or replies an error hides nothing else: the report has the error.
+    Raises NotReady where Docker does not answer, and NodeError for a failed query and for another text: one node must
+    not hide the others. A guard that does not run, does not reply or replies an error hides nothing else: the report
+    has the error.
     """
+    try:
+        return _read(node, text)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:
+        raise NodeError(node, f"unexpected report: {type(error).__name__}: {str(error)[:200]}") from None
+
+
+def _read(node: str, text: str) -> NodeReport:
     line, _, gpus = text.partition("\n")
     survey = json.loads(line)
     if survey["docker"]["code"]:
