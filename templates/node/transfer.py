@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -150,9 +151,12 @@ def opened(path, offset):
             os.unlink(path)
         return open(path, "xb")
     status = os.lstat(path)
-    if status.st_nlink > 1 or status.st_size < offset:
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_size < offset:
         raise Failed(f"{path} has changed since it was listed: retry")
-    file = open(path, "r+b")
+    try:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b")
+    except OSError as error:  # a symbolic link, planted since lstat
+        raise Failed(f"{path} has changed since it was listed: {error.strerror}") from None
     file.truncate(offset)
     file.seek(offset)
     return file

@@ -385,3 +385,21 @@ def test_an_end_that_nobody_waits_for_ends_itself(tmp_path: Path) -> None:
         assert process.stdin
         process.stdin.close()
         assert process.wait(10) == commands.BROKEN
+
+
+@pytest.mark.parametrize("addresses", [HERE, ()])
+def test_a_planted_link_is_not_followed_when_a_copy_resumes(
+    tmp_path: Path, content: bytes, addresses: tuple[str, ...]
+) -> None:
+    """A user of the target node replaces a part of a file by a link to a file that the program may write."""
+    target = tmp_path / "theirs"
+    target.write_bytes(b"x" * 100)
+    link = tmp_path / "b.partial/deep/w"
+    link.parent.mkdir(parents=True)
+    (tmp_path / "b.partial/.sparkops-partial").write_text("it")
+    link.symlink_to(target)
+
+    with pytest.raises(NodeError, match=r"b\.partial/deep/w has changed since it was listed"):
+        send(ends(tmp_path, files(tmp_path, 5), into(tmp_path, 5), addresses))
+    assert target.read_bytes() == b"x" * 100
+    assert len(content) == SIZE
