@@ -20,6 +20,7 @@ from sparkops import redact
 from sparkops.config import addresses, inventory, opt_in, recipe
 from sparkops.config.lock import read_lock
 from sparkops.docker.facts import log_lines, parse_container
+from sparkops.docker.places import CONTAINER
 from sparkops.doctor import bundle
 from sparkops.engine import metrics
 from sparkops.errors import ConfigError, SparkopsError
@@ -133,7 +134,7 @@ SURVEY = {
     "containers": [INSPECT],
     "engines": [{"healthy": True, "first": {}, "log": ENDED}],
     "gateway": ENDED,
-    "guard": {"services": [], "errors": "", "replies": ""},
+    "guard": {"services": "", "errors": f"Error: No such container: {CONTAINER}", "states": {}, "events": {}},
 }
 
 
@@ -191,7 +192,9 @@ SHOWN: Any = {
         "map": "0x1 chat be_chat_blue\n",
         "releases": "0x1 be_chat_blue r\n",
         "processes": "1 worker 0\n",
-        "statistics": {"1": "# pxname,svname,scur,status,addr\nbe_chat_blue,BACKEND,1,UP,\nbe_chat_blue,s,1,UP,10.0.0.1:1\n"},
+        "statistics": {
+            "1": "# pxname,svname,scur,status,addr\nbe_chat_blue,BACKEND,1,UP,\nbe_chat_blue,s,1,UP,10.0.0.1:1\n"
+        },
     },
     "ports": {"chat": 8000},
     "slots": {name: {"release": "r", "servers": []} for name in ("be_chat_blue", "be_chat_green")},
