@@ -323,3 +323,13 @@ def test_no_name_of_a_test_is_empty() -> None:
     ]
 
     assert empty == []
+
+
+def test_no_module_draws_from_a_predictable_generator() -> None:
+    """Keys, tokens and challenges come from the system's generator: only the stand-in's prose may import `random`."""
+    programs = [*PACKAGE.rglob("*.py"), *(ROOT / "templates").rglob("*.py")]
+    importing = re.compile(r"^\s*(import random|from random)\b", re.MULTILINE)
+
+    assert [str(file) for file in programs if importing.search(file.read_text())] == [
+        str(ROOT / "templates/stand-in/stand_in/prose.py")
+    ]

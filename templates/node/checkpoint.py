@@ -66,8 +66,12 @@ def files(directory):
     The `.cache` of a hub's program, and the note of sparkops in a partial directory, are not part of a model.
     """
     sizes = {}
+    above = {directory: {os.path.realpath(directory)}}
     for place, directories, names in os.walk(directory, followlinks=True):
-        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        around = above.pop(place)
+        real = {name: os.path.realpath(os.path.join(place, name)) for name in directories if not name.startswith(".")}
+        directories[:] = sorted(name for name, path in real.items() if path not in around)  # a link upwards has no end
+        above.update({os.path.join(place, name): around | {real[name]} for name in directories})
         for name in sorted(names):
             path = os.path.join(place, name)
             if not name.startswith(".sparkops-") and os.path.isfile(path):  # False for a dangling link

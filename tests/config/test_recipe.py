@@ -368,3 +368,11 @@ def test_a_recipe_names_only_nodes_of_the_inventory() -> None:
     with pytest.raises(ConfigError, match=r": nodes\[1\]: unknown node 'n3', expected one of: n1, n2$"):
         recipe.load(file, ["n1", "n2"])
     assert recipe.load(file).nodes == ["n1", "n3"]
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "..", "a/../b.patch"])
+def test_no_mod_template_or_step_is_a_path(name: str) -> None:
+    """A build reads mods and templates by name: none leaves the checkout."""
+    for key in ("image.mods", "image.template", "model.steps"):
+        value = {"image.mods": [name], "image.template": name, "model.steps": [step(script=name)]}[key]
+        assert mistake({key: value}).startswith(key)

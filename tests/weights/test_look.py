@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sparkops.config import shipped
 from sparkops.errors import NodeError, NotReady
 from sparkops.weights import models
 from sparkops.weights.checkpoint import Checkpoint, problems
@@ -205,3 +207,27 @@ def test_the_look_takes_one_command(tmp_path: Path) -> None:
         models.look(replace(member("n1", tmp_path), node=node))
     assert len(node.ran) == 1
     assert not node.ran[0].changes
+
+
+def test_links_upwards_are_not_followed_for_ever(tmp_path: Path) -> None:
+    """Three links to the directory itself are 3^40 paths for a walk that follows them until the kernel refuses."""
+    directory = two_shards(tmp_path / "q")
+    plain = look(tmp_path).files
+    (directory / "deep").mkdir()
+    for name in ("a", "b", "deep/c"):
+        (directory / name).symlink_to(directory)
+
+    assert look(tmp_path).files == plain
+
+
+@pytest.mark.parametrize("link", ["q", "q.partial"])
+def test_a_planted_link_is_removed_without_its_target(tmp_path: Path, link: str) -> None:
+    """A user who may write beside a model replaces the old one, or an unfinished one, by a link to another place."""
+    theirs = two_shards(tmp_path / "theirs")
+    before = sorted(file.name for file in theirs.iterdir())
+    (tmp_path / link).symlink_to(theirs)
+
+    runpy.run_path(str(shipped.directory("templates") / "node/partial.py"))["discard"](str(tmp_path / link))
+
+    assert not (tmp_path / link).is_symlink()
+    assert sorted(file.name for file in theirs.iterdir()) == before
