@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_findings_are_data_and_end_with_1(sparkops: Sparkops) -> None:
     )
 
 
-SPECIAL = {
+SPECIAL: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "socket": lambda file: socket.socket(socket.AF_UNIX).bind(str(file)),
     "device": lambda file: file.symlink_to("/dev/zero"),
