@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +154,17 @@ def test_an_inspected_container(value: Any) -> None:
     holds(lambda: parse_container("n", value), ValueError, LookupError, TypeError, AttributeError)
 
 
+def read_line(line: str) -> None:
+    """Give one line of a log to every parser of such lines."""
+    vllm_log.read(line)
+    vllm_log.read_memory(line, vllm_log.ReportedMemory())
+    vllm_log.fingerprint(line)
+
+
 @given(lines=st.lists(st.text(max_size=200), max_size=5))
 def test_a_log(lines: list[str]) -> None:
-    so_far = vllm_log.ReportedMemory()
     for line in lines:
-        holds(lambda line=line: (vllm_log.read(line), vllm_log.read_memory(line, so_far), vllm_log.fingerprint(line)))
+        holds(partial(read_line, line))
     holds(lambda: (vllm_log.headline(lines), list(log_lines("\n".join(lines))), redact.document("\n".join(lines))))
 
 
@@ -166,14 +173,13 @@ FIGURES = st.sampled_from(["1.2.3", "--", "-.", ".", "9" * 5000, "\u0661", "1e9"
 
 @given(figure=FIGURES)
 def test_a_figure_of_a_log(figure: str) -> None:
-    so_far = vllm_log.ReportedMemory()
     for line in (
         f"Model loading took {figure} GiB",
         f"Available KV cache memory: {figure} GiB",
         f"Graph capturing finished in 1 secs, took {figure} GiB",
         f"Loading safetensors checkpoint shards: {figure}% Completed",
     ):
-        holds(lambda line=line: (vllm_log.read(line), vllm_log.read_memory(line, so_far)))
+        holds(partial(read_line, line))
 
 
 PAGE = (CAPTURED / "vllm-0.32.0-cpu-metrics.txt").read_text()
