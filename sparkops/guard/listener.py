@@ -96,7 +96,7 @@ class _Caller:
 
 
 @dataclass
-class Room:
+class Connections:
     """The connections that are served at once, by all listeners. `known` returns the addresses of the leader."""
 
     known: Callable[[], Collection[str]]
@@ -182,7 +182,7 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 32
     timeout = 0.2  # seconds that handle_request waits: the end of a listener takes as long
 
-    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Room):
+    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Connections):
         self.address_family, self.receiver, self.room = family, receiver, room
         super().__init__(address, socketserver.BaseRequestHandler)
 
@@ -231,7 +231,7 @@ class _Server(socketserver.ThreadingTCPServer):
 class _Listener:
     """Listens on one address, and on one that this node does not have yet as soon as it has it."""
 
-    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Room):
+    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Connections):
         self._make: Callable[[], _Server] = lambda: _Server(family, address, receiver, room)
         self.shown = f"{address[0]} port {address[1]}"
         self.server: _Server | None = None
@@ -285,7 +285,7 @@ def serve(
     its interface is up, is tried again every RETRY_S. `known` returns the addresses of the leader, as far as they are
     known. Raises OSError where a port is taken.
     """
-    receiver, room = Receiver(node, keys, answer), Room(known)
+    receiver, room = Receiver(node, keys, answer), Connections(known)
     resolved = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound = dict.fromkeys((family, bound) for family, _, _, _, bound in resolved)
     with ExitStack() as stack:

@@ -111,6 +111,7 @@ def test_it_loads_neither_typer_nor_pydantic_nor_a_verb(here: Path) -> None:
         "sparkops.cli.completion",
         "sparkops.command",
         "sparkops.config",
+        "sparkops.config.files",
         "sparkops.config.shipped",
     }
 

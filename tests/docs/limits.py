@@ -9,7 +9,7 @@ from sparkops.config.startup import Startup
 from sparkops.docker.commands import GATE_MEMORY
 from sparkops.gateway import capacity
 from sparkops.gateway.commands import STOP_S
-from sparkops.guard import daemon, evidence, local_service, node_report, operator_socket
+from sparkops.guard import daemon, evidence, listener, local_service, node_report, operator_socket
 from sparkops.memory.compilers import NVCC_GIB
 from sparkops.memory.relief import FLOOR_GIB
 from sparkops.network import commands as network
@@ -69,6 +69,8 @@ LIMITS: dict[str, dict[str, float]] = {
         "900 connections": float(capacity.frontend_connections(capacity.MEMORY_MIB)),
         "68 connections": float(capacity.METRICS),
         "32 connections": float(capacity.PROBES),
+        "8 connections": float(listener.THREADS),
+        "2 s": listener.HEAD_S,
         "1309 connections": float(capacity.frontend_connections(2048)),
         "1819 connections": float(capacity.frontend_connections(2685)),
     },

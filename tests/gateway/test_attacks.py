@@ -46,7 +46,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 
 @pytest.fixture
-def seen(gateway: Attacked) -> Attacked:
+def cleared(gateway: Attacked) -> Attacked:
     gateway.engine.received.clear()
     return gateway
 
@@ -143,12 +143,12 @@ def test_refusals_that_a_stranger_does_not_read_take_two_buffers_at_most(tmp_pat
 
 
 @pytest.mark.parametrize("port", ["chat", "one"])
-def test_http2_is_refused_on_every_port_and_by_every_way_in(seen: Attacked, port: str) -> None:
-    assert seen.status(PREFACE + frame(4, 0, 0, b""), seen.ports[port]) == 400
+def test_http2_is_refused_on_every_port_and_by_every_way_in(cleared: Attacked, port: str) -> None:
+    assert cleared.status(PREFACE + frame(4, 0, 0, b""), cleared.ports[port]) == 400
     upgrade = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAAAA")
     path = "/v1/chat/completions" if port == "chat" else "/chat/v1/chat/completions"
-    assert seen.status(post(*upgrade, LENGTH, path=path), seen.ports[port]) == 200
-    assert b"upgrade:" not in seen.engine.received[-1].head.lower()
+    assert cleared.status(post(*upgrade, LENGTH, path=path), cleared.ports[port]) == 200
+    assert b"upgrade:" not in cleared.engine.received[-1].head.lower()
 
 
 def test_http2_is_refused_on_the_sockets_of_haproxy(gateway: Attacked) -> None:
@@ -165,12 +165,12 @@ def test_http2_is_refused_on_the_sockets_of_haproxy(gateway: Attacked) -> None:
 @pytest.mark.parametrize(
     "upgrade", [("Upgrade: h2c, websocket",), ("Upgrade: websocket", "Upgrade: h2c"), ("Upgrade: h2c",)]
 )
-def test_only_a_websocket_is_an_upgrade_and_only_where_engines_have_one(seen: Attacked, upgrade: tuple[str]) -> None:
+def test_only_a_websocket_is_an_upgrade_and_only_where_engines_have_one(cleared: Attacked, upgrade: tuple[str]) -> None:
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
-    seen.send(post("Connection: Upgrade", *upgrade, key, path="/v1/realtime", method="GET", body=b""))
-    wait_for(lambda: seen.engine.received)
-    assert seen.engine.received[0].head.lower().count(b"upgrade: ") == 1
-    assert b"\r\nupgrade: websocket\r\n" in seen.engine.received[0].head
+    cleared.send(post("Connection: Upgrade", *upgrade, key, path="/v1/realtime", method="GET", body=b""))
+    wait_for(lambda: cleared.engine.received)
+    assert cleared.engine.received[0].head.lower().count(b"upgrade: ") == 1
+    assert b"\r\nupgrade: websocket\r\n" in cleared.engine.received[0].head
 
 
 @pytest.mark.parametrize(
@@ -186,27 +186,27 @@ def test_only_a_websocket_is_an_upgrade_and_only_where_engines_have_one(seen: At
         str(10**100),
     ],
 )
-def test_a_body_above_the_limit_is_refused_in_every_spelling_of_its_length(seen: Attacked, length: str) -> None:
-    for port in seen.ports.values():
-        reply = seen.send(post(f"Content-Length: {length}"), port)
+def test_a_body_above_the_limit_is_refused_in_every_spelling_of_its_length(cleared: Attacked, length: str) -> None:
+    for port in cleared.ports.values():
+        reply = cleared.send(post(f"Content-Length: {length}"), port)
         assert int(reply.split()[1]) in (400, 413), reply  # 400 is HAProxy's own
-    assert not seen.engine.received
+    assert not cleared.engine.received
 
 
 @pytest.mark.parametrize(
     "length", ["+2", "-2", "0x2", "2.0", "1e1", "", "2;2", "2 2", "2, 3", "2\r\nContent-Length: 3", "2\r\n 3", "\xb2"]
 )
-def test_a_length_that_is_no_number_is_refused(seen: Attacked, length: str) -> None:
-    assert seen.status(post(f"Content-Length: {length}")) == 400
-    assert not seen.engine.received
+def test_a_length_that_is_no_number_is_refused(cleared: Attacked, length: str) -> None:
+    assert cleared.status(post(f"Content-Length: {length}")) == 400
+    assert not cleared.engine.received
 
 
 @pytest.mark.parametrize("length", ["2", "02", "2, 2", "2\r\nContent-Length: 2", "\t2"])
-def test_a_length_within_the_limit_reaches_the_engine_as_one_number(seen: Attacked, length: str) -> None:
-    assert seen.status(post(f"Content-Length: {length}")) == 200
-    wait_for(lambda: seen.engine.received)
-    assert seen.engine.received[0].head.count(b"content-length: ") == 1
-    assert seen.engine.received[0].body == BODY
+def test_a_length_within_the_limit_reaches_the_engine_as_one_number(cleared: Attacked, length: str) -> None:
+    assert cleared.status(post(f"Content-Length: {length}")) == 200
+    wait_for(lambda: cleared.engine.received)
+    assert cleared.engine.received[0].head.count(b"content-length: ") == 1
+    assert cleared.engine.received[0].body == BODY
 
 
 SMUGGLED = post(LENGTH, path="/sleep")
@@ -233,10 +233,10 @@ CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
         post(LENGTH, body=BODY + SMUGGLED),
     ],
 )
-def test_an_engine_gets_no_request_that_the_gateway_has_not_checked(seen: Attacked, request_: bytes) -> None:
-    for port in seen.ports.values():
-        seen.send(request_, port)
-    for got in seen.engine.received:
+def test_an_engine_gets_no_request_that_the_gateway_has_not_checked(cleared: Attacked, request_: bytes) -> None:
+    for port in cleared.ports.values():
+        cleared.send(request_, port)
+    for got in cleared.engine.received:
         assert got.path == "/v1/chat/completions"
         assert (got.body, got.after) == (BODY, b"")
 
@@ -253,27 +253,27 @@ def test_an_engine_gets_no_request_that_the_gateway_has_not_checked(seen: Attack
     ],
     ids=["query", "path", "method", "header", "headers", "both"],
 )
-def test_path_and_headers_share_a_limit(seen: Attacked, request_: bytes) -> None:
-    assert seen.status(request_) == 431
-    assert not seen.engine.received
+def test_path_and_headers_share_a_limit(cleared: Attacked, request_: bytes) -> None:
+    assert cleared.status(request_) == 431
+    assert not cleared.engine.received
 
 
-def test_a_head_within_the_limit_reaches_the_engine_with_little_more(seen: Attacked) -> None:
+def test_a_head_within_the_limit_reaches_the_engine_with_little_more(cleared: Attacked) -> None:
     request = post(LENGTH, f"X: {'x' * 7000}", path=f"/v1/chat/completions?q={'q' * 8000}")
-    assert seen.status(request) == 200
-    wait_for(lambda: seen.engine.received)
-    assert len(seen.engine.received[0].head) < HEAD + 200
+    assert cleared.status(request) == 200
+    wait_for(lambda: cleared.engine.received)
+    assert len(cleared.engine.received[0].head) < HEAD + 200
 
 
 @pytest.mark.parametrize("port", ["chat", "one"])
-def test_headers_of_sparkops_are_the_gateways_own(seen: Attacked, port: str) -> None:
+def test_headers_of_sparkops_are_the_gateways_own(cleared: Attacked, port: str) -> None:
     forged = ("x-sparkops-release: r", "X-Sparkops-Slot: green", "x-sparkops-preview: x", "X-SPARKOPS-other: 1")
     path = "/v1/chat/completions" if port == "chat" else "/chat/v1/chat/completions"
-    reply = seen.send(post(LENGTH, "Connection: close", *forged, path=path), seen.ports[port])
+    reply = cleared.send(post(LENGTH, "Connection: close", *forged, path=path), cleared.ports[port])
 
     assert b"\r\nx-sparkops-release: chat-1\r\nx-sparkops-slot: blue\r\n" in reply
-    wait_for(lambda: seen.engine.received)
-    assert b"sparkops" not in seen.engine.received[0].head.lower()
+    wait_for(lambda: cleared.engine.received)
+    assert b"sparkops" not in cleared.engine.received[0].head.lower()
 
 
 # Keys

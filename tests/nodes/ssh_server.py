@@ -20,7 +20,10 @@ STREAM_LOCAL = "direct-streamlocal@openssh.com"
 
 
 class ServerTransport(paramiko.Transport):
-    """A server's connection that reads which Unix socket a channel is to be joined to, as OpenSSH's PROTOCOL has it."""
+    """A server's connection that reads which Unix socket a channel is to be joined to, as OpenSSH's PROTOCOL has it.
+
+    `accepted` are the programs to start once the reply to their request is sent, so that none ends before it.
+    """
 
     socket_path = ""
 
@@ -29,6 +32,16 @@ class ServerTransport(paramiko.Transport):
         table: dict[int, Callable[[paramiko.Message], None]] = self._handler_table  # type: ignore[attr-defined]
         self.open_channel_asked = table[paramiko.common.MSG_CHANNEL_OPEN]
         table[paramiko.common.MSG_CHANNEL_OPEN] = self._read_path
+        self.accepted: list[Callable[[], object]] = []
+        handlers: dict[int, Callable[[paramiko.Channel, paramiko.Message], None]]
+        handlers = paramiko.Transport._channel_handler_table  # type: ignore[attr-defined]
+        self.reply = handlers[paramiko.common.MSG_CHANNEL_REQUEST]
+        self._channel_handler_table = {**handlers, paramiko.common.MSG_CHANNEL_REQUEST: self._reply_and_start}
+
+    def _reply_and_start(self, channel: paramiko.Channel, message: paramiko.Message) -> None:
+        self.reply(channel, message)
+        while self.accepted:
+            self.accepted.pop()()
 
     def _read_path(self, message: paramiko.Message) -> None:
         kind, _ = message.get_text(), [message.get_int() for _ in range(3)]
@@ -115,7 +128,7 @@ class Visit(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.server.lines.append(command.decode())
-        in_thread(run, self.server, channel, command.decode())
+        self.transport.accepted.append(lambda: in_thread(run, self.server, channel, command.decode()))
         return True
 
     def check_channel_direct_tcpip_request(

@@ -40,7 +40,7 @@ def taken(node: FleetNode, port: int) -> Iterator[None]:
         node.exec("sh", "-c", "kill -9 -- -$(cat /tmp/taken.pid) || true")
 
 
-def asked(node: FleetNode) -> str:
+def requests_taken(node: FleetNode) -> str:
     """The requests that the user's program has received."""
     return node.exec("sh", "-c", "cat /tmp/taken-requests 2>/dev/null || true")
 
@@ -64,7 +64,7 @@ def test_whoever_binds_the_port_of_an_engine_first_gets_no_request_and_no_traffi
         service.nodes.node(new.node).exec("docker", "kill", new.name)
         wait_for(lambda: service.status()["live"]["release"] == serving)
         assert requests.get(f"{service.url}/v1/models", timeout=60).status_code == 200
-        assert asked(service.nodes.node(new.node)) == ""
+        assert requests_taken(service.nodes.node(new.node)) == ""
 
     assert service.journal().swap is None
     assert service.status()["live"]["release"] == serving
