@@ -80,11 +80,6 @@ class Trace:
 
 TRACES = (
     Trace(
-        "across, the leader's guard is killed in load",
-        Mode.ACROSS,
-        ((Phase.LOAD, KillGuard("n1")),),
-    ),
-    Trace(
         "beside, cancelled in bake",
         Mode.BESIDE,
         ((Phase.BAKE, Ask("cancel")),),
@@ -95,6 +90,11 @@ TRACES = (
 """Those that `make test` plays on real nodes."""
 
 MORE = (
+    Trace(
+        "across, the leader's guard is killed in load",
+        Mode.ACROSS,
+        ((Phase.LOAD, KillGuard("n1")),),
+    ),
     Trace("across", Mode.ACROSS),
     Trace("beside", Mode.BESIDE),
     Trace("in place", Mode.IN_PLACE),

@@ -14,7 +14,7 @@ from sparkops.config import assets, inventory, recipe
 from sparkops.config.image import Torch
 from sparkops.config.inventory import Fleet
 from sparkops.errors import ImageRejected
-from sparkops.images import distribute
+from sparkops.images import distribute, gated
 from sparkops.images.build import build_on_all, of_recipe
 from sparkops.nodes.connected import connect
 from sparkops.nodes.progress import silent
@@ -102,6 +102,7 @@ def test_an_image_goes_to_the_other_store_and_back(nodes: RealFleet, other_store
     file = nodes.write_inventory(tmp_path / "inventory.yaml", [one, other_store])
 
     def copy(source: FleetNode, target: FleetNode) -> int:
+        (tmp_path / gated.NAME).unlink(missing_ok=True)  # each image is another build
         with connect(inventory.load(file), [source.name, target.name]) as connected:
             copied = distribute.copy(connected, TAG, source.name, silent)[target.name]
         assert inspect(target, TAG, ".RootFS.Layers") == inspect(source, TAG, ".RootFS.Layers")

@@ -52,9 +52,11 @@ def group(nodeid: str) -> str:
 
 
 def order(nodeid: str) -> int:
-    """Return what sorts the longest groups first, so that workers end at about the same time."""
+    """Return what sorts the longest groups first and single tests last, so that workers end at about the same time."""
     longest = (
         *("vllm", "tests/containerd/", "tests/follower/", "tests/real/test_agents.py", "tests/real/test_swap.py"),
         "tests/gateway/",
     )
-    return longest.index(group(nodeid)) if group(nodeid) in longest else len(longest)
+    if group(nodeid) in longest:
+        return longest.index(group(nodeid))
+    return len(longest) + (group(nodeid) == nodeid)

@@ -101,6 +101,7 @@ def led(guard: Here) -> Iterator[Led]:
     leader.leadership.close()
 
 
+@pytest.mark.matrix
 def test_a_service_is_deployed_replaced_in_place_and_stopped(led: Led) -> None:
     first, second = led.release("first", Slot.BLUE), led.release("second", Slot.GREEN)
 
@@ -121,6 +122,7 @@ def test_a_service_is_deployed_replaced_in_place_and_stopped(led: Led) -> None:
     assert led.guard.report(SERVICE).armed == ""
 
 
+@pytest.mark.matrix
 def test_a_release_that_fails_in_place_gives_it_back(led: Led) -> None:
     first = led.release("first", Slot.BLUE)
     bad = led.release("bad", Slot.GREEN, CRASH_AT="40")

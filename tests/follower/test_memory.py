@@ -142,6 +142,7 @@ def test_a_moment_of_little_memory_kills_nothing(guard: Here) -> None:
     assert inspect(rank.container)["State"]["Running"]
 
 
+@pytest.mark.matrix
 def test_a_kill_for_memory_is_not_one_by_hand(guard: Here) -> None:
     _, rank = promoted(guard, "relief", START_S="8")
     crash(rank)

@@ -22,8 +22,10 @@ async def client(over: asyncio.Event) -> None:
     while not over.is_set():
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
-        except OSError:
-            SEEN["no connection"] += 1
+        except ConnectionResetError:  # HAProxy may close it before its client has noticed that it was opened
+            SEEN["refused"] += 1
+        except OSError as error:
+            SEEN[repr(error)] += 1
         else:
             await conversation(reader, writer, over)
             writer.close()

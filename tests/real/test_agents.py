@@ -362,7 +362,11 @@ def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair
 
 @pytest.mark.parametrize(
     ("number", "during", "verb"),
-    [(0, False, "run"), (0, True, "run"), (1, False, "rm")],
+    [
+        pytest.param(0, False, "run", marks=pytest.mark.matrix),
+        (0, True, "run"),
+        pytest.param(1, False, "rm", marks=pytest.mark.matrix),
+    ],
     ids=["before the replacement", "during it", "after it"],
 )
 def test_a_gateway_is_replaced_to_the_end_without_its_client(pair: Pair, number: int, during: bool, verb: str) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from sparkops.config.inventory import Fleet
 from sparkops.docker.places import CONTAINER
-from sparkops.errors import Interrupted, NodeError
-from sparkops.images import delivery, distribute
+from sparkops.errors import ImageRejected, Interrupted, NodeError
+from sparkops.images import delivery, distribute, gated
 from sparkops.images.delivery import CopiedImage
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes.connected import connect
@@ -29,11 +29,12 @@ LEFT = "docker ps --all --quiet; ls /tmp /var/tmp; ps -e -o args | grep -c '[p]y
 
 
 @pytest.fixture
-def pair(nodes: RealFleet) -> Iterator[tuple[FleetNode, FleetNode]]:
+def pair(nodes: RealFleet, fleet: Fleet) -> Iterator[tuple[FleetNode, FleetNode]]:
     one, two = nodes.nodes[:2]
     yield one, two
     for node in (one, two):
         image_layers.forget(node, TAG)
+    gated.of(fleet).file.unlink(missing_ok=True)
 
 
 def copy(fleet: Fleet, report: OnEvent = silent) -> CopiedImage:
@@ -70,6 +71,9 @@ def test_only_a_changed_layer_is_sent(fleet: Fleet, pair: tuple[FleetNode, Fleet
     assert (repeated.image, repeated.sent) == (image, 0)
 
     changed = image_layers.change(one, TAG, 50_000)
+    with pytest.raises(ImageRejected, match="is another image than the one that passed its gate"):
+        copy(fleet)
+    gated.of(fleet).file.unlink()  # as its error says
     part = copy(fleet, lambda event: texts.append(event.text))
     assert changed != image
     assert image_of(two) == part.image == changed

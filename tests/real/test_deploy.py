@@ -164,6 +164,7 @@ def test_a_start_that_fails_is_told_at_once_and_kept(
     """vLLM refuses an argument that it does not know and ends; its log stays on the node, and with its guard."""
     assert deployed
     changes = {"service: tiny": "service: broken", "dtype: bfloat16": "no-such-argument: true"}
+    changes |= {"  args:": "  allow: [no-such-argument]\n  args:"}
     with_devices = with_inventory(lambda data: data["nodes"]["node-2"].update(DEVICES))
     failed = with_devices("deploy", variant({**changes, "port: 8000": "port: 8100"}), "--node", "node-2")
     assert failed.code == 1

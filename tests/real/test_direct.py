@@ -72,6 +72,7 @@ def whole(service: Service, name: str) -> bool:
     return answer(service, "node-1") == name and ranks == [("node-1", 0), ("node-2", 1)] and len(releases) == 1
 
 
+@pytest.mark.matrix
 def test_replicas_are_deployed_replaced_restarted_and_stopped_each_by_its_own_guard(alone: Service) -> None:
     first = deploy(alone, *BOTH, name="first")
     assert first.code == 0, first.err

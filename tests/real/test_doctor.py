@@ -148,7 +148,11 @@ def running(node: FleetNode, program: str) -> Iterator[None]:
 
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(
-    ("code", "container", "place"), [("GUARD_DOWN", GUARD, "node-2"), ("GATEWAY_DOWN", GATEWAY, "node-1")]
+    ("code", "container", "place"),
+    [
+        pytest.param("GUARD_DOWN", GUARD, "node-2", marks=pytest.mark.matrix),
+        ("GATEWAY_DOWN", GATEWAY, "node-1"),
+    ],
 )
 def test_a_stopped_agent_is_started_by_fix(front: Cli, nodes: RealFleet, code: str, container: str, place: str) -> None:
     assert not {code for code, _ in problems(front("doctor", "--json"))} & {"GUARD_DOWN", "GATEWAY_DOWN"}
@@ -167,6 +171,7 @@ def test_a_stopped_agent_is_started_by_fix(front: Cli, nodes: RealFleet, code: s
     assert (code, place) not in problems(fixed)
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("service")
 def test_a_guard_that_hangs_is_silent_and_not_restarted(front: Cli, nodes: RealFleet) -> None:
     program = ("-f", "^python3 -m sparkops.guard$")  # not its parent, the container's init

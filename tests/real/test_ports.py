@@ -61,6 +61,7 @@ def test_rules_that_were_removed_return_and_leave_with_their_containers(service:
     wait_for(lambda: "sparkops" not in node.exec(*nft, "list", "tables"))
 
 
+@pytest.mark.matrix
 def test_doctor_reports_an_engine_that_answers_past_the_gateway(stand_in: Service, front: Cli, sparkops: Cli) -> None:
     """It was deployed with an inventory that has no gateway. Behind the gateway it is deployed once it was stopped."""
     stand_in.sweep()

@@ -160,6 +160,7 @@ def test_what_a_service_in_a_swap_has_left_stays_until_the_swap_ends(
     assert not set(vars(own).values()) & things(node)
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("swept")
 def test_a_service_on_hold_and_one_whose_journal_cannot_be_read_are_left_alone(
     service: Service, node: FleetNode, base: str

@@ -91,7 +91,8 @@ def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(
     assert f"; {old.release} serves" in refused.err
 
 
-@pytest.mark.parametrize("mode", ["across", pytest.param("beside", marks=pytest.mark.matrix)])
+@pytest.mark.matrix
+@pytest.mark.parametrize("mode", ["across", "beside"])
 def test_another_checkpoint_takes_over_and_no_request_fails(tiny: Service, mode: str) -> None:
     old = tiny.journal().active
     assert old

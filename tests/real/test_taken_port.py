@@ -37,7 +37,7 @@ def taken(node: FleetNode, port: int) -> Iterator[None]:
     try:
         yield
     finally:
-        node.exec("sh", "-c", "kill -9 -- -$(cat /tmp/taken.pid) || true")
+        node.exec("sh", "-c", "pkill --signal KILL --session $(cat /tmp/taken.pid)")
 
 
 def requests_taken(node: FleetNode) -> str:
