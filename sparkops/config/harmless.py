@@ -249,8 +249,9 @@ VARIABLES = frozenset(
     """.split()
 )
 """VLLM_*: what vllm/envs.py reads as a number, a truth value or one of a list (0.32.0, and names of 0.19.0 to 0.23.0),
-without ports and endpoints, and a few texts that are only compared or printed. NCCL_*: NCCL's user guide, without names
-of files, plugins and addresses. The rest: OpenMP, CUDA, torch, CPython, huggingface_hub, Ray, UCX. No prefix is
-harmless as a whole: each of these families has variables that load code."""
+without ports and endpoints, and a few texts that are only compared or printed. NCCL_*: what NCCL's sources read
+(commit 5067397 of NVIDIA/nccl) and older names, without those of files, plugins and addresses. The rest: OpenMP,
+CUDA, torch, CPython, huggingface_hub, Ray, UCX. No prefix is harmless as a whole: each of these families has
+variables that load code."""
 STAND_IN = "STAND_IN_"
 """Prefix of the variables of the stand-in: it refuses unknown ones, and none names a file (stand_in/knobs.py)."""
