@@ -31,6 +31,7 @@ LEFT = "docker ps --all --quiet; ls /tmp /var/tmp; ps -e -o args | grep -c '[p]y
 @pytest.fixture
 def pair(nodes: RealFleet, fleet: Fleet) -> Iterator[tuple[FleetNode, FleetNode]]:
     one, two = nodes.nodes[:2]
+    gated.of(fleet).file.unlink(missing_ok=True)
     yield one, two
     for node in (one, two):
         image_layers.forget(node, TAG)
