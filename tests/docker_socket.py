@@ -23,18 +23,33 @@ class DockerSocket:
     gone: list[str] = field(default_factory=list)
     """IDs that are listed, and removed before they are inspected."""
     refusal: str = ""
+    hanging: set[str] = field(default_factory=set)
+    """IDs whose inspect gets no reply before the end."""
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def reply(self, path: str) -> tuple[int, Any]:
         """Return status and body."""
         if self.refusal:
             return 500, {"message": self.refusal}
         if path == "/containers/json?all=1":
-            labelled = [(item["Id"], item["Name"], item["Config"]["Labels"]) for item in self.inspects]
+            facts = {"ImageID": "sha256:1", "Created": 1_763_798_400}
+            own = [
+                {
+                    **facts,
+                    "Id": item["Id"],
+                    "Names": [item["Name"]],
+                    "Labels": item["Config"]["Labels"],
+                    "State": item["State"]["Status"],
+                }
+                for item in self.inspects
+            ]
             others = [(name, f"/{name}", None) for name in self.names]
             gone = [(identifier, "/gone", {"sparkops.service": "chat"}) for identifier in self.gone]
-            listed = (*labelled, *others, *gone)
-            return 200, [{"Id": item, "Names": [name], "Labels": labels} for item, name, labels in listed]
+            rest = [{"Id": item, "Names": [name], "Labels": labels} for item, name, labels in (*others, *gone)]
+            return 200, [*own, *rest]
         container_id = path.removeprefix("/containers/").removesuffix("/json")
+        if container_id in self.hanging:
+            self.ended.wait()
         matches = [item for item in self.inspects if item["Id"] == container_id]
         return (200, matches[0]) if matches else (404, {"message": f"No such container: {container_id}"})
 
@@ -58,5 +73,6 @@ def docker_socket(file: Path) -> Iterator[DockerSocket]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield docker
+        docker.ended.set()
         server.shutdown()
         thread.join()

@@ -134,7 +134,8 @@ class Sampler:
 
 
 def _start(inspect: Facts) -> str:
-    return f"{inspect['State']['Status']} {inspect['State']['StartedAt']}"
+    started = inspect["State"]["StartedAt"] if "Config" in inspect else ""
+    return f"{node_survey.state(inspect)} {started}"
 
 
 SO_PEERGROUPS = getattr(socket, "SO_PEERGROUPS", 59)  # Linux 4.13; Python has no name for it

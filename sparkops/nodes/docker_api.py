@@ -78,8 +78,11 @@ class Engine:
         return facts
 
     def containers(self, **labels: str) -> list[Facts]:
-        """Return the inspect of every container of sparkops, running or not, with all of `labels`."""
-        inspects = (self.container(listed["Id"]) for listed in self.listed(**labels))
+        """Return the inspect of every container of sparkops, running or not, with all of `labels`.
+
+        Raises ConnectionLost with the name of a container that Docker does not inspect: what it is is unknown.
+        """
+        inspects = (self._inspect(item["Id"], item["Names"][0].lstrip("/")) for item in self.listed(**labels))
         return [facts for facts in inspects if facts is not None]  # None: removed since it was listed
 
     def listed(self, **labels: str) -> list[Facts]:
@@ -94,10 +97,13 @@ class Engine:
 
     def container(self, name: str, timeout_s: float = READ_TIMEOUT_S) -> Facts | None:
         """Return the inspect of one container; None without one of that name. Raises ConnectionLost after timeout_s."""
+        return self._inspect(name, name, timeout_s)
+
+    def _inspect(self, identifier: str, name: str, timeout_s: float = READ_TIMEOUT_S) -> Facts | None:
         self._client.timeout = timeout_s  # type: ignore[assignment]
         try:
-            with self._errors(), suppress(NotFound):
-                facts: Facts = self._client.inspect_container(name)
+            with self._errors(f" about {name}"), suppress(NotFound):
+                facts: Facts = self._client.inspect_container(identifier)
                 return facts
         finally:
             self._client.timeout = int(READ_TIMEOUT_S)
@@ -161,13 +167,13 @@ class Engine:
             return raw.decode(errors="replace")
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, about: str = "") -> Iterator[None]:
         try:
             yield
         except APIError as error:
             raise NotReady(self.node.name, f"Docker refused to answer: {error.explanation or error}") from error
         except (RequestException, OSError) as error:
-            raise ConnectionLost(self.node.name, f"Docker's answer was cut off: {error}") from error
+            raise ConnectionLost(self.node.name, f"Docker's answer{about} was cut off: {error}") from error
 
     def close(self) -> None:
         self._client.close()

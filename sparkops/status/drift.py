@@ -24,6 +24,10 @@ def of_service(service: ServiceReport) -> Iterator[Drift]:
         if container.state == "restarting":
             detail = f"{container.name} is in a restart loop"
             yield Drift(code="RESTARTING", node=container.node, detail=detail, next_step=f"sparkops logs {name}")
+    for container in (rank.container for rank in service.ranks if rank.listed):
+        detail = f"{container.name}: Docker does not answer `docker inspect`, only its list is known"
+        step = f"docker inspect {container.name}, on {container.node}; a restart of Docker may be needed"
+        yield Drift(code="NOT_INSPECTED", node=container.node, detail=detail, next_step=step)
     for ranks in replicas(service.ranks):
         for number in missing(ranks):
             head = ranks[0].container

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 COMMAND_S, HTTP_S = 20.0, 5.0
+INSPECT_S = 5.0
+"""For the inspect of one container. It waits as long as a start does, and for ever where a shim hangs."""
 RATE_S = 0.5  # between two samples of an engine of which no earlier sample exists
 PAGE_BYTES = 4 * 2**20
 DOCKER_ROOT = "/var/lib/docker"
@@ -68,23 +70,43 @@ def host(disk: str = DOCKER_ROOT) -> Facts:
 def containers(label: str) -> tuple[list[Facts], Facts, set[str] | None]:
     """Return the inspects of all containers with a label, the result of reading them, and all names on the node.
 
-    From Docker's own socket: a `docker` program takes 40 ms of a core. Names are None where only that program reaches
-    Docker, which also prints why nothing does.
+    In place of an inspect that Docker does not give within INSPECT_S there is the container's item of Docker's list,
+    which waits for nothing. From Docker's own socket: a `docker` program takes 40 ms of a core. Names are None where
+    only that program reaches Docker, which also prints why nothing does.
     """
     try:
         status, text = page(docker_socket, "/containers/json?all=1")
         if status != 200:
             return [], failure(text), None
         listed = json.loads(text)
-        pages = [
-            page(docker_socket, f"/containers/{item['Id']}/json") for item in listed if label in (item["Labels"] or {})
-        ]
+        own = [item for item in listed if label in labels(item)]
+        with ThreadPoolExecutor(16) as pool:
+            pages = list(pool.map(inspected, own))
         failed = [text for status, text in pages if status not in (200, 404)]  # 404: removed since they were listed
         names = {name.lstrip("/") for item in listed for name in item["Names"]}
         inspects = [json.loads(text) for status, text in pages if status == 200]
     except (OSError, ValueError):
         return printed(label)
     return inspects, failure(failed[0]) if failed else {"code": 0, "out": "", "err": ""}, names
+
+
+def inspected(item: Facts) -> tuple[int, str]:
+    """Return status and text of the inspect of a listed container; the item itself if none comes within INSPECT_S."""
+    try:
+        return page(lambda: docker_socket(INSPECT_S), f"/containers/{item['Id']}/json")
+    except TimeoutError:
+        return 200, json.dumps(item)
+
+
+def labels(container: Facts) -> Facts:
+    """Return the labels of an inspect, or of an item of Docker's list."""
+    return container.get("Config", container)["Labels"] or {}
+
+
+def state(container: Facts) -> str:
+    """Return Docker's word for the state of an inspect, or of an item of Docker's list."""
+    known = container["State"]
+    return str(known if isinstance(known, str) else known["Status"])
 
 
 def printed(label: str) -> tuple[list[Facts], Facts, None]:
@@ -99,13 +121,13 @@ def printed(label: str) -> tuple[list[Facts], Facts, None]:
     return inspects, {**shown, "code": shown["code"] or 1 if len(inspects) + gone < len(names) else 0}, None
 
 
-def docker_socket() -> socket.socket:
+def docker_socket(timeout_s: float = COMMAND_S) -> socket.socket:
     """Connect to Docker. Raises OSError where it listens on no socket of this node."""
     scheme, _, path = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")
     if scheme != "unix":
         raise FileNotFoundError(scheme)
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(COMMAND_S)
+    connection.settimeout(timeout_s)
     try:
         connection.connect(path)
         return connection
@@ -114,22 +136,27 @@ def docker_socket() -> socket.socket:
         raise
 
 
-def answers_requests(inspect: Facts) -> bool:
+def answers_requests(container: Facts) -> bool:
     """Return whether an engine gets requests: it runs, and as rank 0 it answers for all ranks."""
-    rank = inspect["Config"]["Labels"].get("sparkops.rank", "")
+    rank = labels(container).get("sparkops.rank", "")
     follows = rank.isdecimal() and int(rank) > 0
-    return not follows and inspect["State"]["Status"] in ("running", "restarting", "paused")
+    return not follows and state(container) in ("running", "restarting", "paused")
 
 
-def engine(inspect: Facts, request: Mapping[str, Any], sample: Callable[[int], Facts]) -> Facts:
-    """Return an engine's health with what `sample` returns for its port, or the end of its log."""
-    if not answers_requests(inspect):
+def engine(container: Facts, request: Mapping[str, Any], sample: Callable[[int], Facts]) -> Facts:
+    """Return an engine's health with what `sample` returns for its port, or the end of its log.
+
+    Docker does not read the log of a container that it does not inspect.
+    """
+    if not answers_requests(container):
         return {}
-    port = inspect["Config"]["Labels"].get("sparkops.port", "")
+    port = labels(container).get("sparkops.port", "")
     if port.isdecimal() and get(int(port), "/health")[0] == 200:
         return {"healthy": True, **sample(int(port))}
-    started, tail = f"--since={inspect['State']['StartedAt']}", f"--tail={request['tail']}"
-    logs = ("docker", "logs", "--timestamps", started, tail, inspect["Id"])
+    if "Config" not in container:
+        return {"healthy": False, "log": {"code": 0, "out": "", "err": ""}}
+    started, tail = f"--since={container['State']['StartedAt']}", f"--tail={request['tail']}"
+    logs = ("docker", "logs", "--timestamps", started, tail, container["Id"])
     return {"healthy": False, "log": run(logs, errors=subprocess.STDOUT)}
 
 

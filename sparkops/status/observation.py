@@ -17,7 +17,9 @@ from sparkops.swap.journal import Journal
 
 @dataclass(frozen=True)
 class RankReport:
-    """One container as observed. `age_s` and `up_s` are seconds since it was created and started, by its node's clock;
+    """One container as observed. `listed`: Docker did not inspect it, so only its labels, state and health are known.
+
+    `age_s` and `up_s` are seconds since it was created and started, by its node's clock;
     None if unknown, and `up_s` unless it runs. `sampled_s`: how many seconds ago health and figures were read."""
 
     container: Container
@@ -28,6 +30,7 @@ class RankReport:
     age_s: float | None = None
     up_s: float | None = None
     sampled_s: float = 0.0
+    listed: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ class Health(StrEnum):
     OK = "ok"
     STARTING = "starting"
     FAILING = "failing"
+    UNKNOWN = "unknown"
     NONE = "none"
 
 
@@ -39,7 +40,8 @@ class RankRow:
     stage: str | None
     """Stage of the start, such as `loading weights 40 %`; `serving` afterwards."""
     health: Health
-    """`ok`: answers; `failing`: stopped answering; `none`: not running. A rank above 0 is `ok` while it runs."""
+    """`ok`: answers; `failing`: stopped answering; `unknown`: does not answer, and Docker does not inspect it;
+    `none`: not running. A rank above 0 is `ok` while it runs."""
     port: int
     """HTTP port on the node."""
     exit_code: int | None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from sparkops.docker.facts import Container, parse_container
+from sparkops.docker.facts import Container, parse_container, parse_listed
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.engine import load
 from sparkops.engine.load import UNKNOWN, Load, Rates
@@ -63,8 +63,8 @@ def _read(node: str, text: str) -> NodeReport:
         host=(facts := host.parse(survey["host"]["out"])),
         gpus=host.parse_gpu_states(gpus),
         ranks=tuple(
-            _rank(parse_container(node, inspect), engine, facts.now_s)
-            for inspect, engine in zip(survey["containers"], survey["engines"], strict=True)
+            _rank(node, container, engine, facts.now_s)
+            for container, engine in zip(survey["containers"], survey["engines"], strict=True)
         ),
         gateway=_gateway(survey["gateway"]) if survey["gateway"] else None,
         states=states,
@@ -73,12 +73,18 @@ def _read(node: str, text: str) -> NodeReport:
     )
 
 
-def _rank(container: Container, engine: Facts, now_s: float) -> RankReport:
-    created_at = container.created_at
+def _rank(node: str, facts: Facts, engine: Facts, now_s: float) -> RankReport:
+    """Read a container by its inspect, or by its item of Docker's list: then its start is unknown, and its log."""
+    listed = "Config" not in facts
+    container = parse_listed(node, facts) if listed else parse_container(node, facts)
+    report, created_at = _engine(container, engine), container.created_at
+    if listed and report.health is Health.STARTING:
+        report = replace(report, health=Health.UNKNOWN, stage="")
     return replace(
-        _engine(container, engine),
+        report,
+        listed=listed,
         age_s=None if created_at is None else max(0.0, now_s - created_at),
-        up_s=max(0.0, now_s - container.started_at) if container.running else None,
+        up_s=max(0.0, now_s - container.started_at) if container.running and not listed else None,
         sampled_s=engine.get("sampled_s", 0.0),
     )
 

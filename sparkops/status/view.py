@@ -21,7 +21,7 @@ COLORS = {
     **dict.fromkeys(("healthy", "up", "ok", "reachable"), GOOD),
     **dict.fromkeys(("starting", "degraded", "stopping"), BUSY),
     **dict.fromkeys(("failed", "failing", "down", "unreachable"), BAD),
-    **dict.fromkeys(("stopped", "absent", "none"), FAINT),
+    **dict.fromkeys(("stopped", "absent", "none", "unknown"), FAINT),
 }
 """By state of a service, gateway, node or health."""
 WIDE = 100_000

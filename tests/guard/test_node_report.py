@@ -14,6 +14,7 @@ from sparkops.config import inventory
 from sparkops.engine.load import Load
 from sparkops.guard.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
 from sparkops.nodes.local import LocalNode
+from sparkops.status.join import join
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Health
 from sparkops.status.read import Reader
@@ -163,3 +164,26 @@ def test_status_reads_a_node_by_the_report_of_its_guard(node: Node, tmp_path: Pa
     assert isinstance(text, str)
     assert json.loads(text)["format"] == 1
     assert isinstance(reported("n1", text), NodeReport)
+
+
+@pytest.mark.parametrize(("healthy", "health"), [(True, Health.OK), (False, Health.UNKNOWN)])
+def test_a_container_that_docker_does_not_inspect_hides_neither_itself_nor_another(
+    node: Node, healthy: bool, health: Health
+) -> None:
+    """The shim of a container may hang: Docker then lists it, and the engine in it answers by itself."""
+    other = inspect("d", {"sparkops.service": "other", "sparkops.release": "r1", "sparkops.slot": "blue"}, "exited")
+    node.docker.inspects.append(other)
+    node.docker.hanging = {node.docker.inspects[0]["Id"]}
+    node.healthy = healthy
+
+    report = node.report()
+
+    ranks = {rank.container.name: rank for rank in report.ranks}
+    assert {name: (rank.listed, rank.health) for name, rank in ranks.items()} == {
+        "c": (True, health),
+        "d": (False, Health.NONE),
+    }
+    assert ranks["c"].up_s is None
+    status = join(["n1"], {"n1": report})
+    [row] = [row for row in status.drift if row.code == "NOT_INSPECTED"]
+    assert (row.node, row.detail.split(":")[0]) == ("n1", "c")
