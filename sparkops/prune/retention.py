@@ -1,8 +1,9 @@
 """Reasons to keep containers, images and caches on a node's disk. Pure.
 
-A container stays if it runs, if Docker would restart it, if a journal names its release, or if that is among the newest
-of its service. An image stays while a container that stays uses it or a journal names its release; a cache of compiled
-kernels while its image stays.
+A container stays if it runs, if Docker would restart it, if a journal names it, or if its release is among the newest
+of its service and in no journal. A release that has moved is in the journal with its present containers. An image
+stays while a container that stays uses it or a journal names its release; a cache of compiled kernels while its image
+stays.
 """
 
 from __future__ import annotations
@@ -67,8 +68,10 @@ def engine(stored: StoredEngine, intended: Intended, newest_of: Mapping[str, Seq
         yield "Docker would restart it"
     if reason := intended.untouchable.get(container.service):
         yield reason
-    yield from (role for role, deployment in intended.named if deployment.release == container.release)
-    if container.release in newest_of.get(container.service, ()):
+    place = (container.node, container.name)
+    yield from (role for role, deployment in intended.named if place in {rank.place for rank in deployment.ranks})
+    known = {deployment.release for _, deployment in intended.named}
+    if container.release in newest_of.get(container.service, ()) and container.release not in known:
         yield f"one of the newest releases of {container.service}"
 
 

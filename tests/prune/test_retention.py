@@ -39,18 +39,18 @@ def image(tag: str | None = image_tag("q", OLD), **changes: Any) -> StoredImage:
     return replace(stored, **changes)
 
 
-def at(release: str = RELEASE, inputs: str = OLD) -> Deployment:
-    """A release on another node, as a journal names it."""
+def at(release: str = RELEASE, inputs: str = OLD, name: str = "old") -> Deployment:
+    """Its release, as a journal names it."""
     data = RECIPE.model_dump(mode="json", exclude_none=True)
     spec = EngineSpec(
         recipe=data, inputs=inputs, image="i", slot=Slot.BLUE, index=0, address="10.0.0.2", node=NODE, jobs=1
     )
-    ranks = (RankSpec("n2", "elsewhere", spec=spec.model_dump_json()),)
+    ranks = (RankSpec("n1", name, spec=spec.model_dump_json()),)
     return Deployment(release, Slot.BLUE, (Replica(ranks),))
 
 
 def other() -> Deployment:
-    return at("other", "f" * 64)
+    return at("other", "f" * 64, "other")
 
 
 def swap(target: Deployment, source: Deployment | None = None, previous: Deployment | None = None) -> Swap:
@@ -98,6 +98,14 @@ def test_what_a_journal_names_stays_with_its_image(what: str) -> None:
 
     assert [*retention.engine(engine(), journals, {})] == [f"{what} of chat"]
     assert [*retention.image(image(), around(intended=journals))] == [f"{what} of chat"]
+
+
+def test_what_a_release_has_left_in_its_former_slot_goes() -> None:
+    """It has moved: the journal names its containers of now, and no other one of it can be started again."""
+    journals, left = intended(active=at()), engine("left")
+
+    assert [*retention.engine(left, journals, {"chat": [RELEASE]})] == []
+    assert [*retention.engine(left, intended(active=other()), {"chat": [RELEASE]})] != []
 
 
 def test_another_image_of_the_same_recipe_is_not_that_of_the_named_release() -> None:
