@@ -110,12 +110,20 @@ def of_gateway(node: str, facts: GatewayFacts, contents: GatewayContents) -> Ite
     if not facts.files:
         yield Change(node, "gateway", Kind.INSTALL, "its first configuration")
         return
-    for name in sorted({*facts.files, *contents.files}):
-        text = contents.files.get(name)
-        if facts.files.get(name) != (None if text is None else hashlib.sha256(text.encode()).hexdigest()):
-            yield _of_file(node, name, facts, contents)
+    for name in sorted(differing(facts, contents)):
+        yield _of_file(node, name, facts, contents)
     if facts.problem or not facts.loaded:
         yield Change(node, "gateway", Kind.START, facts.problem or "HAProxy does not run with its files")
+
+
+def differing(facts: GatewayFacts, contents: GatewayContents) -> dict[str, str | None]:
+    """Return the files that differ, with their expected texts; None for one that is not expected.
+
+    Nothing else is sent: the other files may belong to a service that has been removed since they were read.
+    """
+    texts = {name: contents.files.get(name) for name in (*facts.files, *contents.files)}
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items() if text is not None}
+    return {name: text for name, text in texts.items() if facts.files.get(name) != digests.get(name)}
 
 
 def _of_file(node: str, name: str, facts: GatewayFacts, contents: GatewayContents) -> Change:

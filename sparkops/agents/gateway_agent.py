@@ -11,6 +11,7 @@ from sparkops.agents.differences import (
     Change,
     GatewayContents,
     Kind,
+    differing,
     of_gateway,
     require_consent,
     require_own_names,
@@ -104,13 +105,13 @@ def _configure(member: Member, spec: GatewaySpec, report: OnEvent, *, apply_gate
     """Give the gateway the files of its services. False if it runs with them already."""
     facts = answered(member, commands.CONTAINER, lambda: gateway_facts(member.node))
     contents = spec.contents(facts)
-    differing = tuple(of_gateway(member.name, facts, contents))
-    require_consent(differing, given=apply_gateway)
-    if not differing:
+    changes = tuple(of_gateway(member.name, facts, contents))
+    require_consent(changes, given=apply_gateway)
+    if not changes:
         return False
-    if any(change.kind is not Kind.START for change in differing):
+    if any(change.kind is not Kind.START for change in changes):
         report(Event(member.name, f"configuring services: {', '.join(sorted(contents.services)) or 'none yet'}"))
-    member.node.run(commands.configure(contents.files))
+    member.node.run(commands.configure(differing(facts, contents)))
     answered(member, commands.CONTAINER, lambda: require_loaded(member.node))
     return True
 

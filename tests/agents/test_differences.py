@@ -16,6 +16,7 @@ from sparkops.agents.differences import (
     AgentContainer,
     GatewayContents,
     Kind,
+    differing,
     fingerprint,
     of_container,
     of_gateway,
@@ -87,6 +88,14 @@ def test_another_service_needs_no_consent_and_another_port_of_one_does() -> None
     assert changes(running(CHAT), contents({"chat": 9300})) == [
         (Kind.CONFIGURE, "chat on port 9100, expected 9300", True)
     ]
+
+
+def test_only_what_differs_is_sent_so_that_a_service_that_was_removed_meanwhile_stays_removed() -> None:
+    both, one = contents({"chat": 9100, "embed": 9200}), contents({"chat": 9100})
+
+    assert differing(running(one), both).keys() == {"services/embed.cfg"}
+    assert differing(running(both), one) == {"services/embed.cfg": None}
+    assert differing(running(both), both) == {}
 
 
 def test_other_aliases_of_a_service_need_consent() -> None:
