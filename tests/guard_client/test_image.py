@@ -32,6 +32,8 @@ DEBIAN = {
     "urllib3": "python3-requests",
     "yaml": "python3-yaml",
 }
+OPERATORS = ("cli/", "lint/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py")
+"""Rooms of the operator's program: no change there replaces a guard."""
 NOT_PYTHON = {"docker-cli", "nftables", "python3", "tini"}
 
 
@@ -67,12 +69,17 @@ def test_the_image_holds_exactly_the_libraries_that_the_guard_imports() -> None:
     assert {DEBIAN[name] for name in foreign} == set(PACKAGES) - NOT_PYTHON
 
 
-def test_everything_the_guard_imports_is_sent() -> None:
+def test_exactly_what_the_guard_imports_is_sent() -> None:
     visited: set[str] = set()
-    list(needs("guard/__main__.py", visited))
+    for program in guard.PROGRAMS:
+        list(needs(program, visited))
     sent = {path.removeprefix("files/sparkops/") for path, _ in guard_context(TEMPLATES, PACKAGE).files}
+    modules = {path for path in sent if path.endswith(".py")}
 
-    assert visited - sent == set()
+    assert {path for path in visited if not path.endswith("__init__.py")} == {
+        path for path in modules if not path.endswith("__init__.py")
+    }
+    assert {str(Path(path).parent / "__init__.py") for path in modules} <= modules
 
 
 def test_the_source_is_the_package_without_what_is_shipped_beside_it() -> None:
@@ -81,14 +88,18 @@ def test_the_source_is_the_package_without_what_is_shipped_beside_it() -> None:
 
 
 def test_a_context_is_sorted_and_names_its_directories() -> None:
-    context = guard_context(TEMPLATES, {"deploy/preconditions.py": b"D", "__init__.py": b"I", "cli/main.py": b"C"})
+    program = b"from sparkops.deploy.plan import (\n    x,\n)\n"
+    package = {"guard/ask.py": program, "deploy/plan.py": b"D", "__init__.py": b"I", "cli/main.py": b"C"}
+    context = guard_context(TEMPLATES, package)
 
     assert [(path, content) for path, content in context.files if path != "Dockerfile"] == [
         ("files/", b""),
         ("files/sparkops/", b""),
         ("files/sparkops/__init__.py", b"I"),
         ("files/sparkops/deploy/", b""),
-        ("files/sparkops/deploy/preconditions.py", b"D"),
+        ("files/sparkops/deploy/plan.py", b"D"),
+        ("files/sparkops/guard/", b""),
+        ("files/sparkops/guard/ask.py", program),
     ]
     assert context.build_args == {}
 
@@ -97,12 +108,11 @@ def test_a_context_is_sorted_and_names_its_directories() -> None:
     ("package", "same"),
     [
         ({**PACKAGE, "guard/daemon.py": b"# other"}, False),
-        ({**PACKAGE, "deploy/more.py": b""}, False),
-        ({**PACKAGE, "cli/main.py": b"# other"}, True),
-        ({**PACKAGE, "__main__.py": b"# other"}, True),
+        ({**PACKAGE, "swap/leader.py": b"# other"}, False),
+        ({**PACKAGE, "deploy/more.py": b""}, True),
+        *(({**PACKAGE, path: b"# other"}, True) for path in PACKAGE if path.startswith(OPERATORS)),
         (dict(reversed(PACKAGE.items())), True),
     ],
-    ids=["a changed file", "one more file", "the command line", "its entry", "another order"],
 )
 def test_the_digest_follows_what_the_guard_can_import(package: Mapping[str, bytes], same: bool) -> None:
     before, after = (guard_context(TEMPLATES, files).digest for files in (PACKAGE, package))
