@@ -1,4 +1,4 @@
-"""Packages, budgets and words of the code, checked on its source. docs/decisions.md gives the reasons."""
+"""Layers, cycles, input and output, and quoting, checked on the source. docs/decisions.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "sparkops"
@@ -70,11 +68,6 @@ REACHING = {
     "weights.prepare",
 }
 """Packages and modules that reach the world: they import one of IO_PACKAGES, or a module that does."""
-VAGUE = {"manager", "handler", "helper", "helpers", "util", "utils", "common", "base", "cluster"}
-VAGUE_BY_DESIGN = {"config/image.py": {"base"}}  # image.base, what FROM names
-EMPTY = {"each", "found", "said", "made", "wanted", "this", "asked", "done", "told", "seen", "there", "wish", "again"}
-"""Names that do not tell what a value holds or a function does."""
-EMPTY_KEYS = {"images/gate.py": {"found"}, "doctor/diagnosis.py": {"done"}}  # keys of --json
 
 
 def relative(file: Path) -> str:
@@ -97,27 +90,6 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
 
 IMPORTS = [(file, line, imported) for file, nodes in NODES.items() for line, imported in imports(nodes)]
 OURS = [(file, line, imported) for file, line, imported in IMPORTS if imported.startswith("sparkops.")]
-
-
-def functions(nodes: Iterable[ast.AST]) -> Iterator[ast.FunctionDef]:
-    return (node for node in nodes if isinstance(node, ast.FunctionDef))
-
-
-def names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Line and name of everything that the code itself names."""
-    for node in nodes:
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                yield node.lineno, name
-            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                yield node.lineno, name
-            case _:
-                pass
-
-
-def words(name: str) -> set[str]:
-    """known_hosts and KnownHosts are both `known` and `hosts`."""
-    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
 
 
 def test_the_swap_machine_imports_only_what_does_no_io() -> None:
@@ -279,50 +251,6 @@ def test_no_local_shell_gets_a_string() -> None:
     ]
 
     assert wrong == []
-
-
-def test_a_class_name_stands_for_one_class() -> None:
-    homes: dict[str, list[str]] = {}
-    for file, nodes in NODES.items():
-        for node in nodes:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(relative(file))
-
-    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
-
-
-def test_no_name_is_vague() -> None:
-    vague = [
-        f"{relative(file)}:{line}: {name}"
-        for file, nodes in NODES.items()
-        for line, name in [*names(nodes), (1, file.stem), (1, file.parent.name)]
-        if words(name) & (VAGUE - VAGUE_BY_DESIGN.get(relative(file), set()))
-    ]
-
-    assert vague == []
-
-
-def test_no_name_is_empty() -> None:
-    empty = [
-        f"{relative(file)}:{line}: {name}"
-        for file, nodes in NODES.items()
-        for line, name in names(nodes)
-        if name in EMPTY - EMPTY_KEYS.get(relative(file), set())
-    ]
-
-    assert empty == []
-
-
-@pytest.mark.local
-def test_no_name_of_a_test_is_empty() -> None:
-    empty = [
-        f"{file.relative_to(ROOT)}:{line}: {name}"
-        for file in (ROOT / "tests").rglob("*.py")
-        for line, name in names(ast.walk(ast.parse(file.read_text(), file.name)))
-        if name in EMPTY
-    ]
-
-    assert empty == []
 
 
 def test_no_module_draws_from_a_predictable_generator() -> None:

@@ -1,4 +1,4 @@
-"""The pages of this project, read as Markdown: links, commands, headings and passages."""
+"""The pages of this project, read as Markdown: links, commands and headings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)|<(https?://[^>\s]+)>|^\[[^\]]+\]: (\S+)$", r
 LABEL = re.compile(r"\]\[(\w+)\]")
 DEFINED = re.compile(r"^\[([^\]]+)\]: ", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-ATTACHED = ("```", "    ", "|", "![")
-"""First characters of blocks that belong to the paragraph before them: code, tables, pictures."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +55,6 @@ class Page:
     def spans(self) -> Iterator[str]:
         """Yield each span of code in the prose."""
         yield from (" ".join(span.split()) for span in SPAN.findall(self.prose))
-
-    def passages(self) -> Iterator[str]:
-        """Yield each paragraph with the code, tables and pictures that follow it."""
-        passage = ""
-        for block in re.split(r"\n\n+(?!    )", FENCE.sub(_joined, self.text)):
-            if block.startswith(ATTACHED):
-                passage += "\n" + block
-            else:
-                yield passage.replace("\0", "\n")
-                passage = block
-        yield passage.replace("\0", "\n")
-
-
-def _joined(fence: re.Match[str]) -> str:
-    """Keep an empty line of code from ending its block."""
-    return fence[0].replace("\n\n", "\n\0")
 
 
 def _names() -> Iterator[str]:

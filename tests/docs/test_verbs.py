@@ -1,4 +1,4 @@
-"""docs/verbs.md is what the program prints of itself; the pages for users stay short."""
+"""docs/verbs.md is what the program prints of itself; the README links the pages for users."""
 
 from __future__ import annotations
 
@@ -22,10 +22,5 @@ def test_each_verb_has_its_heading(verb: str) -> None:
 
 
 @pytest.mark.parametrize("name", USERS)
-def test_a_page_for_users_takes_a_few_minutes_and_is_linked_from_the_readme(name: str) -> None:
-    assert len(Page(f"docs/{name}.md").text.splitlines()) <= 80
+def test_a_page_for_users_is_linked_from_the_readme(name: str) -> None:
     assert f"(docs/{name}.md)" in Page("README.md").text
-
-
-def test_the_readme_takes_ten_minutes() -> None:
-    assert len(Page("README.md").text.splitlines()) <= 150
