@@ -36,6 +36,10 @@ SOCKET_OPTIONS = (
 )
 
 
+MOST_QUOTED = 200
+"""Characters of an error that are shown."""
+
+
 @dataclass(frozen=True)
 class Connector:
     """Connects to the nodes of a fleet. `patience_s` bounds the retries, `pause_s` is the wait before the first."""
@@ -145,7 +149,8 @@ class Connector:
                 why, step = "unknown address", f"Correct the address of {name} in {self.fleet.file}."
             case _:
                 test = quote("ssh", *self._ssh_options(config), _at(config))
-                why, step = str(error) or type(error).__name__, f"Test it with: {test}"
+                # What is no SSH server may send lines of any length, which paramiko quotes.
+                why, step = str(error)[:MOST_QUOTED] or type(error).__name__, f"Test it with: {test}"
         return NotReachable(name, f"cannot connect to {where}: {why}", next_step=step)
 
     def _ssh_options(self, config: Route) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
+from contextlib import suppress
 
 import paramiko
 import pytest
@@ -167,6 +168,34 @@ def test_a_server_that_says_nothing_is_given_up_after_one_attempt(fleet: Fleet) 
         silent.setblocking(False)
         with pytest.raises(BlockingIOError):
             silent.accept()
+
+
+@pytest.mark.parametrize("look", ["host_key", "node"])
+@pytest.mark.parametrize(
+    ("sent", "ends"), [(b"x" * 2**16, False), (b"SSH-\x1b[2J" + b"y" * 2**20 + b"\n", True)], ids=["endless", "long"]
+)
+def test_what_is_no_ssh_server_is_given_up_with_a_short_error(
+    fleet: Fleet, look: str, sent: bytes, *, ends: bool
+) -> None:
+    """As an address of a hostile network that `init` or `trust` are told: a stream without an end, a line of 1 MiB."""
+    with socket.create_server(("127.0.0.1", 0)) as hostile:
+
+        def flood() -> None:
+            connection, _ = hostile.accept()
+            with connection, suppress(OSError):
+                connection.sendall(sent)
+                while not ends:
+                    connection.sendall(sent)
+
+        sending = threading.Thread(target=flood, daemon=True)
+        sending.start()
+        port = hostile.getsockname()[1]
+        strange = fleet.model_copy(update={"nodes": {"n1": fleet.nodes["n1"].model_copy(update={"port": port})}})
+        with pytest.raises(NotReachable, match=f"cannot connect to ops@127.0.0.1:{port}: ") as caught:
+            getattr(Connector(strange, patience_s=0, timeout_s=1.0), look)("n1")
+        sending.join()
+
+    assert len(str(caught.value)) < 400
 
 
 def test_a_server_that_hangs_up_at_first_is_tried_again(fleet: Fleet, server: SshServer) -> None:
