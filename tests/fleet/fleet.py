@@ -37,6 +37,8 @@ class Fleet:
     """Further options of `docker run` for node-1, node-2 and so on."""
     suites: tuple[str, ...] = images.SUITES
     store: Store = STORE
+    prepared: bool = WORKER not in (None, "gw0")
+    """Whether agents are built on bases that have their packages. One fleet of `make test` installs them itself."""
 
     @classmethod
     def up(cls, nodes: int = 2, *, root: Path = ROOT, **more: Any) -> Fleet:
@@ -124,7 +126,7 @@ class Fleet:
         return inventory.write(path, nodes, self.ssh_key)
 
     def load(self, node: FleetNode) -> None:
-        run_for_all(node.load, images.recipe_bases(self.suites))
+        run_for_all(node.load, images.recipe_bases(self.suites, prepared=self.prepared))
 
     @property
     def labels(self) -> dict[str, str]:
@@ -162,9 +164,9 @@ class Fleet:
         if not self.ssh_key.exists():
             owner = ("-N", "", "-C", self.name)
             run("ssh-keygen", "-q", "-t", "ed25519", *owner, "-f", str(self.ssh_key))
-        bases = images.recipe_bases(self.suites)
-        run_for_all(lambda image: image.ensure(), (images.node(), *bases))
-        run_for_all(images.name_on_host, bases)
+        plain, bases = (images.recipe_bases(self.suites, prepared=prepared) for prepared in (False, self.prepared))
+        run_for_all(lambda image: image.ensure(), dict.fromkeys((images.node(), *plain, *bases)))
+        run_for_all(images.name_on_host, plain)
 
     def start(self) -> None:
         mine = f"sparkops.fleet={self.id}"

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from sparkops.guard_client.image import PACKAGES
+
 from . import bootstrap
 from .shell import FleetError, client, docker, say, step, succeeds
 
@@ -25,6 +27,8 @@ NODE_PACKAGES = (
     " zstd rsync"
 )
 SUITES = ("bookworm", "trixie")
+BUILT_ON = {"bookworm": "haproxy python3", "trixie": " ".join((*PACKAGES, "python3-venv"))}
+"""What the images of stand-in, gateway, guard and hub install on each base."""
 PROBE_S = 10
 PULL_S = 600
 # What two images are made from is fetched once: a lock for each suite.
@@ -127,9 +131,15 @@ def node() -> Image:
     )
 
 
-def recipe_bases(suites: tuple[str, ...] = SUITES) -> tuple[Image, ...]:
-    """What the shipped recipes and the guard build FROM, with the certificates that this machine trusts."""
+def recipe_bases(suites: tuple[str, ...] = SUITES, *, prepared: bool = False) -> tuple[Image, ...]:
+    """What the shipped recipes and the guard build FROM, with the certificates that this machine trusts.
+
+    `prepared`: with what the agents' images install, which every node would install again.
+    """
     files = certificate_files()
+    if prepared:
+        scripts = {suite: INSTALL.format(packages=f"ca-certificates {BUILT_ON[suite]}") for suite in suites}
+        return tuple(Image(suite=suite, kind="prepared", script=scripts[suite], files=files) for suite in suites)
     script = INSTALL.format(packages="ca-certificates") if files else ""
     return tuple(Image(suite=suite, kind="base", script=script, files=files) for suite in suites)
 
