@@ -122,8 +122,6 @@ class Rank:
     generation: str = ""
     callers: tuple[str, ...] | None = None
     """IP addresses that may connect to the HTTP port from other nodes. None: every address; empty: loopback only."""
-    direct: bool = False
-    """Whether clients call the engine itself, without a gateway."""
 
     @property
     def size(self) -> int:
@@ -137,8 +135,8 @@ class Rank:
 
     @property
     def port(self) -> int:
-        """HTTP port of the engine: the service's own without a gateway, else one more for blue and two for green."""
-        return self.release.recipe.serve.port + (0 if self.direct else self._place)
+        """HTTP port of the engine: that of the service at the gateway and one more for blue, two more for green."""
+        return self.release.recipe.serve.port + self._place
 
     @property
     def rendezvous_port(self) -> int:

@@ -33,16 +33,16 @@ KINDS = GUARD, GATEWAY = names.GUARD, names.GATEWAY
 
 @dataclass(frozen=True)
 class AgentSpecs:
-    """The required agents. `gateway` is None if the inventory has none."""
+    """The required agents."""
 
     guard: BuildOrder
-    gateway: GatewaySpec | None
+    gateway: GatewaySpec
 
 
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
-    """Return the agents that `services` need, with files read here. Raises ConfigError."""
+    """Return the agents that `services` need, with files read here. Raises ConfigError and UsageError."""
     guard = guard_order(assets.load_templates(), assets.load_package(), fleet.build.parent(DEBIAN))
-    return AgentSpecs(guard, gateway_agent.load(fleet, fleet.gateway, services) if fleet.gateway else None)
+    return AgentSpecs(guard, gateway_agent.load(fleet, fleet.require_gateway(), services))
 
 
 def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
@@ -55,8 +55,7 @@ def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
 
     Raises NodeError, and PlanRefused where the inventory does not name a node that a service needs.
     """
-    if specs.gateway:
-        _require_nodes(connected, specs.gateway.settings.node)
+    _require_nodes(connected, specs.gateway.settings.node)
     by_node = connected.all(lambda member: tuple(_changes(member, specs)))
     return tuple(change for node in by_node.values() for change in node)
 
@@ -71,8 +70,6 @@ def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
     yield from differing
     if not differing and not _reaches(member):
         yield Change(member.name, GUARD, Kind.START, "its connection to Docker is lost")
-    if specs.gateway is None:
-        return
     gateway = gateway_agent.agent(member.name, specs.gateway, specs.guard)
     place = specs.gateway.settings.node
     container = _container(member, gateway)
@@ -137,26 +134,20 @@ def ensure(
     Raises PlanRefused for changes of the running gateway without `apply_gateway`, Busy if an agent would change during
     a change of a service (after `wait_s`), and the errors of a build.
     """
-    leader = specs.gateway.settings.node if specs.gateway else ""
+    leader = specs.gateway.settings.node
     differing = changes(connected, specs)
     if differing and leader in connected.members:  # without differences, the gateway is on the node of the inventory
         membership.require_leader(connected, leader)
     require_consent(differing, given=apply_gateway)
-    changing = {change.node for change in differing if change.needs_lease}
-    leaders = {leader} if leader and changing else changing  # without a gateway any guard may lead
-    late = {
-        change
-        for change in differing
-        if change.node in leaders and (change.agent, change.kind) == (GUARD, Kind.REPLACE)
-    }
+    changing = any(change.needs_lease for change in differing)
+    late = {change for change in differing if (change.node, change.agent, change.kind) == (leader, GUARD, Kind.REPLACE)}
     results: dict[str, bool] = {}
     with ExitStack() as leased:
         if changing:
             _build(connected, specs, differing, report)
-        for name in sorted(leaders):
-            lease = leases.of_agents(connected.member(name), "change of gateway and guards", report, wait_s)
+            lease = leases.of_agents(connected.member(leader), "change of gateway and guards", report, wait_s)
             leased.enter_context(lease)
-        for batch in (set(differing) - late, late):  # a lease of a leader ends with its guard
+        for batch in (set(differing) - late, late):  # the lease of the leader ends with its guard
             jobs = _jobs(connected, specs, batch, report, apply_gateway=apply_gateway)
             results |= all_or_raise(on_each(jobs, lambda name, jobs=jobs: jobs[name](), connected.cancel))  # type: ignore[misc]
     if leader in connected.members:
@@ -166,7 +157,7 @@ def ensure(
 
 def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], report: OnEvent) -> None:
     """Build what replaces an agent before the lease: no intent waits for a build. Both need the guard's image."""
-    orders = {GUARD: (specs.guard,), GATEWAY: (specs.guard, *([specs.gateway.order] if specs.gateway else []))}
+    orders = {GUARD: (specs.guard,), GATEWAY: (specs.guard, specs.gateway.order)}
     replaced = [(change.node, orders[change.agent]) for change in differing if change.kind is Kind.REPLACE]
     builds = {f"{node} {order.name}": (node, order) for node, needed in replaced for order in needed}
 
@@ -186,10 +177,10 @@ def _jobs(
         member = connected.member(node)
         if agent == GUARD:
             jobs[f"{node} {GUARD}"] = partial(ensure_guard, member, specs.guard, report)
-        elif specs.gateway and node != specs.gateway.settings.node:
+        elif node != specs.gateway.settings.node:
             agent_there = gateway_agent.agent(node, specs.gateway, specs.guard)
             jobs[f"{node} {GATEWAY}"] = partial(gateway_agent.remove, member, agent_there, report)
-        elif specs.gateway:
+        else:
             give = partial(gateway_agent.ensure, member, specs.gateway, specs.guard, report)
             jobs[f"{node} {GATEWAY}"] = partial(give, apply_gateway=apply_gateway)
     return jobs

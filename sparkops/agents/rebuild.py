@@ -45,8 +45,7 @@ def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: O
         opened.take(plan.journals)
     member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
-    if specs.gateway:
-        gateway_agent.ensure(member, specs.gateway, specs.guard, report, apply_gateway=True)
+    gateway_agent.ensure(member, specs.gateway, specs.guard, report, apply_gateway=True)
     guarded = {name: other for name, other in connected.members.items() if leases.guarded(other)}
     membership.introduce(replace(connected, members=guarded), plan.node)
     with leading(member) as leader:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.deploying import direct, foresee, plan_json, swap
+from sparkops.cli.deploying import foresee, plan_json, swap
 from sparkops.cli.fit import section
 from sparkops.cli.images import make_order
 from sparkops.cli.intents import Options
@@ -15,6 +15,7 @@ from sparkops.cli.models import make_hub
 from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import (
     ALLOW_DOWNTIME,
+    BLUE_GREEN,
     DETACH,
     DRY_RUN,
     ENDPOINT,
@@ -36,7 +37,7 @@ from sparkops.nodes.connected import connect
 from sparkops.release import Release
 
 DEPLOY_NODES = Annotated[
-    list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Run on NODE (repeatable: a replica on each)")
+    list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Run on NODE (repeatable: on any of them)")
 ]
 
 
@@ -44,7 +45,7 @@ def plan(
     context: typer.Context,
     recipe: RECIPE,
     node: DEPLOY_NODES = None,
-    blue_green: Annotated[bool, typer.Option("--blue-green", help="Plan a swap behind the gateway")] = False,
+    blue_green: BLUE_GREEN = True,
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
     set_: SET = None,
@@ -65,9 +66,7 @@ def deploy(
     context: typer.Context,
     recipe: RECIPE,
     node: DEPLOY_NODES = None,
-    blue_green: Annotated[
-        bool, typer.Option("--blue-green", help="Replace the active release behind the gateway")
-    ] = False,
+    blue_green: BLUE_GREEN = True,  # noqa: ARG001 - scripts pass it
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
     no_promote: Annotated[bool, typer.Option("--no-promote", help="Wait after the switch until `promote`")] = False,
@@ -106,7 +105,7 @@ def deploy(
         apply_gateway=apply_gateway,
         verbose=context.obj.verbose,
     )
-    (swap if blue_green or fleet.gateway else direct)(fleet, release, options)
+    swap(fleet, release, options)
 
 
 def up(
@@ -138,7 +137,7 @@ def up(
     names = tuple(node or loaded.nodes or fleet.nodes)
     release = Release(loaded, order.context.digest)
     options = Options(nodes=tuple(node or ()), mode=mode, allow_downtime=allow_downtime, wait_s=wait)
-    planned = foresee(fleet, release, options, names) if fleet.gateway else None
+    planned = foresee(fleet, release, options, names)
     with connect(fleet, names) as connected, progress() as report:
         due = missing(connected, loaded, order)
         for line in due:
@@ -165,13 +164,13 @@ def up(
     elif planned:
         data(str(planned))
     if not dry_run:
-        (say if json else data)(request(fleet, loaded, names[0]))
+        (say if json else data)(request(fleet, loaded))
 
 
-def request(fleet: Fleet, recipe: Recipe, node: str) -> str:
-    """Return a curl command that asks the service a question, without a gateway at `node`."""
-    port = recipe.serve.port
-    url = fleet.gateway.url(port) if fleet.gateway else f"http://{fleet.nodes[node].address}:{port}/v1"
-    key = "-H 'Authorization: Bearer KEY' " if fleet.gateway and fleet.gateway.api_keys else ""
+def request(fleet: Fleet, recipe: Recipe) -> str:
+    """Return a curl command that asks the service a question."""
+    gateway = fleet.require_gateway()
+    url = gateway.url(recipe.serve.port)
+    key = "-H 'Authorization: Bearer KEY' " if gateway.api_keys else ""
     body = {"model": recipe.service, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
     return f"curl {url}/chat/completions {key}-H 'Content-Type: application/json' -d '{dumps(body)}'"

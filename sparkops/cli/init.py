@@ -39,6 +39,9 @@ def init(
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Pin host keys without asking")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing inventory")] = False,
+    gateway: Annotated[
+        str, typer.Option("--gateway", metavar="NODE", help="Add the gateway to an inventory that has none, on NODE")
+    ] = "",
 ) -> None:
     """Create an inventory file
 
@@ -50,6 +53,9 @@ def init(
     Example: sparkops init 192.168.1.11 192.168.1.12
     """
     settings: Settings = context.obj
+    if gateway:
+        _add_gateway(settings.inventory, gateway)
+        return
     if settings.inventory.exists() and not force and not _is_unedited(settings.inventory):
         step = "Edit it, pass another with --inventory, or replace it with --force."
         raise UsageError(f"{settings.inventory} exists already", next_step=step)
@@ -67,6 +73,19 @@ def init(
     doctor(context)
     if lost:
         raise typer.Exit(1)
+
+
+def _add_gateway(file: Path, node: str) -> None:
+    """Add a gateway to an inventory. Raises ConfigError, and UsageError if it has a gateway or lacks the node."""
+    fleet = inventory.load(file)
+    fleet.node(node)
+    if fleet.gateway:
+        problem = f"{file}: gateway: the inventory has one, on {fleet.gateway.node}"
+        raise UsageError(problem, next_step=f"To move it, change gateway.node, then: sparkops gateway rebuild {node}")
+    text = files.text(file)
+    write(file, f"{text}{'' if text.endswith(chr(10)) else chr(10)}gateway: {{node: {node}}}\n")
+    say(f"{file}: the gateway is on {node}")
+    say("  next: sparkops deploy RECIPE", bold=True)
 
 
 def _is_unedited(file: Path) -> bool:

@@ -63,6 +63,9 @@ SET = Annotated[
 MODE = Annotated[
     str | None, typer.Option("--mode", metavar="MODE", help="beside, across or in-place; default: the safest that fits")
 ]
+BLUE_GREEN = Annotated[
+    bool, typer.Option("--blue-green", show_default=False, help="Swap behind the gateway; every deploy does")
+]
 ALLOW_DOWNTIME = Annotated[bool, typer.Option("--allow-downtime", help="Allow downtime if no other mode fits")]
 WAIT = Annotated[
     float,

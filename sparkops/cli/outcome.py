@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sparkops.cli.terminal import data_json, say
-from sparkops.errors import InPlaceFailed, NeedsOperator, SparkopsError, joined
+from sparkops.errors import InPlaceFailed, NeedsOperator, SparkopsError
 from sparkops.guard_client.ending import Ending, exit_code
 from sparkops.guard_client.following import Accepted, Following
 
@@ -28,47 +26,6 @@ def conclude(following: Following, accepted: Accepted, *, detach: bool, json: bo
     if code:
         raise _failure(service, ending, code)
     _show_success(service, ending)
-
-
-def conclude_all(
-    service: str,
-    outcomes: Mapping[str, Outcome],
-    more: Mapping[str, Mapping[str, object]],
-    *,
-    release: str | None = None,
-    json: bool,
-    wants_back: bool = False,
-) -> None:
-    """Print the outcome of each replica, by the node whose guard leads it; `more` is added to its JSON.
-
-    None: nothing to do; Accepted: not followed. Raises all errors as one, with the highest exit code.
-    """
-    rows, errors = list[dict[str, object]](), list[SparkopsError]()
-    for node, outcome in outcomes.items():
-        row: dict[str, object] = {"node": node, "result": "nothing", "exit_code": 0, **more.get(node, {})}
-        if isinstance(outcome, Ending):
-            code = exit_code(outcome, wants_back=wants_back)
-            row |= {**outcome.as_json(), "exit_code": code}
-            if code:
-                errors.append(_failure(service, outcome, code, node))
-            else:
-                _show_success(service, outcome, node)
-        elif isinstance(outcome, Accepted):
-            row["result"] = "accepted"
-            say(f"{node}: {service}: accepted; the fleet continues without this client", fg="green")
-            say(f"  next: sparkops follow {service}", bold=True)
-        elif outcome is None:
-            say(f"{node}: {service}: nothing to do", fg="green")
-        else:
-            row |= {"result": "failed", "exit_code": outcome.exit_code, "why": str(outcome)}
-            errors.append(outcome)
-        rows.append(row)
-    if json:
-        data_json({"service": service, **({"release": release} if release else {}), "replicas": rows})
-    if errors:
-        failure = joined(errors)
-        failure.exit_code = max(error.exit_code for error in errors)
-        raise failure
 
 
 def _show_success(service: str, ending: Ending, node: str = "") -> None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import Options, leaders, send, send_stop
+from sparkops.cli.intents import Options, leader_of, send, send_stop
 from sparkops.cli.named import load_fleet
-from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, NODES, SERVICE, WAIT, WITHOUT
+from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, SERVICE, WAIT, WITHOUT
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.deploy import intents, sending
@@ -71,7 +71,6 @@ def cancel(
 def stop(
     context: typer.Context,
     service: SERVICE,
-    node: NODES = None,
     forget: Annotated[
         bool, typer.Option("--forget", help="Free its names and port too, and list it no longer")
     ] = False,
@@ -81,7 +80,7 @@ def stop(
 ) -> None:
     """Stop a service
 
-    Behind the gateway, open requests finish first; containers and logs stay. The gateway keeps the names and the port
+    Open requests finish first; containers and logs stay. The gateway keeps the names and the port
     of a stopped service; with --forget, other services may take them.
 
     Exit code 4 if another change is in progress, 7 if an operator is needed.
@@ -89,11 +88,10 @@ def stop(
     Example: sparkops stop qwen3.5-122b
     """
     fleet = load_fleet(context.obj)
-    if forget and (detach or node):
-        option = "--detach" if detach else "--node"
-        step = f"sparkops stop {service} {option}, and --forget once all of it has stopped"
-        raise UsageError(f"--forget: not with {option}: only a service that has stopped is forgotten", next_step=step)
-    send_stop(fleet, service, node or (), Options(wait_s=wait, detach=detach, json=json), forget=forget)
+    if forget and detach:
+        step = f"sparkops stop {service} --detach, and --forget once all of it has stopped"
+        raise UsageError("--forget: not with --detach: only a service that has stopped is forgotten", next_step=step)
+    send_stop(fleet, service, Options(wait_s=wait, detach=detach, json=json), forget=forget)
 
 
 def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
@@ -138,11 +136,8 @@ def unhold(context: typer.Context, service: SERVICE) -> None:
 
 
 def _hold(fleet: Fleet, service: str, reason: str) -> None:
-    with leaders(fleet, service) as targets:
-        for _, leader in targets:
-            intents.hold(leader, service, reason)
-    if not targets:
-        raise UsageError(f"{service}: no guard leads it", next_step="sparkops status")
+    with leader_of(fleet, service) as (_, leader):
+        intents.hold(leader, service, reason)
 
 
 def history(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
@@ -152,9 +147,8 @@ def history(context: typer.Context, service: SERVICE, json: JSON = False) -> Non
 
     Example: sparkops history qwen3.5-122b
     """
-    with leaders(load_fleet(context.obj), service) as targets:
-        by_node = {operation.node: leader for operation, leader in targets}
-        events = intents.events(targets[0][0].connected, by_node, service) if targets else []
+    with leader_of(load_fleet(context.obj), service) as (operation, leader):
+        events = intents.events(operation.connected, {operation.node: leader}, service)
     if json:
         data_json({"service": service, "events": events})
     for event in () if json else events:

@@ -161,6 +161,14 @@ class Fleet(Section):
             raise UsageError(f"{self.file}: unknown node '{name}'", next_step=step)
         return self.nodes[name]
 
+    def require_gateway(self) -> Gateway:
+        """Return the gateway. Raises UsageError for an inventory without one."""
+        if self.gateway is None:
+            names = ", ".join(self.nodes)
+            step = f"sparkops init --gateway NODE, with one of: {names}"
+            raise UsageError(f"{self.file}: gateway: not found, expected the node of the gateway", next_step=step)
+        return self.gateway
+
     def engine_address(self, name: str) -> str:
         """Return the address at which the gateway reaches engines of a node: loopback on the gateway's own node.
 

@@ -70,7 +70,6 @@ def _spec(rank: Rank, node: Observed, network: Fabric | None, address: str) -> E
         node=node.config.model_dump(mode="json", exclude_none=True),
         jobs=jobs,
         callers=rank.callers,
-        direct=rank.direct,
         seat=seat(network, rank.node) if network else None,
         memory_gib=memory_gib(rank, node.host, jobs),
     )
@@ -109,11 +108,6 @@ def gateway_command(effect: FrontEffect, service: str) -> Command:
             return commands.switch(service, to.slot, to.release) if to else down
         case CutRequests(deployment=of):
             return commands.cut(service, of.slot)
-
-
-def is_direct(deployed: Deployment) -> bool:
-    """Return whether clients call its engines themselves. Raises ValueError for a spec of another version."""
-    return engine_spec.of(next(deployed.heads)).direct
 
 
 def release_of(deployed: Deployment) -> Release:

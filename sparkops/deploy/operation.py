@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sparkops.errors import UsageError
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.progress import OnEvent
 from sparkops.nodes.waiting import until_free
@@ -22,19 +21,11 @@ class Operation:
     report: OnEvent
     wait_s: float = 0.0
     """Seconds in which a refusal with exit code 4 is tried again."""
-    direct: str = ""
-    """The node whose guard leads a service without a gateway; empty for one behind the gateway."""
 
     @property
     def node(self) -> str:
-        """The node whose guard leads: the gateway's. Raises UsageError without a gateway."""
-        if self.direct:
-            return self.direct
-        gateway = self.connected.fleet.gateway
-        if gateway is None:
-            step = "Add `gateway: {node: ...}` to the inventory."
-            raise UsageError(f"{self.connected.fleet.file}: gateway: not found; a swap needs one", next_step=step)
-        return gateway.node
+        """The node whose guard leads: the gateway's. Raises UsageError for an inventory without one."""
+        return self.connected.fleet.require_gateway().node
 
     def until_free(self, attempt: Callable[[], R]) -> R:
         """Try again while another change is in progress, for `wait_s`. Raises Busy after that, or Interrupted."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sparkops.config.fabric import FabricRules
-from sparkops.deploy.preconditions import Current, Observed, obstacles, own
+from sparkops.deploy.preconditions import Current, Observed, differing, obstacles, own
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
 from sparkops.memory.bound import HOST_GIB
 from sparkops.memory.pools import Pool, pools
@@ -195,12 +195,13 @@ class Option:
         """Yield the reasons against it, each with its place."""
         for site in self.sites:
             yield from ((site.rank.node, problem) for problem in site.problems())
+        by_name = {rank.node: node for rank, node in zip(self.ranks, self.nodes, strict=True)}
+        yield from ((self.where, problem) for problem in differing(self.ranks[0].release, by_name))
         try:
             network(self.ranks, self.nodes, self.rules)
         except (PlanRefused, NodesFailed) as error:
             yield self.where, error
         allowed = self.options.allow_downtime or self.ranks[0].release.recipe.swap.allow_downtime
         if self.mode is Mode.IN_PLACE and not allowed:
-            other = "" if self.current.direct else ", or run the new release on another node with --node"
-            step = f"Accept the downtime with --allow-downtime{other}."
+            step = "Accept the downtime with --allow-downtime, or run the new release on another node with --node."
             yield self.where, PlanRefused(f"the service would be down {self.current.down_for}", next_step=step)

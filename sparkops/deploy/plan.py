@@ -93,7 +93,7 @@ def plan(
         steps += [step for _, problem in problems if (step := problem.next_step) and step not in short]
     if busy:
         raise busy
-    reasons = "\n".join(refused) or f"  {_no_way(release, nodes, current, options)}"
+    reasons = "\n".join(refused) or f"  {_no_way(release, nodes, options)}"
     steps += () if open_ways else room
     raise PlanRefused(f"no safe mode for {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
 
@@ -104,11 +104,8 @@ def _wait(problems: list[SparkopsError]) -> Busy | None:
     return busy[0] if len(busy) == len(problems) else None
 
 
-def _no_way(release: Release, nodes: tuple[str, ...], current: Current, options: DeployOptions) -> str:
+def _no_way(release: Release, nodes: tuple[str, ...], options: DeployOptions) -> str:
     size = release.recipe.serve.tensor_parallel
-    if current.direct and current.blue:
-        where = " and ".join(nodes_of(current.blue))
-        return f"without a gateway, only mode in-place on {where}, where {current.blue.release} runs"
     if len(nodes) < size:
         return f"{size} nodes needed, available: {', '.join(nodes) or 'none'}"
     return f"no node for mode {options.mode}"
@@ -123,15 +120,12 @@ def _options(
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
     for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current):
         if current.blue is None or options.mode in (None, mode):
-            ranks = tuple(Rank(release, slot, name, index, direct=current.direct) for index, name in enumerate(names))
+            ranks = tuple(Rank(release, slot, name, index) for index, name in enumerate(names))
             yield Option(mode, ranks, tuple(observed[name] for name in names), current, options, rules)
 
 
 def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:
-    """Yield modes and groups of nodes: those with the most memory first, those of the old release as ordered.
-
-    Without a gateway a release takes the place of the old one, on the same nodes.
-    """
+    """Yield modes and groups of nodes: those with the most memory first, those of the old release as ordered."""
 
     def freest(names: tuple[str, ...]) -> float:
         return -min(free_gib[name] for name in names)
@@ -141,9 +135,6 @@ def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterato
         yield from ((Mode.FIRST, names) for names in sorted(groups, key=freest))
         return
     old = {*nodes_of(blue)}
-    if current.direct:
-        yield from [(Mode.IN_PLACE, nodes_of(blue))] if len(old) == size and old <= free_gib.keys() else []
-        return
     apart = [names for names in groups if not {*names} & old]
     yield from ((Mode.ACROSS, names) for names in sorted(apart, key=freest))
     shared = sorted((names for names in groups if names not in apart), key=lambda names: {*names} != old)

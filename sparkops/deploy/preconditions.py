@@ -1,18 +1,17 @@
-"""The state before a deploy, of nodes and of the service, and the nodes that it goes to or refuses. Pure."""
+"""The state before a deploy, of nodes and of the service, and what a node lacks for it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
-from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.docker.facts import Container
 from sparkops.errors import Busy, NodeError, NotReady, PlanRefused, SparkopsError
 from sparkops.guard_client.service_state import ServiceState, ways_out
-from sparkops.memory.pools import pools, too_large
+from sparkops.memory.pools import too_large
 from sparkops.names import Slot
 from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts
@@ -53,8 +52,6 @@ class Current:
     """Releases without traffic whose engines may run: warm for a rollback, or failed. They make room."""
     ending: frozenset[tuple[str, str]] = frozenset()
     """Node and container of engines that the leader stops. Until a guard has confirmed it, they may hold memory."""
-    direct: bool = False
-    """Whether clients call the engine itself: without a gateway no second release can have its port."""
     gap: Forecast | None = None
     """How long the new release takes to start on the node of the one that serves; None: unknown."""
 
@@ -76,24 +73,6 @@ def current(state: ServiceState) -> Current:
     slot = journal.active.slot if journal.active else None
     idle = tuple(item for item in journal.deployments if item != serving)
     return Current(serving, slot, idle, frozenset(rank.place for rank in journal.stopped))
-
-
-def place(recipe: Recipe, nodes: Sequence[str], observed: Mapping[str, Observed]) -> tuple[str, ...]:
-    """Return the nodes of a deploy: as named, else the recipe's, else those of the service, else the freest."""
-    if nodes or recipe.nodes:
-        return tuple(nodes or recipe.nodes)
-    serving = tuple(
-        name
-        for name, node in observed.items()
-        if any(container.service == recipe.service and container.running for container in node.containers)
-    )
-    return serving or (max(observed, key=lambda name: _suits(recipe, observed[name])),)
-
-
-def _suits(recipe: Recipe, node: Observed) -> tuple[bool, bool, float]:
-    gpu = recipe.backend == "cpu" or node.config.gpu not in (None, "none")
-    weights = not any(refused(engine_reads(recipe), node.weights))
-    return gpu, weights, pools(recipe, node.host)[0].available_gib
 
 
 def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

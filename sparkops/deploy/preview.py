@@ -7,7 +7,7 @@ from itertools import groupby
 from math import inf
 
 from sparkops.command import Command
-from sparkops.deploy.deployment import gateway_command, is_direct
+from sparkops.deploy.deployment import gateway_command
 from sparkops.docker.commands import start
 from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
@@ -73,25 +73,11 @@ def lines(plan: EffectPlan, service: str) -> Iterator[str]:
     for phase, group in groupby(plan.effects, lambda planned: planned.phase):
         yield phase
         for planned in group:
-            yield f"  {planned.node}: {command(planned, service, direct=_is_direct(plan)) or _text(planned, plan)}"
+            yield f"  {planned.node}: {command(planned, service) or planned.effect}"
 
 
-def _is_direct(plan: EffectPlan) -> bool:
-    """Return whether the release that serves at the end has no gateway."""
-    return plan.journal.active is not None and is_direct(plan.journal.active)
-
-
-def _text(planned: PlannedEffect, plan: EffectPlan) -> str:
-    """Return an effect in words. Without a gateway the map is a note of the guard."""
-    words = str(planned.effect)
-    return words.replace("gateway ", "note ", 1) if _is_direct(plan) and words.startswith("gateway ") else words
-
-
-def command(planned: PlannedEffect, service: str, *, direct: bool = False) -> Command | None:
-    """Return the command of an effect; None for what a guard does without one, such as the smoke suite.
-
-    `direct`: there is no gateway that a command could change.
-    """
+def command(planned: PlannedEffect, service: str) -> Command | None:
+    """Return the command of an effect; None for what a guard does without one, such as the smoke suite."""
     match planned.effect:
         case effects.CreateEngine(rank=rank):
             return engine_spec.of(rank).create(rank.node)
@@ -100,7 +86,7 @@ def command(planned: PlannedEffect, service: str, *, direct: bool = False) -> Co
         case effects.StopEngine():
             return _stop(planned.stops)
         case effects.PointSlot() | effects.SwitchTraffic() | effects.CutRequests() as effect:
-            return None if direct else gateway_command(effect, service)
+            return gateway_command(effect, service)
         case _:
             return None
 
@@ -118,8 +104,8 @@ def as_json(plan: EffectPlan, service: str) -> list[dict[str, str | None]]:
         {
             "phase": planned.phase,
             "node": planned.node,
-            "effect": _text(planned, plan),
-            "command": str(ran) if (ran := command(planned, service, direct=_is_direct(plan))) else None,
+            "effect": str(planned.effect),
+            "command": str(ran) if (ran := command(planned, service)) else None,
         }
         for planned in plan.effects
     ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from sparkops.agents import agents
 from sparkops.agents.agents import AgentSpecs
 from sparkops.deploy import leads, sending
-from sparkops.deploy.leads import Place
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.placement import DeployOptions
 from sparkops.deploy.sending import Draft
@@ -18,14 +17,13 @@ from sparkops.release import Release
 
 @dataclass(frozen=True)
 class Rollout:
-    """One release on its way to one leader. `wanted`: the agents that must run; `place`: nodes without a gateway."""
+    """One release on its way to its leader, with the agents that must run."""
 
     operation: Operation
     leader: Leader
     release: Release
     options: DeployOptions
     specs: AgentSpecs
-    place: Place = ()
 
     def plan(self) -> Draft | None:
         """Plan it as observed; None where nothing is to be planned. Raises Busy, PlanRefused, NotReady."""
@@ -42,8 +40,5 @@ class Rollout:
         )
         if planned and any(changed.values()):
             planned = replace(planned, stale=True)
-        if self.place:
-            leads.lead_directly(connected, self.leader, self.release.service, self.place)
-        else:
-            leads.lead_behind_gateway(connected, self.leader, self.release.service)
+        leads.lead(connected, self.leader, self.release.service)
         return sending.deploy(operation, self.leader, self.release, self.options, planned)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkops.config.inventory import LOOPBACK
 from sparkops.deploy import intents, leads, node_checks, observe, preview
 from sparkops.deploy.deployment import deployment, new_id, release_of, token_ranks
 from sparkops.deploy.intents import sent
@@ -54,14 +53,12 @@ class Draft:
 
 def draft(operation: Operation, release: Release, options: DeployOptions, state: ServiceState) -> Draft:
     """Plan the deploy of a release on the journal of `state`. Raises PlanRefused, Busy and errors of nodes."""
-    connected, direct = operation.connected, bool(operation.direct)
+    connected = operation.connected
     swap_plan, observed = _plan(operation, release, options, state)
     swap_plan, replaced = _closed(operation, swap_plan), swap_plan.current
-    addresses = {
-        rank.node: LOOPBACK if direct else connected.fleet.engine_address(rank.node) for rank in swap_plan.ranks
-    }
+    addresses = {rank.node: connected.fleet.engine_address(rank.node) for rank in swap_plan.ranks}
     token = secrets.token_hex(32)
-    start_s = replaced.gap.took_s if replaced.gap and not direct else 0.0  # without a gateway no request waits
+    start_s = replaced.gap.took_s if replaced.gap else 0.0
     target = deployment(swap_plan, observed, addresses, engine_spec.token_digest(token.encode()), start_s)
     intent = Deploy(new_id(), state.journal.revision, target, swap_plan.mode, options.promote, options.without)
     return Draft(swap_plan, observed, state, intent, token)
@@ -71,7 +68,7 @@ def _plan(
     operation: Operation, release: Release, options: DeployOptions, state: ServiceState
 ) -> tuple[SwapPlan, Mapping[str, Observed]]:
     """Return the plan of a deploy and the nodes that it was made from. Raises PlanRefused, Busy and errors of nodes."""
-    replaced = replace(current(state), direct=bool(operation.direct))
+    replaced = current(state)
     observed = observe.before_deploy(operation.connected, release)
     if replaced.blue:  # in another mode too: a later rollback may start this release in place
         replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
@@ -98,9 +95,7 @@ def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str
 
 
 def _closed(operation: Operation, plan: SwapPlan) -> SwapPlan:
-    """Return the plan with the HTTP port of the new release open to the gateway only, if there is one."""
-    if operation.direct:
-        return plan
+    """Return the plan with the HTTP port of the new release open to the gateway only."""
     callers: tuple[str, ...] = ()
     if plan.rank.node != operation.node:
         node = operation.connected.member(operation.node).node
@@ -141,7 +136,7 @@ def _named(release: Release, options: DeployOptions) -> tuple[str, ...]:
 
 
 def _known(operation: Operation, leader: Leader, service: str) -> ServiceState:
-    return leads.known(operation.connected, leader, service, operation.report, direct=bool(operation.direct))
+    return leads.known(operation.connected, leader, service, operation.report)
 
 
 def prepare(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Draft | None:

@@ -110,14 +110,14 @@ def parse_reply(line: Mapping[str, Any]) -> CompletionReply:
 
 
 def judge(reply: CompletionReply, release: str, answer_s: float = ANSWER_S) -> CompletionEnd:
-    """Judge a reply to a request for `release`; without one it came from an engine itself.
+    """Judge a reply to a request for `release`.
 
     A gateway that takes no request, closes its connection or refuses the client shows nothing about the release. A 503
     of its own does: no server of the slot takes a connection.
     """
     if reply.failure:
-        return _unanswered(reply, release, answer_s)
-    if reply.status == HTTPStatus.TOO_MANY_REQUESTS and release and not reply.release:
+        return _unanswered(reply, answer_s)
+    if reply.status == HTTPStatus.TOO_MANY_REQUESTS and not reply.release:
         return CompletionEnd(Completion.CLOSED)
     if reply.size > MOST_BYTES:
         return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: an answer of more than {MOST_BYTES} bytes")
@@ -129,10 +129,10 @@ def judge(reply: CompletionReply, release: str, answer_s: float = ANSWER_S) -> C
     return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP {reply.status}{of}: {text}"[:MOST_GOT])
 
 
-def _unanswered(reply: CompletionReply, release: str, answer_s: float) -> CompletionEnd:
+def _unanswered(reply: CompletionReply, answer_s: float) -> CompletionEnd:
     if reply.failure is RequestFailure.LATE:
         return CompletionEnd(Completion.LATE, f"{COMPLETIONS}: no answer within {answer_s:g} s")
-    if reply.failure is RequestFailure.UNREACHED or (reply.failure is RequestFailure.UNANSWERED and release):
+    if reply.failure in (RequestFailure.UNREACHED, RequestFailure.UNANSWERED):
         return CompletionEnd(Completion.CLOSED)
     return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: the connection broke: {reply.why}"[:MOST_GOT])
 
@@ -147,15 +147,15 @@ def body(service: str) -> str:
 class CompletionRequest:
     """A completion of one token to a port, within `answer_s`. `port` is the service's own; `encrypted`: it speaks TLS.
 
-    Without a `release` it goes to an engine itself, which names none. With one it goes through a gateway of an earlier
-    version, with the limits of every client of its address: later ones have a way for the guard (`probe`).
+    It goes through a gateway of an earlier version, with the limits of every client of its address: later ones have a
+    way for the guard (`probe`).
     """
 
     service: str
     port: int
-    release: str = ""
-    slot: Slot = Slot.BLUE
-    token: str = ""
+    release: str
+    slot: Slot
+    token: str
     encrypted: bool = False
     answer_s: float = ANSWER_S
     path: str = ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.direct_front import DirectFront
+from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.gateway_front import GatewayFront
 from sparkops.guard.notes import RESTART, last_restart_s
 from sparkops.guard.state import State
@@ -24,7 +24,7 @@ from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
 from sparkops.swap.orders import Order, order, traffic
 
-Front = GatewayFront | DirectFront
+Front = GatewayFront | EarlierFront
 """The way of clients to a service: the gateway, or its engine alone."""
 PAUSE_S, IDLE_S, FAILED_S = 0.3, 1.0, 2.0
 LONGEST_GAP_S = 5.0  # time in which this process did not run is no time in which requests were sampled

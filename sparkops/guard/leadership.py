@@ -11,10 +11,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from sparkops.deploy.deployment import is_direct
 from sparkops.errors import Busy, NotReady, PlanRefused
-from sparkops.guard.direct_front import DirectFront
 from sparkops.guard.durable import Unreadable
+from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.follower import Follower
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Front, Lead
@@ -22,13 +21,13 @@ from sparkops.guard.leases import Leases
 from sparkops.guard.membership import Members
 from sparkops.guard.operator_socket import Request
 from sparkops.guard.peers import IDLE_S, GuardLink, Reach, ServiceOrders
-from sparkops.guard.state import DirectMap, Membership, Peer, State
+from sparkops.guard.state import Membership, Peer, State
 from sparkops.guard_client.service_state import needed_nodes, unnamed
 from sparkops.nodes.node import Node
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report
-from sparkops.swap.intents import Code, Deploy, Intent, NothingToDo, Refused
+from sparkops.swap.intents import Code, Intent, NothingToDo, Refused, Stop
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order
 from sparkops.swap.rebuild import taken
@@ -67,7 +66,7 @@ class Leadership:
         for service in self.state.services():
             with suppress(Unreadable):  # `shown` reports it; it stops no other service
                 if (journal := self.state.journal(service)) and journal.leader == self.node.name:
-                    self._lead(journal, direct=self.state.direct(service) is not None)
+                    self._lead(journal)
         self.members.reach.start()  # last: an exchange that asks about one service confirms nothing for the others
 
     def verbs(self) -> dict[str, Callable[[Request], object]]:
@@ -124,22 +123,22 @@ class Leadership:
     def _leading(self, service: str, intent: Intent) -> Lead:
         with self.lock:
             lead = self.leads.get(service)
-            if lead is None or not isinstance(lead.front, DirectFront):
+            if lead is None or not isinstance(lead.front, EarlierFront):
                 self.members.require_lead()
-            elif isinstance(intent, Deploy) and not is_direct(intent.target):
-                raise _deployed(lead.journal)
+            elif not isinstance(intent, Stop):
+                raise _without_gateway(service)
             if lead is None:
                 peers = tuple(sorted(self.members.own().peers))
                 lead = self._lead(self.state.journal(service) or Journal(service, self.node.name, peers))
                 self.members.reach.wake()  # the other guards have confirmed nothing about this service yet
             return lead
 
-    def _lead(self, journal: Journal, *, direct: bool = False) -> Lead:
+    def _lead(self, journal: Journal) -> Lead:
         service = journal.service
         lead = Lead(
             journal,
             self.state,
-            self._front(service, direct=direct),
+            self._front(journal),
             lambda: self._reports(service),
             lambda: self._contacts(service),
             self.log,
@@ -150,40 +149,39 @@ class Leadership:
         threading.Thread(target=lead.run, args=(self.over,), name=f"lead {service}", daemon=True).start()
         return lead
 
-    def _front(self, service: str, *, direct: bool) -> Front:
-        if direct:
-            return DirectFront(service, self.state, lambda: self.follower.handle(service, None), self.log)
-        return GatewayFront(service, self.gateway)
+    def _front(self, journal: Journal) -> Front:
+        if self.state.without_gateway(journal.service):
+            return EarlierFront(journal.active.slot if journal.active else None)
+        return GatewayFront(journal.service, self.gateway)
 
     def _take(self, request: Request) -> None:
-        """Lead a service from now on, without a gateway if `direct`: then `peers` are the nodes of its other ranks.
-
-        `copies` are journals of other leaders, of which nothing may run any more.
-        """
-        service, direct = str(request["service"]), bool(request["direct"])
+        """Lead a service from now on. `copies` are journals of other leaders, of which nothing may run any more."""
+        service = str(request["service"])
+        if request.get("direct"):  # of an earlier version
+            raise _without_gateway(service)
         copies = [wire.load_value(Journal, copy) for copy in request["copies"]]
         with self.lock:
-            peers = tuple(sorted(request["peers"] if direct else self.members.own().peers))
+            peers = tuple(sorted(self.members.own().peers))
             lead = self.leads.get(service)
             kept = self.state.record(service).copy if service in self.state.services() else None
             journals = [copy for copy in (lead and lead.journal, kept, *copies) if copy and copy.revision]
             newest = max(journals, key=lambda copy: copy.position, default=None)
             same = newest is None or newest.leader == self.node.name
-            if lead and same and (isinstance(lead.front, DirectFront), lead.journal.peers) == (direct, peers):
+            if lead and same and not isinstance(lead.front, EarlierFront) and lead.journal.peers == peers:
                 return
             for journal in journals:
                 if journal.deployments or journal.stopping:
                     raise _deployed(journal)
-            self._begin(service, peers, journals, direct=direct)
+            self._begin(service, peers, journals)
 
-    def _begin(self, service: str, peers: tuple[str, ...], journals: list[Journal], *, direct: bool) -> None:
+    def _begin(self, service: str, peers: tuple[str, ...], journals: list[Journal]) -> None:
         """Lead a service without a leader, one term after the last known one."""
         journal = taken(service, journals, self.node.name, peers)
-        self.state.write_direct(service, DirectMap() if direct else None)
+        self.state.give_gateway(service)
         lead = self.leads.get(service)
         if lead is None:
-            lead = self._lead(replace(journal, revision=0), direct=direct)
-        lead.lead(journal, self._front(service, direct=direct))
+            lead = self._lead(replace(journal, revision=0))
+        lead.lead(journal, self._front(journal))
 
     def _reports(self, service: str) -> Mapping[str, Report]:
         """Return the reports of the other guards and this node's own."""
@@ -211,8 +209,6 @@ class Leadership:
         peers = {node: Peer(peer["address"], int(peer["port"])) for node, peer in request["peers"].items()}
         with self.lock:
             membership = self.members.own()
-            if request.get("add"):
-                peers = {**membership.peers, **peers}
             same = self.members.leads and dict(membership.peers) == peers
             if not same and (busy := [service for service, lead in self.leads.items() if lead.busy]):
                 raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops follow {busy[0]}")
@@ -220,12 +216,12 @@ class Leadership:
                 self._require_needed(service, lead, frozenset(peers))
             if self.members.set_peers(peers):
                 for lead in self.leads.values():
-                    if not isinstance(lead.front, DirectFront):
+                    if not isinstance(lead.front, EarlierFront):
                         lead.regroup(tuple(sorted(peers)))
 
     def _require_needed(self, service: str, lead: Lead, peers: frozenset[str]) -> None:
         """Raise PlanRefused where a service runs on a node that is not among the peers: nobody would lead it there."""
-        if isinstance(lead.front, DirectFront):
+        if isinstance(lead.front, EarlierFront):
             return
         reporting = self.members.reach.reports(service)
         if lost := sorted(needed_nodes(lead.journal, reporting) - peers - {self.node.name}):
@@ -247,8 +243,14 @@ class Leadership:
         self.members.reach.close()
 
 
+def _without_gateway(service: str) -> PlanRefused:
+    """Return the refusal of all but a stop, of what an earlier version left."""
+    problem = f"{service} serves without a gateway, by an earlier version of sparkops"
+    return PlanRefused(problem, next_step=f"sparkops stop {service}, then deploy it behind the gateway")
+
+
 def _deployed(journal: Journal) -> PlanRefused:
-    """Return the refusal of another leader, or of another way to lead a service."""
+    """Return the refusal of another leader."""
     problem = f"{journal.service} is already deployed, led by {journal.leader}"
     step = f"sparkops stop {journal.service}, then deploy it again"
     return PlanRefused(problem, next_step=step)

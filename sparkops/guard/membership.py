@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkops.deploy.deployment import is_direct
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.guard.durable import Unreadable
 from sparkops.guard.messages import derive
 from sparkops.guard.operator_socket import Request
 from sparkops.guard.peers import GuardLink, Reach
 from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard_client import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 
@@ -57,43 +57,40 @@ class Members:
             raise SparkopsError(f"{self.node} does not lead this fleet", next_step=step)
 
     def key(self, request: Request) -> str:
-        """Return the key of one guard. The first request makes the fleet's key. `idle`: leave a leader of nothing."""
+        """Return the key of one guard. The first request makes the fleet's key."""
         with self.lock:
             membership = self.own()
             if membership.leader != self.node:
-                if not request.get("idle"):
-                    raise SparkopsError(f"{self.node} does not lead this fleet: {membership.leader} does")
-                self._require_idle(membership.leader)
-                membership = self._fresh()
+                raise SparkopsError(f"{self.node} does not lead this fleet: {membership.leader} does")
             self.state.write_membership(membership)
         return derive(membership.key, request["node"]).hex()
 
     def join(self, request: Request) -> None:
         """Follow a leader: its messages are signed with this key.
 
-        Refused while another leader has a replica without a gateway on several nodes here; `idle`: or anything else.
+        Refused while another leader has a replica on several nodes here that an earlier version deployed without a
+        gateway: it could not stop it any more.
         """
         with self.lock:
             membership = self.own()
             if membership.leader != request["leader"]:
-                self._require_idle(membership.leader, direct_only=not request.get("idle"))
+                self._require_idle(membership.leader)
             old = self.state.membership()
             new = _following(old, request, self.node)
             if new != old:
                 self.state.write_membership(new)
                 self._renew()
 
-    def _require_idle(self, leader: str, *, direct_only: bool = False) -> None:
-        """Raise PlanRefused where a service of this leader is deployed, and this guard not the only one of it."""
+    def _require_idle(self, leader: str) -> None:
+        """Raise PlanRefused where a replica of this leader without a gateway has ranks on several nodes."""
         for service in self.state.services():
             journal = self.state.journal(service) if leader == self.node else self.state.record(service).copy
             if journal is None or journal.leader != leader or not journal.peers:
                 continue
-            if any(not direct_only or is_direct(item) for item in journal.deployments):
+            if any(engine_spec.of(rank).direct for item in journal.deployments for rank in item.heads):
                 follows = "leads" if leader == self.node else f"follows {leader} for"
                 problem = f"{self.node} {follows} {service}: a guard takes orders from one leader"
-                step = f"sparkops stop {service}\nor pass nodes of that leader with --node, {leader} first"
-                raise PlanRefused(problem, next_step=step)
+                raise PlanRefused(problem, next_step=f"sparkops stop {service}")
 
     def set_peers(self, peers: Mapping[str, Peer]) -> bool:
         """Lead these other guards; False where it leads them already. Nothing may need the present ones."""
@@ -142,7 +139,7 @@ class RebuildRequests:
         for service in self.state.services():
             with suppress(Unreadable):  # `copies` reports it; it stops no other service
                 journal = self.state.journal(service)
-                if journal and journal.leader == self.node and self.state.direct(service) is None:
+                if journal and journal.leader == self.node and not self.state.without_gateway(service):
                     terms[service] = journal.term
         return terms
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkops.errors import Busy
-from sparkops.guard.direct_front import DirectFront
 from sparkops.guard.durable import Unreadable
+from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.engines import reason
 from sparkops.guard.leadership import EVENTS_POLL_S, Leadership
 from sparkops.guard.operator_socket import Request
@@ -70,7 +70,7 @@ class OperatorRequests:
             return {**as_json(copy, FleetState(), {}, reach.lost, last), "needs_operator": trouble}
         progress = {**reach.progress(service), leadership.node.name: leadership.follower.progress(service)}
         shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last, lead.warm_until())
-        return {**shown, "needs_operator": trouble or lead.trouble(), "direct": isinstance(lead.front, DirectFront)}
+        return {**shown, "needs_operator": trouble or lead.trouble(), "direct": isinstance(lead.front, EarlierFront)}
 
     def _copy(self, service: str) -> tuple[Journal | None, str]:
         """Return the copy of the journal, and the file that cannot be read, with the way to go on without it."""

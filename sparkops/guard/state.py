@@ -16,7 +16,6 @@ from sparkops.guard import durable
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
-from sparkops.names import Slot
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
@@ -62,16 +61,6 @@ class _StoredRecord:
     schema: int = SCHEMA
 
 
-@dataclass(frozen=True, slots=True)
-class DirectMap:
-    """What a gateway's map would hold for a service without one: releases. `cut`: no request of it is waited for."""
-
-    traffic: str = ""
-    slots: Mapping[Slot, str] = field(default_factory=dict)
-    cut: str = ""
-    schema: int = SCHEMA
-
-
 @dataclass(frozen=True)
 class State:
     """The files in a directory. Every method raises OSError, and SparkopsError for a name that is none."""
@@ -103,20 +92,16 @@ class State:
         """Replace a record; it is on the disk on return, whether the disk is full or not. Raises Unreadable."""
         self._write(_StoredRecord, self._service(service) / "record", _StoredRecord(record))
 
-    def direct(self, service: str) -> DirectMap | None:
-        """Return the map of a service without a gateway; None for one behind a gateway. Raises Unreadable."""
-        return self._read(DirectMap, self._service(service) / "direct")
+    def without_gateway(self, service: str) -> bool:
+        """Return whether an earlier version has deployed the service without a gateway."""
+        return (self._service(service) / "direct").exists()
 
-    def write_direct(self, service: str, direct: DirectMap | None) -> None:
-        """Replace that map; None: the service gets a gateway. Raises Unreadable."""
+    def give_gateway(self, service: str) -> None:
+        """Forget that an earlier version has."""
         file = self._service(service) / "direct"
-        if direct is None:
-            self._files.pop(file, None)
-            if file.exists():
-                file.unlink()
-                sync_directory(file.parent)
-        else:
-            self._write(DirectMap, file, direct)
+        if file.exists():
+            file.unlink()
+            sync_directory(file.parent)
 
     def add_event(self, service: str, event: Mapping[str, object]) -> int:
         """Append an event and return its number, from 1. It is on the disk on return."""

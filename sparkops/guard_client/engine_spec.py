@@ -46,7 +46,7 @@ class EngineSpec(BaseModel):
     slot: Slot
     index: int
     address: str
-    """Address of the node for the leader and the gateway; loopback without a gateway."""
+    """Address of the node for the leader and the gateway."""
     node: dict[str, Any]
     """The node's entry of the inventory."""
     jobs: int
@@ -54,7 +54,7 @@ class EngineSpec(BaseModel):
     callers: tuple[str, ...] | None = None
     """IP addresses that may connect to the HTTP port. None: every address; empty: loopback only."""
     direct: bool = False
-    """Whether clients call the engine itself, without a gateway."""
+    """Whether an earlier version deployed it without a gateway: clients call the engine itself."""
     seat: Seat | None = None
     """The place of a rank of several in their network."""
     memory_gib: float | None = None
@@ -84,7 +84,7 @@ class EngineSpec(BaseModel):
 
     def rank(self, node: str) -> Rank:
         release = Release(self.parsed, self.inputs)
-        return Rank(release, self.slot, node, self.index, callers=self.callers, direct=self.direct)
+        return Rank(release, self.slot, node, self.index, callers=self.callers)
 
     def create(self, node: str) -> Command:
         """Return the command that creates its container, labelled with the digest of the text it was read from.

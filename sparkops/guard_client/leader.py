@@ -120,13 +120,13 @@ class GuardConnection:
         """Give the guard a secret of a service, over stdin."""
         self.request("secret", service=service, name=name, value=value)
 
-    def join(self, leader: str, key: str, term: int, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
+    def join(self, leader: str, key: str, term: int, gateway: Sequence[str] = ()) -> None:
         """Make the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
 
         `term`: that of the rebuild that made it the leader. `gateway`: the addresses of that node, which may connect
         to engines. `idle`: raises PlanRefused if another leader has deployed a service that needs this guard.
         """
-        self.request("join", leader=leader, key=key, term=term, gateway=list(gateway), **_flag(idle=idle))
+        self.request("join", leader=leader, key=key, term=term, gateway=list(gateway))
 
     def terms(self) -> dict[str, int]:
         """Return the term of each service that this node leads, as recorded by its guard."""
@@ -165,31 +165,20 @@ class Leader(GuardConnection):
                 return send()
         return send()
 
-    def key_of(self, node: str, *, idle: bool = False) -> tuple[str, int]:
-        """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild.
-
-        `idle`: as for `join`.
-        """
-        reply = self.request("key", node=node, **_flag(idle=idle))
+    def key_of(self, node: str) -> tuple[str, int]:
+        """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild."""
+        reply = self.request("key", node=node)
         return str(reply["key"]), int(reply.get("term", 0))
 
-    def set_peers(self, peers: Mapping[str, tuple[str, int]], *, add: bool = False) -> None:
-        """Set addresses and ports of other nodes' guards for the leader; `add`: keep the present ones as well."""
+    def set_peers(self, peers: Mapping[str, tuple[str, int]]) -> None:
+        """Set addresses and ports of other nodes' guards for the leader."""
         addresses = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
-        self.request("peers", peers=addresses, **_flag(add=add))
+        self.request("peers", peers=addresses)
 
-    def lead(self, service: str, copies: Iterable[Journal], peers: Sequence[str], *, direct: bool) -> None:
-        """Make this guard lead a service, without a gateway if `direct`: then its other ranks are on `peers`.
-
-        `copies`: journals of the service on other guards. Raises PlanRefused while it is deployed in another way.
-        """
+    def lead(self, service: str, copies: Iterable[Journal]) -> None:
+        """Make this guard lead a service. `copies`: its journals on other guards. Raises PlanRefused while it runs."""
         journals = [json.loads(wire.dump(Journal, copy)) for copy in copies]
-        self.request("lead", service=service, copies=journals, peers=list(peers), direct=direct)
-
-
-def _flag(**flags: bool) -> dict[str, bool]:
-    """Return the flags that are set."""
-    return {name: value for name, value in flags.items() if value}
+        self.request("lead", service=service, copies=journals)
 
 
 def leading(member: Member) -> closing[Leader]:

@@ -30,17 +30,6 @@ def introduce(connected: Connected, gateway: str) -> None:
         leader.set_peers(addresses_by_node)
 
 
-def introduce_ranks(connected: Connected, head: str, others: Sequence[str]) -> None:
-    """Make the guards of the other ranks of a replica follow that of rank 0, without a gateway.
-
-    Raises the errors of all nodes at once: PlanRefused if a guard follows another leader for another service.
-    """
-    fleet = connected.fleet
-    with leading(connected.member(head)) as leader:
-        all_or_raise(on_each(others, lambda name: _join(leader, connected.member(name), idle=True), connected.cancel))
-        leader.set_peers({name: (fleet.engine_address(name), PEER_PORT) for name in others}, add=True)
-
-
 def require_leader(connected: Connected, gateway: str) -> None:
     """Raise PlanRefused if another guard leads a service in the same or a newer term than the one beside `gateway`.
 
@@ -68,7 +57,7 @@ def _terms(member: Member) -> Mapping[str, int]:
         return {}
 
 
-def _join(leader: Leader, member: Member, gateway: Sequence[str] = (), *, idle: bool = False) -> None:
-    key, term = leader.key_of(member.name, idle=idle)
+def _join(leader: Leader, member: Member, gateway: Sequence[str] = ()) -> None:
+    key, term = leader.key_of(member.name)
     with connect_guard(member) as opened:
-        opened.join(leader.node.name, key, term, gateway, idle=idle)
+        opened.join(leader.node.name, key, term, gateway)

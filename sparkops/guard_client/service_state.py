@@ -34,7 +34,7 @@ class ServiceState:
     last: int = 0
     """Number of the last event."""
     direct: bool = False
-    """Whether the guard leads a service without a gateway."""
+    """Whether an earlier version has deployed it without a gateway, so that it can only be stopped."""
     warm_until: float | None = None
     """When the old release stops that is kept warm, in Unix time; None without one, if late, and of older guards."""
 

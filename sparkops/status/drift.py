@@ -60,6 +60,10 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
     name = service.name
     for state in service.states:
         leader = state.journal.leader
+        if state.direct and state.journal.deployments:
+            detail = f"{name} serves without a gateway, by an earlier version of sparkops: it can only be stopped"
+            step = f"sparkops stop {name}, then deploy it again"
+            yield Drift(code="NO_GATEWAY", node=leader, detail=detail, next_step=step)
         if state.needs_operator:
             detail = f"{name}: {trouble.reason(state.needs_operator)}"
             step = trouble.next_step(state.journal, state.needs_operator, state.missing)
@@ -76,7 +80,6 @@ def _of_releases(service: ServiceReport) -> Iterator[Drift]:
     if not service.led:
         return  # which releases it needs is unknown
     if service.front is None:
-        yield from _two_releases(service)
         return
     deployments = [deployment for journal in service.journals for deployment in journal.deployments]
     needed = {rank.place for deployment in deployments for rank in deployment.ranks}
@@ -86,16 +89,6 @@ def _of_releases(service: ServiceReport) -> Iterator[Drift]:
             detail = f"{container.name} runs, but no release of its service needs it"
             step = f"docker stop {container.name}, on {container.node}"
             yield Drift(code="ORPHAN", node=container.node, detail=detail, next_step=step)
-
-
-def _two_releases(service: ServiceReport) -> Iterator[Drift]:
-    containers = [rank.container for rank in service.ranks]
-    for node in sorted({container.node for container in containers}):
-        releases = sorted({item.release for item in containers if item.node == node and item.running})
-        if len(releases) > 1:
-            detail = f"{service.name} runs {' and '.join(releases)}"
-            step = f"sparkops stop {service.name} --node {node}, then deploy it again"
-            yield Drift(code="TWO_RELEASES", node=node, detail=detail, next_step=step)
 
 
 def of_guards(reports: Sequence[NodeReport]) -> Iterator[Drift]:

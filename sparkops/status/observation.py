@@ -57,7 +57,7 @@ class ServiceReport:
     ranks: tuple[RankReport, ...]
     front: ServiceFacts | None
     states: tuple[ServiceState, ...] = ()
-    """States of its leaders: one behind the gateway, else one for each replica; none if no guard leads it."""
+    """State of its leader, and of those of an earlier version; none if no guard leads it."""
     events: tuple[str, ...] = ()
     """Its last events, oldest first."""
     led: bool = True
@@ -75,7 +75,7 @@ class ServiceReport:
 
     @property
     def live(self) -> RankReport | None:
-        """Rank 0 of the active release, if it runs; without a gateway of a replica that answers."""
+        """Rank 0 of the active release, if it runs; of an earlier version's without a gateway, if it answers."""
         if self.front is None:
             return next((rank for rank in self.ranks if rank.health is Health.OK), None)
         active = self.front.active

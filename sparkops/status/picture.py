@@ -151,11 +151,12 @@ class ServiceRow:
     name: str
     """Name that clients pass as `model`."""
     url: str | None
-    """Base URL for OpenAI clients: that of all services with `gateway.port`, else its own; null without a gateway."""
+    """Base URL for OpenAI clients: that of all services with `gateway.port`, else its own; null where the gateway does
+    not have the service."""
     state: State
     """`degraded`: some replicas answer; `failed`: one exited, or none answers; `stopping`: not confirmed yet."""
     live: Live | None
-    """The active release, or without a gateway the one that answers; null without one."""
+    """The active release; of what an earlier version left without a gateway, the one that answers; null without one."""
     swap: SwapRow | None = None
     """The swap in progress; null without one, also while the old release is kept warm."""
     warm: WarmRow | None = None
@@ -189,7 +190,7 @@ class Drift:
     """A difference between journal and node."""
 
     code: str
-    """Code, such as `RESTARTING`, `TWO_RELEASES` or `LIVE_NOT_RUNNING`."""
+    """Code, such as `RESTARTING`, `RANK_MISSING` or `LIVE_NOT_RUNNING`."""
     node: str
     """Name of the node."""
     detail: str

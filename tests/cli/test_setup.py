@@ -144,6 +144,26 @@ def test_init_overwrites_only_with_force(sparkops: Sparkops) -> None:
     assert list(inventory.load(Path("inventory.yaml")).nodes) == ["spark-1"]
 
 
+def test_an_inventory_without_a_gateway_gets_one_line_and_the_way_to_it(sparkops: Sparkops) -> None:
+    file = Path("inventory.yaml")
+    file.write_text("# mine\nnodes:\n  a: {address: 127.0.0.2}\n  b: {address: 127.0.0.3}")
+
+    refused = sparkops("deploy", "stand-in")
+    assert (refused.code, refused.err.splitlines()) == (
+        2,
+        [
+            f"sparkops: {file}: gateway: not found, expected the node of the gateway",
+            "  next: sparkops init --gateway NODE, with one of: a, b",
+        ],
+    )
+    assert sparkops("init", "--gateway", "c").code == 2
+    assert sparkops("init", "--gateway", "b").code == 0
+    assert file.read_text().startswith("# mine\nnodes:\n")
+    assert inventory.load(file).require_gateway().node == "b"
+    repeated = sparkops("init", "--gateway", "a")
+    assert (repeated.code, "the inventory has one, on b" in repeated.err) == (2, True)
+
+
 def test_init_refuses_an_ssh_configuration_that_it_cannot_read(sparkops: Sparkops) -> None:
     Path(".ssh").mkdir()
     Path(".ssh/config").write_text("Host spark\n  Port = = x\nMatch nonsense\n")

@@ -12,7 +12,7 @@ from sparkops.deploy import preconditions as planning
 from sparkops.deploy.preconditions import Observed
 from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost, NotReady, PlanRefused, SparkopsError
-from tests.examples import CHECKPOINT, CUDA, HALF_A_CHECKPOINT, HOST, IMAGE_ID, container, node, rank, recipe, release
+from tests.examples import CHECKPOINT, CUDA, HALF_A_CHECKPOINT, HOST, IMAGE_ID, container, node, rank, release
 
 PULL = "sparkops models pull q --node n1   (or: sparkops models copy q --to n1 --from NODE)"
 
@@ -154,40 +154,6 @@ def test_a_cuda_image_goes_to_a_node_with_a_gpu(gpu: str) -> None:
 
 def test_a_stand_in_needs_no_model() -> None:
     assert find_obstacles(without_model(), engine="stand-in") == []
-
-
-@pytest.mark.parametrize(
-    ("requested_nodes", "nodes", "chosen"),
-    [(["n3", "n1"], ["n2"], ("n3", "n1")), ([], ["n2"], ("n2",)), ([], [], ("n3",))],
-    ids=["asked for", "the recipe's", "the freest"],
-)
-def test_a_deploy_goes_where_it_is_told_and_else_to_the_freest_node(
-    requested_nodes: list[str], nodes: list[str], chosen: tuple[str, ...]
-) -> None:
-    fleet = {
-        "n1": observed(memory_available_gib=50.0),
-        "n2": observed(memory_available_gib=60.0),
-        "n3": observed(memory_available_gib=70.0),
-    }
-
-    assert planning.place(recipe(nodes=nodes), requested_nodes, fleet) == chosen
-
-
-def test_a_service_is_deployed_where_it_is() -> None:
-    fleet = {"n1": observed(), "n2": observed(OTHER, memory_available_gib=1.0), "n3": observed(OTHER)}
-
-    assert planning.place(recipe(), [], fleet) == ("n2", "n3")
-
-
-def test_a_node_with_a_gpu_and_then_one_with_the_model_goes_before_a_freer_one() -> None:
-    fleet = {
-        "free": without_model(),
-        "model": observed(memory_available_gib=50.0),
-        "gpu": without_model(gpu="runtime", memory_available_gib=20.0),
-    }
-
-    assert planning.place(recipe(), [], fleet) == ("model",)
-    assert planning.place(recipe(image={"torch": CUDA}), [], fleet) == ("gpu",)
 
 
 def test_nodes_whose_images_hold_different_packages_are_refused() -> None:

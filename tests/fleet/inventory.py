@@ -40,6 +40,7 @@ def text(nodes: Sequence[FleetNode], known_hosts: str, ssh_key: str) -> str:
     lines += ["build:"]
     lines += [f"  {key}: {value}" for key, value in build.items()]
     lines += ["nodes:", *(f"  {node.name}: {{address: {node.address}}}" for node in nodes)]
+    lines += [f"gateway: {{node: {nodes[0].name}}}"]
     return "\n".join(lines) + "\n"
 
 

@@ -46,14 +46,14 @@ class World:
         return MachineNode(self.machines[name], self.home)
 
     @contextmanager
-    def order(self, *, without: str = "", direct: str = "") -> Iterator[Operation]:
-        """What a verb works with; the node `without` cannot be reached. `direct` leads, without a gateway."""
+    def order(self, *, without: str = "") -> Iterator[Operation]:
+        """What a verb works with; the node `without` cannot be reached."""
         config = {name: NodeConfig(address=machine.address, gpu="none") for name, machine in self.machines.items()}
         fleet = Fleet(
             file=self.home / "inventory.yaml",
             nodes=config,
             build=Build(),
-            gateway=None if direct else Gateway(node="n1", address="127.0.0.1"),
+            gateway=Gateway(node="n1", address="127.0.0.1"),
             fabric=Rules(allow_tcp=True),
             known_hosts=self.home / "known_hosts",
         )
@@ -62,7 +62,7 @@ class World:
         lost: dict[str, SparkopsError] = {name: NotReachable(name, "no answer") for name in members if name == without}
         reached = {name: member for name, member in members.items() if name != without}
         try:
-            yield Operation(Connected(fleet, reached, lost, Impatient()), self.receive, direct=direct)
+            yield Operation(Connected(fleet, reached, lost, Impatient()), self.receive)
         finally:
             for member in members.values():
                 member.engine.close()

@@ -129,11 +129,6 @@ def test_a_connection_that_is_closed_at_once_says_nothing_of_a_release(encrypted
         assert health.answer is Answer.UNKNOWN
 
 
-def test_an_engine_itself_that_closes_its_connections_does_not_answer() -> None:
-    with ending(b"") as port:
-        assert CompletionRequest("chat", port).send().result is Completion.WRONG
-
-
 def test_a_response_that_breaks_off_is_wrong() -> None:
     with ending(b"HTTP/1.1 200 OK\r\nx-sparkops-release: q-2\r\nContent-Length: 9\r\n\r\n{}") as port:
         assert ask(port) is Completion.WRONG

@@ -1,4 +1,4 @@
-"""Who leads a service: the guard beside the gateway, or without one that of rank 0's node, and how that changes."""
+"""Who leads a service: the guard beside the gateway. What an earlier version left without one can only be stopped."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
 from sparkops.guard.leadership import Leadership
 from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.state import DirectMap, Membership, State
+from sparkops.guard.state import Membership, State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Mode, Replica
+from sparkops.swap.model import Deployment, Replica
 from sparkops.swap.orders import order
 from tests import examples
 
@@ -83,9 +83,15 @@ def begin(state: State) -> Iterator[Begin]:
     over.set()
 
 
-def lead(leadership: Leadership, *copies: Journal, direct: bool = True, peers: tuple[str, ...] = ()) -> None:
+def left(state: State, journal: Journal) -> None:
+    """The files of a service that an earlier version leads without a gateway."""
+    state.write_journal(journal)
+    (state.directory / "services/chat/direct").write_text('{"traffic": "q-1", "slots": {"blue": "q-1"}, "schema": 2}')
+
+
+def lead(leadership: Leadership, *copies: Journal) -> None:
     known = [wire.plain(Journal, copy) for copy in copies]
-    leadership.verbs()["lead"]({"service": "chat", "copies": known, "peers": list(peers), "direct": direct})
+    leadership.verbs()["lead"]({"service": "chat", "copies": known})
 
 
 def shown(leadership: Leadership) -> tuple[Journal, bool]:
@@ -93,45 +99,26 @@ def shown(leadership: Leadership) -> tuple[Journal, bool]:
     return wire.load_value(Journal, reply["journal"]), reply["direct"]
 
 
-def test_a_guard_leads_without_a_gateway_and_without_a_fleet(begin: Begin, state: State) -> None:
-    leadership = begin()
-
-    lead(leadership)
-    lead(leadership)
-
-    assert shown(leadership) == (Journal("chat", "n1"), True)
-    assert (state.direct("chat"), state.membership()) == (DirectMap(), None)
-
-
-def test_a_guard_that_restarts_leads_on_in_the_same_way(begin: Begin, state: State) -> None:
-    state.write_journal(ALONE)
-    state.write_direct("chat", DirectMap("q-1", {Slot.BLUE: "q-1"}))
-
-    assert shown(begin()) == (ALONE, True)
-
-
 def test_what_is_deployed_without_a_gateway_is_stopped_before_it_gets_one(begin: Begin, state: State) -> None:
-    state.write_journal(ALONE)
-    state.write_direct("chat", DirectMap())
+    left(state, ALONE)
     leadership = begin()
 
     with pytest.raises(PlanRefused, match="chat is already deployed, led by n1") as caught:
-        lead(leadership, direct=False)
+        lead(leadership)
 
     assert (caught.value.next_step, caught.value.exit_code) == (NEXT, 5)
     assert shown(leadership) == (ALONE, True)
 
 
 def test_a_stopped_service_gets_a_gateway_one_term_later(begin: Begin, state: State) -> None:
-    state.write_journal(AT_REST)
-    state.write_direct("chat", DirectMap())
+    left(state, AT_REST)
     leadership = begin()
 
-    lead(leadership, direct=False)
+    lead(leadership)
 
     journal, direct = shown(leadership)
     assert (journal.term, journal.revision, journal.previous, direct) == (2, 10, AT_REST.previous, False)
-    assert (state.journal("chat"), state.direct("chat")) == (journal, None)
+    assert (state.journal("chat"), state.without_gateway("chat")) == (journal, False)
 
 
 def test_what_another_guard_leads_is_stopped_there_first(begin: Begin, state: State) -> None:
@@ -145,22 +132,21 @@ def test_what_another_guard_leads_is_stopped_there_first(begin: Begin, state: St
     lead(leadership)
 
     journal, direct = shown(leadership)
-    assert (journal.leader, journal.term, journal.peers, direct) == ("n1", 2, (), True)
+    assert (journal.leader, journal.term, journal.peers, direct) == ("n1", 2, (), False)
 
 
 def test_copies_of_other_guards_count(begin: Begin) -> None:
     leadership = begin()
 
     with pytest.raises(PlanRefused, match="led by n2"):
-        lead(leadership, BEHIND, peers=("n2",))
-    lead(leadership, replace(BEHIND, active=None, term=4), peers=("n2",))
+        lead(leadership, BEHIND)
+    lead(leadership, replace(BEHIND, active=None, term=4))
 
-    assert (shown(leadership)[0].term, shown(leadership)[0].peers) == (5, ("n2",))
+    assert shown(leadership)[0].term == 5
 
 
 def test_a_guard_whose_service_another_one_has_taken_shows_the_newer_journal(begin: Begin, state: State) -> None:
-    state.write_journal(AT_REST)
-    state.write_direct("chat", DirectMap())
+    left(state, AT_REST)
     taken = replace(BEHIND, term=2)
     state.write_record("chat", Record(2, taken))
 
@@ -168,22 +154,13 @@ def test_a_guard_whose_service_another_one_has_taken_shows_the_newer_journal(beg
 
 
 def test_orders_of_another_leader_do_not_reach_what_this_guard_has_deployed(begin: Begin, state: State) -> None:
-    state.write_journal(ALONE)
-    state.write_direct("chat", DirectMap())
+    left(state, ALONE)
     leadership = begin()
     same, later = (order(replace(BEHIND, term=term), "n1", "b") for term in (1, 2))
 
     assert leadership.followed("chat", same) is None
     assert leadership.followed("chat", later) == later
     assert leadership.followed("other", same) == same
-
-
-def test_a_service_of_one_node_is_told_to_no_other_guard(begin: Begin, state: State) -> None:
-    state.write_membership(Membership("n1", b"k" * 32, {}))
-    state.write_journal(ALONE)
-    state.write_direct("chat", DirectMap())
-
-    assert begin()._orders("n2", {}) == {}
 
 
 JOIN = {"leader": "n3", "key": "00"}
@@ -195,48 +172,29 @@ def test_a_rank_of_a_pair_follows_no_other_leader(begin: Begin, state: State) ->
     state.write_record("chat", Record(1, followed))
     leadership = begin()
 
-    for idle in (False, True):
-        with pytest.raises(PlanRefused, match="n1 follows n2 for chat: a guard takes orders from one leader") as caught:
-            leadership.verbs()["join"]({**JOIN, "idle": idle})
-    assert caught.value.next_step.startswith("sparkops stop chat\n")
-    with pytest.raises(PlanRefused):
-        leadership.verbs()["key"]({"node": "n3", "idle": True})
+    with pytest.raises(PlanRefused, match="n1 follows n2 for chat: a guard takes orders from one leader") as caught:
+        leadership.verbs()["join"](JOIN)
+    assert caught.value.next_step == "sparkops stop chat"
     state.write_record("chat", Record(1, replace(followed, active=None)))
-    leadership.verbs()["join"]({**JOIN, "idle": True})
+    leadership.verbs()["join"](JOIN)
     assert state.membership() == Membership("n3", b"\0", {}, {"n2": b"k"})
 
 
 def test_the_head_of_a_pair_follows_nobody(begin: Begin, state: State) -> None:
     state.write_membership(Membership("n1", b"k", {}))
-    state.write_journal(PAIR)
-    state.write_direct("chat", DirectMap())
+    left(state, PAIR)
 
     with pytest.raises(PlanRefused, match="n1 leads chat: a guard takes orders from one leader"):
         begin().verbs()["join"](JOIN)
 
 
-def test_a_guard_behind_a_gateway_joins_another_one_as_before_but_no_pair(begin: Begin, state: State) -> None:
+def test_a_guard_behind_a_gateway_joins_another_leader(begin: Begin, state: State) -> None:
     state.write_membership(Membership("n2", b"k", {}))
     state.write_record("chat", Record(1, BEHIND))
-    leadership = begin()
 
-    with pytest.raises(PlanRefused):
-        leadership.verbs()["join"]({**JOIN, "idle": True})
-    leadership.verbs()["join"](JOIN)
+    begin().verbs()["join"](JOIN)
 
     assert state.membership() == Membership("n3", b"\0", {}, {"n2": b"k"})
-
-
-def test_ranks_are_led_besides_the_guards_that_are_led_already(begin: Begin, state: State) -> None:
-    leadership = begin()
-    leadership.verbs()["key"]({"node": "n2", "idle": True})
-    for name in ("n2", "n3"):
-        leadership.verbs()["peers"]({"peers": {name: {"address": "192.0.2.1", "port": 1}}, "add": True})
-
-    membership = state.membership()
-    assert membership is not None
-    assert sorted(membership.peers) == ["n2", "n3"]
-    leadership.close()
 
 
 def test_an_intent_for_a_service_that_nobody_leads_here_is_refused(begin: Begin) -> None:
@@ -246,11 +204,30 @@ def test_an_intent_for_a_service_that_nobody_leads_here_is_refused(begin: Begin)
         begin().verbs()["intend"]({"service": "chat", "intent": intent})
 
 
-def test_a_deploy_behind_the_gateway_is_refused_while_the_service_has_none(begin: Begin, state: State) -> None:
-    state.write_journal(AT_REST)
-    state.write_direct("chat", DirectMap())
-    target = wire.plain(Deployment, deployed("n1", direct=False))
-    intent = {"kind": "deploy", "id": "i1", "revision": 9, "target": target, "mode": Mode.FIRST.value}
+@pytest.mark.parametrize("kind", ["promote", "cancel", "hold"])
+def test_what_an_earlier_version_left_takes_no_intent_but_a_stop(begin: Begin, state: State, kind: str) -> None:
+    left(state, ALONE)
+    intent = {"kind": kind, "id": "i1", "revision": 3, **({"reason": "why"} if kind == "hold" else {})}
 
-    with pytest.raises(PlanRefused, match="chat is already deployed, led by n1"):
+    with pytest.raises(PlanRefused, match="chat serves without a gateway, by an earlier version of sparkops") as caught:
         begin().verbs()["intend"]({"service": "chat", "intent": intent})
+
+    assert caught.value.next_step == "sparkops stop chat, then deploy it behind the gateway"
+
+
+def test_what_an_earlier_version_left_serves_until_it_is_stopped(begin: Begin, state: State) -> None:
+    left(state, ALONE)
+    leadership = begin()
+    led = leadership.leads["chat"]
+
+    for _ in range(3):
+        led.turn()
+    assert shown(leadership) == (ALONE, True)
+
+    intent = {"kind": "stop", "id": "i1", "revision": 3}
+    reply: Any = leadership.verbs()["intend"]({"service": "chat", "intent": intent})
+    assert reply["result"] == "accepted"
+    for _ in range(5):
+        led.turn()
+    journal, _ = shown(leadership)
+    assert (journal.active, journal.stopping, [rank.node for rank in journal.halting]) == (None, False, ["n1"])

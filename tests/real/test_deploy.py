@@ -27,36 +27,38 @@ pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("model")]
 def deployed(sparkops: Cli, model: str) -> Iterator[Any]:
     """The tiny service on node-1."""
     assert model
-    sparkops("stop", "tiny")
+    sparkops("stop", "tiny", "--forget")
     ran = sparkops("deploy", RECIPE, "--node", "node-1", "--json")
     assert ran.code == 0, ran.err
     yield ran
     sparkops("stop", "tiny")
 
 
-def test_it_answers_truly(deployed: Any, fleet: Fleet) -> None:
-    for replica in deployed.json["replicas"]:
-        url = f"http://{fleet.nodes[replica['node']].address}:{replica['port']}/v1/chat/completions"
-        body = {"model": "tiny", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
-        answer = requests.post(url, json={**body, "max_tokens": 32, "temperature": 0}, timeout=60).json()
-        assert "Paris" in answer["choices"][0]["message"]["content"]
+@pytest.mark.usefixtures("deployed")
+def test_it_answers_truly(fleet: Fleet) -> None:
+    url = f"{fleet.require_gateway().url(8000)}/chat/completions"
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
+    answer = requests.post(url, json={**body, "max_tokens": 32, "temperature": 0}, timeout=60).json()
+    assert "Paris" in answer["choices"][0]["message"]["content"]
 
 
 def test_the_start_is_told_by_phases_and_stages(deployed: Any) -> None:
-    for replica in deployed.json["replicas"]:
-        assert (replica["result"], replica["mode"], replica["exit_code"]) == ("done", "first", 0)
-        assert {"prepare", "start", "wait until ready", "verify", "switch"} <= replica["seconds"].keys()
-        stages = re.findall(rf"{replica['node']}: {replica['container']}: ([a-zA-Z ]+)", deployed.err)
-        assert {"starting", "loading weights", "sizing the KV cache", "opening the API"} & set(stages), deployed.err
+    result = deployed.json
+    assert (result["result"], result["mode"], result["exit_code"]) == ("done", "first", 0)
+    assert {"prepare", "start", "wait until ready", "verify", "switch"} <= result["seconds"].keys()
+    stages = re.findall(rf"node-1: {container(deployed)}: ([a-zA-Z ]+)", deployed.err)
+    assert {"starting", "loading weights", "sizing the KV cache", "opening the API"} & set(stages), deployed.err
 
 
-def test_status_names_nodes_release_digest_and_health(nodes: RealFleet, sparkops: Cli, deployed: Any) -> None:
+def test_status_names_nodes_release_digest_and_health(
+    nodes: RealFleet, sparkops: Cli, fleet: Fleet, deployed: Any
+) -> None:
     ran = sparkops("status", "--json")
     assert ran.code == 0
     status = TypeAdapter(Status).validate_json(ran.out)
     assert [node.name for node in status.nodes] == ["node-1", "node-2"]
     service = next(service for service in status.services if service.name == "tiny")
-    assert (service.name, service.state, service.url) == ("tiny", "healthy", None)
+    assert (service.name, service.state, service.url) == ("tiny", "healthy", fleet.require_gateway().url(8000))
     assert service.live is not None
     assert service.live.release == deployed.json["release"]
     assert service.live.image == nodes.node("node-1").exec("docker", "inspect", "-f", "{{.Image}}", container(deployed))
@@ -81,8 +83,7 @@ def test_a_second_deploy_of_the_same_release_changes_nothing(nodes: RealFleet, s
     )
     changes = [line for line in node.exec(*events).splitlines() if " exec_" not in line and " top " not in line]
     assert repeated.code == 0, repeated.err
-    assert repeated.json["release"] == deployed.json["release"]
-    assert [replica["changed"] for replica in repeated.json["replicas"]] == [False]
+    assert (repeated.json["result"], repeated.json["release"]) == ("nothing", deployed.json["release"])
     assert changes == []
 
 
@@ -114,10 +115,10 @@ def test_another_release_waits_for_consent_to_the_gap(
     sparkops: Cli, deployed: Any, variant: Callable[..., Path]
 ) -> None:
     file = variant({"max-model-len: 1024": "max-model-len: 512"})
-    refused = sparkops("deploy", file, "--node", "node-1")
+    refused = sparkops("deploy", file, "--node", "node-1", "--mode", "in-place")
     assert refused.code == 5
     assert "in-place on node-1: the service would be down while the new release starts" in refused.err
-    assert "next: Accept the downtime with --allow-downtime." in refused.err
+    assert "next: Accept the downtime with --allow-downtime" in refused.err
     services = {service["name"]: service for service in sparkops("status", "--json").json["services"]}
     assert services["tiny"]["live"]["release"] == deployed.json["release"]
 
@@ -226,4 +227,5 @@ def test_stop_is_seen_by_inspect(nodes: RealFleet, sparkops: Cli, deployed: Any)
 
 
 def container(deployed: Any) -> str:
-    return str(deployed.json["replicas"][0]["container"])
+    """It is the first release of its service since that was forgotten."""
+    return f"{deployed.json['release']}-blue-r0"

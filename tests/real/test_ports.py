@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
 
 import pytest
 import requests
 
-from tests.real.program import Cli
 from tests.real.service import GATEWAY, Service, wait_for
 
 pytestmark = pytest.mark.fleet
@@ -59,19 +57,3 @@ def test_rules_that_were_removed_return_and_leave_with_their_containers(service:
     wait_for(lambda: not reached_from_here(service, "node-2", engine.port))
     service.sweep()
     wait_for(lambda: "sparkops" not in node.exec(*nft, "list", "tables"))
-
-
-@pytest.mark.matrix
-def test_doctor_reports_an_engine_that_answers_past_the_gateway(stand_in: Service, front: Cli, sparkops: Cli) -> None:
-    """It was deployed with an inventory that has no gateway. Behind the gateway it is deployed once it was stopped."""
-    stand_in.sweep()
-    settings = [word for key, value in stand_in.settings.items() for word in ("--set", f"{key}={value}")]
-    assert sparkops("deploy", stand_in.recipe, "--node", "node-2", *settings).code == 0
-
-    findings = json.loads(front("doctor", "--json").out)["findings"]
-    assert ("ENGINE_OPEN", "node-2") in [(finding["code"], finding["node"]) for finding in findings]
-    refused = stand_in.deploy("--node", "node-2")
-    assert (refused.code, "next: sparkops stop stand-in, then deploy it again" in refused.err) == (5, True)
-    assert front("stop", "stand-in").code == 0
-    assert stand_in.deploy("--node", "node-2").code == 0
-    stand_in.sweep()
