@@ -18,7 +18,7 @@ from sparkops.status.node_row import Memory, NodeRow
 from sparkops.status.observation import NodeReport, RankReport
 from sparkops.status.picture import Drift, Health, Live, RankRow, ReplicaRow, ServiceRow, Status, WarmRow
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Mode, Phase
+from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.deploy.states import deployed
 from tests.examples import HOST, IMAGE_ID, container, rank
 
@@ -282,18 +282,6 @@ def test_a_container_that_starts_again_and_again_is_drift() -> None:
     ]
 
 
-def test_two_releases_of_a_service_on_one_node_are_drift() -> None:
-    old, new = rank(model={"revision": "old"}), rank(slot=Slot.GREEN)
-    first, second = sorted([old.release.id, new.release.id])
-
-    joined = ranks(RankReport(container(old), Health.OK), RankReport(container(new), Health.STARTING))
-
-    step = "sparkops stop chat --node n1, then deploy it again"
-    detail = f"chat runs {first} and {second}"
-    assert joined.drift[0] == Drift(code="TWO_RELEASES", node="n1", detail=detail, next_step=step)
-    assert [finding.code for finding in joined.drift] == ["TWO_RELEASES"]
-
-
 def test_a_stopped_release_or_one_on_another_node_is_no_drift() -> None:
     old = RankReport(container(rank("n2", model={"revision": "old"})))
     stopped = RankReport(container(rank(model={"revision": "older"}), state="exited"))
@@ -303,3 +291,14 @@ def test_a_stopped_release_or_one_on_another_node_is_no_drift() -> None:
     )
 
     assert joined.drift == []
+
+
+def test_what_an_earlier_version_serves_without_a_gateway_is_named_with_the_way_over() -> None:
+    active = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-blue-r0"),)),))
+    state = ServiceState(Journal("chat", "n1", revision=3, active=active), direct=True)
+    report = NodeReport("n1", HOST, (RankReport(container(rank()), Health.OK),), states=(state,))
+
+    [finding] = [row for row in join(["n1"], {"n1": report}).drift if row.code == "NO_GATEWAY"]
+
+    assert finding.detail.startswith("chat serves without a gateway, by an earlier version of sparkops")
+    assert finding.next_step == "sparkops stop chat, then deploy it again"
