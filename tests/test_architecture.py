@@ -28,7 +28,6 @@ REACHING = {
     "deploy.observe",
     "deploy.operation",
     "deploy.provision",
-    "deploy.rollout",
     "deploy.sending",
     "doctor.bundle",
     "doctor.hub_login",

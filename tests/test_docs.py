@@ -17,7 +17,7 @@ from sparkops.config.fields import Section
 from sparkops.config.inventory import Inventory
 from sparkops.config.recipe import Recipe
 from sparkops.config.reference import as_model, described, reference
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preview import lines, preview
 from sparkops.errors import SparkopsError
 from sparkops.status import node_row, picture

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from json import dumps
 from typing import Annotated
 
 import typer
 
-from sparkops.cli.deploying import foresee, plan_json, swap
+from sparkops.agents import agents
+from sparkops.agents.differences import Change
 from sparkops.cli.fit import section
 from sparkops.cli.images import make_order
-from sparkops.cli.intents import Options
+from sparkops.cli.intents import Options, leading_guard
 from sparkops.cli.models import make_hub
 from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import (
@@ -28,12 +31,18 @@ from sparkops.cli.options import (
     WAIT,
     WITHOUT,
 )
+from sparkops.cli.outcome import conclude
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.provision import missing, provision
-from sparkops.nodes.connected import connect
+from sparkops.deploy import preview, sending
+from sparkops.deploy.plan import Plan
+from sparkops.deploy.provision import missing, provision, ready_agents
+from sparkops.deploy.sending import Draft
+from sparkops.gateway.image import Service
+from sparkops.guard_client.following import Following
+from sparkops.nodes.connected import Connected, connect
 from sparkops.release import Release
 
 DEPLOY_NODES = Annotated[
@@ -105,7 +114,7 @@ def deploy(
         apply_gateway=apply_gateway,
         verbose=context.obj.verbose,
     )
-    swap(fleet, release, options)
+    _swap(fleet, release, options)
 
 
 def up(
@@ -137,7 +146,7 @@ def up(
     names = tuple(node or loaded.nodes or fleet.nodes)
     release = Release(loaded, order.context.digest)
     options = Options(nodes=tuple(node or ()), mode=mode, allow_downtime=allow_downtime, wait_s=wait)
-    planned = foresee(fleet, release, options, names)
+    planned = _foresee(fleet, release, options, names)
     with connect(fleet, names) as connected, progress() as report:
         due = missing(connected, loaded, order)
         for line in due:
@@ -160,7 +169,7 @@ def up(
             json=json,
         )
     elif json:
-        data_json({**plan_json(release, None), "mode": planned.mode.value if planned else None, "missing": list(due)})
+        data_json({**_plan_json(release, None), "mode": planned.mode.value if planned else None, "missing": list(due)})
     elif planned:
         data(str(planned))
     if not dry_run:
@@ -174,3 +183,71 @@ def request(fleet: Fleet, recipe: Recipe) -> str:
     key = "-H 'Authorization: Bearer KEY' " if gateway.api_keys else ""
     body = {"model": recipe.service, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
     return f"curl {url}/chat/completions {key}-H 'Content-Type: application/json' -d '{dumps(body)}'"
+
+
+def _swap(fleet: Fleet, release: Release, options: Options) -> None:
+    """Send the intent to deploy a release, and follow it."""
+    choices = options.choices(fleet)
+    serve = release.recipe.serve
+    service = Service(release.service, serve.port, tuple(serve.aliases))
+    with leading_guard(fleet, options.wait_s) as (operation, leader):
+        desired = agents.load(fleet, [service])
+        if options.dry_run:
+            changes = agents.changes(operation.connected, desired)
+            draft = sending.dry_run(operation, leader, release, choices)
+            _show_swap(operation.connected, release, draft, changes, json=options.json)
+            return
+        draft = sending.prepare(operation, leader, release, choices)
+        if options.verbose and draft:
+            say(_plan_text(operation.connected, release, draft))
+        draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=options.apply_gateway)
+        accepted = sending.deploy(operation, leader, release, choices, draft)
+        url = fleet.require_gateway().url(service.port)
+        if accepted is None:
+            say(f"{release.service}: nothing to do: {release.id} serves", fg="green")
+            if options.json:
+                data_json({"service": release.service, "result": "nothing", "release": release.id, "mode": None})
+        else:
+            following = Following(leader, release.service, operation.report)
+            conclude(following, accepted, detach=options.detach, json=options.json)
+        say(f"  {url}   model: {release.service}")
+
+
+def _foresee(fleet: Fleet, release: Release, options: Options, provided: Sequence[str]) -> Plan | None:
+    """Plan the deploy of a release before its image and weights are on these nodes.
+
+    None where it serves, or its swap is in progress. Raises PlanRefused, with the arithmetic, and Busy.
+    """
+    choices = replace(options.choices(fleet), provided=frozenset(provided))
+    with leading_guard(fleet, options.wait_s) as (operation, leader):
+        return sending.foresee(operation, leader, release, choices)
+
+
+def _show_swap(
+    connected: Connected, release: Release, draft: Draft | None, changes: Sequence[Change], *, json: bool
+) -> None:
+    """Print what a deploy would change in gateway and guards, and what it would run."""
+    agents = [str(change) + ("; needs --apply-gateway" if change.needs_consent else "") for change in changes]
+    if json:
+        data_json({**_plan_json(release, draft), "agents": agents})
+    else:
+        data("\n".join([*agents, _plan_text(connected, release, draft)]))
+
+
+def _plan_json(release: Release, draft: Draft | None) -> dict[str, object]:
+    """Return what a deploy would run, for `--json`."""
+    effects = draft.effects if draft else None
+    plan = preview.as_json(effects, release.service) if effects else []
+    mode = draft.plan.mode.value if draft else None
+    return {"service": release.service, "release": release.id, "mode": mode, "effects": plan}
+
+
+def _plan_text(connected: Connected, release: Release, draft: Draft | None) -> str:
+    """Return what a deploy would run, as text."""
+    effects = draft.effects if draft else None
+    if draft is None or effects is None:
+        return f"{release.service}: nothing to do: {release.id} serves"
+    nodes = [rank.node for rank in draft.plan.ranks]
+    notes = [f"  no report from the guard of {node} yet" for node in draft.state.missing if node in nodes]
+    memory = section(connected, release.recipe, nodes)
+    return "\n".join([f"{draft.plan}{memory}", *notes, *preview.lines(effects, release.service)])

@@ -14,7 +14,7 @@ from sparkops.cli.terminal import data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.deploy import intents, leads
 from sparkops.deploy.operation import Operation
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.errors import PlanRefused, UsageError
 from sparkops.guard_client.ending import Ending
 from sparkops.guard_client.following import Accepted, Following

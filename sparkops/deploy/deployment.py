@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sparkops.command import Command
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.plan import SwapPlan
+from sparkops.deploy.plan import Plan
 from sparkops.deploy.preconditions import Observed, own
 from sparkops.engine import runtime
 from sparkops.engine.ranks import Seat
@@ -24,8 +24,7 @@ from sparkops.swap.model import Deployment, Limits, RankSpec, Replica
 
 
 def deployment(
-    plan: SwapPlan,
-    observed: Mapping[str, Observed],
+    plan: Plan,
     addresses: Mapping[str, str],
     token: str = "",
     start_s: float = 0.0,
@@ -35,7 +34,8 @@ def deployment(
     `addresses`: where the leader reaches each node. `token`: digest of the token of a Ray cluster. `start_s`: predicted
     time of its start; 0: unknown. Raises NotReady for a node without the image.
     """
-    specs = [_spec(rank, observed[rank.node], plan.network, addresses[rank.node]) for rank in plan.ranks]
+    places, network = zip(plan.ranks, plan.nodes, strict=True), plan.network
+    specs = [_spec(rank, node, network, addresses[rank.node]) for rank, node in places]
     specs = [spec.model_copy(update={"token": token}) if spec.ray else spec for spec in specs]
     ranks = tuple(engine_spec.rank_spec(spec, rank.node) for spec, rank in zip(specs, plan.ranks, strict=True))
     return Deployment(plan.release.id, plan.rank.slot, (Replica(ranks),), limits(plan.release.recipe, start_s))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sparkops.command import Command
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.plan import SwapPlan
-from sparkops.deploy.preconditions import Observed, own
+from sparkops.deploy.plan import Plan
+from sparkops.deploy.preconditions import own
 from sparkops.errors import CommandFailed, ConnectionLost, NotReady
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.engine_spec import EngineSpec
@@ -26,21 +25,22 @@ from sparkops.swap.model import Deployment
 DROP_ALL = "sudo sh -c 'sync; echo 3 >/proc/sys/vm/drop_caches' on {node} drops the page cache of all files."
 
 
-def require_network(connected: Connected, plan: SwapPlan, observed: Mapping[str, Observed], report: OnEvent) -> None:
+def require_network(connected: Connected, plan: Plan, report: OnEvent) -> None:
     """Try the network that a pair will load over, and the image on it, unless the pair runs already.
 
     Raises PlanRefused or NodesFailed.
     """
-    facts = {rank.node: fabric for rank in plan.ranks if (fabric := observed[rank.node].fabric)}
-    if plan.network and not _runs(plan, observed):
+    facts = {rank.node: node.fabric for rank, node in zip(plan.ranks, plan.nodes, strict=True) if node.fabric}
+    if (network := plan.network) and not _runs(plan):
         ray = plan.release.recipe.serve.executor == "ray"
         ranks = Ranks(plan.release.image, plan.rank.rendezvous_port, ray=ray)
-        require(preflight.run(connected, plan.network, facts, ranks, report))
+        require(preflight.run(connected, network, facts, ranks, report))
 
 
-def _runs(plan: SwapPlan, observed: Mapping[str, Observed]) -> bool:
+def _runs(plan: Plan) -> bool:
     """Return whether every rank ran when the nodes were read, and all are of one attempt."""
-    running = [container for rank in plan.ranks if (container := own(rank, observed[rank.node]))]
+    places = zip(plan.ranks, plan.nodes, strict=True)
+    running = [container for rank, node in places if (container := own(rank, node))]
     return len(running) == len(plan.ranks) and len({container.generation for container in running}) == 1
 
 

@@ -1,39 +1,152 @@
-"""Plan a swap: where green comes up and in which mode, with the arithmetic, or why it is refused. Pure."""
+"""The plan of a deploy: where the new release comes up and in which mode, with the arithmetic, or why not. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
-from sparkops.deploy.placement import DeployOptions, Option, ShortOfMemory, network, nodes_of
-from sparkops.deploy.preconditions import Current, Observed
-from sparkops.errors import Busy, PlanRefused, SparkopsError
-from sparkops.memory.pools import pools
+from sparkops.deploy.preconditions import Current, Observed, differing, obstacles, own
+from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
+from sparkops.memory.bound import HOST_GIB
+from sparkops.memory.pools import Pool, pools
 from sparkops.names import Slot
+from sparkops.network import topology
+from sparkops.network.finding import Finding, require
 from sparkops.network.topology import Fabric
 from sparkops.release import Rank, Release
 from sparkops.swap.model import PHASES, Deployment, Mode, Phase
 
 
+class ShortOfMemory(PlanRefused):
+    """A node lacks memory for one way. Its next step counts only where no other way is open."""
+
+
 @dataclass(frozen=True)
-class SwapPlan:
-    release: Release
-    mode: Mode
-    ranks: tuple[Rank, ...]
-    current: Current
-    notes: tuple[str, ...]
-    leaves: tuple[Deployment, ...] = ()
-    """Releases without traffic that stop before the new one starts."""
-    network: Fabric | None = None
-    """What joins the ranks of a pair."""
+class DeployOptions:
+    """The operator's options of a deploy. `nodes` empty: any node; `mode` None: the safest that fits."""
+
+    nodes: tuple[str, ...] = ()
+    mode: Mode | None = None
+    allow_downtime: bool = False
+    promote: bool = True
+    without: frozenset[str] = frozenset()
+    """Nodes that are given up."""
+    provided: frozenset[str] = frozenset()
+    """Nodes to which image and weights are brought before the deploy: to lack them refuses nothing."""
+
+
+def nodes_of(deployment: Deployment) -> tuple[str, ...]:
+    return tuple(rank.node for rank in deployment.ranks)
+
+
+def _unknown(node: str, why: str) -> Finding:
+    problem = f"its network is unknown: {why or 'not read'}"
+    return Finding(code="NETWORK_UNKNOWN", node=node, problem=problem, next_step="Check `sparkops doctor`.")
+
+
+@dataclass(frozen=True)
+class Site:
+    """One rank of green on its node. `stops` are the containers that stop there before it starts."""
+
+    rank: Rank
+    node: Observed
+    stops: frozenset[str]
+    reserve_gib: float
+    ending: frozenset[tuple[str, str]] = frozenset()
+    """Node and container of engines that an earlier change stops."""
+    provided: bool = False
+    """Whether image and weights are brought to the node before the deploy."""
 
     @property
-    def blue(self) -> Deployment | None:
-        """The release that serves."""
-        return self.current.blue
+    def running(self) -> bool:
+        return own(self.rank, self.node) is not None
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return pools(self.rank.release.recipe, self.node.host)
+
+    def back_gib(self, pool: Pool) -> float:
+        """Return the GiB that a pool regains when the containers of `stops` end."""
+        stopped = [
+            container.claim_gib
+            for container in self.node.containers
+            if container.name in self.stops and container.running
+        ]
+        return sum(claim_gib if pool.claimed else min(claim_gib, HOST_GIB) for claim_gib in stopped)
+
+    def kept_gib(self, pool: Pool) -> float:
+        """Return the reserve in GiB: none on a discrete GPU, where a full memory is an error and wedges no node."""
+        return 0.0 if pool.of else self.reserve_gib
+
+    def remaining_gib(self, pool: Pool) -> float:
+        """Return the GiB that remain of a pool once the rank runs."""
+        return pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - pool.need_gib
+
+    def arithmetic(self, pool: Pool) -> str:
+        if self.running:
+            return "the release runs, its memory is taken already"
+        back_gib, kept_gib, remaining_gib = self.back_gib(pool), self.kept_gib(pool), self.remaining_gib(pool)
+        parts = [f"{pool.available_gib:.1f} GiB{pool.of} available"]
+        parts += [f"+ {back_gib:g} freed"] if back_gib else []
+        parts += [f"- {kept_gib:g} reserved"] if kept_gib else []
+        how = f"{remaining_gib:.1f} GiB left" if remaining_gib >= 0 else f"{-remaining_gib:.1f} GiB short"
+        return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
+
+    def problems(self) -> Iterator[SparkopsError]:
+        yield from obstacles(self.rank, self.node, provided=self.provided)
+        if ending := self._ending():
+            yield ending
+            return  # what they still take of the memory is unknown
+        yield from self._strangers()
+        for pool in self.pools:
+            if self.remaining_gib(pool) < 0 and not self.running:
+                yield ShortOfMemory(self.arithmetic(pool), next_step=self._room_step())
+
+    def _room_step(self) -> str:
+        """Return what frees memory on the node: the services there that this plan does not stop, or another node."""
+        recipe, node = self.rank.release.recipe, self.rank.node
+        others: dict[str, float] = {}
+        for item in self.node.containers:
+            if item.running and item.name not in self.stops and item.service != recipe.service:
+                others[item.service] = others.get(item.service, 0.0) + item.claim_gib
+        frees = [f"sparkops stop {service} (frees {claim_gib:g} GiB)" for service, claim_gib in others.items()]
+        room = f"Free memory on {node}: {' or '.join(frees) or 'sparkops status shows what is used'}"
+        return f"{room}; or use a node with more: --node; or lower what it takes: sparkops fit {recipe.name}"
+
+    def _ending(self) -> Busy | None:
+        """Return why the node's memory is unknown. The rank's own container does not count: the guard restarts it."""
+        running = {container.name for container in self.node.containers if container.running} - {self.rank.container}
+        names = sorted(name for node, name in self.ending if node == self.rank.node and name in running)
+        problem = f"{self.rank.node}: {' and '.join(names)} is being stopped"
+        return Busy(problem, next_step="`--wait SECONDS` retries; sparkops status") if names else None
+
+    def _strangers(self) -> Iterator[PlanRefused]:
+        """Yield running containers in the slot of the new release that never got traffic; a plan does not stop them."""
+        for container in self.node.containers:
+            same_place = (container.service, container.slot) == (self.rank.release.service, self.rank.slot)
+            known = container.name == self.rank.container or container.name in self.stops
+            if same_place and container.running and not known:
+                step = f"docker stop {container.name} on {self.rank.node}, if it is not needed"
+                yield PlanRefused(f"{container.name} runs in slot {container.slot} without traffic", next_step=step)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to deploy a release: a mode on the nodes of `ranks`. It prints itself, with its arithmetic."""
+
+    mode: Mode
+    ranks: tuple[Rank, ...]
+    nodes: tuple[Observed, ...]
+    current: Current
+    options: DeployOptions
+    rules: FabricRules = field(default_factory=FabricRules)
+
+    @property
+    def release(self) -> Release:
+        return self.rank.release
 
     @property
     def rank(self) -> Rank:
@@ -41,9 +154,79 @@ class SwapPlan:
         return self.ranks[0]
 
     @property
+    def blue(self) -> Deployment | None:
+        """The release that serves."""
+        return self.current.blue
+
+    @property
     def phases(self) -> tuple[Phase, ...]:
         skipped = {Phase.WORKERS} if len(self.ranks) == 1 else set[Phase]()
         return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
+
+    @property
+    def network(self) -> Fabric | None:
+        """What joins the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
+        if len(self.ranks) == 1:
+            return None
+        by_name = {rank.node: node for rank, node in zip(self.ranks, self.nodes, strict=True)}
+        facts = {name: node.fabric for name, node in by_name.items() if node.fabric}
+        require(_unknown(name, node.fabric_unknown) for name, node in by_name.items() if name not in facts)
+        return topology.join(facts, {name: node.config for name, node in by_name.items()}, self.rules)
+
+    @property
+    def where(self) -> str:
+        return " and ".join(rank.node for rank in self.ranks)
+
+    @property
+    def leaves(self) -> tuple[Deployment, ...]:
+        """Releases that stop first to make room: never the release that is to run."""
+        placed = {(rank.node, rank.container) for rank in self.ranks}
+        return tuple(
+            idle for idle in self.current.idle if not placed & {(rank.node, rank.container) for rank in idle.ranks}
+        )
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        blue = self.current.blue if self.mode is Mode.IN_PLACE else None
+        stops = frozenset(rank.container for item in (blue, *self.leaves) if item for rank in item.ranks)
+        return tuple(
+            Site(
+                rank,
+                node,
+                stops,
+                self._reserve_gib(rank, node, stops),
+                self.current.ending,
+                rank.node in self.options.provided,
+            )
+            for rank, node in zip(self.ranks, self.nodes, strict=True)
+        )
+
+    def _reserve_gib(self, rank: Rank, node: Observed, stops: frozenset[str]) -> float:
+        """Refuse what puts other running engines at risk; a node without any has nothing to protect."""
+        others = [
+            container
+            for container in node.containers
+            if container.running and container.name not in (*stops, rank.container)
+        ]
+        return rank.release.recipe.swap.reserve_gib if others else 0.0
+
+    def arithmetic(self) -> tuple[str, ...]:
+        return tuple(f"{site.rank.node}: {site.arithmetic(site.pools[0])}" for site in self.sites)
+
+    def problems(self) -> Iterator[tuple[str, SparkopsError]]:
+        """Yield the reasons against it, each with its place."""
+        for site in self.sites:
+            yield from ((site.rank.node, problem) for problem in site.problems())
+        by_name = {rank.node: node for rank, node in zip(self.ranks, self.nodes, strict=True)}
+        yield from ((self.where, problem) for problem in differing(self.release, by_name))
+        try:
+            _ = self.network
+        except (PlanRefused, NodesFailed) as error:
+            yield self.where, error
+        allowed = self.options.allow_downtime or self.release.recipe.swap.allow_downtime
+        if self.mode is Mode.IN_PLACE and not allowed:
+            step = "Accept the downtime with --allow-downtime, or run the new release on another node with --node."
+            yield self.where, PlanRefused(f"the service would be down {self.current.down_for}", next_step=step)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -55,9 +238,9 @@ class SwapPlan:
         was = f"{blue.release} ({blue.slot}) on {' and '.join(nodes_of(blue))}" if blue else "nothing"
         on = " and ".join(rank.node for rank in self.ranks)
         yield f"  from {was} to {self.rank.slot} on {on}, port {self.rank.port}"
-        yield from (f"  {note}" for note in self.notes)
-        if self.network:
-            yield from (f"  {line}" for line in str(self.network).splitlines())
+        yield from (f"  {note}" for note in self.arithmetic())
+        if network := self.network:
+            yield from (f"  {line}" for line in str(network).splitlines())
         for leaving in self.leaves:
             where = f"{leaving.slot} on {' and '.join(nodes_of(leaving))}"
             yield f"  {leaving.release} ({where}) stops first: it has no traffic"
@@ -68,7 +251,7 @@ class SwapPlan:
 
 def plan(
     release: Release, observed: Mapping[str, Observed], current: Current, options: DeployOptions, rules: FabricRules
-) -> SwapPlan:
+) -> Plan:
     """Return the safest mode that fits. Raises PlanRefused with what stands against each.
 
     Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
@@ -84,8 +267,7 @@ def plan(
             break
         problems = [*option.problems()]
         if not problems:
-            joined, notes = network(option.ranks, option.nodes, option.rules), option.arithmetic()
-            return SwapPlan(release, option.mode, option.ranks, current, notes, option.leaves, joined)
+            return option
         busy = busy or _wait([problem for _, problem in problems])
         refused += [f"  {option.mode} on {node}: {str(error).removeprefix(f'{node}: ')}" for node, error in problems]
         short = [problem.next_step for _, problem in problems if isinstance(problem, ShortOfMemory)]
@@ -113,7 +295,7 @@ def _no_way(release: Release, nodes: tuple[str, ...], options: DeployOptions) ->
 
 def _options(
     release: Release, observed: Mapping[str, Observed], current: Current, options: DeployOptions, rules: FabricRules
-) -> Iterator[Option]:
+) -> Iterator[Plan]:
     """Yield the options, those with the least risk first: the old release's nodes last."""
     nodes = [name for name in options.nodes if name in observed]
     slot = current.slot.other if current.slot else Slot.BLUE
@@ -121,7 +303,7 @@ def _options(
     for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current):
         if current.blue is None or options.mode in (None, mode):
             ranks = tuple(Rank(release, slot, name, index) for index, name in enumerate(names))
-            yield Option(mode, ranks, tuple(observed[name] for name in names), current, options, rules)
+            yield Plan(mode, ranks, tuple(observed[name] for name in names), current, options, rules)
 
 
 def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:

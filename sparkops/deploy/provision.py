@@ -1,12 +1,18 @@
-"""A recipe's image and weights on its nodes: what is missing, and the way to bring it there."""
+"""What a deploy needs on the nodes: image and weights of its recipe, guards and gateway of this version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from sparkops.agents import agents
+from sparkops.agents.agents import AgentSpecs
 from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
+from sparkops.deploy import leads
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.sending import Draft
+from sparkops.guard_client.leader import Leader
 from sparkops.hub.pull import Hub, pull_model
 from sparkops.images import distribute
 from sparkops.images.build import BuildOrder, build_on_all
@@ -75,3 +81,16 @@ def _fetch(member: Member, recipe: Recipe, image: str, source: Hub, report: OnEv
         pull_model(member, weights, source, report)
     if recipe.model.steps:
         take_steps(member, plan_steps(member, recipe, image, replace=False), report, wait_s)
+
+
+def ready_agents(
+    operation: Operation, leader: Leader, service: str, specs: AgentSpecs, draft: Draft | None, *, apply_gateway: bool
+) -> Draft | None:
+    """Change guards and gateway where they differ, and let the leader lead the service.
+
+    Returns the draft; stale if anything changed, so that it is made again. Raises the errors of `agents.ensure`.
+    """
+    connected, report, wait_s = operation.connected, operation.report, operation.wait_s
+    changed = agents.ensure(connected, specs, report, apply_gateway=apply_gateway, wait_s=wait_s)
+    leads.lead(connected, leader, service)
+    return replace(draft, stale=True) if draft and any(changed.values()) else draft

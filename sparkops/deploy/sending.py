@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +10,8 @@ from sparkops.deploy import intents, leads, node_checks, observe, preview
 from sparkops.deploy.deployment import deployment, new_id, release_of, token_ranks
 from sparkops.deploy.intents import sent
 from sparkops.deploy.operation import Operation
-from sparkops.deploy.placement import DeployOptions, nodes_of
-from sparkops.deploy.plan import SwapPlan, plan
-from sparkops.deploy.preconditions import Observed, current
+from sparkops.deploy.plan import DeployOptions, Plan, nodes_of, plan
+from sparkops.deploy.preconditions import current
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.guard_client import engine_spec, service_state
 from sparkops.guard_client.following import Accepted
@@ -31,10 +29,9 @@ from sparkops.swap.plan import EffectPlan
 
 @dataclass(frozen=True)
 class Draft:
-    """A planned intent and what it was planned from."""
+    """A planned intent, with the plan and the state that it was made from."""
 
-    plan: SwapPlan
-    observed: Mapping[str, Observed]
+    plan: Plan
     state: ServiceState
     intent: Deploy
     token: str = field(default="", repr=False)
@@ -54,25 +51,22 @@ class Draft:
 def draft(operation: Operation, release: Release, options: DeployOptions, state: ServiceState) -> Draft:
     """Plan the deploy of a release on the journal of `state`. Raises PlanRefused, Busy and errors of nodes."""
     connected = operation.connected
-    swap_plan, observed = _plan(operation, release, options, state)
-    swap_plan, replaced = _closed(operation, swap_plan), swap_plan.current
-    addresses = {rank.node: connected.fleet.engine_address(rank.node) for rank in swap_plan.ranks}
-    token = secrets.token_hex(32)
-    start_s = replaced.gap.took_s if replaced.gap else 0.0
-    target = deployment(swap_plan, observed, addresses, engine_spec.token_digest(token.encode()), start_s)
-    intent = Deploy(new_id(), state.journal.revision, target, swap_plan.mode, options.promote, options.without)
-    return Draft(swap_plan, observed, state, intent, token)
+    chosen = _closed(operation, _plan(operation, release, options, state))
+    addresses = {rank.node: connected.fleet.engine_address(rank.node) for rank in chosen.ranks}
+    token, gap = secrets.token_hex(32), chosen.current.gap
+    digest = engine_spec.token_digest(token.encode())
+    target = deployment(chosen, addresses, digest, gap.took_s if gap else 0.0)
+    intent = Deploy(new_id(), state.journal.revision, target, chosen.mode, options.promote, options.without)
+    return Draft(chosen, state, intent, token)
 
 
-def _plan(
-    operation: Operation, release: Release, options: DeployOptions, state: ServiceState
-) -> tuple[SwapPlan, Mapping[str, Observed]]:
-    """Return the plan of a deploy and the nodes that it was made from. Raises PlanRefused, Busy and errors of nodes."""
+def _plan(operation: Operation, release: Release, options: DeployOptions, state: ServiceState) -> Plan:
+    """Return the plan of a deploy from what the nodes report. Raises PlanRefused, Busy and errors of nodes."""
     replaced = current(state)
     observed = observe.before_deploy(operation.connected, release)
     if replaced.blue:  # in another mode too: a later rollback may start this release in place
         replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
-    return plan(release, observed, replaced, options, operation.connected.fleet.fabric), observed
+    return plan(release, observed, replaced, options, operation.connected.fleet.fabric)
 
 
 def _gap(operation: Operation, release: Release, node: str) -> estimate.Forecast | None:
@@ -94,7 +88,7 @@ def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str
         return []
 
 
-def _closed(operation: Operation, plan: SwapPlan) -> SwapPlan:
+def _closed(operation: Operation, plan: Plan) -> Plan:
     """Return the plan with the HTTP port of the new release open to the gateway only."""
     callers: tuple[str, ...] = ()
     if plan.rank.node != operation.node:
@@ -114,18 +108,18 @@ def dry_run(operation: Operation, leader: Leader, release: Release, options: Dep
     return operation.until_free(planned)
 
 
-def foresee(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> SwapPlan | None:
+def foresee(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Plan | None:
     """Plan a deploy before its image and weights are on the nodes that `options.provided` names.
 
     None where the release serves or a swap to it is in progress. Changes nothing. Raises Busy, PlanRefused and errors
     of nodes.
     """
 
-    def planned() -> SwapPlan | None:
+    def planned() -> Plan | None:
         state, nodes = _known(operation, leader, release.service), _named(release, options)
         if service_state.joins(state, release.id, nodes) or service_state.serves(state, release.id, nodes):
             return None
-        return _plan(operation, release, options, state)[0]
+        return _plan(operation, release, options, state)
 
     return operation.until_free(planned)
 
@@ -160,7 +154,7 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
 
 def _check(operation: Operation, draft: Draft) -> None:
     """Try what only the nodes can show: the network of a pair, and the memory of an in-place swap."""
-    node_checks.require_network(operation.connected, draft.plan, draft.observed, operation.report)
+    node_checks.require_network(operation.connected, draft.plan, operation.report)
     if draft.plan.mode is Mode.IN_PLACE:
         active = draft.state.journal.active
         node_checks.require_memory(operation.connected, draft.intent.target, active, operation.report)

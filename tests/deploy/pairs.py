@@ -8,8 +8,7 @@ from typing import Any
 
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.deploy import plan as swap
-from sparkops.deploy.placement import DeployOptions
-from sparkops.deploy.plan import SwapPlan
+from sparkops.deploy.plan import DeployOptions, Plan
 from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
 from sparkops.names import Slot
@@ -61,7 +60,7 @@ def plan(
     *,
     rules: Rules = TCP,
     without: frozenset[str] = frozenset(),
-) -> SwapPlan:
+) -> Plan:
     """The plan for nodes with so much free; blue's ranks run where `current` says."""
     blue = current.blue
     places = {rank.node: rank.container for rank in blue.ranks} if blue else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparkops.deploy.deployment import deployment
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot
@@ -34,7 +34,7 @@ REPLY: dict[str, object] = {
 def deployed(of: Release = OLD, node: str = "n1") -> Deployment:
     """The first release of a service, on a node."""
     swap_plan = plan(Current(), DeployOptions(nodes=(node,)), of, **{node: on(90)})
-    return deployment(swap_plan, {node: on(90)}, ADDRESSES)
+    return deployment(swap_plan, ADDRESSES)
 
 
 def target(of: Release = NEW, node: str = "n1", options: DeployOptions | None = None) -> Deploy:
@@ -42,7 +42,7 @@ def target(of: Release = NEW, node: str = "n1", options: DeployOptions | None = 
     current = Current(deployed(), Slot.BLUE)
     nodes = {"n1": on(90, BLUE_RUNS), node: on(90, BLUE_RUNS) if node == "n1" else on(90)}
     swap_plan = plan(current, options or DeployOptions(nodes=(node,)), of, **nodes)
-    return Deploy("i1", 7, deployment(swap_plan, nodes, ADDRESSES), swap_plan.mode)
+    return Deploy("i1", 7, deployment(swap_plan, ADDRESSES), swap_plan.mode)
 
 
 def serving(of: Release = OLD, **changes: Any) -> ServiceState:

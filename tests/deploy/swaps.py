@@ -9,8 +9,7 @@ import pytest
 
 from sparkops.config.fabric import FabricRules
 from sparkops.deploy import plan as swap
-from sparkops.deploy.placement import DeployOptions
-from sparkops.deploy.plan import SwapPlan
+from sparkops.deploy.plan import DeployOptions, Plan
 from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
@@ -49,7 +48,7 @@ SERVING = Current(BLUE, Slot.BLUE)
 
 def plan(
     current: Current = SERVING, options: DeployOptions | None = None, of: Release = NEW, **nodes: Observed
-) -> SwapPlan:
+) -> Plan:
     return swap.plan(of, nodes, current, options or DeployOptions(), FabricRules())
 
 
@@ -68,5 +67,5 @@ def reasons(error: PlanRefused) -> list[str]:
     return lines
 
 
-def chosen(swap_plan: SwapPlan) -> tuple[Mode, str, Slot]:
+def chosen(swap_plan: Plan) -> tuple[Mode, str, Slot]:
     return swap_plan.mode, swap_plan.rank.node, swap_plan.rank.slot

@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.deploy import plan as swap
 from sparkops.deploy.deployment import deployment, limits, release_of, token_ranks
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.docker import commands
 from sparkops.engine.ranks import Seat
@@ -31,7 +31,7 @@ def test_a_guard_creates_from_the_spec_what_the_plan_shows() -> None:
     swap_plan = plan(Current(), n2=observed)
     closed = replace(swap_plan, ranks=(replace(swap_plan.rank, callers=("10.0.0.1",)),))
 
-    (rank,) = deployment(closed, {"n2": observed}, ADDRESSES).ranks
+    (rank,) = deployment(closed, ADDRESSES).ranks
 
     jobs = limit(closed.rank, observed.host, ())
     bound = memory_gib(closed.rank, observed.host, jobs)
@@ -71,7 +71,7 @@ def test_a_node_without_the_image_is_refused_before_an_intent_is_made() -> None:
     swap_plan = plan(Current(), n1=on(90))
 
     with pytest.raises(NotReady, match=f"n1: image not found: {NEW.image}") as caught:
-        deployment(swap_plan, {"n1": on(90, image=None)}, ADDRESSES)
+        deployment(replace(swap_plan, nodes=(on(90, image=None),)), ADDRESSES)
     assert caught.value.next_step == "sparkops build q --node n1"
 
 
@@ -80,7 +80,7 @@ def pair(executor: str) -> Deployment:
         PAIR.recipe.model_copy(update={"serve": PAIR.recipe.serve.model_copy(update={"executor": executor})}), "i"
     )
     nodes = {"n1": joined(1, 90), "n2": joined(2, 90)}
-    return deployment(swap.plan(of, nodes, Current(), DeployOptions(), TCP), nodes, ADDRESSES)
+    return deployment(swap.plan(of, nodes, Current(), DeployOptions(), TCP), ADDRESSES)
 
 
 def test_each_rank_of_a_pair_has_its_seat_in_the_network() -> None:
@@ -106,5 +106,5 @@ def test_a_rank_that_runs_keeps_its_image_where_the_tag_has_gone() -> None:
     running = replace(on(90, image=None), containers=())
     observed = replace(running, containers=(replace(container(Rank(NEW, Slot.BLUE, "n1")), image="sha256:run"),))
 
-    (rank,) = deployment(swap_plan, {"n1": observed}, ADDRESSES).ranks
+    (rank,) = deployment(replace(swap_plan, nodes=(observed,)), ADDRESSES).ranks
     assert engine_spec.of(rank).image == "sha256:run"

@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.deploy import plan as swap
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.errors import PlanRefused
 from sparkops.names import Slot
@@ -21,7 +21,7 @@ from tests.deploy.swaps import ACCEPT, DOWNTIME, at
 DOWN = DeployOptions(allow_downtime=True)
 
 
-def where(swap_plan: swap.SwapPlan) -> tuple[Mode, tuple[str, ...], Slot]:
+def where(swap_plan: swap.Plan) -> tuple[Mode, tuple[str, ...], Slot]:
     return swap_plan.mode, tuple(rank.node for rank in swap_plan.ranks), swap_plan.rank.slot
 
 
@@ -39,7 +39,7 @@ def test_where_nothing_serves_the_pair_whose_worse_node_has_most_memory_is_taken
     swap_plan = plan({"n1": 41, "n2": 90, "n3": 60}, Current())
 
     assert where(swap_plan) == (Mode.FIRST, ("n2", "n3"), Slot.BLUE)
-    assert swap_plan.notes == (
+    assert swap_plan.arithmetic() == (
         "n2: 90.0 GiB available - 40 claimed: 50.0 GiB left",
         "n3: 60.0 GiB available - 40 claimed: 20.0 GiB left",
     )
@@ -82,7 +82,7 @@ def test_beside_blue_both_nodes_must_have_room_and_the_sum_of_each_is_shown() ->
     swap_plan = plan({"n1": 55, "n2": 70})
 
     assert where(swap_plan) == (Mode.BESIDE, ("n1", "n2"), Slot.GREEN)
-    assert swap_plan.notes == (
+    assert swap_plan.arithmetic() == (
         "n1: 55.0 GiB available - 15 reserved - 40 claimed: 0.0 GiB left",
         "n2: 70.0 GiB available - 15 reserved - 40 claimed: 15.0 GiB left",
     )
@@ -102,7 +102,7 @@ def test_in_place_each_node_counts_what_blue_s_rank_gives_back_there() -> None:
     swap_plan = plan({"n1": 5, "n2": 8}, options=DOWN)
 
     assert where(swap_plan) == (Mode.IN_PLACE, ("n1", "n2"), Slot.GREEN)
-    assert swap_plan.notes == (
+    assert swap_plan.arithmetic() == (
         "n1: 5.0 GiB available + 40 freed - 40 claimed: 5.0 GiB left",
         "n2: 8.0 GiB available + 40 freed - 40 claimed: 8.0 GiB left",
     )
@@ -112,7 +112,7 @@ def test_in_place_over_half_of_blue_s_nodes_counts_only_what_stops_there() -> No
     swap_plan = plan({"n1": 5, "n2": 8, "n3": 41}, options=DeployOptions(nodes=("n2", "n3"), allow_downtime=True))
 
     assert where(swap_plan) == (Mode.IN_PLACE, ("n2", "n3"), Slot.GREEN)
-    assert swap_plan.notes[1] == "n3: 41.0 GiB available - 40 claimed: 1.0 GiB left"
+    assert swap_plan.arithmetic()[1] == "n3: 41.0 GiB available - 40 claimed: 1.0 GiB left"
 
 
 def test_who_names_one_node_for_a_pair_is_told_how_many_it_needs() -> None:
@@ -189,7 +189,7 @@ def test_a_pair_after_a_single_node_leaves_it_alone_where_two_others_are() -> No
 def test_in_place_from_a_single_node_to_a_pair_only_its_node_gives_back() -> None:
     swap_plan = plan({"n1": 5, "n2": 60}, Current(at(ALONE, Slot.BLUE, "n1"), Slot.BLUE), DOWN)
 
-    assert swap_plan.notes == (
+    assert swap_plan.arithmetic() == (
         "n1: 5.0 GiB available + 40 freed - 40 claimed: 5.0 GiB left",
         "n2: 60.0 GiB available - 40 claimed: 20.0 GiB left",
     )
@@ -219,7 +219,7 @@ def test_every_warm_rank_stops_first_and_gives_back_on_its_own_node() -> None:
         rank.container for rank in ranks(NEW, Slot.GREEN, "n1", "n2")
     ]
     assert swap_plan.leaves == (warm,)
-    assert swap_plan.notes == (
+    assert swap_plan.arithmetic() == (
         "n1: 5.0 GiB available + 40 freed - 40 claimed: 5.0 GiB left",
         "n2: 6.0 GiB available + 40 freed - 40 claimed: 6.0 GiB left",
     )
@@ -235,4 +235,6 @@ def test_a_pair_that_is_loading_is_adopted_whatever_memory_is_left() -> None:
 
     swap_plan = swap.plan(NEW, nodes, SERVING, DeployOptions(), TCP)
 
-    assert swap_plan.notes == tuple(f"{name}: the release runs, its memory is taken already" for name in ("n1", "n2"))
+    assert swap_plan.arithmetic() == tuple(
+        f"{name}: the release runs, its memory is taken already" for name in ("n1", "n2")
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.names import Slot
 from sparkops.startup.estimate import Forecast
@@ -77,7 +77,7 @@ def test_beside_blue_a_reserve_is_kept_back() -> None:
     swap_plan = plan(n1=on(55, BLUE_RUNS), n2=on(39.9))
 
     assert chosen(swap_plan) == (Mode.BESIDE, "n1", Slot.GREEN)
-    assert "".join(swap_plan.notes) == "n1: 55.0 GiB available - 15 reserved - 40 claimed: 0.0 GiB left"
+    assert "".join(swap_plan.arithmetic()) == "n1: 55.0 GiB available - 15 reserved - 40 claimed: 0.0 GiB left"
 
 
 def test_an_engine_of_another_service_is_not_put_at_risk_either() -> None:
@@ -177,7 +177,7 @@ def test_a_start_that_is_under_way_is_adopted_whatever_memory_is_left() -> None:
         n1=on(0.5, BLUE_RUNS, runs(NEW, Slot.GREEN, restart_policy="no"), listening=frozenset({8001, 8002}))
     )
 
-    assert "".join(swap_plan.notes) == "n1: the release runs, its memory is taken already"
+    assert "".join(swap_plan.arithmetic()) == "n1: the release runs, its memory is taken already"
 
 
 WARM = at(OLDEST, Slot.GREEN)
@@ -201,7 +201,7 @@ def test_a_warm_release_on_another_node_gives_back_nothing_here() -> None:
     swap_plan = plan(current, **nodes)
 
     assert (swap_plan.mode, swap_plan.rank.node) == (Mode.ACROSS, "n2")
-    assert "".join(swap_plan.notes) == "n2: 30.0 GiB available + 40 freed - 40 claimed: 30.0 GiB left"
+    assert "".join(swap_plan.arithmetic()) == "n2: 30.0 GiB available + 40 freed - 40 claimed: 30.0 GiB left"
     assert "  beside on n1: 20.0 GiB available - 15 reserved" in str(
         refusal(current, DeployOptions(nodes=("n1",)), **nodes)
     )
@@ -213,4 +213,4 @@ def test_a_warm_release_that_is_wanted_again_is_adopted_and_not_stopped() -> Non
     swap_plan = plan(current, n1=on(5, BLUE_RUNS, runs(NEW, Slot.GREEN)))
 
     assert (swap_plan.mode, swap_plan.leaves) == (Mode.BESIDE, ())
-    assert "".join(swap_plan.notes) == "n1: the release runs, its memory is taken already"
+    assert "".join(swap_plan.arithmetic()) == "n1: the release runs, its memory is taken already"

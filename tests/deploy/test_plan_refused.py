@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.errors import Busy
 from sparkops.names import Slot

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preview import as_json, lines, preview
 from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec

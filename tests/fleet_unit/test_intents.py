@@ -14,7 +14,7 @@ import pytest
 from sparkops.config.inventory import LOOPBACK, NodeConfig
 from sparkops.deploy import intents, sending
 from sparkops.deploy.operation import Operation
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.errors import Busy, Interrupted, PlanRefused, UsageError
 from sparkops.gateway.commands import CONTAINER as GATEWAY
 from sparkops.guard_client import engine_spec, following, membership

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparkops.agents import agents
-from sparkops.deploy import sending
-from sparkops.deploy.placement import DeployOptions
-from sparkops.deploy.rollout import Rollout
+from sparkops.deploy import provision, sending
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.sending import Draft
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.guard_client.leader import leading
@@ -24,9 +23,10 @@ def refused(world: World, release: Release) -> SparkopsError:
     with world.order() as order, leading(order.connected.members["n1"]) as leader:
         specs = agents.load(order.connected.fleet)
         assert agents.changes(order.connected, specs)
-        rollout = Rollout(order, leader, release, OPTIONS, specs)
-        with pytest.raises(SparkopsError) as caught:
-            rollout.send(rollout.plan(), apply_gateway=True)
+        with pytest.raises(SparkopsError) as caught:  # noqa: PT012 - both are what a deploy does
+            planned = sending.prepare(order, leader, release, OPTIONS)
+            ready = provision.ready_agents(order, leader, release.service, specs, planned, apply_gateway=True)
+            sending.deploy(order, leader, release, OPTIONS, ready)
         return caught.value
 
 
@@ -64,7 +64,7 @@ def sent(world: World, change: Journal | None = None, *, stale: bool = False) ->
         assert planned is not None
         if change:
             world.node("n1").peer.write(change)
-        given = Draft(planned.plan, planned.observed, planned.state, planned.intent, stale=stale)
+        given = Draft(planned.plan, planned.state, planned.intent, stale=stale)
         sending.deploy(order, leader, world.release("1"), OPTIONS, given)
     (question,) = world.node("n1").peer.requests("intend")
     return planned, question["intent"]["id"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy.placement import DeployOptions
+from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current, Observed
 from sparkops.docker.facts import Container
 from sparkops.errors import PlanRefused
@@ -32,7 +32,7 @@ def on(free: float, *containers: Container, gpus: tuple[float | None, ...] = (),
 def first(observed: Observed, of: Release = NEW) -> str:
     """The arithmetic of a first deploy, or the reason against it."""
     try:
-        return plan(Current(), of=of, n1=observed).notes[0]
+        return plan(Current(), of=of, n1=observed).arithmetic()[0]
     except PlanRefused as error:
         return str(error).splitlines()[1].removeprefix("  first on ")
 
@@ -86,7 +86,7 @@ def test_a_discrete_gpu_that_cannot_be_asked_leaves_the_host_side_to_compare() -
 def test_beside_is_chosen_by_the_memory_of_the_gpu(gpu_gib: float, free: float, mode: Mode, note: str) -> None:
     swap_plan = plan(SERVING, DeployOptions(allow_downtime=True), NEW, n1=on(free, BLUE_RUNS, gpus=(gpu_gib,)))
 
-    assert (swap_plan.mode, swap_plan.notes) == (mode, (note,))
+    assert (swap_plan.mode, swap_plan.arithmetic()) == (mode, (note,))
 
 
 @pytest.mark.parametrize(
