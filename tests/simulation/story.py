@@ -119,13 +119,6 @@ class Story:
         self._become(("docker stop", replace(self.world.with_machine(machine.holding(stopped)), touched=True)))
         return self
 
-    def start_by_hand(self, container: str) -> Story:
-        """`docker start` on the node."""
-        machine = next(machine for machine, engine in self.world.engines() if engine.container == container)
-        started = replace(machine.existing(container), health=Health.LOADING, by_hand=False)
-        self._become(("docker start", self.world.with_machine(machine.holding(started))))
-        return self
-
     def relieve(self, node: str) -> str:
         """Memory of a node falls below the floor. Returns the engine that its guard kills; empty for none."""
         killed = relief(self.world.machine(node))

@@ -235,34 +235,6 @@ def test_a_rank_that_an_operator_stopped_stays_down_and_is_the_reason() -> None:
     assert story.journal.trouble == "b-r1 was stopped by hand"
 
 
-@pytest.mark.parametrize("phase", [Phase.FREE, Phase.LOAD, Phase.VERIFY])
-def test_a_rank_that_an_operator_stops_during_a_restart_stays_down_until_it_is_started(phase: Phase) -> None:
-    story = Story.of("pair in-place").settle().fault("b-r1 is stopped").until(phase)
-    while phase is not Phase.FREE and story.running != ["b-r0", "b-r1"]:
-        assert story.step()
-    starts = story.world.starts
-
-    story.stop_by_hand("b-r0").settle()
-
-    assert ("b-r0" in story.running, story.world.starts, story.journal.restarts) == (False, starts, 1)
-    assert story.journal.trouble == "b-r0 was stopped by hand"
-    story.start_by_hand("b-r0").settle()
-    assert (story.running, story.journal.trouble, story.journal.swap) == (["b-r0", "b-r1"], "", None)
-
-
-def test_a_release_that_an_operator_stops_during_a_return_stays_down_until_it_is_started() -> None:
-    story = Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.LOAD)
-    while "a-r0" not in story.running:
-        assert story.step()
-    starts = story.world.starts
-
-    story.stop_by_hand("a-r0").settle()
-
-    assert (story.running, story.world.starts) == ([], starts)
-    assert story.journal.trouble == "a-r0 was stopped by hand"
-    assert (story.start_by_hand("a-r0").settle().running, story.journal.trouble) == (["a-r0"], "")
-
-
 def test_an_operator_is_needed_until_a_wait_is_known_again_and_within_its_bound() -> None:
     journal = Story.of("in-place").until(Phase.LOAD).journal
     swap = journal.swap

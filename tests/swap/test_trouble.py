@@ -67,7 +67,6 @@ def troubles() -> Iterator[tuple[str, Journal, str]]:
     yield "a stop", stuck(replace(SERVING, stopping=True), UNREAD), "sparkops doctor --fix"
     yield "both failed", exhausted(), "sparkops logs chat\nsparkops deploy RECIPE"
     yield "only one", stuck(SERVING, FAILS), "sparkops logs chat\nsparkops deploy RECIPE"
-    yield "by hand", replace(in_phase(Phase.LOAD), trouble="q-2-n3 was stopped by hand"), "sparkops deploy RECIPE"
     previous = stuck(replace(SERVING, previous=NEW), FAILS)
     yield "with a previous", previous, "sparkops logs chat\nsparkops rollback chat"
 
