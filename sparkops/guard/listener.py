@@ -113,9 +113,9 @@ class Connections:
         address = address.partition("%")[0]
         caller = _Caller(connection, address, _is_one_of(address, self.known()))
         with self.left:
-            for full in (self._at_its_limit(address), self.callers if len(self.callers) >= THREADS else ()):
-                if full and not self._gives_way(full, caller):
-                    return None
+            full = self._at_its_limit(address) or (self.callers if len(self.callers) >= THREADS else ())
+            if full and not self._gives_way(full, caller):
+                return None
             self.callers.append(caller)
             return caller
 

@@ -102,16 +102,18 @@ class Built:
 
 def build_on_all(connected: Connected, order: BuildOrder, report: OnEvent, wait_s: float = 0.0) -> dict[str, Built]:
     """Build on all connected nodes. Raises Busy, NotReady, BuildFailed or ImageRejected for all nodes together."""
-    built = connected.all(lambda member: build_leased(member, order, report, wait_s))
-    note(connected, order.tag, built)
+    return connected.all(lambda member: build_noted(connected, member, order, report, wait_s))
+
+
+def build_noted(connected: Connected, member: Member, order: BuildOrder, report: OnEvent, wait_s: float) -> Built:
+    """Build on one node, and note on the operator's machine what has passed its gate, whatever other nodes do.
+
+    Raises SparkopsError, and what `build_leased` raises.
+    """
+    built = build_leased(member, order, report, wait_s)
+    if built.new:
+        gated.of(connected.fleet).add(order.tag, built.content)
     return built
-
-
-def note(connected: Connected, tag: str, built: Mapping[str, Built]) -> None:
-    """Note on the operator's machine what has passed its gate. Raises SparkopsError."""
-    for result in built.values():
-        if result.new:
-            gated.of(connected.fleet).add(tag, result.content)
 
 
 def build_leased(member: Member, order: BuildOrder, report: OnEvent, wait_s: float) -> Built:

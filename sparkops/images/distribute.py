@@ -10,7 +10,7 @@ from dataclasses import replace
 from sparkops.docker import places
 from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.images import delivery, gated, layers
-from sparkops.images.build import BuildOrder, Built, build_leased, note
+from sparkops.images.build import BuildOrder, Built, build_noted
 from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
 from sparkops.images.layers import room
 from sparkops.network.routes import addresses, host_of
@@ -47,8 +47,7 @@ def build_once(
     present = connected.all(lambda member: member.engine.trusted(order.tag) is not None)
     source = next((name for name, has_it in present.items() if has_it), next(iter(present)))
     builder = replace(connected, members={source: connected.members[source]})
-    built = builder.all(lambda member: build_leased(member, order, report, wait_s))
-    note(connected, order.tag, built)
+    built = builder.all(lambda member: build_noted(connected, member, order, report, wait_s))
     return source, {**built, **copy(connected, order.tag, source, report)}
 
 

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -101,6 +101,13 @@ class Store:
 
     def close(self) -> None:
         """See Node.close."""
+
+
+class Broken(Store):
+    """Docker that builds nothing."""
+
+    def _do(self, argv: tuple[str, ...]) -> tuple[int, str]:
+        return (1, "") if argv[0] == "env" else super()._do(argv)
 
 
 def inspect(image: str) -> Facts:
@@ -198,6 +205,19 @@ def test_a_node_that_was_compromised_after_the_build_cannot_send_another_image(
         distribute.build_once(connected, ORDER, silent)
 
     assert str(tmp_path / "gated-images") in refused.value.next_step
+
+
+def test_a_build_beside_one_that_failed_is_known(store: Store, connected: Connected) -> None:
+    """Otherwise the next copy of a tag that was built before would take its node for compromised."""
+    gated.of(connected.fleet).add(ORDER.tag, "earlier")
+    broken = Broken(name="n2")
+    with closing(Engine(broken)) as engine:
+        member = Member("n2", node(), broken, engine)
+        with pytest.raises(SparkopsError):
+            build_on_all(replace(connected, members={**connected.members, "n2": member}), ORDER, silent)
+
+    assert store.builds == 1
+    assert distribute.copy(connected, ORDER.tag, "n1", silent) == {}
 
 
 def test_an_image_of_another_machine_is_noted_at_its_first_copy(store: Store, connected: Connected) -> None:

@@ -152,10 +152,10 @@ def test_http2_is_refused_on_every_port_and_by_every_way_in(cleared: Attacked, p
 
 
 def test_http2_is_refused_on_the_sockets_of_haproxy(gateway: Attacked) -> None:
-    for name in ("in.chat",):
+    for name, proxy in (("in.chat", b"PROXY UNKNOWN\r\n"), ("probe.sock", b"")):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(gateway.program.run / name))
-            client.sendall(b"PROXY UNKNOWN\r\n" + PREFACE + frame(4, 0, 0, b""))
+            client.sendall(proxy + PREFACE + frame(4, 0, 0, b""))
             assert received(client).startswith(b"HTTP/1.1 400 ")
 
 

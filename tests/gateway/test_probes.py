@@ -147,8 +147,10 @@ def wait_for(holds: Callable[[], object]) -> None:
 
 def slow_headers(text: str) -> str:
     """Half requests stay open for longer than any machine needs here."""
-    assert "  timeout http-request 5s\n" in text
-    return text.replace("  timeout http-request 5s\n", "  timeout http-request 300s\n")
+    for setting in ("http-request 5s", "client 60s"):  # the shorter one closes a half request
+        assert f"  timeout {setting}\n" in text
+        text = text.replace(f"  timeout {setting}\n", f"  timeout {setting.split()[0]} 300s\n")
+    return text
 
 
 def test_local_clients_at_their_limit_do_not_make_a_serving_release_fail(tmp_path: Path) -> None:
@@ -208,6 +210,57 @@ def test_an_engine_that_is_gone_or_another_release_is_a_failure(tmp_path: Path) 
     assert other == CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP 200, of release {OLD}: '{{}}'")
     assert (unknown.result, gone.result) == (Completion.WRONG, Completion.WRONG)
     assert "HTTP 503, of no release" in gone.got
+
+
+def test_a_refusal_before_the_body_is_read_is_a_reply(tmp_path: Path) -> None:
+    """HAProxy closes after its own 503: the rest of the body finds a broken pipe."""
+    large = {"service": "other", "slot": "blue", "path": COMPLETIONS, "body": "x" * 2**22, "answer_s": WITHIN_S}
+    with answering(right) as engine, gateway(tmp_path, engine.port) as here:
+        reply = json.loads(here.program.call("probe-each", stdin=json.dumps({**large, "most": 100, "id": 1})).stdout)
+
+    assert (reply["failed"], reply["status"]) == ("", 503)
+
+
+def scripted(run: Path, send: Callable[[socket.socket], None], answer_s: float) -> Any:
+    """What a probe prints of a response that `send` sends."""
+    program = Program(run.parent / "state", run)
+    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(1) as pool:
+        listening.bind(str(run / "probe.sock"))
+        listening.listen()
+
+        def serve() -> None:
+            client, _ = listening.accept()
+            with client, suppress(ConnectionError):
+                while not client.recv(2**16).endswith(b"{}"):
+                    pass
+                send(client)
+
+        served = pool.submit(serve)
+        probe = {"service": "chat", "slot": "blue", "path": COMPLETIONS, "body": "{}", "answer_s": answer_s}
+        printed = program.call("probe-each", stdin=json.dumps({**probe, "most": 100, "id": 1})).stdout
+        served.result()
+    return json.loads(printed)
+
+
+def test_a_whole_response_after_which_haproxy_closes_is_one(tmp_path: Path) -> None:
+    """Python 3.13, newer than the image's 3.11, closes the socket with the last byte. HAProxy's own 503 ends so."""
+    head = b"HTTP/1.1 200 OK\r\nx-sparkops-release: q-1\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"
+
+    reply = scripted(tmp_path, lambda client: client.sendall(head + b"{}"), WITHIN_S)
+
+    assert (reply["failed"], reply["status"], reply["release"], reply["text"]) == ("", 200, OLD, "{}")
+
+
+def test_late_headers_leave_the_body_the_rest_of_the_time(tmp_path: Path) -> None:
+    """Otherwise the guard gives the gateway up before this reply, and a hung release shows nothing."""
+
+    def slow(client: socket.socket) -> None:
+        time.sleep(1.5)
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+        time.sleep(1.5)
+        client.sendall(b"{}")
+
+    assert scripted(tmp_path, slow, 2.5)["failed"] == "late"
 
 
 def test_a_slow_release_keeps_no_other_one_waiting(tmp_path: Path) -> None:

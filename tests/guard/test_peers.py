@@ -593,6 +593,35 @@ def test_a_stranger_takes_the_place_of_no_connection_of_the_leader() -> None:
         assert ended(stranger)
 
 
+@pytest.mark.parametrize("others_sent", [False, True], ids=["slow others", "others being answered"])
+def test_one_connection_at_most_gives_way_to_a_new_one(others_sent: bool) -> None:
+    """Its own address may be at its limit, and so may all of them: the place that the first gives is enough."""
+    room = listener.Connections(tuple)
+    with ExitStack() as stack:
+
+        def enter(address: str) -> Any:
+            served, client = (stack.enter_context(end) for end in socket.socketpair())
+            if caller := room.enter(served, address):
+
+                def serve() -> None:
+                    served.recv(1)
+                    room.leave(caller)
+
+                thread = threading.Thread(target=serve)
+                thread.start()
+                stack.callback(thread.join)
+                stack.callback(client.close)
+            return caller
+
+        own = [enter(STRANGER) for _ in range(listener.PER_ADDRESS)]
+        others = [enter(LEADER_TOO) for _ in range(listener.THREADS - listener.PER_ADDRESS)]
+        for caller in others:
+            caller.sent = others_sent
+
+        assert enter(STRANGER)
+        assert [caller for caller in (*own, *others) if caller.closed] == own[:1]
+
+
 def test_a_former_leader_at_any_address_is_answered() -> None:
     """It must receive the newer term."""
     with Guard(known=(STRANGER,)).serving() as guard, slow(guard, STRANGER):

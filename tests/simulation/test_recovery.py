@@ -235,6 +235,24 @@ def test_a_rank_that_an_operator_stopped_stays_down_and_is_the_reason() -> None:
     assert story.journal.trouble == "b-r1 was stopped by hand"
 
 
+def test_an_operator_is_needed_until_a_wait_is_known_again_and_within_its_bound() -> None:
+    journal = Story.of("in-place").until(Phase.LOAD).journal
+    swap = journal.swap
+    assert swap is not None
+    engine = EngineReport("b-r0", EngineState.LOADING, swap.key)
+    report = Report("n2", "b", 1, journal.revision, journal.revision, (engine,))
+    view = GatewayView(slots={Slot.GREEN: "b", Slot.BLUE: "a"})
+    loads = FleetState({"n2": report}, view, frozenset({"n2"}))
+    journal = replace(journal, trouble="no progress in phase 'wait until ready'")
+
+    effect = step(journal, replace(loads, waited_s=swap.lasts_s - 1))
+
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal == replace(journal, trouble="", revision=journal.revision + 1)
+    assert step(journal, replace(loads, waited_s=swap.lasts_s)) is None
+    assert step(journal, replace(loads, reports={})) is None, "a leader that restarts has waited for no time yet"
+
+
 def test_an_operator_is_needed_no_more_once_a_stopped_service_is_at_rest() -> None:
     journal = Journal("chat", "n1", ("n2",), trouble="gateway switch down: No space left on device")
     fleet = FleetState({"n2": Report("n2", "b", 1, 0, 0)}, GatewayView(), frozenset({"n2"}))

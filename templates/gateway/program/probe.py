@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from typing import TypedDict
 
@@ -79,12 +80,15 @@ def send(probe: Probe) -> Reply:
         connected.settimeout(probe["answer_s"])
         headers = {"Content-Type": "application/json"} if probe["body"] else {}
         path = f"/{probe['service']}/{probe['slot']}{probe['path']}"
-        connection.request("POST" if probe["body"] else "GET", path, probe["body"] or None, headers)
+        with suppress(BrokenPipeError):  # HAProxy may refuse, and close, before it has the whole body
+            connection.request("POST" if probe["body"] else "GET", path, probe["body"] or None, headers)
         response = connection.getresponse()
         started, kept, size = True, b"", 0
-        while size <= probe["most"] and (part := response.read1(PART)):
-            kept, size = (kept + part)[:KEPT], size + len(part)
+        while size <= probe["most"] and not response.isclosed():  # Python 3.13 closes the socket with the last byte
             connected.settimeout(max(end_s - time.monotonic(), 0.001))
+            if not (part := response.read1(PART)):
+                break
+            kept, size = (kept + part)[:KEPT], size + len(part)
         if response.length and size <= probe["most"]:
             return failed(BROKEN, f"{response.length} bytes of the body did not come")
         release = response.headers.get(RELEASE_HEADER, "")
