@@ -92,10 +92,10 @@ def test_the_client_waits_for_an_engine_that_works_and_gives_up_one_that_hangs(b
 
 def release_at(port: int, **smoke: Any) -> Deployment:
     """A release whose engine answers at a port of this machine, with these settings of the smoke suite."""
-    changes = {"serve": {"port": port}, "probe": {"smoke": smoke}}
+    changes = {"serve": {"port": port - 1}, "probe": {"smoke": smoke}}  # blue's port follows the service's
     data = recipe(**changes).model_dump(mode="json", exclude_defaults=True)
     given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "jobs": 1}
-    spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}, "direct": True})
+    spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}})
     return Deployment("q-1", Slot.BLUE, (Replica((rank_spec(spec, "n1"),)),))
 
 
