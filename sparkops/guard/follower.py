@@ -74,7 +74,8 @@ class Follower:
     def progress(self, name: str) -> Mapping[str, str]:
         """Return one line for each container of a service that something is in progress for."""
         service = self._by_name.get(name)
-        return dict(service.progress) if service else {}
+        starts = dict(service.starts) if service else {}
+        return {name: start.progress for name, start in starts.items() if start.progress}
 
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Let no engine start to load here while the context lasts. Raises Busy while one may, NotReady if unknown."""
@@ -131,8 +132,8 @@ class Follower:
 
     def killed(self, name: str, container: str, why: str) -> None:
         """Note that this guard is about to kill a container, so that the exit is not taken for an operator's stop."""
-        service = self._by_name[name]
-        service.killed[container] = service.problems[container] = why
+        start = self._by_name[name].start(container)
+        start.run.killed = start.problem = why
 
     def _note_expendable(self) -> None:
         self._expendable = tuple(
@@ -194,7 +195,7 @@ class Follower:
     def _next_task(self, service: LocalService) -> Task | None:
         moment = self._moment(service)
         if (awaited := self.leases.awaited) and (container := next_start(service, moment)):
-            service.progress[container] = f"waiting for the {awaited}"
+            service.start(container).progress = f"waiting for the {awaited}"
         return next_task(service, moment)
 
     def _moment(self, service: LocalService) -> Moment:

@@ -22,8 +22,9 @@ from sparkops.guard.free_memory import LACK, Measuring
 from sparkops.guard.loading import Loaded, Loading
 from sparkops.guard.local_service import LocalService
 from sparkops.guard.notes import Notes
+from sparkops.guard.start import Run
 from sparkops.guard.state import State
-from sparkops.guard.tasks import Job, Measure, MeasuredRoom, WatchedStart
+from sparkops.guard.tasks import Job, Measure, MeasuredRoom
 from sparkops.guard_client import engine_spec
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
@@ -70,12 +71,11 @@ class Jobs:
                 continue
             loaded = service.loaded(container) is Answer.YES and not self._lost_port(service, container)
             due = container.running and not loaded and not service.down(name, boot)
-            start = service.watched.get(name)
-            if start and (start.started_at != container.started_at or (container.running and not due)):
-                service.watched.pop(name).cancel.set()
-                start = None
-            if due and not start:
-                self._watch_start(service, ranks[name], container)
+            run = service.run(container)
+            if container.running and not due:
+                run.unwatch()
+            elif due and not run.watch:
+                self._watch_start(service, ranks[name], container, run)
 
     def _port(self, container: Container) -> EnginePort:
         return EnginePort(self.node, container.port, self.user)
@@ -103,13 +103,14 @@ class Jobs:
         Until it is known, the boot record does not start this container. Orders are followed all the same.
         """
         with self.lock:
-            if ended.name in service.checking:
+            run = service.run(ended)
+            if run.checking:
                 return
-            service.checking.add(ended.name)
+            run.checking = True
         name = f"check the end of {ended.name}"
-        threading.Thread(target=self._check_stop, args=(service, ended), name=name, daemon=True).start()
+        threading.Thread(target=self._check_stop, args=(service, ended, run), name=name, daemon=True).start()
 
-    def _check_stop(self, service: LocalService, ended: Container) -> None:
+    def _check_stop(self, service: LocalService, ended: Container, run: Run) -> None:
         try:
             self.notes.check_stop(service, ended)
         except (SparkopsError, OSError, ValueError) as error:
@@ -117,12 +118,12 @@ class Jobs:
             self.node.cancel.wait(self.retry_s)
         finally:
             with self.lock:
-                service.checking.discard(ended.name)
+                run.checking = False
             self.wake.set()
 
-    def _watch_start(self, service: LocalService, rank: RankSpec, container: Container) -> None:
-        start = service.watched[container.name] = WatchedStart(container.started_at)
-        args = (service, rank, container, start)
+    def _watch_start(self, service: LocalService, rank: RankSpec, container: Container, run: Run) -> None:
+        run.watch = threading.Event()
+        args = (service, rank, container, run, run.watch)
         threading.Thread(target=self._watch, args=args, name=f"watch {container.name}", daemon=True).start()
 
     def _work(self, service: LocalService, job: Job) -> None:
@@ -153,7 +154,7 @@ class Jobs:
             case effects.StartEngine(container=container):
                 self.engines.start(container)
                 with self.lock:
-                    service.start(container)
+                    service.start(container).accept()
             case effects.StopEngine(container=container):
                 self._unwatch(service, container)
                 self.engines.stop(container, loading=service.loading(container))
@@ -168,7 +169,7 @@ class Jobs:
         with self.lock:
             match job.task:
                 case effects.CreateEngine(rank=rank):
-                    service.problems[rank.container] = why
+                    service.start(rank.container).problem = why
                 case effects.StartEngine(container=container):
                     self.notes.refused(service, container, why, lost=lost)
                 case effects.ProveEngine(container=container, key=key) if not lost:
@@ -178,44 +179,45 @@ class Jobs:
 
     def _note_unproven(self, service: LocalService, container: str, key: str, why: str) -> None:
         """Retry a proof that could not be carried out; after PROOFS attempts that is the verdict."""
-        service.unproven[container, key] = service.unproven.get((container, key), 0) + 1
-        if service.unproven[container, key] < PROOFS:
+        start = service.start(container)
+        start.unproven[key] += 1
+        if start.unproven[key] < PROOFS:
             service.retry_s = time.monotonic() + self.retry_s
             return
-        service.proofs[container] = (key, Answer.NO)
-        service.problems[container] = f"{container} could not be verified: {why}"
-        service.progress.pop(container, None)
+        start.proof = (key, Answer.NO)
+        start.problem, start.progress = f"{container} could not be verified: {why}", ""
 
     def _unwatch(self, service: LocalService, container: str) -> None:
         with self.lock:
-            if start := service.watched.pop(container, None):
-                start.cancel.set()
+            service.start(container).run.unwatch()
 
     def _measure(self, service: LocalService, container: str, cancel: threading.Event) -> None:
         recipe, key = self._recipe(service, container), service.record.key(container)
-        drop = service.dropped.get(container) != key
+        drop = service.start(container).dropped != key
         guard = self.engines.container(CONTAINER) if drop else None
         measuring = Measuring(self.node, container, recipe, guard, not key, self._show(service, container), cancel)
         if drop:
             measuring.drop()
-            service.dropped[container] = key
+            service.start(container).dropped = key
         began_s = time.monotonic()
         room = MeasuredRoom(measuring.free_gib(), began_s, time.monotonic())
         with self.lock:
-            service.rooms[container] = room
+            service.start(container).room = room
             self._note_lack(service, container, room, recipe.swap.memory_timeout_s)
 
     @staticmethod
     def _note_lack(service: LocalService, container: str, room: MeasuredRoom, patience_s: float) -> None:
         """Report a start as failed that lacks memory for too long; the leader decides which release serves."""
+        start = service.start(container)
         if room.free_gib >= service.ranks[container].claim_gib:
-            service.lacking.pop(container, None)
+            start.lacking_s = None
             return
-        since_s = service.lacking.setdefault(container, room.began_s)
-        if room.ended_s - since_s >= patience_s:
-            lack = service.progress.get(container, "").removeprefix(LACK)
+        if start.lacking_s is None:
+            start.lacking_s = room.began_s
+        if room.ended_s - start.lacking_s >= patience_s:
+            lack = start.progress.removeprefix(LACK)
             step = f"Find the process that uses it (docker ps, nvidia-smi); a reboot of {service.node} frees it."
-            service.refused[container] = f"memory not freed within {patience_s:g} s: {lack}\nnext: {step}"
+            start.refused = f"memory not freed within {patience_s:g} s: {lack}\nnext: {step}"
 
     def _prove(self, service: LocalService, container: str, key: str, cancel: threading.Event) -> None:
         """Note the verdict on a rank, unless another start has taken the place of the one that was proven.
@@ -254,14 +256,15 @@ class Jobs:
 
     def _note_proof(self, service: LocalService, container: Container, key: str, problem: str) -> None:
         with self.lock:
-            service.proofs[container.name] = (key, Answer.NO if problem else Answer.YES)
-            service.progress.pop(container.name, None)
-            if problem:
-                service.problems[container.name] = problem
+            start = service.start(container.name)
+            start.proof, start.progress = (key, Answer.NO if problem else Answer.YES), ""
+            start.problem = problem or start.problem
 
-    def _watch(self, service: LocalService, rank: RankSpec, container: Container, start: WatchedStart) -> None:
+    def _watch(
+        self, service: LocalService, rank: RankSpec, container: Container, run: Run, cancel: threading.Event
+    ) -> None:
         """Watch a start. /health comes before log and recipe: an engine that has loaded needs neither of them."""
-        note, port = self._note_health(service, container), self._port(container)
+        note, port = self._note_health(service, container, run), self._port(container)
         try:
             with closing(session(self.node, container.port)) as asking:
                 health = port.health(asking)
@@ -270,42 +273,42 @@ class Jobs:
                 return
             recipe = engine_spec.of(rank).parsed
             forecast, show = self._forecast(recipe, container), self._show(service, container.name)
-            loaded = Loading(self.node, container, recipe, forecast, show, start.cancel, note, port).follow()
+            loaded = Loading(self.node, container, recipe, forecast, show, cancel, note, port).follow()
             if loaded:
-                self._loaded(service, container, recipe, loaded)
+                self._loaded(service, container, run, recipe, loaded)
         except (SparkopsError, OSError, ValueError) as error:
             self.log(f"{container.name}: start not monitored: {reason(error)}")
-            start.cancel.wait(self.retry_s)
+            cancel.wait(self.retry_s)
         except Exception:  # noqa: BLE001 - as in _work
             self.log(f"{container.name}: start not monitored: {traceback.format_exc()}")
-            start.cancel.wait(self.retry_s)
+            cancel.wait(self.retry_s)
         finally:
             with self.lock:
-                if service.watched.get(container.name) is start:
-                    del service.watched[container.name]
+                if run.watch is cancel:
+                    run.watch = None
             self.wake.set()
 
-    def _note_health(self, service: LocalService, container: Container) -> Callable[[Answer], None]:
+    def _note_health(self, service: LocalService, container: Container, run: Run) -> Callable[[Answer], None]:
         def note(health: Answer) -> None:
             with self.lock:
-                service.note_health(container, health)
+                run.note_health(health)
+                start = service.start(container.name)
+                if health is Answer.YES and start.run is run:
+                    start.answer()
 
         return note
 
-    def _loaded(self, service: LocalService, container: Container, recipe: Recipe, loaded: Loaded) -> None:
+    def _loaded(self, service: LocalService, container: Container, run: Run, recipe: Recipe, loaded: Loaded) -> None:
         """Note how a start ended. Evidence comes last: nothing waits for it."""
-        name = container.name
         with self.lock:
-            service.progress.pop(name, None)
-            reported = service.problems.pop(name, "")
-            problem = loaded.problem and service.killed.get(name, loaded.problem)
-            if problem:
-                service.problems[name] = problem
-            began = service.began.get(name) == container.started_at
+            start = service.start(container.name)
+            reported = start.problem
+            problem = loaded.problem and (run.killed or loaded.problem)
+            start.problem, start.progress = problem, ""
         self.wake.set()
         if problem and not reported:  # a start that has stalled is watched on, in case it answers after all
             self.notes.save_evidence(service, container, problem, loaded.files)
-        elif not problem and began:  # how long a start took is known only if it was watched from its beginning
+        elif not problem and run.witnessed:  # how long a start took is known only if it was watched from its beginning
             kind = estimate.kind(recipe, container.inputs)
             started = estimate.started(container.release, kind, loaded.watch, recipe)
             self.state.learn(service.name, started.model_dump(mode="json"))
@@ -325,6 +328,6 @@ class Jobs:
     def _show(self, service: LocalService, container: str) -> Callable[[str], None]:
         def show(text: str) -> None:
             with self.lock:
-                service.progress[container] = text
+                service.start(container).progress = text
 
         return show

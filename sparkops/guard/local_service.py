@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from sparkops.docker.facts import Container
 from sparkops.guard.engines import ENDED, FRESH_S
-from sparkops.guard.tasks import Job, MeasuredRoom, WatchedStart
+from sparkops.guard.start import Run, Start
+from sparkops.guard.tasks import Job
 from sparkops.guard_client import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Local, Record, expendable, shown, worker_loaded
@@ -16,8 +17,6 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import Order, Want
 
-REFUSED_S, REFUSED_MOST_S = 5.0, 60.0
-"""Seconds from a refused start to the next one: twice as long each time, up to the second figure."""
 SETTLE_S = 3.0
 """Docker lists a kill after it has sent the signal: a container that has just ended may lack it for a moment."""
 
@@ -46,46 +45,19 @@ class LocalService:
     """Whether the pending start is one from the boot record."""
     started: bool = False
     """Whether the pending start has been executed."""
-    answered: dict[str, float] = field(default_factory=dict)
-    """By container: the time of the start for which /health has answered."""
-    unanswered: dict[str, float] = field(default_factory=dict)
-    """By container: the time of the start for which /health has not answered yet."""
-    began: dict[str, float] = field(default_factory=dict)
-    """By container: the time of the start that began while this process read the containers."""
-    watched: dict[str, WatchedStart] = field(default_factory=dict)
+    starts: dict[str, Start] = field(default_factory=dict)
+    """By container: its last start."""
     job: Job | None = None
-    proofs: dict[str, tuple[str, Answer]] = field(default_factory=dict)
-    unproven: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By container and start: the proofs that could not be carried out."""
-    problems: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    """By container: why its start has not happened. It is retried."""
-    refusals: dict[str, int] = field(default_factory=dict)
-    """By container: the starts in a row that Docker refused."""
-    due_s: dict[str, float] = field(default_factory=dict)
-    """By container: when its next start is due after one that failed, in monotonic seconds."""
-    rooms: dict[str, MeasuredRoom] = field(default_factory=dict)
-    dropped: dict[str, str] = field(default_factory=dict)
-    """By container: the start for which page cache was dropped."""
-    progress: dict[str, str] = field(default_factory=dict)
-    stop_checks: dict[str, float] = field(default_factory=dict)
-    """By container that ended: the start whose end was compared with the stops that Docker lists."""
-    checking: set[str] = field(default_factory=set)
-    """Containers that ended and whose stop Docker is asked for."""
-    lacking: dict[str, float] = field(default_factory=dict)
-    """By container that waits for memory: since when, in monotonic seconds."""
-    exits: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By container that ended: the time of its start, and of the first read after its end (monotonic seconds)."""
-    killed: dict[str, str] = field(default_factory=dict)
-    """By container: why this guard has killed it."""
 
     def adopt(self, order: Order) -> None:
         """Follow an order. Results that it does not need and problems of another swap are forgotten."""
         proving = {rank.rank.container for rank in order.ranks if rank.prove}
-        self.proofs = {name: proof for name, proof in self.proofs.items() if name in proving}
-        if self._key(order) != self._key(self.order):
-            for known in (self.problems, self.refused, self.refusals, self.due_s, self.lacking):
-                known.clear()
+        another = self._key(order) != self._key(self.order)
+        for name, start in self.starts.items():
+            if name not in proving:
+                start.proof = None
+            if another:
+                start.forget()
         self.order = order
 
     @staticmethod
@@ -93,34 +65,24 @@ class LocalService:
         swap = order.journal.swap if order else None
         return swap.key if swap else ""
 
+    def start(self, container: str) -> Start:
+        """Return the last start of a container; an empty one before its first."""
+        return self.starts.setdefault(container, Start())
+
+    def run(self, container: Container) -> Run:
+        """Return the run that a container shows; an empty one where a later read shows another."""
+        run = self.start(container.name).run
+        return run if run.at == container.started_at else Run(container.started_at)
+
     def begin(self, container: str, *, restarting: bool = False) -> None:
         """Note that a start was marked on disk. `restarting`: from the boot record."""
         self.pending, self.restarting, self.started = container, restarting, False
-        self.problems.pop(container, None)
-        self.refused.pop(container, None)
-        self.proofs.pop(container, None)
-        self.unproven = {proof: count for proof, count in self.unproven.items() if proof[0] != container}
-        self.killed.pop(container, None)
-        self.rooms.pop(container, None)
-        self.lacking.pop(container, None)
-        self.progress.pop(container, None)
-
-    def refuse(self, container: str, why: str, now_s: float) -> int:
-        """Note that Docker refused a start, and when the next one is due. Returns the refusals in a row."""
-        count = self.refusals[container] = self.refusals.get(container, 0) + 1
-        self.refused[container] = why
-        self.due_s[container] = now_s + min(REFUSED_S * 2 ** (count - 1), REFUSED_MOST_S)
-        return count
-
-    def start(self, container: str) -> None:
-        """Note that Docker has started a container."""
-        self.refused.pop(container, None)
-        self.refusals.pop(container, None)
+        self.starts[container] = self.start(container).again()
 
     def cancel(self) -> None:
         """Cancel what runs in threads."""
-        for start in self.watched.values():
-            start.cancel.set()
+        for start in self.starts.values():
+            start.run.unwatch()
         if self.job:
             self.job.cancel.set()
 
@@ -130,10 +92,14 @@ class LocalService:
         """Replace the containers by a read that began after the last change; ignore an earlier one."""
         if began_s <= self.changed_s:
             return
-        if began_s - self.read_s < FRESH_S:
-            old = {**self.unread, **self.containers}
-            started = (item for name, item in containers.items() if item.running and _differs(item, old.get(name)))
-            self.began |= {item.name: item.started_at for item in started}
+        old, reads_on = {**self.unread, **self.containers}, began_s - self.read_s < FRESH_S
+        for name, container in containers.items():
+            start = self.start(name)
+            if start.run.at != container.started_at:
+                start.run.unwatch()
+                start.run = Run(container.started_at)
+            if reads_on and container.running and _differs(container, old.get(name)):
+                start.run.witnessed = True
         self.containers, self.unread, self.read_s = containers, unread or {}, began_s
         if self.started:
             self.pending, self.started = "", False
@@ -181,10 +147,13 @@ class LocalService:
             by_hand=self.by_hand | self._unchecked(boot),
             free_gib=free_gib,
             pending=self.pending,
-            proofs=dict(self.proofs),
-            problems={**self.problems, **{name: f"{name} runs with another spec" for name in running}},
-            refused=dict(self.refused),
-            paused=frozenset(name for name, due_s in self.due_s.items() if due_s > now_s),
+            proofs={name: start.proof for name, start in self.starts.items() if start.proof},
+            problems={
+                **{name: start.problem for name, start in self.starts.items() if start.problem},
+                **{name: f"{name} runs with another spec" for name in running},
+            },
+            refused={name: start.refused for name, start in self.starts.items() if start.refused},
+            paused=frozenset(name for name, start in self.starts.items() if start.due_s > now_s),
         )
 
     def _mismatched(self) -> set[str]:
@@ -203,10 +172,8 @@ class LocalService:
 
     def _state(self, container: Container) -> EngineState:
         """Return the state of a container. An exit is reported once its watch has explained it."""
-        watched = self.watched.get(container.name)
         if not container.running:
-            explained = watched is None or watched.started_at != container.started_at
-            return EngineState.STOPPED if explained else EngineState.LOADING
+            return EngineState.LOADING if self.run(container).watch else EngineState.STOPPED
         return shown(self.loaded(container))
 
     def loaded(self, container: Container) -> Answer:
@@ -217,25 +184,12 @@ class LocalService:
         """
         if container.rank:
             return worker_loaded(self.node, container.name, self.journal)
-        if self.answered.get(container.name) == container.started_at:
-            return Answer.YES
-        return Answer.NO if self.unanswered.get(container.name) == container.started_at else Answer.UNKNOWN
-
-    def note_health(self, container: Container, health: Answer) -> None:
-        """Note an answer of /health. No answer in time shows that an engine loads only if this process saw it start."""
-        began = self.began.get(container.name) == container.started_at
-        if health is Answer.YES:
-            self.answered[container.name] = container.started_at
-            self.problems.pop(container.name, None)  # a start that had stalled
-            self.progress.pop(container.name, None)
-        elif health is Answer.NO or began:
-            self.unanswered[container.name] = container.started_at
+        return self.run(container).loaded
 
     def lose_port(self, container: Container, problem: str) -> None:
         """Note that another program answers in place of an engine that has answered."""
-        self.answered.pop(container.name, None)
-        self.unanswered[container.name] = container.started_at
-        self.problems[container.name] = problem
+        self.run(container).loaded = Answer.NO
+        self.start(container.name).problem = problem
 
     def loading(self, container: str) -> bool:
         """Return whether an engine is known not to have loaded yet; False where that is unknown."""
@@ -253,16 +207,15 @@ class LocalService:
         container = self.containers.get(armed.container) if armed else None
         if container is None or container.state not in ENDED or self.down(container.name, boot):
             return None
-        explained = self.stop_checks.get(container.name) == container.started_at or container.name in self.killed
-        return None if explained else container
+        run = self.run(container)
+        return None if run.checked or run.killed else container
 
     def settled(self, container: Container) -> bool:
         """Return whether an end was read SETTLE_S ago, so that Docker has listed a stop that caused it."""
-        started_at, read_s = self.exits.get(container.name, (0.0, 0.0))
-        if started_at != container.started_at:
-            self.exits[container.name] = (container.started_at, self.read_s)
-            return False
-        return self.read_s - read_s >= SETTLE_S
+        run = self.run(container)
+        if run.ended_s is None:
+            run.ended_s = self.read_s
+        return self.read_s - run.ended_s >= SETTLE_S
 
     def _unchecked(self, boot: str) -> frozenset[str]:
         """Return the ended engine while its end is not checked: unknown is not no, so it counts as stopped by hand."""
@@ -273,8 +226,8 @@ class LocalService:
         """Return whether nothing of it changes or is due, so that its containers may be read less often."""
         journal = self.journal
         changing = journal is not None and (journal.swap is not None or journal.stopping)
-        waiting = self.job or self.pending or self.watched or self.lacking or self.ended(boot)
-        return not changing and not waiting
+        waiting = any(start.run.watch or start.lacking_s is not None for start in self.starts.values())
+        return not (changing or waiting or self.job or self.pending or self.ended(boot))
 
     @property
     def loads(self) -> bool:

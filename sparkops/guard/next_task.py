@@ -43,7 +43,7 @@ def next_task(service: LocalService, moment: Moment) -> Task | None:
         effect = reconcile(service.order, service.local(moment.boot, free_gib, moment.now_s))
         if not isinstance(effect, MarkStart | MarkRestart):
             return effect
-        room = service.rooms.get(effect.container)
+        room = service.start(effect.container).room
         if room is None or not moment.counts(room):
             return Measure(effect.container)
         if room.free_gib >= service.ranks[effect.container].claim_gib:

@@ -44,7 +44,7 @@ class Notes:
             service.begin(effect.container, restarting=restarting)
             if restarting:
                 pause_s = PAUSES_S[min(service.record.restarts, len(PAUSES_S)) - 1]
-                service.due_s[effect.container] = time.monotonic() + pause_s
+                service.start(effect.container).due_s = time.monotonic() + pause_s
             self.note_stops(service, service.by_hand - {effect.container})
 
     def _write_record(self, service: LocalService, record: Record) -> None:
@@ -58,7 +58,7 @@ class Notes:
         """
         with self.lock:
             restarting = service.restarting and service.pending == container
-            first = service.refuse(container, why, time.monotonic()) == 1
+            first = service.start(container).refuse(why, time.monotonic()) == 1
             if restarting and not lost:
                 self._write_record(service, service.record.refused())
         if first:
@@ -71,7 +71,7 @@ class Notes:
         Events make the budget of an hour survive this process. A full disk stops no restart: the record counts them.
         """
         clock = self.state.clock()
-        if container not in service.refused:  # retries of a refused start are one event
+        if not service.start(container).refused:  # retries of a refused start are one event
             event = {"kind": RESTART, "text": f"{container} starts from the boot record", "lasting": True}
             self.state.note_event(service.name, {**event, "boot": clock.boot, "boottime_s": clock.now_s}, self.log)
         return clock.now_s
@@ -87,7 +87,7 @@ class Notes:
         with self.lock:
             if by_hand:
                 self.note_stops(service, service.by_hand | {container.name})
-            service.stop_checks[container.name] = container.started_at
+            service.run(container).checked = True
 
     def note_stops(self, service: LocalService, containers: frozenset[str]) -> None:
         """Note the containers that an operator stopped. This process knows them even if the disk is full."""

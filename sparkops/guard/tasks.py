@@ -1,4 +1,4 @@
-"""Tasks of a guard that take time, and the state of tasks in threads."""
+"""Tasks of a guard that take time, and what they measure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,6 @@ class Job:
     """A task in a thread of its own. `cancel` ends a measurement or a smoke suite."""
 
     task: Act
-    cancel: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass
-class WatchedStart:
-    """A start that a thread watches, by the time of the start (seconds since 1970)."""
-
-    started_at: float
     cancel: threading.Event = field(default_factory=threading.Event)
 
 

@@ -151,7 +151,7 @@ def test_orders_are_followed_while_docker_does_not_say_who_ended_an_engine(
     began = journal.begun("i1", Mode.BESIDE, target, automatic=True)
 
     follower.poll()
-    service.exits[rank.container] = (service.containers[rank.container].started_at, -1e9)  # it ended long ago
+    service.start(rank.container).run.ended_s = -1e9  # it ended long ago
     follower.poll()
     until(lambda: any("unknown whether an operator stopped it" in line for line in lines))
     follower.handle("chat", order(began, "n1", BOOT.boot))
@@ -160,5 +160,5 @@ def test_orders_are_followed_while_docker_does_not_say_who_ended_an_engine(
 
     assert not any(line.startswith("docker start") for line in machine.ran)
     node.mute = False
-    until(lambda: follower.poll() or rank.container in service.stop_checks)
+    until(lambda: follower.poll() or service.start(rank.container).run.checked)
     follower.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -9,14 +10,14 @@ import pytest
 from sparkops.docker.facts import Container
 from sparkops.guard.local_service import SETTLE_S, LocalService
 from sparkops.guard.next_task import ROOM_S, Moment, load_ahead, next_start, next_task
-from sparkops.guard.tasks import Measure, MeasuredRoom, WatchedStart
+from sparkops.guard.tasks import Measure, MeasuredRoom
 from sparkops.guard_client import engine_spec
 from sparkops.names import Slot
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import order
 from tests import examples
 
@@ -52,21 +53,21 @@ def test_an_engine_loads_only_where_its_present_start_was_asked_and_has_not_answ
     running = container(NEW, "running")
     service = local_service(running)
     assert not service.loading("new"), "not asked yet, as after a restart of the guard"
-    service.unanswered["new"] = running.started_at
+    service.run(running).note_health(Answer.NO)
     assert service.loading("new")
     service.update({"new": replace(running, started_at=running.started_at + 1)}, 2.0)
     assert not service.loading("new")
     service.update({"new": running}, 3.0)
-    service.answered["new"] = running.started_at
+    service.run(running).note_health(Answer.YES)
     assert not service.loading("new")
 
 
 def test_memory_is_measured_before_a_start_and_for_that_start() -> None:
     service = local_service(container(NEW))
     assert next_task(service, NOW) == Measure("new")
-    service.rooms["new"] = room(20.0)
+    service.start("new").room = room(20.0)
     assert isinstance(next_task(service, NOW), MarkStart)
-    service.rooms["new"] = room(19.9)
+    service.start("new").room = room(19.9)
     assert next_task(service, NOW) is None
 
 
@@ -77,22 +78,22 @@ def test_memory_is_measured_before_a_start_and_for_that_start() -> None:
 )
 def test_a_measurement_that_is_out_of_date_is_repeated(moment: Moment) -> None:
     service = local_service(container(NEW))
-    service.rooms["new"] = room(20.0)
+    service.start("new").room = room(20.0)
     assert next_task(service, moment) == Measure("new")
 
 
 def test_nothing_starts_while_another_engine_of_the_node_loads() -> None:
     service = local_service(container(NEW))
-    service.rooms["new"] = room(20.0)
+    service.start("new").room = room(20.0)
     assert next_task(service, replace(NOW, blocked=True)) is None
 
 
 def test_a_release_that_does_not_fit_keeps_no_smaller_one_of_the_boot_record_down() -> None:
     service = local_service(container(NEW), container(OLD), armed=OLD)
-    service.stop_checks["old"] = service.containers["old"].started_at
-    service.rooms |= {"new": room(15.0)}
+    service.start("old").run.checked = True
+    service.start("new").room = room(15.0)
     assert next_task(service, NOW) == Measure("old")
-    service.rooms["old"] = room(15.0)
+    service.start("old").room = room(15.0)
     assert next_task(service, NOW) == MarkRestart("old")
 
 
@@ -100,7 +101,7 @@ def test_who_ended_an_engine_is_known_before_it_starts_again() -> None:
     service = local_service(container(NEW, "created"), container(OLD), phase=Phase.PREPARE, armed=OLD)
     assert service.ended(BOOT) == service.containers["old"]
     assert next_task(service, NOW) is None
-    service.stop_checks["old"] = service.containers["old"].started_at
+    service.start("old").run.checked = True
     assert next_task(service, NOW) == Measure("old")
 
 
@@ -145,9 +146,9 @@ def test_a_container_that_only_has_to_stop_is_not_compared() -> None:
 
 def test_an_exit_is_reported_once_its_watch_has_explained_it() -> None:
     service = local_service(container(NEW))
-    service.watched["new"] = WatchedStart(service.containers["new"].started_at)
+    service.start("new").run.watch = threading.Event()
     assert service.local(BOOT).state("new") is EngineState.LOADING
-    del service.watched["new"]
+    service.start("new").run.unwatch()
     assert service.local(BOOT).state("new") is EngineState.STOPPED
 
 
@@ -168,8 +169,8 @@ def test_memory_relief_may_end_what_loads_and_what_is_not_promoted(
 ) -> None:
     service = local_service(container(NEW, "running"), container(OLD, "running"), phase=phase, armed=armed)
     service.record = replace(service.record, armed=OLD)
-    service.answered = {name: service.containers[name].started_at for name in answered}
-    service.unanswered = {name: service.containers[name].started_at for name in unanswered}
+    for name, health in [*((name, Answer.YES) for name in answered), *((name, Answer.NO) for name in unanswered)]:
+        service.start(name).run.note_health(health)
     assert list(service.expendable()) == expendable
 
 
@@ -191,8 +192,8 @@ def test_a_service_is_calm_while_its_promoted_engine_runs_and_nothing_was_ordere
 def test_a_service_is_not_calm_while_an_end_is_unexplained_or_a_start_is_watched_or_lacks_memory() -> None:
     assert not resting(container(OLD, "exited")).calm(BOOT)
     watched, lacking = resting(container(OLD, "running")), resting(container(OLD, "running"))
-    watched.watched["old"] = WatchedStart(1.0)
-    lacking.lacking["old"] = 1.0
+    watched.start("old").run.watch = threading.Event()
+    lacking.start("old").lacking_s = 1.0
 
     assert not watched.calm(BOOT)
     assert not lacking.calm(BOOT)
@@ -222,7 +223,8 @@ def test_work_waits_as_long_as_a_swap_may_start_an_engine_here(mode: Mode, phase
     journal = replace(began, swap=replace(began.swap, phase=phase))
     service = LocalService("chat", "n1", Record(copy=journal, term=1), frozenset(), 0.0)
     service.update({"new": container(NEW, "running"), "old": container(OLD, "running")}, 1.0)
-    service.answered = {name: item.started_at for name, item in service.containers.items()}
+    for item in service.containers.values():
+        service.run(item).note_health(Answer.YES)
     assert load_ahead(service, NOW) == why
     service.record = Record(copy=replace(journal, trouble="it needs an operator"), term=1)
     assert load_ahead(service, NOW) == "", "an operator must be able to build what ends the trouble"

@@ -92,17 +92,17 @@ def test_an_answer_of_another_program_makes_no_engine_healthy(tmp_path: Path) ->
     with engine() as port:
         follower, service = watched(tmp_path, port, ME + 1)
         follower.jobs.watch_starts(service, BOOT.boot)
-        until(lambda: service.answered or service.unanswered)
+        until(lambda: service.start(NEW.container).run.loaded is not Answer.UNKNOWN)
         follower.close()
 
-    assert (service.answered, [*service.unanswered]) == ({}, [NEW.container])
+    assert service.start(NEW.container).run.loaded is Answer.NO
 
 
 def test_an_engine_that_has_lost_its_port_is_not_healthy_any_more(tmp_path: Path) -> None:
     """Its server has ended, its container runs, and a user of the node has bound the port."""
     with engine() as port:
         follower, service = watched(tmp_path, port, ME)
-        service.answered = {NEW.container: 1.0}
+        service.start(NEW.container).run.note_health(Answer.YES)
         follower.jobs.watch_starts(service, BOOT.boot)
         assert service.local(BOOT.boot).engines[NEW.container] is EngineState.HEALTHY
 

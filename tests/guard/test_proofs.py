@@ -20,7 +20,7 @@ from sparkops.swap.effects import ProveEngine, WriteJournal
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record, report
 from sparkops.swap.leader import step
-from sparkops.swap.model import Phase
+from sparkops.swap.model import Answer, Phase
 from sparkops.swap.orders import order
 from tests.guard.test_reproductions import BOOT, NEW, begun, runs
 
@@ -47,7 +47,7 @@ def proven(directory: Path, error: Exception | None, attempts: int) -> LocalServ
     service = LocalService("chat", "n1", Record(term=1, copy=JOURNAL), frozenset(), 0.0)
     service.adopt(order(JOURNAL, "n1", BOOT.boot))
     service.update({NEW.container: runs(NEW)}, 1.0)
-    service.answered = {NEW.container: runs(NEW).started_at}
+    service.start(NEW.container).run.note_health(Answer.YES)
     assert JOURNAL.swap
     service.record = replace(service.record, started=((NEW.container, JOURNAL.swap.key),))
     for _ in range(attempts):
@@ -84,7 +84,8 @@ def test_a_proof_that_cannot_be_carried_out_reverts_the_swap(tmp_path: Path, err
 def test_a_docker_that_does_not_answer_proves_nothing(tmp_path: Path, error: Exception) -> None:
     service = proven(tmp_path, error, 2 * PROOFS)
 
-    assert (service.proofs, service.problems, decided(service)) == ({}, {}, "")
+    local = service.local(BOOT.boot)
+    assert (local.proofs, local.problems, decided(service)) == ({}, {}, "")
     assert service.retry_s > 0
 
 
@@ -93,4 +94,5 @@ def test_the_next_start_has_all_attempts_again(tmp_path: Path) -> None:
 
     service.begin(NEW.container)
 
-    assert (service.proofs, service.problems, service.unproven) == ({}, {}, {})
+    local = service.local(BOOT.boot)
+    assert (local.proofs, local.problems, service.start(NEW.container).unproven) == ({}, {}, {})

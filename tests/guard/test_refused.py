@@ -10,8 +10,9 @@ import pytest
 
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
-from sparkops.guard.local_service import REFUSED_MOST_S, REFUSED_S, LocalService
+from sparkops.guard.local_service import LocalService
 from sparkops.guard.next_task import Moment, next_task
+from sparkops.guard.start import REFUSED_MOST_S, REFUSED_S
 from sparkops.guard.state import State
 from sparkops.guard.tasks import Measure
 from sparkops.nodes.local import LocalNode
@@ -33,7 +34,7 @@ def follower(tmp_path: Path) -> Follower:
     service = follower._service("chat")
     ended = replace(runs(OLD), state="exited")
     service.update({OLD.container: ended}, 1.0)
-    service.stop_checks[OLD.container] = ended.started_at
+    service.start(OLD.container).run.checked = True
     return follower
 
 
@@ -70,8 +71,8 @@ def test_the_next_attempt_waits_twice_as_long_each_time(follower: Follower) -> N
     service = follower._service("chat")
     waits = []
     for _ in range(6):
-        service.refuse(OLD.container, WHY, 100.0)
-        waits.append(service.due_s[OLD.container] - 100.0)
+        service.start(OLD.container).refuse(WHY, 100.0)
+        waits.append(service.start(OLD.container).due_s - 100.0)
 
     assert waits == [min(REFUSED_S * 2**number, REFUSED_MOST_S) for number in range(6)]
     assert at(service, 100.0) is None
@@ -87,9 +88,9 @@ def test_a_refusal_is_reported_as_a_start_that_has_not_happened(follower: Follow
 
 def test_a_start_that_docker_accepts_ends_the_refusals(follower: Follower) -> None:
     service = refuse(follower)
-    service.start(OLD.container)
+    service.start(OLD.container).accept()
 
-    assert (service.refused, service.refusals) == ({}, {})
+    assert (service.local(BOOT.boot).refused, service.start(OLD.container).refusals) == ({}, 0)
 
 
 def test_starts_of_one_hour_are_apart_so_that_a_late_driver_is_in_time_for_one(follower: Follower) -> None:
@@ -98,7 +99,7 @@ def test_starts_of_one_hour_are_apart_so_that_a_late_driver_is_in_time_for_one(f
     for pause_s in PAUSES_S:
         follower.jobs.notes.write(service, effects.MarkRestart(OLD.container), BOOT.boot)
         service.pending = ""
-        due_s = service.due_s[OLD.container]
+        due_s = service.start(OLD.container).due_s
         paused.append((at(service, due_s - 1.0), at(service, due_s)))
         assert due_s > pause_s
 

@@ -88,7 +88,8 @@ def follower(directory: Path, journal: Journal, *running: RankSpec, refused: Seq
         made_follower.handle("chat", order(journal, "n1", BOOT.boot))
     service = made_follower._by_name["chat"]
     service.update({rank.container: runs(rank) for rank in running}, 1.0)
-    service.answered = {rank.container: 1.0 for rank in running}
+    for item in service.containers.values():
+        service.run(item).note_health(Answer.YES)
     made_follower._note_expendable()
     return made_follower
 

@@ -22,7 +22,6 @@ from sparkops.guard.loading import Loaded
 from sparkops.guard.local_service import LocalService
 from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.state import State
-from sparkops.guard.tasks import WatchedStart
 from sparkops.memory.relief import LOOKS
 from sparkops.nodes.local import LocalNode
 from sparkops.startup.verdict import Watch
@@ -111,11 +110,11 @@ def test_health_decides_without_a_look_at_the_log_or_the_recipe(
         container = replace(runs(OLD), port=port)
         follower, service = restarted(tmp_path, container, [])
         if status is None:
-            service.note_health(container, endpoints.health(asking, timeout_s=0.1))
+            service.run(container).note_health(endpoints.health(asking, timeout_s=0.1))
         else:
             follower.jobs.retry_s, follower.jobs.user = 0.01, os.geteuid()
             follower.jobs.watch_starts(service, BOOT.boot)
-            until(lambda: service.answered or service.unanswered)
+            until(lambda: service.start(OLD.container).run.loaded is not Answer.UNKNOWN)
         follower._note_expendable()
         assert killed(follower) == kills
         assert service.loads is loads
@@ -136,7 +135,7 @@ def test_an_engine_that_this_process_saw_start_loads_until_it_answers(tmp_path: 
     started = replace(runs(OLD), started_at=2.0)
     service.update({OLD.container: started}, 2.0)
 
-    service.note_health(started, Answer.UNKNOWN)
+    service.run(started).note_health(Answer.UNKNOWN)
 
     assert list(service.expendable()) == ["old-r0"]
 
@@ -168,8 +167,8 @@ def learned(directory: Path, *reads: Container) -> list[dict[str, Any]]:
     for number, container in enumerate(reads[1:], 2):
         service.update({OLD.container: container}, float(number))
     answered = Watch(examples.recipe().probe.startup, healthy=True)
-    service.watched[OLD.container] = WatchedStart(reads[-1].started_at)
-    follower.jobs._loaded(service, reads[-1], examples.recipe(), Loaded(answered))
+    run = service.start(OLD.container).run
+    follower.jobs._loaded(service, reads[-1], run, examples.recipe(), Loaded(answered))
     return follower.state.starts("chat")
 
 
