@@ -25,6 +25,7 @@ from sparkops.engine.load import METRICS
 from sparkops.guard.gateway_front import GatewayContainer
 from sparkops.guard.operator_socket import ConnectionLeases, Verbs, answer
 from sparkops.guard_client.commands import SOCKET
+from sparkops.nodes import host
 from sparkops.nodes.node import Node
 from sparkops.status import node_survey
 from sparkops.status.commands import EVENTS_READ, FORMAT, request
@@ -88,7 +89,7 @@ class Sampler:
         now_s = self.clock()
         return {
             "format": FORMAT,
-            "host": node_survey.host(STATE),
+            "host": node_survey.run(host.status(STATE).argv),
             "docker": docker,
             "containers": inspects,
             "engines": [{**sample.engine, "sampled_s": round(now_s - sample.at_s, 1)} for sample in samples],

@@ -26,9 +26,10 @@ DISK_SCRIPT = """\
 df -Pk "${root:-/var/lib/docker}" 2>/dev/null | { read -r _ && read -r _ _ _ free _ && echo "disk $free"; } || true
 """
 DEFAULT_DOCKER = "docker default"
-UNUSED_SCRIPT = f"""\
-echo "docker ${{DOCKER_HOST:-default}}"
-{QUERY_SCRIPT}{DISK_SCRIPT}"""
+STATUS_SCRIPT = f"""\
+{QUERY_SCRIPT}root=$1
+{DISK_SCRIPT}echo "docker ${{DOCKER_HOST:-default}}"
+"""
 GPU_SCRIPT = """\
 if command -v nvidia-smi >/dev/null; then
   timeout 8 nvidia-smi --query-gpu=memory.total,memory.free,memory.reserved --format=csv,noheader,nounits 2>/dev/null |
@@ -59,8 +60,6 @@ awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp 
 MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
 FREE = Command(("sh", "-c", QUERY_SCRIPT + GPU_SCRIPT), timeout_s=15.0)
 """Memory with that of the GPUs; in the guard's container, which has no nvidia-smi, without it."""
-UNUSED = Command(("sh", "-c", UNUSED_SCRIPT), timeout_s=15.0)
-"""A line with the Docker of the user, DEFAULT_DOCKER without DOCKER_HOST; then what `parse` reads, with the disk."""
 GPU_STATE = Command(("sh", "-c", GPU_STATE_SCRIPT), timeout_s=15.0)
 """Load of each GPU; empty without nvidia-smi."""
 ADDRESSES = Command(("hostname", "-I"), timeout_s=15.0)
@@ -126,6 +125,13 @@ class HostFacts:
     def gpu(self) -> GpuMemory | None:
         """Memory of the discrete GPU with the least free: an engine uses one GPU of a node, and may use any."""
         return min((gpu for gpu in self.gpus if gpu), key=lambda gpu: gpu.free_gib, default=None)
+
+
+def status(disk: str = "") -> Command:
+    """Return the query of `status`: what `parse` reads, with the disk of a directory (that of Docker), and a line with
+    the Docker of the user: DEFAULT_DOCKER without DOCKER_HOST.
+    """
+    return Command(("sh", "-c", STATUS_SCRIPT, "sparkops", disk), timeout_s=15.0)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparkops.docker import places
 from sparkops.engine.load import METRICS
 from sparkops.names import LABEL
+from sparkops.nodes import host
 
 LOG_TAIL = 2000
 EVENTS = 5
@@ -18,6 +19,7 @@ FORMAT = 1
 def request(*, at_gateway: bool) -> dict[str, object]:
     """Return the request of node_survey.survey: to the node and its guard, `at_gateway` to the gateway as well."""
     return {
+        "host": host.status().argv,
         "label": f"{LABEL}service",
         "metrics": METRICS,
         "tail": LOG_TAIL,

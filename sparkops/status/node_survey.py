@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any, cast
 
 COMMAND_S, HTTP_S = 20.0, 5.0
@@ -24,9 +23,6 @@ INSPECT_S = 5.0
 """For the inspect of one container. It waits as long as a start does, and for ever where a shim hangs."""
 RATE_S = 0.5  # between two samples of an engine of which no earlier sample exists
 PAGE_BYTES = 4 * 2**20
-DOCKER_ROOT = "/var/lib/docker"
-BOOT_IDS = ("/run/boot_id", "/proc/sys/kernel/random/boot_id")
-"""In the guard's container the first is the node's own."""
 NO_CONTAINER = "No such container: "
 Facts = dict[str, Any]
 
@@ -48,23 +44,6 @@ def run(argv: Sequence[str], errors: int = subprocess.PIPE) -> Facts:
 def failure(why: str, code: int = 1) -> Facts:
     """Return what `run` returns for a command that fails."""
     return {"code": code, "out": "", "err": why}
-
-
-def host(disk: str = DOCKER_ROOT) -> Facts:
-    """Return clock, memory and GPU model in the lines of nodes.host.QUERY_SCRIPT, and the free disk under `disk`."""
-    try:
-        boot = next(Path(file) for file in BOOT_IDS if Path(file).exists()).read_text()
-        memory = Path("/proc/meminfo").read_text()
-    except OSError as error:
-        return failure(str(error))
-    lines = [f"arch {os.uname().machine}", f"now {time.time()}", f"boot {boot.strip()}"]
-    lines += re.findall(r"^Mem(?:Total|Available|Free): +\d+", memory, re.MULTILINE)
-    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        lines += re.sub(r"Model:\s*", "gpu-model ", file.read_text()).splitlines()[:1]
-    with suppress(OSError):  # then it stays unknown
-        free = os.statvfs(disk)
-        lines.append(f"disk {free.f_bavail * free.f_frsize // 1024}")
-    return {"code": 0, "out": "\n".join(lines), "err": ""}
 
 
 def containers(label: str) -> tuple[list[Facts], Facts, set[str] | None]:
@@ -245,8 +224,9 @@ def last(state: str) -> int:
 
 def survey(request: Mapping[str, Any]) -> Facts:
     """Read everything at once. `request` is that of status.commands.request."""
-    inspects, docker, names = containers(request["label"])
     with ThreadPoolExecutor(16) as pool:
+        facts = pool.submit(run, request["host"])
+        inspects, docker, names = containers(request["label"])
         shows = request["show"] and (names is None or request["gateway"] in names)
         gateway = pool.submit(run, request["show"]) if shows else None
         queried = names is None or request["guard"] in names
@@ -256,7 +236,7 @@ def survey(request: Mapping[str, Any]) -> Facts:
         absent = failure(NO_CONTAINER + request["gateway"]) if request["show"] else None
         nothing = {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]}
         return {
-            "host": host(),
+            "host": facts.result(),
             "docker": docker,
             "containers": inspects,
             "engines": list(engines),

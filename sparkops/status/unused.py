@@ -32,8 +32,8 @@ def survey_unused(node: Node, docker: str, request: Mapping[str, Any]) -> Facts 
             return None
     except (OSError, ValueError):  # the program finds the reason
         return None
-    docker_of_user, _, facts = node.run(host.UNUSED).stdout.partition("\n")
-    return _survey(request, facts) if docker_of_user == host.DEFAULT_DOCKER else None
+    facts = node.run(host.status()).stdout
+    return _survey(request, facts) if host.DEFAULT_DOCKER in facts.splitlines() else None
 
 
 def _any_of_sparkops(containers: list[Facts], request: Mapping[str, Any]) -> bool:
