@@ -42,6 +42,8 @@ IMAGE_FACTS = ImageFacts(
 )
 """What an image of RECIPE says of itself."""
 CUDA = {"version": "2.11.0", "backend": "cu130"}
+USED = {"use": "vllm/vllm-openai:v0.19.0", "template": "finished", "base": None, "torch": None, "vllm": None}
+"""A finished image, of whose contents the recipe states nothing."""
 
 
 def recipe(**changes: Any) -> Recipe:

@@ -5,8 +5,22 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated
 
-from sparkops.config.fields import ImageRef, Name, Package, Positive, Requirement, Section, Version, matching
+from pydantic import model_validator
 
+from sparkops.config.fields import (
+    ImageRef,
+    Name,
+    Package,
+    Positive,
+    Requirement,
+    Section,
+    Version,
+    matching,
+    wrong_at,
+)
+
+FINISHED = "finished"
+"""The template of finished images, which adds the user of engines, mods and packages."""
 PATCH = ".patch"
 """Suffix of a mod that is a unified diff."""
 
@@ -45,10 +59,14 @@ class Repository(Section):
 class Image(Section):
     """Content of the image."""
 
-    template: Name
-    """File in templates/ without `.Dockerfile.j2`."""
-    base: ImageRef
-    """Image in FROM of every stage, or the finished image to extend; @sha256: pins it."""
+    use: ImageRef | None = None
+    """A finished image with the engine, such as vllm/vllm-openai@sha256:DIGEST, instead of `template` and `base`.
+    `sparkops lock` pins a tag. `torch` and `vllm` are compared if they are stated; else any vLLM whose kernels load and
+    any torch for CUDA will do."""
+    template: Name = FINISHED
+    """File in templates/ without `.Dockerfile.j2`; not with `use`."""
+    base: ImageRef | None = None
+    """Image in FROM of every stage of the template; @sha256: pins it."""
     torch: Torch | None = None
     """torch, for engines that need it."""
     vllm: Requirement | None = None
@@ -68,6 +86,26 @@ class Image(Section):
     .patch is a unified diff, applied to `source` before the compilation, or without `source` to the installed files."""
     disk_gib: Positive = 40.0
     """Free disk in GiB that a build requires."""
+
+    @model_validator(mode="after")
+    def _is_built_or_used(self) -> Image:
+        if self.use is None:
+            for key in ("template", "base"):
+                if getattr(self, key) in (None, FINISHED):
+                    raise wrong_at((key,), "missing; or name a finished image with `use`")
+            return self
+        for key in ("template", "base", "source"):
+            if getattr(self, key) not in (None, FINISHED):
+                raise wrong_at((key,), "not allowed with `use`: a finished image is not built")
+        added = next((key for key in ("packages", "override", "remove") if getattr(self, key)), "")
+        if added and self.torch is None:
+            raise wrong_at(("torch",), f"missing: `{added}` would replace a torch that no pin holds")
+        return self
+
+    @property
+    def parent(self) -> str:
+        """The image in FROM."""
+        return self.use or self.base or ""
 
     @property
     def source_version(self) -> str:

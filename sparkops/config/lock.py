@@ -101,9 +101,10 @@ class Lock(Section):
 
     def pinned_image(self, image: Image) -> Image:
         """Return the image with the digest of its base, if a registry gave it."""
-        if self.parent.digest is None or "@" in image.base:
+        if self.parent.digest is None or "@" in image.parent:
             return image
-        return image.model_copy(update={"base": f"{image.base}@{self.parent.digest}"})
+        key = "use" if image.use else "base"
+        return image.model_copy(update={key: f"{image.parent}@{self.parent.digest}"})
 
 
 def _pinned(weights: Pinned, commits: Mapping[str, str]) -> Pinned:

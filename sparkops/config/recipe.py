@@ -22,6 +22,8 @@ from sparkops.errors import ConfigError
 from sparkops.swap.model import Limits
 
 LIMITS = Limits()
+USED_BACKEND = "cu130"
+"""Where the engine of a finished image computes that states no torch: on the GPU, with any CUDA."""
 
 
 class Probe(Section):
@@ -114,7 +116,7 @@ class Recipe(Section):
                 raise wrong_at(("serve", "args", flag), PUBLIC)
             if opt_in.abbreviated(flag.partition(".")[0], engine.taken):
                 raise wrong_at(("serve", "args", flag), "not allowed: sparkops sets it from the recipe's other keys")
-        for key in ("torch", "vllm") if engine.python else ():
+        for key in ("torch", "vllm") if engine.python and not self.image.use else ():
             if getattr(self.image, key) is None:
                 raise wrong_at(("image", key), f"missing, but the engine {self.engine} needs it")
         if self.serve.tensor_parallel > 1 and not engine.executors:
@@ -149,7 +151,9 @@ class Recipe(Section):
     @property
     def backend(self) -> str:
         """Where the engine computes: `cpu`, or a CUDA build such as `cu130`."""
-        return self.image.torch.backend if self.image.torch else ENGINES[self.engine].backend
+        if self.image.torch:
+            return self.image.torch.backend
+        return USED_BACKEND if self.image.use else ENGINES[self.engine].backend
 
 
 def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True) -> Recipe:
@@ -196,7 +200,9 @@ def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iter
 
 def _missing_parts(image: Image) -> Iterator[tuple[Location, str]]:
     templates, mods = assets.template_names(), assets.mod_names()
-    if image.template not in templates:
+    if image.template == "vllm-upstream":
+        yield ("image", "template"), f"finished images need no template now: write `use: {image.base}` for both keys"
+    elif image.template not in templates:
         yield ("image", "template"), f"expected one of: {', '.join(templates)}; got {image.template!r}"
     for number, name in enumerate(image.mods):
         if name not in mods:

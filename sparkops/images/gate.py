@@ -10,6 +10,7 @@ from itertools import starmap
 from types import MappingProxyType
 from typing import Any
 
+from sparkops.config.engine import ENGINES
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.engine.runtime import USER
@@ -17,6 +18,7 @@ from sparkops.engine.runtime import USER
 OVERRIDE = "set UV_OVERRIDE for every `uv pip install`, in every stage"
 CPU_TORCH = f"a package without a pinned torch installed torch for the CPU; {OVERRIDE}"
 REPLACED = f"a package without a pinned torch installed its own; {OVERRIDE}"
+USED_CPU_TORCH = "this image has torch for the CPU; if that is meant, state `image.torch` with `backend: cpu`"
 OTHER_CUDA = "torch is for another CUDA; check image.torch.backend and the index of the build"
 NO_DRIVER = (
     "vLLM's kernels need the driver's library, and the image has no stub of it and no compiler to make one; use a "
@@ -187,47 +189,58 @@ def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Map
 
 def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
     """Compare an image with its recipe. Parts that the recipe does not name are not checked."""
-    image, error = recipe.image, facts.cache_error
+    image, error, on_gpu = recipe.image, facts.cache_error, recipe.backend != "cpu"
+    python = ENGINES[recipe.engine].python
     return (
-        *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch else ()),
-        *((_vllm(image.vllm, facts.vllm), _kernels(image.torch, facts)) if image.vllm else ()),
-        *((_device(facts),) if image.vllm and image.torch and image.torch.cuda else ()),
+        *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch or python else ()),
+        *((_vllm(image.vllm, facts.vllm), _kernels(facts, on_gpu=on_gpu)) if image.vllm or python else ()),
+        *((_device(facts),) if (image.vllm or python) and on_gpu else ()),
         *(_mod(name, facts) for name in image.mods),
         GateVerdict("cache", not error, error or "writable", f"writable for user {USER}", NO_CACHE if error else ""),
     )
 
 
-def _torch(torch: Torch, facts: ImageFacts) -> GateVerdict:
+def _torch(torch: Torch | None, facts: ImageFacts) -> GateVerdict:
     """Compare torch. Builds of the package index have +cu130 only in torch.__version__, so it is ignored for them."""
+    if torch is None:
+        version, error = facts.torch.version, facts.torch.error
+        return GateVerdict("torch", bool(version), version or error, "any version", "" if version else _no_torch(facts))
     expected = torch.pin.removeprefix("torch==")
     version = facts.torch.version
     same = version == expected or (not torch.local_version and _public(version) == torch.version)
     return GateVerdict("torch", same, version or facts.torch.error, expected, "" if same else _replaced(torch, facts))
 
 
+def _no_torch(facts: ImageFacts) -> str:
+    return _crash(facts.torch.error) or NO_TORCH
+
+
 def _replaced(torch: Torch, facts: ImageFacts) -> str:
     if facts.torch.error:
-        return _crash(facts.torch.error) or NO_TORCH
+        return _no_torch(facts)
     return CPU_TORCH if torch.cuda and facts.torch.version and facts.cuda is None else REPLACED
 
 
-def _cuda(torch: Torch, facts: ImageFacts) -> GateVerdict:
+def _cuda(torch: Torch | None, facts: ImageFacts) -> GateVerdict:
+    if torch is None:
+        found, cause = facts.cuda or "none", "" if facts.cuda else USED_CPU_TORCH
+        return GateVerdict("torch.version.cuda", bool(facts.cuda), found, "a build for CUDA", cause)
     cuda, expected = facts.cuda or "none", torch.cuda or "none"
     same = not facts.torch.error and cuda == expected
     cause = _replaced(torch, facts) if facts.cuda is None else OTHER_CUDA
     return GateVerdict("torch.version.cuda", same, cuda, expected, "" if same else cause)
 
 
-def _vllm(requirement: str, answer: ImportAnswer) -> GateVerdict:
-    expected = requirement.partition("==")[2]
-    same = answer.version == expected or _public(answer.version) == expected
+def _vllm(requirement: str | None, answer: ImportAnswer) -> GateVerdict:
+    expected = requirement.partition("==")[2] if requirement else "any version"
+    same = answer.version == expected or _public(answer.version) == expected or (not requirement and not answer.error)
     cause = (
         _crash(answer.error) or NOT_IMPORTED if answer.error else "another package replaced the version of image.vllm"
     )
     return GateVerdict("vllm", same, answer.version or answer.error, expected, "" if same else cause)
 
 
-def _kernels(torch: Torch | None, facts: ImageFacts) -> GateVerdict:
+def _kernels(facts: ImageFacts, *, on_gpu: bool) -> GateVerdict:
     """Check that vLLM's own platform code loads its kernels. vLLM itself starts without them and fails later."""
     kernels = facts.kernels
     problems = [f"{name}: {error}" for name, error in kernels.failed.items()]
@@ -237,7 +250,7 @@ def _kernels(torch: Torch | None, facts: ImageFacts) -> GateVerdict:
     if problems or not kernels.loaded:
         problem = "; ".join(problems) or "none"
         return GateVerdict(
-            "vLLM kernels", ok=False, found=problem, expected="all loaded", cause=_not_loaded(torch, facts)
+            "vLLM kernels", ok=False, found=problem, expected="all loaded", cause=_not_loaded(facts, on_gpu=on_gpu)
         )
     names = ", ".join(kernels.loaded) + (", with a stub of the driver" if kernels.stub else "")
     return GateVerdict("vLLM kernels", ok=True, found=names, expected="all loaded")
@@ -269,20 +282,19 @@ def _printed(name: str, code: DeviceCode) -> str:
     return f"{name}: cubins {', '.join(sorted(code.cubins)) or 'none'}, PTX {', '.join(sorted(code.ptx)) or 'none'}"
 
 
-def _not_loaded(torch: Torch | None, facts: ImageFacts) -> str:
+def _not_loaded(facts: ImageFacts, *, on_gpu: bool) -> str:
     """Return the usual cause, the most specific one first."""
     kernels = facts.kernels
     errors = "\n".join([kernels.error, *kernels.failed.values()])
     other_machine = any(machine and machine != facts.machine for machine in kernels.machines.values())
-    for_cuda = torch is not None and torch.cuda is not None
     absent = "No module named 'vllm." in kernels.error
     causes = (
         (other_machine, OTHER_MACHINE),
         (bool(_crash(errors)), _crash(errors)),
         (bool(kernels.deleted), DELETED),
-        (not for_cuda and kernels.platform == UNSPECIFIED, NO_PLATFORM),
+        (not on_gpu and kernels.platform == UNSPECIFIED, NO_PLATFORM),
         (not errors.strip() or absent, NO_KERNELS),
-        (for_cuda and facts.cuda is None and not facts.torch.error, KERNELS_OF_CUDA),
+        (on_gpu and facts.cuda is None and not facts.torch.error, KERNELS_OF_CUDA),
         ("libcuda.so" in errors, NO_DRIVER),
         ("undefined symbol" in errors, OTHER_ABI),
         (bool(kernels.failed), NOT_LOADED),

@@ -52,22 +52,22 @@ def lock_on(
     lock = Lock(
         made_for=fingerprint(recipe.image),
         machine=facts.arch,
-        parent=_parent(member, recipe.image.base, report),
+        parent=_parent(member, recipe.image.parent, report),
         commit=recipe.image.source.commit if recipe.image.source else None,
-        whole=resolving.hashes_all(recipe, files.templates),
+        whole=resolving.hashes_all(recipe),
         mods=context.hashes(context.recipe_mods(recipe, files.mods)),
         models=_models(member, recipe),
         checkpoint=_checkpoint(member, recipe, report),
     )
-    if not resolving.requirements(recipe, files.templates):
+    if not resolving.requirements(recipe):
         return lock
     pinned = recipe.model_copy(update={"image": lock.pinned_image(recipe.image)})
     return lock.model_copy(update={"packages": _packages(member, pinned, files, before, requested, report)})
 
 
 def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFiles) -> Contents | None:
-    """Return the contents of the built image; None without torch. Raises NodeError."""
-    if recipe.image.torch is None:
+    """Return the contents of the built image; None of an engine without Python. Raises NodeError."""
+    if not ENGINES[recipe.engine].python:
         return None
     facts = gate.parse(member.node.run(commands.check_image(order.tag, files.gate)).stdout)
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))

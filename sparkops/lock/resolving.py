@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from sparkops.config.assets import TEMPLATE, BuildInputs
+from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
 from sparkops.render.context import Content, Context, build_args, index, pack, places
@@ -17,22 +17,17 @@ ENTRY = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;]+)"
 HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
 
-def builds_on_image(recipe: Recipe, templates: Mapping[str, str]) -> bool:
-    """Return whether the base is a finished image, whose packages may be in no index."""
-    return "macros.onto(" in templates[f"{recipe.image.template}{TEMPLATE}"]
+def hashes_all(recipe: Recipe) -> bool:
+    """Return whether every package of the image comes from an index: those of a finished image may be in none."""
+    return recipe.image.source is None and recipe.image.use is None
 
 
-def hashes_all(recipe: Recipe, templates: Mapping[str, str]) -> bool:
-    """Return whether every package of the image comes from an index and so can have a hash."""
-    return recipe.image.source is None and not builds_on_image(recipe, templates)
-
-
-def requirements(recipe: Recipe, templates: Mapping[str, str]) -> tuple[str, ...]:
+def requirements(recipe: Recipe) -> tuple[str, ...]:
     """Return the requirements of the build besides torch; none if it installs no Python packages."""
     image = recipe.image
     if image.torch is None:
         return ()
-    if builds_on_image(recipe, templates):
+    if image.use:
         return (*image.packages, *image.override)
     return (*((image.vllm,) if image.vllm else ()), *image.packages)
 
@@ -46,8 +41,8 @@ def resolving_context(
     """
     values = {
         "recipe": recipe,
-        "requirements": requirements(recipe, templates),
-        "onto": builds_on_image(recipe, templates),
+        "requirements": requirements(recipe),
+        "onto": recipe.image.use is not None,
         "requested": requested,
     }
     files: dict[str, Content] = {

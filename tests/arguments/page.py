@@ -82,8 +82,8 @@ def of_what(judged: Recipe) -> str:
         if judged.image.vllm in NEAREST:
             return f"{names}, the releases around commit {judged.image.source.commit[:9]}, which has no wheel"
         return f"{names}, the wheel; the recipe builds commit {judged.image.source.commit[:9]}"
-    if judged.image.template == "vllm-upstream":
-        return f"{names}, the wheel of the index; the recipe runs {judged.image.base}"
+    if judged.image.use:
+        return f"{names}, the wheel of the index; the recipe runs {judged.image.use}"
     return f"{names}, the wheel"
 
 

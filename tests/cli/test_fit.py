@@ -102,7 +102,7 @@ def test_a_lock_stands_in_for_the_model(sparkops: Sparkops, root: Path) -> None:
     whole = Lock(
         made_for=lock.fingerprint(recipe().image),
         machine="x86_64",
-        parent=Parent(name=recipe().image.base),
+        parent=Parent(name=recipe().image.parent),
         whole=True,
         checkpoint=described,
     )

@@ -219,7 +219,7 @@ def test_a_mistake_names_its_field_and_what_was_expected(where: str, value: Any,
 @pytest.mark.parametrize(
     ("image", "at", "error"),
     [
-        ({"template": "vllm-cup"}, "  template:", "image.template: expected one of: atlas, stand-in, vllm-cpu, "),
+        ({"template": "vllm-cup"}, "  template:", "image.template: expected one of: atlas, finished, stand-in, "),
         ({"mods": ["vllm-cpu-metadata", "nope"]}, "  - nope", "image.mods[1]: unknown mod 'nope', expected one of: "),
         ({"mods": ["nope.patch"]}, "  - nope.patch", "image.mods[0]: unknown mod 'nope.patch', expected one of: "),
         ({"mods": ["mend"]}, "  - mend", "image.mods[0]: unknown mod 'mend', expected one of: "),
@@ -249,6 +249,11 @@ def test_an_unknown_template_of_the_recipe_below_is_refused_where_it_is_written(
 
     with pytest.raises(ConfigError, match=r"^p\.yaml:5: image\.template: expected one of: "):
         recipe.load(Path("q.yaml"))
+
+
+def test_a_recipe_with_the_former_template_of_finished_images_is_told_what_to_write() -> None:
+    with pytest.raises(ConfigError, match=r"image\.template: finished images .* `use: debian:bookworm-slim` for both"):
+        recipe.load(written({"image.template": "vllm-upstream"}))
 
 
 def test_a_mistake_names_its_line() -> None:
@@ -376,3 +381,33 @@ def test_no_mod_template_or_step_is_a_path(name: str) -> None:
     for key in ("image.mods", "image.template", "model.steps"):
         value = {"image.mods": [name], "image.template": name, "model.steps": [step(script=name)]}[key]
         assert mistake({key: value}).startswith(key)
+
+
+FINISHED = {"use": "vllm/vllm-openai:v0.19.0"}
+PACKAGES = {"packages": ["ray==2.60.0"]}
+
+
+@pytest.mark.parametrize(
+    ("image", "problem"),
+    [
+        ({}, "image.template: missing; or name a finished image with `use`"),
+        ({"template": "vllm-cpu"}, "image.base: missing; or name a finished image with `use`"),
+        ({**FINISHED, "base": "debian"}, "image.base: not allowed with `use`: a finished image is not built"),
+        ({**FINISHED, "template": "vllm-cpu"}, "image.template: not allowed with `use`: a finished image is not built"),
+        ({**FINISHED, **PACKAGES}, "image.torch: missing: `packages` would replace a torch that no pin holds"),
+    ],
+)
+def test_an_image_is_built_or_used(image: dict[str, Any], problem: str) -> None:
+    file = Path("q.yaml")
+    file.write_text(yaml.safe_dump({**RECIPE, "image": image or {"apt": ["curl"]}}))
+
+    with pytest.raises(ConfigError) as caught:
+        recipe.load(file)
+
+    assert str(caught.value).endswith(problem)
+
+
+def test_a_finished_image_needs_no_versions_and_computes_on_the_gpu() -> None:
+    used = Recipe.model_validate({**RECIPE, "image": FINISHED})
+
+    assert (used.image.parent, used.image.template, used.backend) == (FINISHED["use"], "finished", "cu130")

@@ -58,7 +58,7 @@ def outcome(root: Path, candidate: Recipe = WANTED) -> Fit | SparkopsError:
 def locked() -> Recipe:
     """The recipe held to a lock that describes its model."""
     described = Described(model="org/q", config=TINY, tensors={"w": 1 << 30}, largest_bytes=1 << 30)
-    parent = Parent(name=WANTED.image.base)
+    parent = Parent(name=WANTED.image.parent)
     lock = Lock(made_for=fingerprint(WANTED.image), machine="x86_64", parent=parent, whole=True, checkpoint=described)
     return WANTED.with_lock(lock)
 

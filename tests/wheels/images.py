@@ -264,7 +264,7 @@ def laid_out_like_ngc(trial: Trial, name: str, image: str, built: str) -> None:
     """The template for finished images, on the same wheels in the distribution's Python."""
     trial.docker_build(UPSTREAM, LAID_OUT.format(built=built), {})
     finished = image.replace(OVERRIDE, "")  # nothing is installed into a finished image
-    of, tag = trial.build(trial.file("cuda-upstream", f"template: vllm-upstream, base: {UPSTREAM}, {finished}"))
+    of, tag = trial.build(trial.file("cuda-upstream", f"use: {UPSTREAM}, {finished}"))
     trial.judge(name, "laid out like NGC", of, tag, passes=True)
     trial.node.exec("docker", "rmi", tag, UPSTREAM)
 

@@ -23,7 +23,7 @@ RUN = {
 """Recipes whose image, or one with the same packages, was built and gated; the pages beside this one show how."""
 INSTALLED = {
     "vllm-source": "built from source",
-    "vllm-upstream": "in NVIDIA's container",
+    "finished": "in NVIDIA's container",
     "atlas": "another engine",
     "stand-in": "no engine",
 }
